@@ -1,0 +1,33 @@
+# make demo and make test need only Python >= 3.11, pip and venv: they set up .venv on first use,
+# and again only when pyproject.toml or constraints.txt change.
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+
+.PHONY: demo test lint clean
+
+demo: .venv/base
+	$(BIN)/python examples/words.py
+
+test: lint
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses=2
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
+
+.venv/base: pyproject.toml constraints.txt
+	@echo "installing heatbath into .venv"
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(INSTALL) .
+	touch $@
+
+.venv/dev: .venv/base
+	@echo "installing the extras and the test tools into .venv (once, a minute or two)"
+	$(INSTALL) '.[all,dev]'
+	touch $@

@@ -1,0 +1,51 @@
+"""Train and sample neural networks with partitioned Langevin and Adaptive Langevin integrators.
+
+`import heatbath` loads nothing heavy: everything named here is imported when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from heatbath import noise as noise
+    from heatbath import quadratic as quadratic
+    from heatbath import reference as reference
+    from heatbath import schedules as schedules
+    from heatbath import splitting as splitting
+    from heatbath.methods import SGD as SGD
+    from heatbath.methods import SGLD as SGLD
+    from heatbath.methods import Adam as Adam
+    from heatbath.methods import AdaptiveLangevin as AdaptiveLangevin
+    from heatbath.methods import Frozen as Frozen
+    from heatbath.methods import Langevin as Langevin
+    from heatbath.methods import Momentum as Momentum
+    from heatbath.partition import LOL as LOL
+    from heatbath.partition import AdLAdL as AdLAdL
+    from heatbath.partition import AdLaLa as AdLaLa
+    from heatbath.partition import LaLa as LaLa
+    from heatbath.partition import Partition as Partition
+    from heatbath.reference import Reference as Reference
+
+__version__ = "0.1.0.dev0"
+
+_HOME = {
+    **dict.fromkeys(["noise", "quadratic", "reference", "schedules", "splitting"]),
+    **dict.fromkeys(["SGD", "SGLD", "Adam", "AdaptiveLangevin", "Frozen", "Langevin", "Momentum"], "methods"),
+    **dict.fromkeys(["LOL", "AdLAdL", "AdLaLa", "LaLa", "Partition"], "partition"),
+    "Reference": "reference",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'heatbath' has no attribute {name!r}; it has {', '.join(_HOME)}")
+    home = _HOME[name]
+    return (
+        import_module(f"heatbath.{name}")
+        if home is None
+        else getattr(import_module(f"heatbath.{home}"), name)
+    )
+
+
+def __dir__() -> list[str]:
+    return [*_HOME, "__version__"]

@@ -1,0 +1,82 @@
+"""Checks of values from outside: each error says what was given and what is accepted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The numbers accepted for a coefficient: from `low` (excluded where `open`) to below `high`.
+
+    Infinity is accepted only where `infinite` says so, NaN never.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    open: bool = False
+    infinite: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        if math.isinf(value):
+            return self.infinite and value > 0
+        return (self.low < value or (self.low == value and not self.open)) and value < self.high
+
+    def __str__(self) -> str:
+        bounds = []
+        if self.low > -math.inf:
+            bounds.append(f"{'>' if self.open else '>='} {self.low:g}")
+        if self.high < math.inf:
+            bounds.append(f"< {self.high:g}")
+        elif not self.infinite:
+            bounds.append("finite")
+        return " and ".join(bounds)
+
+
+FINITE = Interval()
+NON_NEGATIVE = Interval(low=0.0)
+POSITIVE = Interval(low=0.0, open=True)
+FRICTION = Interval(low=0.0, infinite=True)
+SHARE = Interval(low=0.0, high=1.0)
+
+
+def real(label: str, value: object, accepted: Interval = FINITE) -> float:
+    """`value` as a float, if it is a number that is `accepted`."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{label} must be a number, {accepted}; got {value!r} of type {type(value).__name__}")
+    if float(value) not in accepted:
+        raise ValueError(f"{label} must be {accepted}, got {value!r}")
+    return float(value)
+
+
+def reals(label: str, values: object, accepted: Interval = FINITE) -> tuple[float, ...]:
+    """A list or tuple of accepted numbers, as a tuple of floats."""
+    if not isinstance(values, (list, tuple)):
+        raise TypeError(f"{label} must be a list of numbers, got {values!r}")
+    return tuple(real(label, value, accepted) for value in values)
+
+
+def whole(label: str, value: object, low: int, high: int | None = None) -> int:
+    """`value` as an int, if it is a whole number >= low (and < high)."""
+    accepted = f"a whole number >= {low}" + (f" and < {high}" if high is not None else "")
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{label} must be {accepted}, got {value!r} of type {type(value).__name__}")
+    if value < low or (high is not None and value >= high):
+        raise ValueError(f"{label} must be {accepted}, got {value!r}")
+    return int(value)
+
+
+def choice(label: str, value: object, accepted: tuple[object, ...]) -> None:
+    """Refuse a `value` that is not one of the `accepted`."""
+    if isinstance(value, bool) or value not in accepted:
+        raise ValueError(f"{label} must be one of {', '.join(map(repr, accepted))}, got {value!r}")
+
+
+def store(owner: object, **values: object) -> None:
+    """Set fields of a frozen dataclass while it is being constructed."""
+    for name, value in values.items():
+        object.__setattr__(owner, name, value)

@@ -1,0 +1,88 @@
+"""The exact law of a partition on a quadratic loss θᵀKθ/2, where a step is linear in (θ, p) and the noise.
+
+The one-step matrix is found by feeding basis vectors and unit noise through the real step of the reference,
+so what is solved is the code and not a formula. Adaptive Langevin is linear with ξ held, that is, ε = 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from heatbath.letters import Array
+from heatbath.methods import AdaptiveLangevin, Langevin, Method
+from heatbath.partition import Layers, Partition
+from heatbath.reference import Reference
+from heatbath.splitting import NOISE_LETTERS
+
+
+def one_step(
+    partition: Partition,
+    hessian: ArrayLike,
+    layers: Layers | None = None,
+    *,
+    rotated: bool = True,
+    gradient_noise: float = 0.0,
+) -> tuple[Array, Array]:
+    """M and S of a step in mid-run: x → M x + S z, with x = (θ, p) and z independent standard normal numbers.
+
+    `gradient_noise` is the standard deviation of white noise on every component of the gradient, drawn once
+    for each mini-batch (for rotated words, where it belongs to one step only).
+    """
+    if gradient_noise and not rotated:
+        raise ValueError("gradient noise is shared between two steps of a word as written: use rotated=True")
+    words = [_linear_word(method) for method in partition.methods.values()]
+    K = np.atleast_2d(np.asarray(hessian, dtype=np.float64))
+    N = len(K)
+    slots = max(sum(word.count(letter) for letter in NOISE_LETTERS) for word in words)
+    # one chain for each column of M and S: the basis vectors, the noise of both steps of the word that a
+    # rotated step takes part in, and the noise of the gradient
+    inputs = np.eye(2 * N + 2 * slots * N + N)
+    x, letters, kicks = np.split(inputs, [2 * N, 2 * N + 2 * slots * N], axis=1)
+
+    def noise(step: int, slot: int) -> Array:
+        first = (step % 2 * slots + slot) * N
+        return letters[:, first : first + N]
+
+    chains = Reference(
+        lambda theta, batch: theta @ K + gradient_noise * kicks,
+        x[:, :N],
+        partition,
+        layers,
+        momenta=x[:, N:],
+        rotated=rotated,
+        noise=noise,
+        step=1,
+    )
+    chains.advance(1)
+    M, S = np.split(np.hstack([chains.theta, chains.p]).T, [2 * N], axis=1)
+    return M, S
+
+
+def stationary(M: Array, S: Array) -> Array:
+    """The covariance V of the stationary law of x → M x + S z: the solution of V = M V Mᵀ + S Sᵀ."""
+    if (radius := np.max(np.abs(np.linalg.eigvals(M)))) >= 1:
+        raise ValueError(f"no stationary law: the step grows by a factor {radius:.6g}; a smaller h is needed")
+    size = len(M)
+    V = np.linalg.solve(np.eye(size**2) - np.kron(M, M), (S @ S.T).ravel()).reshape(size, size)
+    return np.asarray((V + V.T) / 2)
+
+
+def covariance(
+    partition: Partition,
+    hessian: ArrayLike,
+    layers: Layers | None = None,
+    *,
+    rotated: bool = True,
+    gradient_noise: float = 0.0,
+) -> Array:
+    """The exact stationary covariance of (θ, p) between steps."""
+    return stationary(*one_step(partition, hessian, layers, rotated=rotated, gradient_noise=gradient_noise))
+
+
+def _linear_word(method: Method) -> str:
+    if isinstance(method, Langevin) or (isinstance(method, AdaptiveLangevin) and method.epsilon == 0):
+        return method.word
+    raise ValueError(
+        f"a step is linear for Langevin, and for AdaptiveLangevin with epsilon=0; got {method!r}"
+    )

@@ -1,0 +1,220 @@
+"""Coefficients that change: schedules for h, tau and the rest, and simulated tempering for tau.
+
+A schedule is a value: `schedule(n)` is the coefficient during step n. All letters of step n of a word use the
+coefficients of step n, wherever a rotated loop happens to carry them out.
+
+A coefficient is a number, a schedule, or a list or tuple of them, which is an axis of a sweep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from heatbath.checks import POSITIVE, Interval, real, reals, store, whole
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same value at every step."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        store(self, value=real("Constant: value", self.value, Interval(infinite=True)))
+
+    def __call__(self, step: int) -> float:
+        """The value during `step`."""
+        return self.value
+
+    def range(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        return self.value, self.value
+
+
+@dataclass(frozen=True)
+class Linear:
+    """From `start` at step 0 in a straight line to `stop` at step `steps`, and constant from there on."""
+
+    start: float
+    stop: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        store(
+            self,
+            start=real("Linear: start", self.start),
+            stop=real("Linear: stop", self.stop),
+            steps=whole("Linear: steps", self.steps, low=1),
+        )
+
+    def __call__(self, step: int) -> float:
+        """The value during `step`."""
+        if step >= self.steps:
+            return self.stop
+        return self.start + (self.stop - self.start) * step / self.steps
+
+    def range(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        return min(self.start, self.stop), max(self.start, self.stop)
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """From `start` at step 0 by a constant factor per step to `stop` at step `steps`, then constant."""
+
+    start: float
+    stop: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        store(
+            self,
+            start=real("Exponential: start", self.start, POSITIVE),
+            stop=real("Exponential: stop", self.stop, POSITIVE),
+            steps=whole("Exponential: steps", self.steps, low=1),
+        )
+
+    def __call__(self, step: int) -> float:
+        """The value during `step`."""
+        if step >= self.steps:
+            return self.stop
+        return self.start * math.exp((math.log(self.stop) - math.log(self.start)) * step / self.steps)
+
+    def range(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        return min(self.start, self.stop), max(self.start, self.stop)
+
+
+@dataclass(frozen=True)
+class Cyclical:
+    """From `high` down towards `low` along half a cosine, again and again, `period` steps each time.
+
+    `low` is approached and not reached: step `period` is back at `high`.
+    """
+
+    high: float
+    low: float
+    period: int
+
+    def __post_init__(self) -> None:
+        store(
+            self,
+            high=real("Cyclical: high", self.high),
+            low=real("Cyclical: low", self.low),
+            period=whole("Cyclical: period", self.period, low=1),
+        )
+        if self.low > self.high:
+            raise ValueError(f"Cyclical: low must not exceed high, got low={self.low}, high={self.high}")
+
+    def __call__(self, step: int) -> float:
+        """The value during `step`."""
+        share = 0.5 * (1.0 + math.cos(math.pi * (step % self.period) / self.period))
+        return self.low + (self.high - self.low) * share
+
+    def range(self) -> tuple[float, float]:
+        """Smallest value taken, and the largest."""
+        return self(self.period - 1), self.high
+
+
+@dataclass(frozen=True)
+class SimulatedTempering:
+    """A temperature that moves on a ladder by itself, for `tau` only.
+
+    Before every `every`-th step a neighbouring rung is proposed, each side with probability 1/2 (a proposal
+    off the ladder is refused), and accepted with probability min(1, exp(-(1/τ' - 1/τ) U(θ) + w' - w)); the
+    momenta are then rescaled by sqrt(τ'/τ). U is the full-data loss plus the Gaussian prior, w a rung's
+    weight. The chain starts on the first rung, and spends a share of its time proportional to
+    exp(w_i) ∫ exp(-U/τ_i) dθ on rung i.
+
+    One rung serves all parts. The law is exact (as exact as the word) when all parts are Langevin at this
+    temperature; with other methods, or beside parts at a fixed temperature, it is a heuristic.
+    """
+
+    ladder: Sequence[float]
+    every: int = 100
+    weights: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        ladder = reals("SimulatedTempering: ladder", self.ladder, POSITIVE)
+        if len(ladder) < 2 or list(ladder) not in (sorted(set(ladder)), sorted(set(ladder), reverse=True)):
+            raise ValueError(
+                "SimulatedTempering: ladder must hold at least two temperatures, all rising or all falling, "
+                f"got {self.ladder!r}"
+            )
+        weights = reals("SimulatedTempering: weights", self.weights) or (0.0,) * len(ladder)
+        if len(weights) != len(ladder):
+            raise ValueError(
+                f"SimulatedTempering: weights must be one number for each of the {len(ladder)} rungs, "
+                f"got {len(weights)}"
+            )
+        every = whole("SimulatedTempering: every", self.every, low=1)
+        store(self, ladder=ladder, weights=weights, every=every)
+
+    def range(self) -> tuple[float, float]:
+        """Lowest and highest temperature."""
+        return min(self.ladder), max(self.ladder)
+
+
+Schedule: TypeAlias = Constant | Linear | Exponential | Cyclical
+Value: TypeAlias = float | Schedule | SimulatedTempering
+Coefficient: TypeAlias = Value | Sequence[Value]
+
+_KINDS = {kind.__name__: kind for kind in (Constant, Linear, Exponential, Cyclical, SimulatedTempering)}
+
+
+def to_plain(schedule: Schedule | SimulatedTempering) -> dict[str, Any]:
+    """A schedule as a dict of plain values, under `"schedule"` its name; `from_plain` reads it back.
+
+    >>> to_plain(Linear(1e-3, 0.0, steps=100))
+    {'schedule': 'Linear', 'start': 0.001, 'stop': 0.0, 'steps': 100}
+    """
+    values = {field.name: getattr(schedule, field.name) for field in fields(schedule)}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {"schedule": type(schedule).__name__, **plain}
+
+
+def from_plain(plain: Mapping[str, Any]) -> Schedule | SimulatedTempering:
+    """The schedule that `to_plain` wrote."""
+    name = plain.get("schedule") if isinstance(plain, Mapping) else None
+    if not isinstance(name, str) or name not in _KINDS:
+        raise ValueError(f"a schedule is a dict with 'schedule' one of {', '.join(_KINDS)}, got {plain!r}")
+    kind = _KINDS[name]
+    given = {key: value for key, value in plain.items() if key != "schedule"}
+    accepted = [field.name for field in fields(kind)]
+    if unknown := [key for key in given if key not in accepted]:
+        raise ValueError(f"{name} has no {', '.join(map(str, unknown))}; accepted: {', '.join(accepted)}")
+    try:
+        return kind(**given)
+    except TypeError as error:  # of the wrong type, or missing: the message names the field
+        raise ValueError(f"{name}: {error}") from None
+
+
+def at(value: Coefficient, step: int) -> float:
+    """The value during `step` of a coefficient that is neither an axis of a sweep nor tempered."""
+    if isinstance(value, Schedule):
+        return value(step)
+    if not isinstance(value, float):
+        raise TypeError(f"a single value is needed here, got {value!r}")
+    return value
+
+
+def coefficient(label: str, given: object, accepted: Interval, *, tempering: bool = False) -> Coefficient:
+    """`given` checked: a number as a float, a schedule that stays `accepted`, an axis of them as a tuple."""
+    if isinstance(given, (list, tuple)):
+        if not given:
+            raise ValueError(f"{label}: an axis of a sweep needs at least one value, got {given!r}")
+        return tuple(_value(label, value, accepted, tempering) for value in given)
+    return _value(label, given, accepted, tempering)
+
+
+def _value(label: str, given: object, accepted: Interval, tempering: bool) -> Value:
+    if isinstance(given, SimulatedTempering) and not tempering:
+        raise ValueError(f"{label} cannot be tempered, only tau can: got {given!r}")
+    if isinstance(given, (Schedule, SimulatedTempering)):
+        if not all(value in accepted for value in given.range()):
+            raise ValueError(f"{label} must be {accepted} at every step, got {given!r}")
+        return given
+    return real(label, given, accepted)

@@ -1,0 +1,109 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heatbath.schedules import (
+    Constant,
+    Cyclical,
+    Exponential,
+    Linear,
+    SimulatedTempering,
+    at,
+    from_plain,
+    to_plain,
+)
+
+EXAMPLES = [
+    Constant(0.3),
+    Linear(1e-3, 1e-5, 100),
+    Exponential(1e-3, 1e-5, 100),
+    Cyclical(0.1, 0.0, 40),
+    SimulatedTempering([1e-5, 1e-4], every=10),
+]
+positive = st.floats(1e-12, 1e6)
+steps = st.integers(1, 10**6)
+
+
+@pytest.mark.parametrize("schedule", EXAMPLES)
+def test_a_schedule_survives_json(schedule):
+    assert from_plain(json.loads(json.dumps(to_plain(schedule)))) == schedule
+
+
+@given(positive, positive, steps, st.integers(0, 2 * 10**6))
+def test_annealing_starts_and_stops_where_it_says_and_never_leaves_its_range(start, stop, length, step):
+    for schedule in (Linear(start, stop, length), Exponential(start, stop, length)):
+        assert schedule(0) == pytest.approx(start, rel=1e-12)
+        assert schedule(length) == schedule(length + 7) == stop
+        low, high = schedule.range()
+        assert low * (1 - 1e-9) <= schedule(step) <= high * (1 + 1e-9)
+
+
+def test_linear_has_equal_differences_and_exponential_equal_ratios():
+    linear, exponential = Linear(4.0, 1.0, 30), Exponential(4.0, 1.0, 30)
+    for n in range(30):
+        assert linear(n + 1) - linear(n) == pytest.approx(-0.1)
+        assert exponential(n + 1) / exponential(n) == pytest.approx(4 ** (-1 / 30))
+
+
+def test_cyclical_falls_from_high_towards_low_and_begins_again():
+    schedule = Cyclical(0.3, 0.1, 10)
+    values = [schedule(n) for n in range(10)]
+    assert values[0] == 0.3
+    assert values[5] == pytest.approx(0.2)
+    assert values == sorted(values, reverse=True)
+    assert [schedule(n) for n in range(10, 20)] == values
+    assert schedule.range() == (values[-1], 0.3)
+    assert values[-1] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Linear(1, 2, 0), "Linear: steps must be a whole number >= 1, got 0"),
+        (lambda: Linear(1, math.inf, 10), "Linear: stop must be finite, got inf"),
+        (lambda: Exponential(1, 0, 10), "Exponential: stop must be > 0 and finite, got 0"),
+        (lambda: Cyclical(0.1, 0.2, 10), "Cyclical: low must not exceed high"),
+        (lambda: Constant(math.nan), "Constant: value"),
+        (lambda: SimulatedTempering((1e-4,)), "at least two temperatures"),
+        (lambda: SimulatedTempering((1e-4, 1e-4)), "all rising or all falling"),
+        (lambda: SimulatedTempering((1e-4, 3e-4, 2e-4)), "all rising or all falling"),
+        (lambda: SimulatedTempering((0.0, 1e-4)), "ladder must be > 0"),
+        (
+            lambda: SimulatedTempering((1e-4, 2e-4), weights=(1.0,)),
+            "one number for each of the 2 rungs, got 1",
+        ),
+        (lambda: SimulatedTempering((1e-4, 2e-4), every=0), "every must be a whole number >= 1"),
+        (lambda: from_plain({"schedule": "Sawtooth"}), "'schedule' one of Constant, Linear"),
+        (lambda: from_plain({"schedule": "Linear", "start": 1, "stop": 2}), "Linear: .*steps"),
+        (lambda: from_plain({"schedule": "Constant", "value": 1, "extra": 2}), "Constant has no extra"),
+        (lambda: from_plain({"schedule": "Constant", "value": "1"}), "Constant: value must be a number"),
+        (lambda: from_plain([1, 2]), "a schedule is a dict"),
+        (lambda: from_plain({"schedule": ["Linear"]}), "a schedule is a dict"),
+    ],
+)
+def test_a_bad_schedule_is_refused_with_what_is_accepted(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Linear("1", 2, 3), lambda: Linear(1, 2, 3.5), lambda: SimulatedTempering(1e-4)]
+)
+def test_a_schedule_of_the_wrong_type_is_refused(make):
+    with pytest.raises(TypeError, match="must be"):
+        make()
+
+
+def test_at_takes_single_values_only():
+    assert at(0.5, 3) == 0.5
+    assert at(Linear(1.0, 0.0, 4), 3) == 0.25
+    for bad in ((0.5, 0.6), SimulatedTempering((1e-4, 2e-4))):
+        with pytest.raises(TypeError, match="a single value is needed"):
+            at(bad, 0)
+
+
+def test_a_ladder_may_fall_and_weights_default_to_zero():
+    assert SimulatedTempering((3.0, 2.0, 1.0)).weights == (0.0, 0.0, 0.0)
