@@ -65,7 +65,7 @@ class Linear:
                 scale = sigma * math.sqrt(t)
             elif letter == "F":
                 step[p, p] = math.exp(-xi * t)
-                scale = sigma * math.sqrt((1 - math.exp(-2 * xi * t)) / (2 * xi))
+                scale = sigma * math.sqrt((1 - math.exp(-2 * xi * t)) / (2 * xi) if xi else t)
             else:
                 assert letter == "E"  # ξ is held
         self._apply(step, scale, N + which)
@@ -93,9 +93,7 @@ def word_as_written(word: str, h: float, K: Array, **coefficients: float) -> Lin
 
 
 def lyapunov(M: Array, S: Array) -> Array:
-    """V = M V Mᵀ + S Sᵀ by doubling: another way than the library's."""
-    V, power = S @ S.T, M
-    while np.max(np.abs(power)) > 1e-30:
-        V = V + power @ V @ power.T
-        power = power @ power
+    """V = M V Mᵀ + S Sᵀ as a linear system: another way than the library's."""
+    size = len(M)
+    V: Array = np.linalg.solve(np.eye(size**2) - np.kron(M, M), (S @ S.T).ravel()).reshape(size, size)
     return V

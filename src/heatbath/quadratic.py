@@ -63,9 +63,9 @@ def stationary(M: Array, S: Array) -> Array:
     """The covariance V of the stationary law of x → M x + S z: the solution of V = M V Mᵀ + S Sᵀ."""
     if (radius := np.max(np.abs(np.linalg.eigvals(M)))) >= 1:
         raise ValueError(f"no stationary law: the step grows by a factor {radius:.6g}; a smaller h is needed")
-    size = len(M)
-    V = np.linalg.solve(np.eye(size**2) - np.kron(M, M), (S @ S.T).ravel()).reshape(size, size)
-    return np.asarray((V + V.T) / 2)
+    Q = S @ S.T
+    V = _accumulate(M, Q)
+    return V + _accumulate(M, Q + M @ V @ M.T - V)  # one refinement, which matters near the edge of stability
 
 
 def covariance(
@@ -78,6 +78,14 @@ def covariance(
 ) -> Array:
     """The exact stationary covariance of (θ, p) between steps."""
     return stationary(*one_step(partition, hessian, layers, rotated=rotated, gradient_noise=gradient_noise))
+
+
+def _accumulate(M: Array, Q: Array) -> Array:
+    """The sum of M^i Q Mᵀ^i over i >= 0, by doubling: with Q positive nothing cancels."""
+    while np.abs(M).max() > 1e-20:
+        Q = Q + M @ Q @ M.T
+        M = M @ M
+    return Q
 
 
 def _linear_word(method: Method) -> str:
