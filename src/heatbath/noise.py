@@ -26,9 +26,11 @@ u = (x + 1/2) 2^-32, never 0 or 1. Normal numbers come in pairs by Box-Muller: l
 r cos φ and r sin φ with r = sqrt(-2 log u0), φ = 2π u1, and lanes 2 and 3 the same from u2, u3. So
 |z| <= sqrt(66 log 2) < 6.77.
 
-**Rounds.** Seven, the published minimum at which Philox4x32 passes BigCrush. The tests here find every bit
-of a neighbouring counter mixed to chance after five rounds already, and see three fail; ten, the common
-default, would buy a wider margin for a quarter more time per number here, and as much in a compiled kernel.
+**Rounds.** Seven, the published minimum at which Philox4x32 passes BigCrush, and what these addresses need:
+flipping a bit of the address must flip every bit of the number with probability 1/2. Measured over 2^26
+blocks, six rounds are off by up to 2,500 standard errors, seven and eight by no more than chance. Ten, the
+common default, would cost 40% more in this part of a compiled kernel (0.39 against 0.27 ns a number on one
+core).
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ class Reference:
     - `momenta`: "zero", "thermal" for N(0, τ), or an array.
     - `seed`: of the noise; or `noise(step, slot)`, an array (chains, parameters), in its place.
     - `loss(theta)`: the full-data loss of each chain, needed for simulated tempering.
-    - `step`: how many steps were made before, to start in the middle of a run.
+    - `step`: how many steps were made before, to start in the middle of a run. At 0, the opening of a word
+      that is seen at the kick is done here, before any observer.
 
     `theta`, `p` and `xi` (a dict: part to (chains, thermostats)) are the state between steps. For Momentum p
     is its velocity, for Adam the first moment.

@@ -62,7 +62,8 @@ class Rotation:
 class Order:
     """The power of h in the bias of the stationary law at fixed finite friction, as declared.
 
-    `position` is that of averages over θ, `joint` that of averages over (θ, p), both between steps.
+    `position` is that of averages over θ, rotated or not, and `joint` that of averages over (θ, p) at the end
+    of the word as written (between rotated steps p lacks its closing letters).
     """
 
     position: int

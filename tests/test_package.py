@@ -1,0 +1,144 @@
+"""The package as its users get it."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import heatbath as hb
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "heatbath"
+LAYOUT = [
+    "checks",
+    "splitting",
+    "schedules",
+    "methods",
+    "partition",
+    "noise",
+    "letters",
+    "reference",
+    "quadratic",
+]
+
+
+def python(*arguments, **options):
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_loads_numpy_at_most():
+    loaded = python("-c", "import heatbath, sys; print(*{m.partition('.')[0] for m in sys.modules})").split()
+    assert not set(loaded) & {"torch", "scipy", "numba", "matplotlib", "xarray", "pandas", "arviz", "sklearn"}
+    loaded = python(
+        "-c", "import heatbath as hb, sys; hb.AdLaLa(); hb.Reference; print(*sys.modules)"
+    ).split()
+    assert "numpy" in loaded
+    assert not set(loaded) & {"torch", "scipy"}
+
+
+def test_every_public_name_is_there_and_type_checkers_see_the_same():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen | {"__version__"} == set(dir(hb))
+    assert all(getattr(hb, name) is not None for name in dir(hb))
+    with pytest.raises(AttributeError, match=r"has no attribute 'Langvin'; it has .*Langevin"):
+        hb.Langvin  # noqa: B018
+
+
+def imports(module):
+    tree = ast.parse((SOURCE / f"{module}.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "heatbath":
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("heatbath."):
+            yield node.module.split(".")[1]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+
+
+def test_imports_point_upwards():
+    assert {path.stem for path in SOURCE.glob("*.py")} - {"__init__"} == set(LAYOUT)
+    for place, module in enumerate(LAYOUT):
+        assert set(imports(module)) <= set(LAYOUT[:place]), module
+
+
+def test_splitting_touches_no_array():
+    assert "numpy" not in (SOURCE / "splitting.py").read_text()
+
+
+def test_no_module_has_outgrown_its_idea():
+    assert all(len(path.read_text().splitlines()) <= 320 for path in SOURCE.rglob("*.py"))
+
+
+def test_versions_agree():
+    assert f"version: {hb.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_constraints_pin_everything_exactly_and_no_local_builds():
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9.-]+==[0-9][0-9a-z.]*", line) for line in lines)
+    assert "torch==2.13.0" in lines
+    pinned = {line.split("==")[0] for line in lines}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [
+        *project["dependencies"],
+        *(r for extra in project["optional-dependencies"].values() for r in extra),
+    ]
+    names = {re.match(r"[a-z0-9-]+", requirement.lower()).group() for requirement in asked}
+    assert names - {"heatbath"} <= pinned
+
+
+def snippets():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert len(blocks) >= 3
+    return "\n".join(blocks)
+
+
+def test_the_snippets_of_the_readme_run():
+    python("-W", "error", "-c", snippets())
+
+
+def test_the_examples_of_the_docstrings_hold():
+    for module in LAYOUT:
+        python("-W", "error", "-m", "doctest", str(SOURCE / f"{module}.py"))
+
+
+def test_the_demo_prints_every_named_word_with_its_exact_and_measured_variance():
+    table = python("-W", "error", str(ROOT / "examples" / "words.py"))
+    for word in hb.splitting.NAMED:
+        (row,) = re.findall(rf"^{word} .*$", table, flags=re.MULTILINE)
+        exact, measured, error = map(float, re.findall(r"([\d.]+) +([\d.]+) ± ([\d.]+)$", row)[0])
+        assert abs(exact - measured) < 5 * error + 0.0006  # the last digit shown
+
+
+def test_a_wheel_installs_in_a_clean_environment_and_imports_there(tmp_path):
+    python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
+    (wheel,) = tmp_path.glob("heatbath-*.whl")
+    python("-m", "venv", str(tmp_path / "clean"))
+    clean = tmp_path / "clean" / "bin" / "python"
+    constraints = ("--constraint", str(ROOT / "constraints.txt"))
+    for command in (
+        [clean, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *constraints, str(wheel)],
+        [
+            clean,
+            "-W",
+            "error",
+            "-c",
+            "import heatbath as hb; print(hb.__file__, hb.__version__); hb.AdLaLa()",
+        ],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    where, version = done.stdout.split()
+    assert Path(where).is_relative_to(tmp_path)
+    assert version == hb.__version__
+    assert (Path(where).parent / "py.typed").exists()
