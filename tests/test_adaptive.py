@@ -103,6 +103,23 @@ def test_the_mean_of_p_squared_at_e_is_exact(word, kinetic):
     assert np.abs(total / T / (N * tau) - 1).max() > 1e-6  # the gain is part of the statement
 
 
+def test_the_sum_of_p_squared_of_adlalas_adaptive_part_is_exact():
+    """Whatever the Langevin part beside it does."""
+    partition = hb.AdLaLa(h=0.2, tau=0.3, sigma=0.5, epsilon=0.4, gamma=1.0, tau_output=0.02)
+    coupled = np.eye(8) + 0.3 * np.eye(8, k=3) + 0.3 * np.eye(8, k=-3)
+    chains = hb.Reference(lambda theta, batch: theta @ coupled, np.ones((3, 8)), partition, LAYERS, seed=2)
+    total, T = np.zeros(3), 300
+
+    def observe(part, substep, step):
+        nonlocal total
+        if substep.letter == "E":
+            total = total + part.size * chains.kinetic_temperature(part.name)
+
+    chains.advance(T, observe)
+    gain = (chains.xi["hidden"][:, 0] - 0.1) / (0.2 * 0.4 * T)
+    np.testing.assert_allclose(total / T, 5 * 0.3 + gain, rtol=1e-12)
+
+
 @pytest.mark.parametrize(("square", "stable"), [(1.9, True), (1.99, True), (2.01, False), (2.1, False)])
 def test_the_thermostat_is_stable_while_h2_epsilon_n_tau_is_below_2(square, stable):
     """Without force and noise, near p·p = Nτ and ξ = 0."""

@@ -101,6 +101,8 @@ def test_every_parameter_is_in_exactly_one_part():
             r"two parts would be called 'hidden1'",
         ),
         ({"all": ADL}, {}, r"at least one layer"),
+        ({"all": ADL}, {"fc": ()}, r"layer 'fc' must have the sizes of its tensors, such as"),
+        ({"all": ADL}, {"fc": 5}, r"layer 'fc' must have the sizes of its tensors, such as"),
         ({"all": ADL}, {"fc": (0,)}, r"layer 'fc': the size of a tensor must be a whole number >= 1, got 0"),
     ],
 )

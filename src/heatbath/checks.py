@@ -48,9 +48,13 @@ def real(label: str, value: object, accepted: Interval = FINITE) -> float:
     """`value` as a float, if it is a number that is `accepted`."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{label} must be a number, {accepted}; got {value!r} of type {type(value).__name__}")
-    if float(value) not in accepted:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.nan
+    if number not in accepted:
         raise ValueError(f"{label} must be {accepted}, got {value!r}")
-    return float(value)
+    return number
 
 
 def reals(label: str, values: object, accepted: Interval = FINITE) -> tuple[float, ...]:

@@ -224,6 +224,10 @@ def _tensors(layers: Layers) -> dict[str, tuple[range, ...]]:
     spans: dict[str, tuple[range, ...]] = {}
     begin = 0
     for name, sizes in layers.items():
+        if not isinstance(sizes, Sequence) or not sizes:
+            raise ValueError(
+                f"layer {name!r} must have the sizes of its tensors, such as (200, 100); got {sizes!r}"
+            )
         label = f"layer {name!r}: the size of a tensor"
         ends = list(accumulate((whole(label, size, low=1) for size in sizes), initial=begin))
         spans[name] = tuple(map(range, ends[:-1], ends[1:]))
