@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import heatbath as hb
-from heatbath.splitting import NAMED, gradients, parse
+from heatbath.splitting import NAMED, gradients, rotate
 
 K, TAU, GAMMA, H = 2.0, 0.2, 1.0, 0.5
 NOISY_H, GRADIENT_NOISE = 0.2, 1.0
@@ -36,20 +36,20 @@ def noisy(theta: Array, batch: int) -> Array:
 
 def measure(method: hb.Langevin | hb.AdaptiveLangevin, h: float = H, gradient: Kick = quiet) -> str:
     """k·var θ / τ of a run, with its standard error over chains."""
-    one_gradient = gradients(parse(method.word, type(method).__name__)) == 1
+    one_gradient = gradients(method.substeps) == 1
     chains = hb.Reference(gradient, np.zeros(SHAPE), hb.Partition(method, h), rotated=one_gradient)
     chains.advance(BURN_IN)
     total = np.zeros(SHAPE[0])
     for _ in range(STEPS):
         chains.advance(1)
-        total += np.mean(K * chains.theta**2, axis=1) / TAU
+        total += np.mean(K * chains.state.theta**2, axis=1) / TAU
     mean = total / STEPS
     return f"{np.mean(mean):.3f} ± {np.std(mean) / math.sqrt(SHAPE[0]):.3f}"
 
 
 def exact(method: hb.Langevin | hb.AdaptiveLangevin, h: float = H, gradient_noise: float = 0.0) -> str:
     """k·var θ / τ from the Lyapunov equation."""
-    one_gradient = gradients(parse(method.word, type(method).__name__)) == 1
+    one_gradient = gradients(method.substeps) == 1
     law = hb.quadratic.covariance(
         hb.Partition(method, h), K, rotated=one_gradient, gradient_noise=gradient_noise
     )
@@ -70,9 +70,8 @@ def main() -> None:
     print(f"{'exact / τ':>11}{'measured / τ':>17}")
     for word, order in NAMED.items():
         method = method_of(word)
-        substeps = parse(word, type(method).__name__)
-        needed = gradients(substeps)
-        seen = hb.splitting.rotate(substeps).seen if needed == 1 else "end"
+        needed = gradients(method.substeps)
+        seen = rotate(method.substeps).seen if needed == 1 else "end"
         print(f"{word:<11}{needed:>9}  {order.position:>10}{order.joint:>11}{seen:>11}", end="")
         print(f"{exact(method):>11}{measure(method):>17}", flush=True)
 

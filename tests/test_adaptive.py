@@ -37,19 +37,19 @@ def run(
         layers,
         noise=lambda step, slot: rng.standard_normal((chains, N)),
     )
-    name = next(iter(reference.xi))
+    name = next(iter(reference.state.xi))
     sums: dict[str, Array] = {key: np.zeros(chains) for key in ("theta", "p", "xi", "xi2")}
 
     def observe(part, substep, step):
         if substep.letter == "E" and part.name == name and step >= burn_in:
-            sums["p"] += reference.kinetic_temperature(name)
-            sums["xi"] += reference.xi[name][:, 0]
-            sums["xi2"] += reference.xi[name][:, 0] ** 2
+            sums["p"] += reference.temperature[name]
+            sums["xi"] += reference.state.xi[name][:, 0]
+            sums["xi2"] += reference.state.xi[name][:, 0] ** 2
 
     for _ in range(burn_in + steps):
         reference.advance(1, observe)
-        if reference.step > burn_in:
-            sums["theta"] += np.mean(reference.theta**2, axis=1)
+        if reference.state.step > burn_in:
+            sums["theta"] += np.mean(reference.state.theta**2, axis=1)
     return {key: value / steps for key, value in sums.items()}
 
 
@@ -68,7 +68,9 @@ def trajectories(friction, epsilon, xi, word="BACDEDCAB", steps=200):
     states = []
     for _ in range(steps):
         chains.advance(1)
-        states.append((chains.theta.copy(), chains.p.copy(), np.repeat(chains.xi["all"], 4, axis=1)))
+        states.append(
+            (chains.state.theta.copy(), chains.state.p.copy(), np.repeat(chains.state.xi["all"], 4, axis=1))
+        )
     return np.array(states)
 
 
@@ -95,10 +97,10 @@ def test_the_mean_of_p_squared_at_e_is_exact(word, kinetic):
     def observe(part, substep, step):
         nonlocal total
         if substep.letter == "E":
-            total = total + np.sum(chains.p**2, axis=1)
+            total = total + np.sum(chains.state.p**2, axis=1)
 
     chains.advance(T, observe)
-    gain = (chains.xi["all"][:, 0] - 0.1) / (h * epsilon * T) * (N if kinetic == "mean" else 1)
+    gain = (chains.state.xi["all"][:, 0] - 0.1) / (h * epsilon * T) * (N if kinetic == "mean" else 1)
     np.testing.assert_allclose(total / T, N * tau + gain, rtol=1e-12)
     assert np.abs(total / T / (N * tau) - 1).max() > 1e-6  # the gain is part of the statement
 
@@ -113,29 +115,33 @@ def test_the_sum_of_p_squared_of_adlalas_adaptive_part_is_exact():
     def observe(part, substep, step):
         nonlocal total
         if substep.letter == "E":
-            total = total + part.size * chains.kinetic_temperature(part.name)
+            total = total + part.size * chains.temperature[part.name]
 
     chains.advance(T, observe)
-    gain = (chains.xi["hidden"][:, 0] - 0.1) / (0.2 * 0.4 * T)
+    gain = (chains.state.xi["hidden"][:, 0] - 0.1) / (0.2 * 0.4 * T)
     np.testing.assert_allclose(total / T, 5 * 0.3 + gain, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("options", "epsilon"),
+    [  # ε at which h²εNτ, h²ε²Nτ or h²ετ equals `square`
+        ({}, lambda square, h, N, tau: square / (h * h * N * tau)),
+        ({"word": "BAFEFAB"}, lambda square, h, N, tau: square / (h * h * N * tau)),
+        ({"friction": "sde"}, lambda square, h, N, tau: math.sqrt(square / (h * h * N * tau))),
+        ({"kinetic": "mean"}, lambda square, h, N, tau: square / (h * h * tau)),
+    ],
+)
 @pytest.mark.parametrize(("square", "stable"), [(1.9, True), (1.99, True), (2.01, False), (2.1, False)])
-def test_the_thermostat_is_stable_while_h2_epsilon_n_tau_is_below_2(square, stable):
+def test_the_thermostat_is_stable_while_h2_epsilon_n_tau_is_below_2(square, stable, options, epsilon):
     """Without force and noise, near p·p = Nτ and ξ = 0."""
     h, N, tau = 0.4, 8, 0.3
-    epsilon = square / (h * h * N * tau)
-    method = hb.AdaptiveLangevin(tau, 0.0, epsilon, xi=1e-6)
-    chains = hb.Reference(
-        lambda theta, batch: np.zeros_like(theta),
-        np.zeros((1, N)),
-        hb.Partition(method, h),
-        momenta=np.full((1, N), math.sqrt(tau)),
-    )
+    method = hb.AdaptiveLangevin(tau, 0.0, epsilon(square, h, N, tau), xi=1e-6, **options)
+    chains = hb.Reference(lambda theta, batch: 0 * theta, np.zeros((1, N)), hb.Partition(method, h))
+    chains.state.p[:] = math.sqrt(tau)
     largest = 0.0
     for _ in range(300):
         chains.advance(1)
-        largest = max(largest, float(np.abs(chains.xi["all"]).max()))
+        largest = max(largest, float(np.abs(chains.state.xi["all"]).max()))
     assert (largest < 1e-3) == stable
 
 
@@ -146,7 +152,7 @@ def test_each_part_and_each_tensor_has_a_thermostat_of_its_own():
         partition = hb.Partition({"hidden": method, "output": method}, 0.2)
         chains = hb.Reference(lambda theta, batch: theta, np.ones((2, 8)), partition, LAYERS, seed=4)
         chains.advance(20)
-        xis = np.hstack([chains.xi["hidden"], chains.xi["output"]])
+        xis = np.hstack([chains.state.xi["hidden"], chains.state.xi["output"]])
         assert xis.shape == (2, 2 * count)
         assert len(np.unique(xis)) == xis.size
 
@@ -163,9 +169,9 @@ def test_a_thermostat_per_tensor_is_a_part_per_tensor():
     )
     by_tensor.advance(50)
     by_layer.advance(50)
-    np.testing.assert_array_equal(by_tensor.theta, by_layer.theta)
-    np.testing.assert_array_equal(by_tensor.xi["all"][:, 0], by_layer.xi["hidden"][:, 0])
-    np.testing.assert_array_equal(by_tensor.xi["all"][:, 1], by_layer.xi["output"][:, 0])
+    np.testing.assert_array_equal(by_tensor.state.theta, by_layer.state.theta)
+    np.testing.assert_array_equal(by_tensor.state.xi["all"][:, 0], by_layer.state.xi["hidden"][:, 0])
+    np.testing.assert_array_equal(by_tensor.state.xi["all"][:, 1], by_layer.state.xi["output"][:, 0])
 
 
 def test_kinetic_mean_is_kinetic_sum_with_epsilon_over_n():
@@ -173,7 +179,7 @@ def test_kinetic_mean_is_kinetic_sum_with_epsilon_over_n():
         method = hb.AdaptiveLangevin(0.2, 0.3, **options)
         chains = hb.Reference(lambda t, b: t, np.ones((2, 8)), hb.Partition(method, 0.2), seed=4)
         chains.advance(100)
-        return chains.theta
+        return chains.state.theta
 
     np.testing.assert_allclose(final(epsilon=0.8, kinetic="mean"), final(epsilon=0.1), rtol=0, atol=1e-12)
 

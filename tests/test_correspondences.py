@@ -21,7 +21,7 @@ def trajectory(partition, steps=100, **options):
     states = []
     for _ in range(steps):
         chains.advance(1)
-        states.append((chains.theta.copy(), chains.p.copy()))
+        states.append((chains.state.theta.copy(), chains.state.p.copy()))
     return np.array(states)
 
 
@@ -89,7 +89,7 @@ def test_sgld_samples_half_sigma_squared_up_to_its_stepsize(k):
         noise=lambda step, slot: np.array([[0.0], [1.0]]),
     )
     chains.advance(1)
-    f, g = chains.theta[:, 0]
+    f, g = chains.state.theta[:, 0]
     assert k * g * g / (1 - f * f) == pytest.approx(sigma**2 / 2 / (1 - h * k / 2), rel=1e-12)
 
 

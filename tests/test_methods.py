@@ -41,7 +41,9 @@ def test_a_method_is_a_frozen_value(method):
 @pytest.mark.parametrize(("method", "name"), COEFFICIENTS)
 @pytest.mark.parametrize("bad", ["1", None, True, 1j, np.array([1.0, 2.0]), {"tau": 1}])
 def test_a_coefficient_of_the_wrong_type_is_refused_by_name(method, name, bad):
-    with pytest.raises(TypeError, match=rf"{type(method).__name__}: {name} must be a number"):
+    with pytest.raises(
+        TypeError, match=rf"{type(method).__name__}: {name} must be a number \(.*\), a schedule, or a list"
+    ):
         with_value(method, name, bad)
 
 
@@ -50,10 +52,10 @@ def test_a_coefficient_of_the_wrong_type_is_refused_by_name(method, name, bad):
     "bad", [-1.0, math.nan, -math.inf, -(10**400), [0.1, -1.0], [0.5, math.nan], [], Constant(-1.0)]
 )
 def test_a_negative_or_nan_coefficient_is_refused_by_name(method, name, bad):
-    if name == "xi" and bad in (-1.0, [0.1, -1.0], Constant(-1.0)):
+    if name == "xi" and bad in (-1.0, [0.1, -1.0]):
         assert with_value(method, name, bad)  # ξ may start below zero
         return
-    with pytest.raises(ValueError, match=rf"{type(method).__name__}: {name}"):
+    with pytest.raises((TypeError, ValueError), match=rf"{type(method).__name__}: {name}"):
         with_value(method, name, bad)
 
 
@@ -87,6 +89,12 @@ def test_a_schedule_must_stay_where_the_coefficient_is_accepted():
     with pytest.raises(ValueError, match=r"Momentum: mu must be >= 0 and < 1"):
         hb.Momentum(mu=Exponential(0.5, 1.0, 100))
     assert hb.SGLD(sigma=Cyclical(0.1, 0.0, 50))
+
+
+@pytest.mark.parametrize("bad", [Constant(0.1), [0.1, Linear(0.1, 0.2, 5)]])
+def test_where_xi_starts_cannot_be_a_schedule(bad):
+    with pytest.raises(TypeError, match="xi is where ξ starts, so it cannot be a schedule"):
+        hb.AdaptiveLangevin(tau=1e-4, sigma=0.01, epsilon=0.1, xi=bad)
 
 
 def test_only_tau_can_be_tempered():

@@ -70,6 +70,15 @@ def test_every_element_has_a_lane_and_a_block_of_its_own():
     assert len(places) == 4096
 
 
+def test_small_numpy_integers_address_the_same_numbers_as_python_ones():
+    """A uint8 shifted left would lose the stream."""
+    expected = normals(1, 3, 200, 4, 5, 0, 8)
+    small = normals(
+        np.uint8(1), np.uint8(3), np.uint8(200), np.uint8(4), np.int8(5), np.int16(0), np.uint8(8)
+    )
+    np.testing.assert_array_equal(small, expected)
+
+
 def test_streams_and_slots_are_different_numbers():
     drawn = [
         normals(1, stream, slot, 0, 0, 0, 64)

@@ -116,14 +116,14 @@ def stationary_moments(word, h, in_theta=56, in_p=14, in_noise=12):
         np.repeat(theta, len(noise))[:, None],
         hb.Partition(method_of(word, TAU), h),
         rotated=False,
-        momenta=np.repeat(p, len(noise))[:, None],
         noise=lambda step, slot: drawn[:, [slot]],
     )
+    chains.state.p = np.repeat(p, len(noise))[:, None]
     chains.advance(1)
 
     shape = (-1, len(theta), len(noise))
-    after_theta = hermite(chains.theta[:, 0] / WIDTH, in_theta).reshape(shape)
-    after_p = hermite(chains.p[:, 0] / math.sqrt(TAU), in_p).reshape(shape) * noise_weight
+    after_theta = hermite(chains.state.theta[:, 0] / WIDTH, in_theta).reshape(shape)
+    after_p = hermite(chains.state.p[:, 0] / math.sqrt(TAU), in_p).reshape(shape) * noise_weight
     expected = np.einsum("anz,bnz->nab", after_theta, after_p, optimize=True).reshape(len(theta), -1)
     before = hermite(theta / WIDTH, in_theta)[:, None] * hermite(p / math.sqrt(TAU), in_p)[None]
     kernel = (before.reshape(-1, len(theta)) * grid_weight) @ expected  # of the basis functions
@@ -192,7 +192,7 @@ def test_a_long_run_agrees_with_the_kernel(word):
     total = np.zeros((3, chains))
     for _ in range(steps):
         run.advance(1)
-        theta, p = run.theta[:, 0], run.p[:, 0]
+        theta, p = run.state.theta[:, 0], run.state.p[:, 0]
         total += np.stack([theta**2, theta * p, p**2])
     mean = total / steps
     z = (mean.mean(axis=1) - stationary_moments(word, h)) / (mean.std(axis=1) / math.sqrt(chains))

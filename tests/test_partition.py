@@ -2,6 +2,7 @@ import copy
 import math
 import pickle
 
+import numpy as np
 import pytest
 
 import heatbath as hb
@@ -21,7 +22,7 @@ def names(partition, layers):
 def test_one_method_for_all_is_one_part():
     (part,) = hb.Partition(ADL, h=0.1).parts(SHALLOW)
     assert part == Part(
-        "all", ADL, ("fc1", "fc2"), (range(0, 20), range(20, 30), range(30, 40), range(40, 41))
+        "all", "all", ADL, ("fc1", "fc2"), (range(0, 20), range(20, 30), range(30, 40), range(40, 41))
     )
     assert part.size == 41
 
@@ -46,8 +47,27 @@ def test_a_tuple_joins_layers_into_one_part():
     assert names(partition, DEEP) == {"fc1+fc3": ("fc1", "fc3"), "fc2+output": ("fc2", "fc4")}
 
 
+def test_a_tuple_may_hold_the_rest_and_is_in_the_order_of_the_network():
+    (part,) = hb.Partition({("fc2", "rest"): ADL}, h=0.1).parts(DEEP)
+    assert (part.name, part.layers) == ("fc2+rest", tuple(DEEP))
+    first, second = hb.Partition({(2, 0): ADL, "rest": ADL}, h=0.1).parts(DEEP)[:2]
+    assert first.layers == ("fc1", "fc3")
+    assert first.tensors == (range(0, 20), range(20, 30), range(140, 170), range(170, 173))
+    assert second.name == "rest1"
+
+
+def test_a_part_knows_the_key_that_made_it():
+    keys = [part.key for part in hb.AdLaLa().parts(DEEP)]
+    assert keys == ["hidden", "hidden", "hidden", "output"]
+
+
+def test_a_layer_may_be_called_all():
+    (part,) = hb.Partition(ADL, h=0.1).parts({"all": (3,), "fc": (2,)})
+    assert part.layers == ("all", "fc")
+
+
 def test_layers_by_name_index_and_rest():
-    partition = hb.Partition({"fc3": ADL, 0: hb.Frozen(), "rest": LANGEVIN}, h=0.1)
+    partition = hb.Partition({"fc3": ADL, np.int64(0): hb.Frozen(), "rest": LANGEVIN}, h=0.1)
     assert names(partition, DEEP) == {"fc1": ("fc1",), "rest1": ("fc2",), "fc3": ("fc3",), "rest2": ("fc4",)}
     assert names(hb.Partition({-1: ADL, ("rest",): LANGEVIN}, h=0.1), DEEP) == {
         "rest": ("fc1", "fc2", "fc3"),
@@ -81,7 +101,7 @@ def test_every_parameter_is_in_exactly_one_part():
         (
             {"hidden": ADL, "fc1": LANGEVIN, "output": ADL},
             SHALLOW,
-            r"'fc1' is assigned twice, by 'hidden' and by 'fc1'",
+            r"'fc1' is assigned twice, by 'fc1' and by 'hidden'",
         ),
         ({("fc1", 0): ADL, "rest": ADL}, SHALLOW, r"'fc1' is assigned twice"),
         ({"all": ADL, "output": ADL}, SHALLOW, r"'fc2' is assigned twice"),
@@ -118,14 +138,27 @@ def test_h_must_be_positive(bad):
         hb.Partition(LANGEVIN, h=bad)
 
 
-def test_h_may_be_a_schedule_or_an_axis():
+def test_h_may_be_a_schedule():
     assert hb.Partition(LANGEVIN, h=Cyclical(0.1, 0.0, 100)).h == Cyclical(0.1, 0.0, 100)
-    partition = hb.AdLaLa(h=[0.1, 0.2], sigma=[0, 1e-2], tau=1e-4)
-    assert partition.axes() == ["h", "hidden.sigma"]
-    assert hb.AdLaLa().axes() == []
 
 
-@pytest.mark.parametrize("methods", [{}, {"hidden": "AdL"}, {True: ADL}, {1.5: ADL}, {(): ADL}, None])
+def test_a_list_given_to_a_preset_is_one_axis():
+    partition = hb.AdLaLa(h=0.1, sigma=[0, 1e-3, 1e-2, 4e-2], tau=[1e-5, 1e-4, 1e-3])
+    assert partition.axes() == {"sigma": (0, 1e-3, 1e-2, 4e-2), "tau": (1e-5, 1e-4, 1e-3)}
+    assert hb.LaLa([0.1, 0.2], gamma=[1, 2], tau=1e-4).axes() == {"h": (0.1, 0.2), "gamma": (1, 2)}
+    assert hb.AdLaLa().axes() == {}
+
+
+def test_different_lists_for_one_coefficient_are_axes_named_by_their_parts():
+    partition = hb.LaLa(0.1, gamma=1, tau=[1e-4, 1e-3], tau_output=[0, 1e-5])
+    assert partition.axes() == {"hidden.tau": (1e-4, 1e-3), "output.tau": (0, 1e-5)}
+    partition = hb.Partition({(0, "fc3"): hb.SGLD([0.1, 0.2]), "rest": hb.SGLD([0.3])}, h=0.1)
+    assert partition.axes() == {"0+fc3.sigma": (0.1, 0.2), "rest.sigma": (0.3,)}
+
+
+@pytest.mark.parametrize(
+    "methods", [{}, {"hidden": "AdL"}, {True: ADL}, {1.5: ADL}, {(): ADL}, {((0, 1), 2): ADL}, None]
+)
 def test_what_is_not_a_partition_is_refused(methods):
     with pytest.raises((TypeError, ValueError), match="Partition: "):
         hb.Partition(methods, h=0.1)
@@ -170,5 +203,7 @@ def test_a_partition_is_a_value():
     assert partition != hb.AdLaLa(h=0.1)
     with pytest.raises(AttributeError):
         partition.h = 0.2
+    partition.methods["hidden"] = hb.SGD()
+    assert partition == hb.AdLaLa()
     assert repr(hb.Partition(hb.SGD(), h=0.1)) == "Partition(SGD(weight_decay=0.0), h=0.1)"
     assert "'output': Langevin(gamma=0.1" in repr(partition)

@@ -8,6 +8,8 @@ import pytest
 
 import heatbath as hb
 from heatbath.quadratic import covariance, one_step, stationary
+from heatbath.schedules import Linear as LinearSchedule
+from heatbath.schedules import SimulatedTempering
 from heatbath.splitting import gradients, parse, rotate
 from tests.matrices import Linear, lyapunov, word_as_written
 
@@ -171,6 +173,23 @@ def test_beyond_the_stability_limit_there_is_no_law_and_the_error_says_so():
         covariance(hb.Partition(hb.Langevin(1.0, 0.3), 2.01), 1.0)
 
 
+@pytest.mark.parametrize("word", ["BAOAB", "ABOBA", "OBABO", "OBA"])
+def test_without_friction_there_is_no_law(word):
+    for h in np.linspace(0.05, 1.95, 39):
+        with pytest.raises(ValueError, match=r"no stationary law.*friction is needed"):
+            covariance(hb.Partition(hb.Langevin(0.0, 0.3, word), float(h)), 1.0)
+
+
+def test_a_law_of_scheduled_coefficients_is_refused():
+    for partition in (
+        hb.Partition(hb.Langevin(1.0, LinearSchedule(0.1, 0.2, 9)), 0.1),
+        hb.Partition(hb.Langevin(1.0, 0.1), LinearSchedule(0.1, 0.2, 9)),
+        hb.Partition(hb.Langevin(1.0, SimulatedTempering((0.1, 0.2))), 0.1),
+    ):
+        with pytest.raises(ValueError, match="a law is stationary only while the coefficients are"):
+            covariance(partition, 1.0)
+
+
 @pytest.mark.parametrize("method", [hb.SGD(), hb.AdaptiveLangevin(0.1, 0.1, epsilon=0.1)])
 def test_methods_that_are_not_linear_are_refused(method):
     with pytest.raises(
@@ -218,9 +237,10 @@ def heating(word, h, gamma, k, s, reference=hb.Reference):
         return k * theta + noise
 
     partition = hb.Partition(hb.Langevin(gamma, 0.0, word), h)
-    chains = reference(gradient, np.eye(5)[:, :1], partition, momenta=np.eye(5)[:, 1:2], step=5)
+    chains = reference(gradient, np.eye(5)[:, :1], partition)
+    chains.state.p, chains.state.step = np.eye(5)[:, 1:2].copy(), 5
     chains.advance(1)
-    M, S = np.split(np.hstack([chains.theta, chains.p]).T, [2], axis=1)
+    M, S = np.split(np.hstack([chains.state.theta, chains.state.p]).T, [2], axis=1)
     return k * lyapunov(M, S)[0, 0]
 
 
@@ -239,7 +259,7 @@ def test_gradient_noise_adds_the_exact_variance(word, h, gamma, k):
     added = added_by_gradient_noise(word, h, gamma, k, s)
     clean = hb.Partition(hb.Langevin(gamma, tau, word), h)
     difference = covariance(clean, k, gradient_noise=s) - covariance(clean, k)
-    assert k * difference[0, 0] == pytest.approx(added, rel=1e-11)
+    assert k * difference[0, 0] == pytest.approx(added, rel=1e-11)  # a difference of larger numbers
     cold = hb.Partition(hb.Langevin(gamma, 0.0, word), h)
     assert k * covariance(cold, k, gradient_noise=s)[0, 0] == pytest.approx(added, rel=1e-12)
     assert heating(word, h, gamma, k, s) == pytest.approx(added, rel=1e-12)
@@ -355,7 +375,7 @@ def test_a_long_run_at_unequal_temperatures_has_the_covariance_of_the_lyapunov_e
     total = np.zeros((400, 5, 5))
     for _ in range(1000):
         chains.advance(1)
-        total += chains.theta[:, :, None] * chains.theta[:, None, :]
+        total += chains.state.theta[:, :, None] * chains.state.theta[:, None, :]
     mean = total / 1000
     z = (mean.mean(axis=0) - V[:5, :5]) / (mean.std(axis=0) / math.sqrt(400))
     assert np.abs(z).max() < 4.5

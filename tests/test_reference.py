@@ -37,7 +37,7 @@ def reference(partition, **options):
 # Rotation
 
 
-def written_and_rotated(method, h, steps=12):
+def written_and_rotated(method, h):
     return (reference(hb.Partition(method, h), rotated=rotated) for rotated in (False, True))
 
 
@@ -63,18 +63,20 @@ def test_the_rotated_word_follows_the_word_as_written(scheduled):
 
         def at_the_kick(part, substep, step, run=written, kicked=kicked):
             if substep.letter == "B":
-                kicked.append((step, run.theta.copy()))
+                kicked.append((step, run.state.theta.copy()))
 
-        ends = [written.theta.copy()]
+        ends = [written.state.theta.copy()]
         for _ in range(13):
             written.advance(1, at_the_kick)
-            ends.append(written.theta.copy())
+            ends.append(written.state.theta.copy())
         first_kick = {step: theta for step, theta in reversed(kicked)}
         seen_at_end = rotate(parse(word)).seen == "end"
-        for n in range(12):
-            expected = ends[n] if seen_at_end else first_kick[n]
-            np.testing.assert_allclose(rotated.theta, expected, rtol=0, atol=1e-12, err_msg=f"{word} {n}")
+        for n in range(1, 12):
             rotated.advance(1)
+            expected = ends[n] if seen_at_end else first_kick[n]
+            np.testing.assert_allclose(
+                rotated.state.theta, expected, rtol=0, atol=1e-12, err_msg=f"{word} {n}"
+            )
 
 
 @pytest.mark.parametrize("word", ["BACDEDCAB", "BAFEFAB", "ABCDEDCBA", "DCEABACD"])
@@ -86,11 +88,11 @@ def test_the_rotated_adaptive_word_follows_the_word_as_written(word):
 
         def at_e(part, substep, step, chains=chains, seen=seen):
             if substep.letter == "E":
-                seen[step] = (chains.p.copy(), chains.xi["all"].copy())
+                seen[step] = (chains.state.p.copy(), chains.state.xi["all"].copy())
 
         chains.advance(12, at_e)
         xi.append(seen)
-    for step in range(1, 11):  # the opening that is done once at the start is not observed
+    for step in range(11):
         for one, other in zip(xi[0][step], xi[1][step], strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
 
@@ -103,9 +105,9 @@ def test_the_full_kick_between_two_stepsizes_is_their_mean():
     )
     chains.advance(1)
     for n in range(1, 6):
-        before = chains.p.copy()
+        before = chains.state.p.copy()
         chains.advance(1)
-        assert chains.p - before == pytest.approx((h(n - 1) + h(n)) / 2)
+        assert chains.state.p - before == pytest.approx((h(n - 1) + h(n)) / 2)
 
 
 @pytest.mark.parametrize("word", ["BAOAB", "OBABO", "ABOBA", "BAOA", "OBA", "AOAB"])
@@ -158,7 +160,7 @@ def test_a_partition_into_parts_with_one_method_is_that_method(name):
     whole.advance(30)
     parts.advance(30)
     same = not isinstance(method, hb.AdaptiveLangevin) or method.thermostat == "tensor"
-    assert np.array_equal(whole.theta, parts.theta) == same
+    assert np.array_equal(whole.state.theta, parts.state.theta) == same
 
 
 def test_parts_with_different_methods_do_not_disturb_one_another():
@@ -169,7 +171,7 @@ def test_parts_with_different_methods_do_not_disturb_one_another():
     for layer, columns in (("first", slice(0, 6)), ("last", slice(6, 9))):
         alone = reference(hb.Partition({layer: partition.methods[layer], "rest": hb.Frozen()}, 0.1))
         alone.advance(20)
-        np.testing.assert_array_equal(alone.theta[:, columns], both.theta[:, columns])
+        np.testing.assert_array_equal(alone.state.theta[:, columns], both.state.theta[:, columns])
 
 
 def test_frozen_parts_do_not_move_and_others_do():
@@ -178,8 +180,8 @@ def test_frozen_parts_do_not_move_and_others_do():
             hb.Partition({"last": METHODS["Langevin"], "rest": hb.Frozen()}, 0.1), rotated=rotated
         )
         chains.advance(5)
-        np.testing.assert_array_equal(chains.theta[:, :6], START[:, :6])
-        assert np.all(chains.theta[:, 6:] != START[:, 6:])
+        np.testing.assert_array_equal(chains.state.theta[:, :6], START[:, :6])
+        assert np.all(chains.state.theta[:, 6:] != START[:, 6:])
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -188,23 +190,34 @@ def test_a_chain_does_not_depend_on_the_others(name):
     many, one = reference(partition), hb.Reference(gradient, START[:1], partition, LAYERS, seed=3)
     many.advance(10)
     one.advance(10)
-    np.testing.assert_array_equal(many.theta[:1], one.theta)
+    np.testing.assert_array_equal(many.state.theta[:1], one.state.theta)
     if name not in ("SGD", "Adam", "Momentum 1", "Momentum 2"):
         same_start = hb.Reference(gradient, START[[0, 0]], partition, LAYERS, seed=3)
         same_start.advance(10)
-        assert np.all(same_start.theta[0] != same_start.theta[1])
+        assert np.all(same_start.state.theta[0] != same_start.state.theta[1])
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_run_goes_on_from_its_arrays_as_if_it_had_never_stopped(name):
-    partition = hb.Partition(METHODS[name], Linear(0.1, 0.05, 20))
-    straight, first = reference(partition), reference(partition)
+TEMPERED = hb.Langevin(0.7, SimulatedTempering((0.1, 0.3, 0.9), every=2), "ABOBA")
+
+
+@pytest.mark.parametrize("stop", [0, 7, 8])
+@pytest.mark.parametrize(
+    ("method", "rotated"),
+    [(method, True) for method in (*METHODS.values(), TEMPERED)]
+    + [(method, False) for method in (*METHODS.values(), TEMPERED) if hasattr(method, "word")],
+)
+def test_a_run_goes_on_from_its_state_as_if_it_had_never_stopped(method, stop, rotated):
+    partition = hb.Partition(method, Linear(0.1, 0.05, 20))
+    options = {"rotated": rotated, "seed": 3, "loss": lambda theta: np.sum(theta**2, axis=1)}
+    straight, first = (hb.Reference(gradient, START, partition, LAYERS, **options) for _ in range(2))
     straight.advance(20)
-    first.advance(8)
-    second = hb.Reference(gradient, first.theta, partition, LAYERS, seed=3, momenta=first.p, step=8)
-    second.xi, second.second = first.xi, first.second
-    second.advance(12)
-    np.testing.assert_array_equal(second.theta, straight.theta)
+    first.advance(stop)
+    second = hb.Reference(gradient, first.state, partition, LAYERS, **options)
+    first.advance(3)  # the state was copied
+    second.advance(20 - stop)
+    assert second.state.step == 20
+    np.testing.assert_array_equal(second.state.theta, straight.state.theta)
+    np.testing.assert_array_equal(second.state.rung, straight.state.rung)
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "Adam"])
@@ -221,7 +234,7 @@ def test_the_prior_is_part_of_the_gradient(name):
     )
     one.advance(20)
     other.advance(20)
-    np.testing.assert_allclose(one.theta, other.theta, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(one.state.theta, other.state.theta, rtol=0, atol=1e-12)
 
 
 # Noise, momenta, observation
@@ -229,10 +242,28 @@ def test_the_prior_is_part_of_the_gradient(name):
 
 def test_the_noise_is_that_of_the_address():
     """p after an O with infinite friction is √τ times the numbers of that seed, slot, chain and step."""
-    chains = reference(hb.Partition(hb.Langevin(math.inf, 0.09), 0.1))
-    chains.advance(5)
-    expected = 0.3 * noise.normals(3, noise.NOISE, 0, np.arange(3), 4, 0, 9)
-    np.testing.assert_array_equal(chains.p, expected)
+    chains = reference(hb.Partition(hb.Langevin(math.inf, 0.09, "BAOOA"), 0.1))
+    for step in range(5):
+        chains.advance(1)
+        expected = 0.3 * noise.normals(3, noise.NOISE, 1, np.arange(3), step, 0, 9)
+        np.testing.assert_array_equal(chains.state.p, expected)
+
+
+def test_thermal_momenta_and_tempering_have_numbers_of_their_own():
+    chains = reference(hb.Partition(METHODS["Langevin"], 0.1), momenta="thermal")
+    expected = math.sqrt(0.2) * noise.normals(3, noise.START, 1, np.arange(3), 0, 0, 9)
+    np.testing.assert_array_equal(chains.state.p, expected)
+    # at zero loss and weight every proposal on the ladder is accepted: the rung walks as the numbers say
+    tempering = SimulatedTempering((0.1, 0.2, 0.3, 0.4), every=3)
+    walk = reference(hb.Partition(hb.Langevin(1.0, tempering), 0.1), loss=lambda theta: np.zeros(len(theta)))
+    rung = np.zeros(3)
+    for step in range(1, 60):
+        walk.advance(1)
+        moved = step - 1
+        if moved and moved % 3 == 0:
+            side = noise.uniforms(3, noise.TEMPERING, 0, np.arange(3), moved, 0, 1)[:, 0]
+            rung = np.clip(rung + np.where(side < 0.5, -1, 1), 0, 3)
+        np.testing.assert_array_equal(walk.state.rung, rung)
 
 
 def test_injected_noise_takes_the_place_of_the_numbers():
@@ -247,6 +278,18 @@ def test_injected_noise_takes_the_place_of_the_numbers():
     assert asked == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
 
 
+def test_parts_share_one_draw_of_a_step_and_slot():
+    asked = []
+
+    def counting(step, slot):
+        asked.append((step, slot))
+        return np.zeros((3, 9))
+
+    chains = reference(hb.Partition({"rest": METHODS["Langevin"]}, 0.1), noise=counting)
+    chains.advance(3)
+    assert asked == [(0, 0), (1, 0), (2, 0)]
+
+
 @pytest.mark.parametrize("tau", [1e-4, 3.0])
 def test_thermal_momenta_have_the_temperature_of_their_part(tau):
     """Not temperature 1, whatever τ is: 4.5 standard errors of a variance over 40,000 numbers."""
@@ -254,11 +297,11 @@ def test_thermal_momenta_have_the_temperature_of_their_part(tau):
     chains = hb.Reference(
         gradient, np.zeros((100, 800)), partition, {"a": (400,), "b": (400,)}, momenta="thermal", seed=1
     )
-    assert np.mean(chains.p[:, :400] ** 2) == pytest.approx(tau, rel=4.5 * math.sqrt(2 / 40_000))
-    assert np.mean(chains.p[:, 400:] ** 2) == pytest.approx(2 * tau, rel=4.5 * math.sqrt(2 / 40_000))
-    assert not np.any(reference(partition).p)
+    assert np.mean(chains.state.p[:, :400] ** 2) == pytest.approx(tau, rel=4.5 * math.sqrt(2 / 40_000))
+    assert np.mean(chains.state.p[:, 400:] ** 2) == pytest.approx(2 * tau, rel=4.5 * math.sqrt(2 / 40_000))
+    assert not np.any(reference(partition).state.p)
     baseline = hb.Reference(gradient, START, hb.Partition(hb.Momentum(0.9), 0.1), momenta="thermal")
-    assert not np.any(baseline.p)
+    assert not np.any(baseline.state.p)
 
 
 def test_an_observer_sees_every_letter_in_order_on_the_state_it_finds():
@@ -268,17 +311,20 @@ def test_an_observer_sees_every_letter_in_order_on_the_state_it_finds():
     def observe(part, substep, step):
         seen.append((step, substep.letter))
         if substep.letter == "E":
-            found.append(chains.kinetic_temperature("all"))
-            np.testing.assert_allclose(found[-1], np.mean(chains.p**2, axis=1), rtol=1e-15)
+            found.append(chains.temperature["all"])
+            np.testing.assert_allclose(found[-1], np.mean(chains.state.p**2, axis=1), rtol=1e-15)
 
     found: list[np.ndarray] = []
+    assert np.isnan(chains.temperature["all"]).all()
     chains.advance(2, observe)
     assert seen == [(0, letter) for letter in "BACDEDCAB"[:-1]] + [(0, "B")] + [(1, x) for x in "BACDEDCA"]
     assert len(found) == 2
+    np.testing.assert_array_equal(chains.temperature["all"], found[-1])
 
 
-def test_the_kinetic_temperature_before_o_is_where_a_thermostat_reads_it():
-    """On a quadratic, BAOAB has p² = τ before O, and τ(1 - h²k/4) at its end."""
+@pytest.mark.parametrize("rotated", [True, False])
+def test_the_temperature_of_baoab_is_read_before_o(rotated):
+    """On a quadratic p² is τ there, but τ(1 - h²k/4) at the end of the word (and τ between rotated steps)."""
     h, k, tau, chains, N = 0.8, 1.0, 0.2, 200, 50
     rng = np.random.default_rng(0)
     run = hb.Reference(
@@ -286,21 +332,87 @@ def test_the_kinetic_temperature_before_o_is_where_a_thermostat_reads_it():
         rng.standard_normal((chains, N)) * math.sqrt(tau / k),
         hb.Partition(hb.Langevin(1.0, tau), h),
         momenta="thermal",
-        rotated=False,
+        rotated=rotated,
         noise=lambda step, slot: rng.standard_normal((chains, N)),
     )
-    before, end = [], []
-
-    def observe(part, substep, step):
-        if substep.letter == "O":
-            before.append(run.kinetic_temperature("all").mean())
-
     run.advance(20)
+    read, end = [], []
     for _ in range(300):
-        run.advance(1, observe)
-        end.append(run.kinetic_temperature("all").mean())
-    assert np.mean(before) == pytest.approx(tau, rel=0.006)
-    assert np.mean(end) == pytest.approx(tau * (1 - h * h * k / 4), rel=0.006)
+        run.advance(1)
+        read.append(run.temperature["all"].mean())
+        end.append(np.mean(run.state.p**2))
+    assert np.mean(read) == pytest.approx(tau, rel=0.006)
+    assert np.mean(end) == pytest.approx(tau if rotated else tau * (1 - h * h * k / 4), rel=0.006)
+
+
+# An account of its own
+
+
+def test_every_scheduled_coefficient_is_that_of_its_step():
+    """A loop written out by hand: BACDEDCAB beside ABOBA, with every coefficient on a schedule."""
+    rising = {name: Linear(0.1, 0.5, 12) for name in ("sigma", "epsilon", "weight_decay")}
+    tau, h = Exponential(0.5, 0.05, 12), Linear(0.3, 0.1, 12)
+    gamma = Cyclical(2.0, 0.5, 5)
+    adaptive = hb.AdaptiveLangevin(tau, word="BACDEDCAB", friction="sde", **rising)
+    langevin = hb.Langevin(gamma, tau, "ABOBA", weight_decay=rising["weight_decay"])
+    chains = reference(hb.Partition({"first": adaptive, "last": langevin}, h))
+    chains.advance(12)
+
+    def R(n, slot):
+        return noise.normals(3, noise.NOISE, slot, np.arange(3), n, 0, 9)
+
+    sigma = epsilon = decay = rising["sigma"]
+    one, other = START[:, :6].copy(), START[:, 6:].copy()
+    p, q, xi = np.zeros_like(one), np.zeros_like(other), np.full((3, 1), 0.1)
+    other = other + h(0) / 2 * q  # the opening of ABOBA
+    for n in range(12):
+        G = -gradient(np.hstack([one, other]), n)
+        if n > 0:
+            p = p + h(n - 1) / 2 * (G[:, :6] - decay(n - 1) * one)
+        p = p + h(n) / 2 * (G[:, :6] - decay(n) * one)
+        one = one + h(n) / 2 * p
+        for slot in (0, 1):
+            if slot == 1:
+                xi = xi + h(n) * epsilon(n) * (np.sum(p**2, axis=1, keepdims=True) - 6 * tau(n))
+                p = p + sigma(n) * math.sqrt(h(n) / 2) * R(n, 1)[:, :6]
+                p = np.exp(-h(n) / 2 * epsilon(n) * xi) * p
+            else:
+                p = np.exp(-h(n) / 2 * epsilon(n) * xi) * p
+                p = p + sigma(n) * math.sqrt(h(n) / 2) * R(n, 0)[:, :6]
+        one = one + h(n) / 2 * p
+        kick = h(n) / 2 * (G[:, 6:] - decay(n) * other)
+        a = math.exp(-gamma(n) * h(n))
+        q = a * (q + kick) + math.sqrt(tau(n) * (1 - a * a)) * R(n, 0)[:, 6:] + kick
+        other = other + h(n) / 2 * q + h(n + 1) / 2 * q
+    np.testing.assert_allclose(chains.state.theta, np.hstack([one, other]), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(chains.state.xi["first"], xi, rtol=0, atol=1e-12)
+
+
+def test_every_scheduled_coefficient_of_the_baselines_is_that_of_its_step():
+    h, mu, decay = Linear(0.3, 0.1, 12), Linear(0.5, 0.9, 12), Linear(0.0, 0.4, 12)
+    sigma, beta = Cyclical(0.5, 0.1, 4), Linear(0.2, 0.8, 12)
+    methods = {
+        0: hb.SGLD(sigma, weight_decay=decay),
+        1: hb.Momentum(mu, kind=2, weight_decay=decay),
+        2: hb.Adam(beta, mu, sigma, weight_decay=decay),
+    }
+    chains = hb.Reference(
+        gradient, START, hb.Partition(methods, h), {"a": (3,), "b": (3,), "c": (3,)}, seed=3
+    )
+    chains.advance(12)
+    x, y, z = (START[:, i : i + 3].copy() for i in (0, 3, 6))
+    v, m, s = (np.zeros_like(x) for _ in range(3))
+    for n in range(12):
+        Gx, Gy, Gz = np.split(-gradient(np.hstack([x, y, z]), n), 3, axis=1)
+        R = noise.normals(3, noise.NOISE, 0, np.arange(3), n, 0, 9)[:, :3]
+        x = x + h(n) * (Gx - decay(n) * x) + sigma(n) * math.sqrt(h(n)) * R
+        v = mu(n) * v + (1 - mu(n)) * (Gy - decay(n) * y)
+        y = y + h(n) * v
+        m = beta(n) * m + (1 - beta(n)) * Gz
+        s = mu(n) * s + (1 - mu(n)) * Gz**2
+        corrected = np.sqrt(s / (1 - mu(n) ** (n + 1))) + sigma(n)
+        z = (1 - h(n) * decay(n)) * z + h(n) * m / (1 - beta(n) ** (n + 1)) / corrected
+    np.testing.assert_allclose(chains.state.theta, np.hstack([x, y, z]), rtol=0, atol=1e-12)
 
 
 # Simulated tempering
@@ -327,9 +439,9 @@ def tempered(k=1.5, decay=0.5, ladder=(0.1, 0.2, 0.4), chains=400):
     for _ in range(600):
         run.advance(10)
         for rung in range(len(ladder)):
-            here = run.rung == rung
+            here = run.state.rung == rung
             visits[rung] += here
-            squares[rung] += here * np.mean((k + decay) * run.theta**2, axis=1)
+            squares[rung] += here * np.mean((k + decay) * run.state.theta**2, axis=1)
     return visits, squares
 
 
@@ -351,7 +463,7 @@ def test_a_potential_without_the_prior_would_be_caught():
 
     class WithoutPrior(hb.Reference):
         def _potential(self, n):
-            return np.asarray(self.loss(self.theta))
+            return np.asarray(self.loss(self.state.theta))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hb.reference, "Reference", WithoutPrior)
@@ -375,17 +487,55 @@ def test_tempering_moves_are_the_same_rotated_and_as_written(word):
         runs[0].advance(1)
         runs[1].advance(1)
         if n % 2 == 1:  # no move is due between the two ways of counting
-            rungs.append(runs[0].rung.copy())
+            rungs.append(runs[0].state.rung.copy())
             if word == "BAOAB":
-                np.testing.assert_array_equal(runs[0].rung, runs[1].rung)
-                np.testing.assert_allclose(runs[0].theta, runs[1].theta, rtol=0, atol=1e-12)
+                np.testing.assert_array_equal(runs[0].state.rung, runs[1].state.rung)
+                np.testing.assert_allclose(runs[0].state.theta, runs[1].state.theta, rtol=0, atol=1e-12)
     assert len(np.unique(rungs)) == 2
     if word == "ABOBA":  # seen at the kick, the rotated run has moved for the step that follows
         ahead = reference(partition, rotated=False, loss=lambda theta: 0.1 * np.sum(theta**2, axis=1))
         ahead.advance(39)
         kicked = []
-        ahead.advance(1, lambda part, substep, step: kicked.append(ahead.theta.copy()))
-        np.testing.assert_allclose(runs[1].theta, kicked[1], rtol=0, atol=1e-12)
+        ahead.advance(1, lambda part, substep, step: kicked.append(ahead.state.theta.copy()))
+        np.testing.assert_allclose(runs[1].state.theta, kicked[1], rtol=0, atol=1e-12)
+
+
+def test_a_tempering_move_rescales_the_momenta_and_the_scheduled_prior_counts():
+    """Without force, friction or noise p changes only on the ladder, and stays √(τ/τ_0) times what it was."""
+    tempering = SimulatedTempering((0.1, 0.4, 0.9), every=1)
+    chains = hb.Reference(
+        lambda theta, batch: 0 * theta,
+        np.zeros((20, 2)),
+        hb.Partition(hb.Langevin(0.0, tempering), 0.1),
+        loss=lambda theta: np.zeros(20),
+        seed=1,
+    )
+    chains.state.p[:] = 1.0
+    seen = set()
+    for _ in range(20):
+        chains.advance(1)
+        np.testing.assert_allclose(
+            chains.state.p[:, 0], np.array([1.0, 2.0, 3.0])[chains.state.rung], rtol=1e-14
+        )
+        seen |= set(chains.state.rung)
+    assert seen == {0, 1, 2}
+
+    decay = Linear(0.0, 1.0, 10)
+    partition = hb.Partition(
+        {"first": hb.Frozen(), "last": hb.Langevin(1.0, tempering, weight_decay=decay)}, 0.1
+    )
+    chains = reference(partition, loss=lambda theta: theta[:, 0])
+    expected = START[:, 0] + 0.3 / 2 * np.sum(START[:, 6:] ** 2, axis=1)
+    np.testing.assert_allclose(chains._potential(3), expected, rtol=1e-14)
+
+
+def test_tempering_beside_parts_that_are_not_tempered():
+    tempering = SimulatedTempering((0.1, 0.4), every=1)
+    for other in (hb.Frozen(), hb.SGD(), METHODS["Langevin"]):
+        partition = hb.Partition({"first": hb.Langevin(0.5, tempering, "ABOBA"), "rest": other}, 0.2)
+        chains = reference(partition, loss=lambda theta: np.zeros(3))
+        chains.advance(10)
+        assert chains.state.rung.any()
 
 
 def test_tempering_needs_a_loss_and_words_that_begin_together():
@@ -395,7 +545,9 @@ def test_tempering_needs_a_loss_and_words_that_begin_together():
     mixed = hb.Partition(
         {"first": hb.Langevin(0.5, tempering, "ABOBA"), "rest": hb.Langevin(0.5, tempering)}, 0.2
     )
-    with pytest.raises(ValueError, match=r"all words must be seen at the kick or none; got ABOBA, BAOAB"):
+    with pytest.raises(
+        ValueError, match=r"tempered words must be seen at the kick or none; got ABOBA, BAOAB"
+    ):
         reference(mixed, loss=lambda theta: theta[:, 0])
 
 
@@ -405,7 +557,7 @@ def test_tempering_needs_a_loss_and_words_that_begin_together():
 def test_bad_input_is_refused_before_anything_runs():
     langevin = hb.Partition(METHODS["Langevin"], 0.1)
     with pytest.raises(
-        ValueError, match=r"h, first.tau: a list is an axis of a sweep, and one value is needed here"
+        ValueError, match=r"h, tau: a list is an axis of a sweep, and one value is needed here"
     ):
         reference(hb.Partition({"first": hb.Langevin(1, [0.1, 0.2]), "rest": hb.SGD()}, [0.1, 0.2]))
     with pytest.raises(ValueError, match="theta has 5 parameters, and the layers have 9"):
@@ -416,6 +568,19 @@ def test_bad_input_is_refused_before_anything_runs():
         hb.Reference(lambda theta, batch: theta[:, 0], START, langevin).advance(1)
     with pytest.raises(ValueError, match="momenta must be one of 'zero', 'thermal', got 'hot'"):
         reference(langevin, momenta="hot")
+    with pytest.raises(ValueError, match=r"seed must be a whole number >= 0 and < .*, got -1"):
+        reference(langevin, seed=-1)
+    with pytest.raises(ValueError, match=r"theta must be \(chains, parameters\), got an array of shape"):
+        hb.Reference(gradient, np.zeros((2, 3, 9)), langevin)
+    with pytest.raises(
+        ValueError, match=r"noise\(step, slot\) must have theta's shape \(3, 9\), got \(1, 9\)"
+    ):
+        reference(langevin, noise=lambda step, slot: np.zeros((1, 9))).advance(1)
+    tempered = hb.Partition(hb.Langevin(1.0, SimulatedTempering((0.1, 0.2), every=1)), 0.1)
+    with pytest.raises(
+        ValueError, match=r"loss\(theta\) must be one number for each of 3 chains, got \(3, 1\)"
+    ):
+        reference(tempered, loss=lambda theta: theta[:, :1]).advance(2)
     with pytest.raises(ValueError, match="steps must be a whole number >= 0, got -1"):
         reference(langevin).advance(-1)
     with pytest.raises(ValueError, match=r"rotated=False runs the one word that all parts share.*got Adam"):
@@ -433,4 +598,4 @@ def test_the_gradient_cannot_change_the_state_by_accident():
     chains = hb.Reference(careless, START, hb.Partition(METHODS["SGD"], 0.1))
     chains.advance(3)
     careful.advance(3)
-    np.testing.assert_array_equal(chains.theta, careful.theta)
+    np.testing.assert_array_equal(chains.state.theta, careful.state.theta)

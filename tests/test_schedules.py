@@ -66,7 +66,7 @@ def test_cyclical_falls_from_high_towards_low_and_begins_again():
         (lambda: Linear(1, math.inf, 10), "Linear: stop must be finite, got inf"),
         (lambda: Exponential(1, 0, 10), "Exponential: stop must be > 0 and finite, got 0"),
         (lambda: Cyclical(0.1, 0.2, 10), "Cyclical: low must not exceed high"),
-        (lambda: Constant(math.nan), "Constant: value"),
+        (lambda: Constant(math.nan), "Constant: value must be a number, got nan"),
         (lambda: SimulatedTempering((1e-4,)), "at least two temperatures"),
         (lambda: SimulatedTempering((1e-4, 1e-4)), "all rising or all falling"),
         (lambda: SimulatedTempering((1e-4, 3e-4, 2e-4)), "all rising or all falling"),

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from heatbath.methods import Frozen as Frozen
     from heatbath.methods import Langevin as Langevin
     from heatbath.methods import Momentum as Momentum
-    from heatbath.partition import LOL as LOL
-    from heatbath.partition import AdLAdL as AdLAdL
-    from heatbath.partition import AdLaLa as AdLaLa
-    from heatbath.partition import LaLa as LaLa
     from heatbath.partition import Partition as Partition
+    from heatbath.presets import LOL as LOL
+    from heatbath.presets import AdLAdL as AdLAdL
+    from heatbath.presets import AdLaLa as AdLaLa
+    from heatbath.presets import LaLa as LaLa
     from heatbath.reference import Reference as Reference
 
 __version__ = "0.1.0.dev0"
@@ -31,7 +31,8 @@ __version__ = "0.1.0.dev0"
 _HOME = {
     **dict.fromkeys(["noise", "quadratic", "reference", "schedules", "splitting"]),
     **dict.fromkeys(["SGD", "SGLD", "Adam", "AdaptiveLangevin", "Frozen", "Langevin", "Momentum"], "methods"),
-    **dict.fromkeys(["LOL", "AdLAdL", "AdLaLa", "LaLa", "Partition"], "partition"),
+    **dict.fromkeys(["LOL", "AdLAdL", "AdLaLa", "LaLa"], "presets"),
+    "Partition": "partition",
     "Reference": "reference",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
+from typing import TypeGuard
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class Interval:
             bounds.append(f"< {self.high:g}")
         elif not self.infinite:
             bounds.append("finite")
-        return " and ".join(bounds)
+        return " and ".join(bounds) or "a number"
 
 
 FINITE = Interval()
@@ -44,10 +45,17 @@ FRICTION = Interval(low=0.0, infinite=True)
 SHARE = Interval(low=0.0, high=1.0)
 
 
+def is_real(value: object) -> TypeGuard[Real]:
+    """Whether a value is a real number, and not a bool."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def real(label: str, value: object, accepted: Interval = FINITE) -> float:
     """`value` as a float, if it is a number that is `accepted`."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{label} must be a number, {accepted}; got {value!r} of type {type(value).__name__}")
+    if not is_real(value):
+        raise TypeError(
+            f"{label} must be a number ({accepted}), got {value!r} of type {type(value).__name__}"
+        )
     try:
         number = float(value)
     except OverflowError:
@@ -76,7 +84,7 @@ def whole(label: str, value: object, low: int, high: int | None = None) -> int:
 
 def choice(label: str, value: object, accepted: tuple[object, ...]) -> None:
     """Refuse a `value` that is not one of the `accepted`."""
-    if isinstance(value, bool) or value not in accepted:
+    if not isinstance(value, (str, int)) or isinstance(value, bool) or value not in accepted:
         raise ValueError(f"{label} must be one of {', '.join(map(repr, accepted))}, got {value!r}")
 
 

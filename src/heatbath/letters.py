@@ -1,6 +1,7 @@
 """The maps: what each letter, and each baseline, does to (θ, p, ξ).
 
-The letters are the maps of sections 2.2 and 2.4 of the paper, for a time t; the baselines are whole steps.
+The letters are the maps of sections 2.2 and 2.5 of the paper, for a time t; the baselines are whole steps,
+and `temper` is a move on the ladder of simulated tempering.
 θ, p and G are arrays (chains, parameters), G is the negative gradient of the loss, R are standard normal
 numbers, and ξ broadcasts against p.
 """
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.intp]
 
 
 def A(theta: Array, p: Array, t: float) -> Array:
@@ -87,3 +89,18 @@ def adam(
     mean = m / (1 - beta1**count)
     scale = np.sqrt(s / (1 - beta2**count)) + eps
     return theta + h * mean / scale, m, s
+
+
+def temper(
+    rung: Ints, U: Array, side: Array, chance: Array, ladder: Array, weights: Array
+) -> tuple[Ints, Array]:
+    """A move of simulated tempering: the new rung of each chain, and the factor on its momenta.
+
+    A neighbour is proposed, below where side < 1/2, and accepted with probability
+    min(1, exp(-(1/τ' - 1/τ) U + w' - w)); one off the ladder is refused.
+    """
+    proposed = rung + np.where(side < 0.5, -1, 1)
+    proposed = np.where((proposed >= 0) & (proposed < len(ladder)), proposed, rung)
+    exponent = -(1 / ladder[proposed] - 1 / ladder[rung]) * U + weights[proposed] - weights[rung]
+    moved = np.where(np.log(chance) < exponent, proposed, rung)
+    return moved, np.sqrt(ladder[moved] / ladder[rung])

@@ -3,8 +3,8 @@
 θ are the parameters of a part, p their momenta, N their number, G the negative gradient of the loss, h the
 stepsize. Every coefficient may be a number, a schedule, or a list (an axis of a sweep).
 
-Each method has a Gaussian prior: `weight_decay` λ adds λ|θ|²/2 to the loss that G descends. The loss is a
-mean over n data, so τ = 1/n with λ = (prior precision)/n samples the posterior.
+Each method that moves has a Gaussian prior: `weight_decay` λ adds λ|θ|²/2 to the loss that G descends. The
+loss is a mean over n data, so τ = 1/n with λ = (prior precision)/n samples the posterior.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from heatbath.checks import FINITE, FRICTION, NON_NEGATIVE, SHARE, Interval, choice, store
-from heatbath.schedules import Coefficient, Constant, coefficient
-from heatbath.splitting import WordError, erases_force, gradients, parse, rotate
+from heatbath.schedules import Coefficient, Constant, Schedule, Value, coefficient
+from heatbath.splitting import Substep, WordError, erases_force, gradients, parse, rotate
 
 
 @dataclass(frozen=True, repr=False)
@@ -24,7 +24,7 @@ class Langevin:
 
     Words over A, B, O; `BAOAB` (the default) needs one gradient per step, is of order 2 and exact in θ on a
     quadratic. γ = inf redraws p at every O, which in BAOAB is overdamped Langevin dynamics with stepsize
-    h²/2. Equations (1) and (2) of the paper; section 2.2 for the words.
+    h²/2. Equations (6) and (7) of the paper; section 2.2 for the words.
     """
 
     gamma: Coefficient
@@ -34,15 +34,17 @@ class Langevin:
 
     def __post_init__(self) -> None:
         _store_coefficients(self, gamma=FRICTION, tau=NON_NEGATIVE, weight_decay=NON_NEGATIVE)
-        parse(self.word, "Langevin")
-        frictions = self.gamma if isinstance(self.gamma, tuple) else (self.gamma,)
-        if any(friction in (math.inf, Constant(math.inf)) for friction in frictions) and erases_force(
-            self.word
-        ):
+        infinite = any(gamma in (math.inf, Constant(math.inf)) for gamma in _singles(self.gamma))
+        if erases_force(self.substeps) and infinite:
             raise WordError(
                 f"word {self.word!r} with gamma = inf: an O follows every B before any A, so the force would "
                 "be erased; choose a finite gamma or a word such as 'BAOAB' or 'OBA'"
             )
+
+    @property
+    def substeps(self) -> tuple[Substep, ...]:
+        """The letters of its word."""
+        return parse(self.word, "Langevin")
 
     def __repr__(self) -> str:
         return _repr(self)
@@ -54,14 +56,15 @@ class AdaptiveLangevin:
 
     Whatever white noise of variance s² the gradient carries, the law of (θ, p) is exp(-(L + |p|²/2)/τ), and
     that of ξ is N(γ_eff, ετ) with γ_eff = (h s² + σ²)/(2τ), up to O(h²). Words over A, B, E and either C, D
-    or F; the default `BACDEDCAB` needs one gradient per step. Stable while h²εNτ < 2.
-    Equations (5) to (7) of the paper, with the friction of its map C.
+    or F; the default `BACDEDCAB` needs one gradient per step. The thermostat is stable while h²εNτ < 2 (with
+    friction "sde" h²ε²Nτ < 2; with kinetic "mean" without the N). Equations (12) to (14) of the paper, with
+    the friction of its map C.
 
     - `friction`: "map" is exp(-tξ), the paper's map C; "sde" is exp(-tεξ), its SDE. The map with ε is the
       SDE with sqrt(ε), and ξ_map = sqrt(ε) ξ_sde; in the SDE's form ξ ~ N(γ_eff/ε, τ).
     - `thermostat`: one ξ for the whole "part", or one for each "tensor" of it.
     - `kinetic`: "sum" is E as above; "mean" divides both its terms by N, for large parts.
-    - `xi`: where ξ starts. ε = 0 keeps it there.
+    - `xi`: where ξ starts, a number or an axis of a sweep. ε = 0 keeps it there.
     """
 
     tau: Coefficient
@@ -83,10 +86,19 @@ class AdaptiveLangevin:
             xi=FINITE,
             weight_decay=NON_NEGATIVE,
         )
+        if any(isinstance(xi, Schedule) for xi in _singles(self.xi)):
+            raise TypeError(
+                f"AdaptiveLangevin: xi is where ξ starts, so it cannot be a schedule: got {self.xi!r}"
+            )
         choice("AdaptiveLangevin: friction", self.friction, ("map", "sde"))
         choice("AdaptiveLangevin: thermostat", self.thermostat, ("part", "tensor"))
         choice("AdaptiveLangevin: kinetic", self.kinetic, ("sum", "mean"))
         parse(self.word, "AdaptiveLangevin")
+
+    @property
+    def substeps(self) -> tuple[Substep, ...]:
+        """The letters of its word."""
+        return parse(self.word, "AdaptiveLangevin")
 
     def __repr__(self) -> str:
         return _repr(self)
@@ -148,15 +160,20 @@ class Adam:
 
 @dataclass(frozen=True)
 class Frozen:
-    """Nothing moves."""
+    """Nothing moves, so there is nothing to set."""
 
 
 Method: TypeAlias = Langevin | AdaptiveLangevin | SGLD | SGD | Momentum | Adam | Frozen
 
 
-def axes(method: Method) -> list[str]:
-    """The coefficients of a method that are axes of a sweep."""
-    return [field.name for field in fields(method) if isinstance(getattr(method, field.name), tuple)]
+def axes(method: Method) -> dict[str, tuple[Value, ...]]:
+    """The coefficients of a method that are axes of a sweep, with their values."""
+    values = {field.name: getattr(method, field.name) for field in fields(method)}
+    return {name: value for name, value in values.items() if isinstance(value, tuple)}
+
+
+def _singles(value: Coefficient) -> tuple[Value, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _store_coefficients(method: Method, **accepted: Interval) -> None:
@@ -171,8 +188,7 @@ def _repr(method: Langevin | AdaptiveLangevin) -> str:
     """As a dataclass, without most defaults, and with a note where θ is not seen at the word's end."""
     shown = [f for f in fields(method) if f.name == "word" or getattr(method, f.name) != f.default]
     values = ", ".join(f"{f.name}={getattr(method, f.name)!r}" for f in shown)
-    substeps = parse(method.word, type(method).__name__)
-    at_kick = gradients(substeps) == 1 and rotate(substeps).seen == "kick"
+    at_kick = gradients(method.substeps) == 1 and rotate(method.substeps).seen == "kick"
     return f"{type(method).__name__}({values})" + (
         " <between steps θ is seen at the kick>" if at_kick else ""
     )

@@ -74,8 +74,8 @@ def philox(counter: Words, seed: int, rounds: int = ROUNDS) -> Words:
 
 def pack(stream: int, slot: int, chain: ArrayLike, step: ArrayLike, block: ArrayLike) -> Words:
     """The counters (4, ...) of an address; chain, step and block are broadcast against one another."""
-    whole("stream", stream, low=0, high=2**_STREAM_BITS)
-    whole("slot", slot, low=0, high=2**_SLOT_BITS)
+    stream = whole("stream", stream, low=0, high=2**_STREAM_BITS)
+    slot = whole("slot", slot, low=0, high=2**_SLOT_BITS)
     chains = _field("chain", chain, _CHAIN_BITS)
     steps = _field("step", step, _STEP_BITS)
     blocks = _field("block", block, _BLOCK_BITS)

@@ -13,6 +13,7 @@ from heatbath.letters import Array
 from heatbath.methods import AdaptiveLangevin, Langevin, Method
 from heatbath.partition import Layers, Partition
 from heatbath.reference import Reference
+from heatbath.schedules import Schedule, SimulatedTempering
 from heatbath.splitting import NOISE_LETTERS
 
 
@@ -32,6 +33,9 @@ def one_step(
     if gradient_noise and not rotated:
         raise ValueError("gradient noise is shared between two steps of a word as written: use rotated=True")
     words = [_linear_word(method) for method in partition.methods.values()]
+    for value in (partition.h, *(v for m in partition.methods.values() for v in vars(m).values())):
+        if isinstance(value, (Schedule, SimulatedTempering)):
+            raise ValueError(f"a law is stationary only while the coefficients are: got {value!r}")
     K = np.atleast_2d(np.asarray(hessian, dtype=np.float64))
     N = len(K)
     slots = max(sum(word.count(letter) for letter in NOISE_LETTERS) for word in words)
@@ -44,25 +48,23 @@ def one_step(
         first = (step % 2 * slots + slot) * N
         return letters[:, first : first + N]
 
-    chains = Reference(
-        lambda theta, batch: theta @ K + gradient_noise * kicks,
-        x[:, :N],
-        partition,
-        layers,
-        momenta=x[:, N:],
-        rotated=rotated,
-        noise=noise,
-        step=1,
-    )
+    def gradient(theta: Array, batch: int) -> Array:
+        return theta @ K + gradient_noise * kicks
+
+    chains = Reference(gradient, x[:, :N], partition, layers, rotated=rotated, noise=noise)
+    chains.state.p = x[:, N:].copy()
+    chains.state.step = 1
     chains.advance(1)
-    M, S = np.split(np.hstack([chains.theta, chains.p]).T, [2 * N], axis=1)
+    M, S = np.split(np.hstack([chains.state.theta, chains.state.p]).T, [2 * N], axis=1)
     return M, S
 
 
 def stationary(M: Array, S: Array) -> Array:
     """The covariance V of the stationary law of x → M x + S z: the solution of V = M V Mᵀ + S Sᵀ."""
-    if (radius := np.max(np.abs(np.linalg.eigvals(M)))) >= 1:
-        raise ValueError(f"no stationary law: the step grows by a factor {radius:.6g}; a smaller h is needed")
+    radius = np.max(np.abs(np.linalg.eigvals(M)))
+    if radius > 1 - 1e-12:
+        cure = "a smaller h" if radius > 1 + 1e-6 else "friction"
+        raise ValueError(f"no stationary law: a step multiplies by up to {radius:.6g}; {cure} is needed")
     Q = S @ S.T
     V = _accumulate(M, Q)
     return V + _accumulate(M, Q + M @ V @ M.T - V)  # one refinement, which matters near the edge of stability

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
-from heatbath.checks import POSITIVE, Interval, real, reals, store, whole
+from heatbath.checks import POSITIVE, Interval, is_real, real, reals, store, whole
 
 
 @dataclass(frozen=True)
@@ -217,4 +217,9 @@ def _value(label: str, given: object, accepted: Interval, tempering: bool) -> Va
         if not all(value in accepted for value in given.range()):
             raise ValueError(f"{label} must be {accepted} at every step, got {given!r}")
         return given
+    if not is_real(given):
+        raise TypeError(
+            f"{label} must be a number ({accepted}), a schedule, or a list of them as an axis of a sweep; "
+            f"got {given!r} of type {type(given).__name__}"
+        )
     return real(label, given, accepted)

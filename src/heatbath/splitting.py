@@ -46,16 +46,12 @@ class Rotation:
     word, θ at the `kick`.
 
     - seen at the end (BAOAB = B + BAOA): the first rotated step has nothing to close.
-    - seen at the kick (ABOBA = BOBA + A): the opening, which holds no kick, is done once before the first.
+    - seen at the kick (ABOBA = BOBA + A): an opening, which holds no kick, precedes the first rotated step.
     """
 
     closing: tuple[Substep, ...]
     opening: tuple[Substep, ...]
     seen: Literal["end", "kick"]
-
-    def __str__(self) -> str:
-        closing, opening = ("".join(s.letter for s in half) for half in (self.closing, self.opening))
-        return f"{closing or '(nothing)'} + {opening}, θ seen at the {self.seen}"
 
 
 @dataclass(frozen=True)
@@ -134,12 +130,13 @@ def rotate(substeps: Sequence[Substep]) -> Rotation:
     return Rotation(tuple(substeps[kicking:]), tuple(substeps[:kicking]), seen="kick")
 
 
-def erases_force(word: str) -> bool:
+def erases_force(substeps: Sequence[Substep]) -> bool:
     """Whether an O follows every B before any A: with infinite friction the force would then have no effect.
 
-    >>> erases_force("BOA"), erases_force("OAB"), erases_force("BAOAB")
-    (True, True, False)
+    >>> [erases_force(parse(word)) for word in ("BOA", "OAB", "BAOAB")]
+    [True, True, False]
     """
+    word = "".join(s.letter for s in substeps)
     kicks = [place for place, letter in enumerate(word) if letter == "B"]
     after = ((word[place + 1 :] + word[:place]).partition("A")[0] for place in kicks)
     return all("O" in letters for letters in after)
