@@ -27,10 +27,9 @@ r cos φ and r sin φ with r = sqrt(-2 log u0), φ = 2π u1, and lanes 2 and 3 t
 |z| <= sqrt(66 log 2) < 6.77.
 
 **Rounds.** Seven, the published minimum at which Philox4x32 passes BigCrush, and what these addresses need:
-flipping a bit of the address must flip every bit of the number with probability 1/2. Measured over 2^26
-blocks, six rounds are off by up to 2,500 standard errors, seven and eight by no more than chance. Ten, the
-common default, would cost 40% more in this part of a compiled kernel (0.39 against 0.27 ns a number on one
-core).
+flipping a bit of the address must flip every bit of the number with probability 1/2. Over 2^25 blocks six
+rounds are off by up to 1,600 standard errors, seven and more by no more than chance, and seven take 0.7 times
+as long as ten, the common default (`benchmarks/rounds.py`).
 """
 
 from __future__ import annotations
