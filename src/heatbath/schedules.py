@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
-from heatbath.checks import POSITIVE, Interval, is_real, real, reals, store, whole
+from heatbath.checks import FINITE, POSITIVE, Interval, is_real, real, reals, store, whole
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,7 @@ class Linear:
     steps: int
 
     def __post_init__(self) -> None:
-        store(
-            self,
-            start=real("Linear: start", self.start),
-            stop=real("Linear: stop", self.stop),
-            steps=whole("Linear: steps", self.steps, low=1),
-        )
+        _check_annealing(self, FINITE)
 
     def __call__(self, step: int) -> float:
         """The value during `step`."""
@@ -70,12 +65,7 @@ class Exponential:
     steps: int
 
     def __post_init__(self) -> None:
-        store(
-            self,
-            start=real("Exponential: start", self.start, POSITIVE),
-            stop=real("Exponential: stop", self.stop, POSITIVE),
-            steps=whole("Exponential: steps", self.steps, low=1),
-        )
+        _check_annealing(self, POSITIVE)
 
     def __call__(self, step: int) -> float:
         """The value during `step`."""
@@ -208,6 +198,16 @@ def coefficient(label: str, given: object, accepted: Interval, *, tempering: boo
             raise ValueError(f"{label}: an axis of a sweep needs at least one value, got {given!r}")
         return tuple(_value(label, value, accepted, tempering) for value in given)
     return _value(label, given, accepted, tempering)
+
+
+def _check_annealing(schedule: Linear | Exponential, accepted: Interval) -> None:
+    name = type(schedule).__name__
+    store(
+        schedule,
+        start=real(f"{name}: start", schedule.start, accepted),
+        stop=real(f"{name}: stop", schedule.stop, accepted),
+        steps=whole(f"{name}: steps", schedule.steps, low=1),
+    )
 
 
 def _value(label: str, given: object, accepted: Interval, tempering: bool) -> Value:
