@@ -39,14 +39,13 @@ def one_step(
     K = np.atleast_2d(np.asarray(hessian, dtype=np.float64))
     N = len(K)
     slots = max(sum(word.count(letter) for letter in NOISE_LETTERS) for word in words)
-    # one chain for each column of M and S: the basis vectors, the noise of both steps of the word that a
-    # rotated step takes part in, and the noise of the gradient
-    inputs = np.eye(2 * N + 2 * slots * N + N)
-    x, letters, kicks = np.split(inputs, [2 * N, 2 * N + 2 * slots * N], axis=1)
+    # one chain for each column of M and S: the basis vectors, each noise letter (of which a rotated step, too,
+    # has each once), and the noise of the gradient
+    inputs = np.eye(2 * N + slots * N + N)
+    x, letters, kicks = np.split(inputs, [2 * N, 2 * N + slots * N], axis=1)
 
     def noise(step: int, slot: int) -> Array:
-        first = (step % 2 * slots + slot) * N
-        return letters[:, first : first + N]
+        return letters[:, slot * N : (slot + 1) * N]
 
     def gradient(theta: Array, batch: int) -> Array:
         return theta @ K + gradient_noise * kicks
