@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --ed
 .PHONY: demo test lint bench clean
 
 demo: .venv/base
-	$(BIN)/python examples/words.py
+	$(BIN)/python examples/spiral.py
 
 test: lint
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses=2

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from heatbath import datasets as datasets
     from heatbath import noise as noise
     from heatbath import quadratic as quadratic
     from heatbath import reference as reference
@@ -19,21 +20,27 @@ if TYPE_CHECKING:
     from heatbath.methods import Frozen as Frozen
     from heatbath.methods import Langevin as Langevin
     from heatbath.methods import Momentum as Momentum
+    from heatbath.networks import Dense as Dense
     from heatbath.partition import Partition as Partition
     from heatbath.presets import LOL as LOL
     from heatbath.presets import AdLAdL as AdLAdL
     from heatbath.presets import AdLaLa as AdLaLa
     from heatbath.presets import LaLa as LaLa
     from heatbath.reference import Reference as Reference
+    from heatbath.results import Run as Run
+    from heatbath.training import train as train
 
 __version__ = "0.1.0.dev0"
 
 _HOME = {
-    **dict.fromkeys(["noise", "quadratic", "reference", "schedules", "splitting"]),
+    **dict.fromkeys(["datasets", "noise", "quadratic", "reference", "schedules", "splitting"]),
     **dict.fromkeys(["SGD", "SGLD", "Adam", "AdaptiveLangevin", "Frozen", "Langevin", "Momentum"], "methods"),
     **dict.fromkeys(["LOL", "AdLAdL", "AdLaLa", "LaLa"], "presets"),
+    "Dense": "networks",
     "Partition": "partition",
     "Reference": "reference",
+    "Run": "results",
+    "train": "training",
 }
 
 

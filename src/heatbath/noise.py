@@ -120,6 +120,27 @@ def box_muller(lanes: Words) -> Floats:
     return normal
 
 
+def batch(seed: int, chain: int, step: int, count: int, size: int) -> NDArray[np.int64]:
+    """The mini-batch of a step: `size` of `count` data without replacement, each subset alike (Floyd)."""
+    words = bits(seed, BATCH, 0, chain, step, 0, size)
+    chosen: list[int] = []
+    for k, word in enumerate(words):
+        last = count - size + k
+        drawn = int(word) * (last + 1) >> 32
+        chosen.append(last if drawn in chosen else drawn)
+    return np.array(chosen, dtype=np.int64)
+
+
+def epoch(seed: int, chain: int, number: int, count: int) -> NDArray[np.int64]:
+    """The order of all data in an epoch, each order alike (Fisher and Yates)."""
+    words = bits(seed, BATCH, 1, chain, number, 0, count)
+    order = np.arange(count)
+    for last in range(count - 1, 0, -1):
+        drawn = int(words[last]) * (last + 1) >> 32
+        order[last], order[drawn] = order[drawn], order[last]
+    return order
+
+
 def _unit(words: Words) -> Floats:
     return (words.astype(np.float64) + 0.5) * 2.0**-32
 

@@ -39,8 +39,8 @@ def one_step(
     K = np.atleast_2d(np.asarray(hessian, dtype=np.float64))
     N = len(K)
     slots = max(sum(word.count(letter) for letter in NOISE_LETTERS) for word in words)
-    # one chain for each column of M and S: the basis vectors, each noise letter (of which a rotated step, too,
-    # has each once), and the noise of the gradient
+    # one chain for each column of M and S: the basis vectors, each noise letter (a rotated step, too, has
+    # each of them once), and the noise of the gradient
     inputs = np.eye(2 * N + slots * N + N)
     x, letters, kicks = np.split(inputs, [2 * N, 2 * N + slots * N], axis=1)
 

@@ -1,0 +1,145 @@
+"""A problem: training and test data with what is needed to understand them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath.checks import choice, store
+
+Floats: TypeAlias = NDArray[np.float64]
+Task: TypeAlias = Literal["binary", "classes", "regression"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Problem:
+    """Training and test data, arrays (draws, data, columns), and what they mean.
+
+    X are the inputs, standardised as (raw - shift) / scale. Y is one column of 0 and 1 for the task `binary`,
+    one column of class indices for `classes`, and (raw - target_shift) / target_scale for `regression`.
+    `targets` are the names of the classes in the order of their indices, or of the columns of Y in a
+    regression. `recipe` holds the name and the arguments of the function here that makes the same problem
+    again; it is None for the user's own data. There may be no test data at all: arrays with 0 rows.
+    """
+
+    name: str
+    task: Task
+    X_train: Floats
+    Y_train: Floats
+    X_test: Floats
+    Y_test: Floats
+    features: tuple[str, ...]
+    targets: tuple[str, ...]
+    shift: Floats = field(default_factory=lambda: np.zeros(1))
+    scale: Floats = field(default_factory=lambda: np.ones(1))
+    target_shift: Floats = field(default_factory=lambda: np.zeros(1))
+    target_scale: Floats = field(default_factory=lambda: np.ones(1))
+    recipe: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        choice("Problem: task", self.task, get_args(Task))
+        if not isinstance(self.name, str) or not isinstance(self.recipe, dict | None):
+            raise TypeError(
+                f"Problem: name must be text and recipe a dict or None, got {self.name!r} and {self.recipe!r}"
+            )
+        for name in ("X_train", "Y_train", "X_test", "Y_test"):
+            store(self, **{name: numbers(f"Problem: {name}", getattr(self, name), (3,))})
+        if 0 in self.X_train.shape:
+            raise ValueError(
+                "Problem: at least one draw, one training row and one feature are needed, "
+                f"X_train is {self.X_train.shape}"
+            )
+        draws, rows, inputs = self.X_train.shape
+        tests, columns = self.X_test.shape[1], self.Y_train.shape[2]
+        for name, shape in (
+            ("Y_train", (draws, rows, columns)),
+            ("X_test", (draws, tests, inputs)),
+            ("Y_test", (draws, tests, columns)),
+        ):
+            if getattr(self, name).shape != shape:
+                raise ValueError(
+                    "Problem: arrays must be (draws, data, columns), with as many rows in Y as in X and the "
+                    f"same draws and columns in train and test; X_train is {self.X_train.shape}, "
+                    f"Y_train {self.Y_train.shape}, X_test {self.X_test.shape}, Y_test {self.Y_test.shape}"
+                )
+        store(self, features=_names("Problem: features", self.features, inputs))
+        needed = {"binary": 2, "regression": columns}.get(self.task)  # None: any number of classes
+        store(self, targets=_names("Problem: targets", self.targets, needed))
+        self._check_labels(columns)
+        sizes = {"shift": inputs, "scale": inputs, "target_shift": columns, "target_scale": columns}
+        for name, size in sizes.items():
+            values = numbers(f"Problem: {name}", getattr(self, name), (1,))
+            if len(values) not in (1, size) or ("scale" in name and not (values > 0).all()):
+                raise ValueError(f"Problem: {name} must hold {size} numbers (scales > 0), got {values}")
+            store(self, **{name: np.broadcast_to(values, size).copy()})
+
+    def _check_labels(self, columns: int) -> None:
+        """Refuse labels that are not classes."""
+        if self.task == "regression":
+            return
+        classes = len(self.targets)
+        if columns != 1 or classes < 2:
+            raise ValueError(
+                f"Problem: task {self.task!r} needs one column in Y and at least two classes, "
+                f"got {columns} and {classes}"
+            )
+        for name, Y in (("Y_train", self.Y_train), ("Y_test", self.Y_test)):
+            wrong = Y[~np.isin(Y, np.arange(classes))]
+            if wrong.size:
+                raise ValueError(
+                    f"Problem: {name} must hold the indices of classes, 0 to {classes - 1}, got {wrong[0]:g}"
+                )
+
+    @property
+    def draws(self) -> int:
+        """How many data sets lie side by side."""
+        return len(self.X_train)
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs a network has for it: the features."""
+        return len(self.features)
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs a network has for it: 1 (binary), one per class, or one per target."""
+        return 1 if self.task == "binary" else len(self.targets)
+
+    def __repr__(self) -> str:
+        draws = f"{self.draws} draws of " if self.draws > 1 else ""
+        return (
+            f"Problem({self.name!r}, {self.task}, {draws}{self.X_train.shape[1]} training and "
+            f"{self.X_test.shape[1]} test data, {self.inputs} inputs, {self.outputs} outputs)"
+        )
+
+
+def numbers(label: str, given: object, axes: tuple[int, ...]) -> Floats:
+    """`given` as an array of finite numbers with an accepted number of axes."""
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{label} must be an array of numbers: {error}") from None
+    if array.dtype.kind not in "biuf" or array.ndim not in axes:
+        raise ValueError(
+            f"{label} must be an array of numbers with {' or '.join(map(str, axes))} axes, got one of "
+            f"{array.dtype} with shape {array.shape}"
+        )
+    array = np.ascontiguousarray(array, dtype=np.float64)
+    if not np.isfinite(array).all():
+        place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
+        raise ValueError(
+            f"{label} must be finite, got {array[place]} at {place}: remove or replace such rows"
+        )
+    return array
+
+
+def _names(label: str, given: object, needed: int | None) -> tuple[str, ...]:
+    names = tuple(given) if isinstance(given, (list, tuple)) else ()
+    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names) or not names:
+        raise ValueError(f"{label} must be a list of different names, got {given!r}")
+    if needed is not None and len(names) != needed:
+        raise ValueError(f"{label} must be {needed} names, got {len(names)}: {', '.join(names)}")
+    return names

@@ -1,0 +1,1 @@
+"""The engine: ensembles of dense networks, compiled with Numba."""

@@ -1,0 +1,73 @@
+"""How the engine's functions are compiled and cached.
+
+Numba's cache looks at the file that a function stands in, and would go on running old code after an edit to a
+function inlined from another file. So the cache folder is named after a hash of all the engine's sources (and
+of what else compiled code depends on): other sources, another folder. It lies in HEATBATH_CACHE, or in the
+user's cache folder; where neither can be written, every process compiles for itself, and says so once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+import heatbath.noise
+
+config: Any = numba.config  # whose attributes are made when Numba is imported
+
+# sums and products may be fused, reordered and approximated, but NaN and infinity stay what they are:
+# fastmath=True would delete the checks that find a diverged chain
+FASTMATH = {"contract", "reassoc", "arcp", "nsz", "afn"}
+
+
+def _sources() -> str:
+    """A hash of the engine's sources, and of the versions that compiled code depends on."""
+    digest = hashlib.sha256(f"{numba.__version__} {platform.python_version()} {platform.machine()}".encode())
+    for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(heatbath.noise.__file__)]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _cache_folder() -> str | None:
+    """The folder for compiled code, made and tried out; None where there is no such place."""
+    home = os.environ.get("HEATBATH_CACHE")
+    base = (
+        Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heatbath"
+    )
+    folder = base / f"kernels-{_sources()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        warnings.warn(
+            f"compiled code cannot be kept in {folder} ({error}), so every process compiles anew, for some "
+            "20 s; set HEATBATH_CACHE to a folder that can be written",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return str(folder)
+
+
+_FOLDER = _cache_folder()
+
+
+def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile without the lock, cached; a decorator, with or without options."""
+    if function is None:
+        return lambda function: compiled(function, **options)
+    before = config.CACHE_DIR  # read when a function is decorated, and left as it was for everyone else
+    config.CACHE_DIR = _FOLDER or ""
+    try:
+        return numba.njit(nogil=True, cache=_FOLDER is not None, **options)(function)
+    finally:
+        config.CACHE_DIR = before

@@ -1,0 +1,243 @@
+"""The compiled loop: steps of a program for a block of chains, and what it needs to know, in named tuples."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath.engine.batches import draw_subset, gather, shuffle
+from heatbath.engine.compile import compiled
+from heatbath.engine.dense import evaluate, negative_gradient
+from heatbath.engine.program import GRADIENT, SEGMENT, THERMOSTAT, WIDTH
+from heatbath.engine.random import fill_words
+from heatbath.engine.tiles import MOVES, kinetic, run_segment
+from heatbath.noise import TEMPERING, TILE
+
+
+class Chains(NamedTuple):
+    """The state of all chains: the first index is the chain."""
+
+    theta: NDArray[Any]
+    p: NDArray[Any]
+    second: NDArray[Any]
+    xi: NDArray[np.float64]
+    rung: NDArray[np.int64]
+    died: NDArray[np.int64]
+    temperature: NDArray[np.float64]
+    number: NDArray[np.int64]
+
+
+class Data(NamedTuple):
+    """The data (sets, data, columns), and how mini-batches are drawn."""
+
+    X: NDArray[Any]
+    Y: NDArray[Any]
+    batch: int
+    epochs: bool
+
+
+class Network(NamedTuple):
+    """A network in numbers, and the room that its buffers need."""
+
+    layers: NDArray[np.int64]
+    activation: int
+    loss: int
+    room: tuple[int, int, int]
+
+
+class Units(NamedTuple):
+    """The units of a program: their ranges of elements, sizes, and whether they are tempered."""
+
+    ranges: NDArray[np.int64]
+    first: NDArray[np.int64]
+    size: NDArray[np.int64]
+    tempered: NDArray[np.bool_]
+
+
+class Code(NamedTuple):
+    """Controls and operations of a program, with the coefficients of the steps from `base` on.
+
+    With `base` below 0 nothing is scheduled: the table has the first step, and one for all others.
+    """
+
+    controls: NDArray[np.int64]
+    operations: NDArray[np.int64]
+    table: NDArray[np.float64]
+    decays: NDArray[np.float64]
+    base: int
+
+
+class Ladder(NamedTuple):
+    """The temperatures of simulated tempering, and their weights."""
+
+    tau: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    every: int
+
+
+@compiled
+def _thermostat(p, ranges, size, coefficients, tau):
+    """What E adds to ξ, and p·p."""
+    squares = kinetic(p, ranges)
+    target = coefficients[1] if coefficients[1] >= 0 else tau
+    share = 1.0 / size if coefficients[2] > 0 else 1.0
+    return coefficients[0] * share * (squares - size * target), squares
+
+
+@compiled
+def _moved(rung, potential, ladder, seed, chain, step, words):
+    """The rung after a tempering move before `step`."""
+    fill_words(words, seed, TEMPERING << 14, chain, step, 0)
+    side, chance = (words[0, 0] + 0.5) * 2.0**-32, (words[0, 1] + 0.5) * 2.0**-32
+    to = rung - 1 if side < 0.5 else rung + 1
+    if to < 0 or to >= ladder.tau.shape[0]:
+        return rung
+    exponent = (
+        -(1 / ladder.tau[to] - 1 / ladder.tau[rung]) * potential + ladder.weights[to] - ladder.weights[rung]
+    )
+    return to if math.log(chance) < exponent else rung
+
+
+@compiled
+def run_chains(begin, end, first, stop, chains, data, network, units, prelude, code, ladder, seed):
+    """Steps first to stop - 1 of the chains begin to end - 1."""
+    number = chains.theta.dtype
+    count = data.X.shape[1]
+    G = np.zeros(
+        chains.theta.shape[1], number
+    )  # finite from the start: moves without a kick multiply it by 0
+    outputs = np.empty(network.room[0], number)
+    deltas, previous = np.empty(network.room[1], number), np.empty(network.room[1], number)
+    transposed = np.empty(network.room[2], number)
+    targets = np.empty((data.batch, data.Y.shape[2]), number)
+    chosen, order = np.arange(data.batch), np.arange(count)
+    stamps = np.full(count, -1, np.int64)
+    tile = np.empty(TILE, number)
+    words = np.empty((4, TILE // 4), np.uint32)
+    room = tile, words, np.empty((MOVES, WIDTH + 1)), np.empty((MOVES, 2), np.int64)
+    per_epoch = count // data.batch
+    drawn = 0
+    for c in range(begin, end):
+        chain = chains.number[c]
+        X, Y = data.X[c % data.X.shape[0]], data.Y[c % data.X.shape[0]]
+        theta, p, second = chains.theta[c], chains.p[c], chains.second[c]
+        epoch = -1
+        n = first
+        while n < stop and chains.died[c] < 0:
+            opening = n == 0 and prelude.controls.shape[0] > 0
+            for phase in range(0 if opening else 1, 2):
+                now = prelude if phase == 0 else code
+                row = n - now.base if now.base >= 0 else min(n, now.table.shape[0] - 1)
+                fresh = False
+                for r in range(now.controls.shape[0]):
+                    kind, u, low, high, offset, drifts = now.controls[r]
+                    own = units.ranges[units.first[u] : units.first[u + 1]]
+                    tau = ladder.tau[chains.rung[c]]
+                    if kind == GRADIENT:
+                        if fresh:
+                            continue
+                        step = n + offset
+                        if data.batch < count:
+                            if data.epochs:
+                                if step // per_epoch != epoch:
+                                    epoch = step // per_epoch
+                                    shuffle(order, seed, chain, epoch, words)
+                                at = step % per_epoch * data.batch
+                                chosen[:] = order[at : at + data.batch]
+                            else:
+                                drawn += 1
+                                draw_subset(chosen, stamps, drawn, seed, chain, step, words)
+                        gather(X, Y, chosen, outputs, targets)
+                        value = negative_gradient(
+                            theta,
+                            G,
+                            network.layers,
+                            network.activation,
+                            network.loss,
+                            data.batch,
+                            targets,
+                            outputs,
+                            deltas,
+                            previous,
+                            transposed,
+                        )
+                        fresh = True
+                        if not np.isfinite(value):
+                            chains.died[c] = n
+                            break
+                    elif kind == SEGMENT:
+                        reading = n == stop - 1
+                        read = run_segment(
+                            theta,
+                            p,
+                            G,
+                            second,
+                            own,
+                            now.operations[low:high],
+                            now.table[row, low:high],
+                            chains.xi[c, u],
+                            math.sqrt(tau),
+                            seed,
+                            chain,
+                            n,
+                            reading,
+                            room,
+                        )
+                        if read >= 0:
+                            chains.temperature[c, u] = read / units.size[u]
+                        fresh = fresh and drifts == 0
+                    elif kind == THERMOSTAT:
+                        gain, squares = _thermostat(p, own, units.size[u], now.table[row, low], tau)
+                        chains.xi[c, u] += gain
+                        chains.temperature[c, u] = squares / units.size[u]
+                    else:
+                        step = n + offset
+                        if step > 0 and step % ladder.every == 0:
+                            potential, _ = evaluate(
+                                theta,
+                                network.layers,
+                                network.activation,
+                                network.loss,
+                                X,
+                                Y,
+                                outputs,
+                                deltas,
+                                transposed,
+                            )
+                            for v in range(units.size.shape[0]):
+                                if now.decays[row, v] > 0:
+                                    square = kinetic(theta, units.ranges[units.first[v] : units.first[v + 1]])
+                                    potential += 0.5 * now.decays[row, v] * square
+                            to = _moved(chains.rung[c], potential, ladder, seed, chain, step, words)
+                            factor = number.type(math.sqrt(ladder.tau[to] / tau))
+                            chains.rung[c] = to
+                            for v in range(units.size.shape[0]):
+                                if units.tempered[v]:
+                                    for s in range(units.first[v], units.first[v + 1]):
+                                        for e in range(units.ranges[s, 0], units.ranges[s, 1]):
+                                            p[e] *= factor
+            n += 1
+
+
+@compiled
+def evaluate_chains(begin, end, theta, X, Y, network, loss, accuracy):
+    """Loss and accuracy of the chains begin to end - 1 on all of their data."""
+    number = theta.dtype
+    outputs, deltas = np.empty(network.room[0], number), np.empty(network.room[1], number)
+    transposed = np.empty(network.room[2], number)
+    for c in range(begin, end):
+        at = c % X.shape[0]
+        loss[c], accuracy[c] = evaluate(
+            theta[c],
+            network.layers,
+            network.activation,
+            network.loss,
+            X[at],
+            Y[at],
+            outputs,
+            deltas,
+            transposed,
+        )

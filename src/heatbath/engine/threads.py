@@ -1,0 +1,46 @@
+"""A thread pool of our own for compiled code that releases the lock.
+
+Numba's own threading layers either load a second OpenMP runtime beside torch's, which kills forked children,
+or abort when two Python threads enter at once. This pool does neither: it is made when first needed, and made
+anew in a forked child.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+from heatbath.checks import whole
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+os.register_at_fork(after_in_child=_pools.clear)
+
+
+def thread_count(threads: int | None = None) -> int:
+    """The number of threads asked for, or HEATBATH_THREADS, or one for each core this process may use."""
+    if threads is not None:
+        return whole("threads", threads, low=1)
+    setting = os.environ.get("HEATBATH_THREADS")
+    if setting is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not setting.isdecimal() or int(setting) < 1:
+        raise ValueError(f"HEATBATH_THREADS must be a whole number >= 1, got {setting!r}")
+    return int(setting)
+
+
+def spread(work: Callable[[int, int], None], count: int, threads: int) -> None:
+    """Call work(begin, end) for blocks that cover range(count), on up to `threads` threads."""
+    if threads == 1 or count == 1:
+        work(0, count)
+        return
+    pool = _pools.get(threads)
+    if pool is None:
+        pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, thread_name_prefix="heatbath"))
+    blocks = min(
+        count, 4 * threads
+    )  # a few blocks a thread, so that one that is slow does not hold up the rest
+    edges = [count * i // blocks for i in range(blocks + 1)]
+    for done in [pool.submit(work, begin, end) for begin, end in pairwise(edges)]:
+        done.result()

@@ -1,0 +1,180 @@
+"""The operations of `program` on tiles, compiled: one pass over θ, p and G for a whole segment.
+
+The noise of a tile is made, used while it is in the cache, and forgotten.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from heatbath.engine.compile import FASTMATH, compiled
+from heatbath.engine.program import ADAM, DESCEND, READ, WIDTH, A, B, F, S
+from heatbath.engine.random import fill_normals32, fill_normals64
+from heatbath.noise import TILE
+
+MOVES = 64  # the longest segment
+
+
+def make_room(dtype: Any) -> tuple[Any, Any, Any, Any]:
+    """Room for run_segment: a tile of numbers, its words, and moves with their uses of noise."""
+    return (
+        np.empty(TILE, dtype),
+        np.empty((4, TILE // 4), np.uint32),
+        np.empty((MOVES, WIDTH + 1), np.float64),
+        np.empty((MOVES, 2), np.int64),
+    )
+
+
+def fill_normals(z, words, seed, use, chain, step, tile):
+    """The normal numbers of a tile in the precision of z."""
+    raise NotImplementedError("only in compiled code")
+
+
+@overload(fill_normals, inline="never")
+def _fill_normals(z, words, seed, use, chain, step, tile):
+    fill = fill_normals32 if z.dtype == types.float32 else fill_normals64
+    return lambda z, words, seed, use, chain, step, tile: fill(z, words, seed, use, chain, step, tile)
+
+
+@compiled
+def _phi(x):
+    return -math.expm1(-x) / x if x != 0.0 else 1.0
+
+
+@compiled
+def _prepare(operations, coefficients, xi, root_tau, n, moves, uses):
+    """Fold a segment's operations into moves: p += t G - d θ, θ += u p, p = a p + b R, θ += v p, in order.
+
+    `moves` gets (kind, t, d, u, a, b, v) and `uses` the slot and step of R (-1: none); returns how many there
+    are. A READ, a DESCEND and an ADAM are moves of their own.
+    """
+    count, place = 0, 5  # place: what the last move already has, 0 B, 1 A, 2 S, 3 A
+    for i in range(operations.shape[0]):
+        kind, use, offset = operations[i, 0], operations[i, 1], operations[i, 2]
+        c = coefficients[i]
+        if kind in (READ, DESCEND, ADAM):
+            moves[count, 0], uses[count, 0], uses[count, 1] = kind, use, n + offset
+            for k in range(WIDTH):
+                moves[count, k + 1] = c[k]
+            count, place = count + 1, 5
+            continue
+        noisy = use >= 0
+        wanted = 0 if kind == B else 2
+        if kind == A:
+            wanted = 1 if place < 1 else 3
+        second_draw = kind != A and kind != B and place == 2 and noisy and uses[count - 1, 0] >= 0
+        if wanted < place or (wanted == place and wanted != 2) or second_draw:
+            moves[count, 0] = B
+            for k in range(1, 7):
+                moves[count, k] = 0.0
+            moves[count, 4] = 1.0
+            uses[count, 0] = -1
+            count += 1
+            if kind == A:
+                wanted = 1
+        place = wanted
+        move = moves[count - 1]
+        if kind == A:
+            move[3 if place == 1 else 6] = c[0]
+        elif kind == B:
+            move[1], move[2] = c[0], c[1]
+        else:
+            a, b = c[0], 0.0
+            if kind == S:
+                b = c[1] * (c[2] if c[2] >= 0 else root_tau)
+            else:
+                a = math.exp(-c[0] * xi)
+                if kind == F:
+                    b = c[1] * math.sqrt(_phi(2.0 * c[0] * xi))
+            move[4], move[5] = a * move[4], a * move[5] + b
+            if noisy:
+                uses[count - 1, 0], uses[count - 1, 1] = use, n + offset
+    return count
+
+
+@compiled(fastmath=FASTMATH)
+def run_segment(
+    theta, p, G, second, ranges, operations, coefficients, xi, root_tau, seed, chain, n, reading, room
+):
+    """A segment's operations on the parameters in `ranges` of one chain at step n.
+
+    `xi` is the unit's ξ, and `root_tau` the square root of the temperature of the chain's rung.
+    While `reading`, p·p at a READ is returned, and -1 where there is none.
+    """
+    number = theta.dtype.type
+    read = -1.0
+    z, words, moves, uses = room
+    count = _prepare(operations, coefficients, xi, root_tau, n, moves, uses)
+    for r in range(ranges.shape[0]):
+        first, stop = ranges[r, 0], ranges[r, 1]
+        for tile in range(first // TILE, (stop - 1) // TILE + 1):
+            base = tile * TILE
+            low, high = max(first, base), min(stop, base + TILE)
+            # views that begin at 0: Numba would otherwise guard against negative indices, and not vectorise
+            x, q, g, R = theta[low:high], p[low:high], G[low:high], z[low - base : high - base]
+            size = high - low
+            for i in range(count):
+                kind, use = int(moves[i, 0]), uses[i, 0]
+                c1, c2, c3 = number(moves[i, 1]), number(moves[i, 2]), number(moves[i, 3])
+                c4, c5, c6 = number(moves[i, 4]), number(moves[i, 5]), number(moves[i, 6])
+                noisy = use >= 0 and ((kind == B and c5 != 0) or (kind == DESCEND and c3 != 0))
+                if noisy:
+                    fill_normals(z, words, seed, use, chain, uses[i, 1], tile)
+                if kind == B:
+                    if noisy:
+                        for e in range(size):
+                            momentum = q[e] + c1 * g[e] - c2 * x[e]
+                            drifted = x[e] + c3 * momentum
+                            momentum = c4 * momentum + c5 * R[e]
+                            x[e] = drifted + c6 * momentum
+                            q[e] = momentum
+                    else:
+                        for e in range(size):
+                            momentum = q[e] + c1 * g[e] - c2 * x[e]
+                            drifted = x[e] + c3 * momentum
+                            momentum = c4 * momentum
+                            x[e] = drifted + c6 * momentum
+                            q[e] = momentum
+                elif kind == READ:
+                    if reading:
+                        partial = number(0.0)
+                        for e in range(size):
+                            partial += q[e] * q[e]
+                        read = max(read, 0.0) + partial
+                elif kind == DESCEND:
+                    for e in range(size):
+                        x[e] += c1 * g[e] - c2 * x[e]
+                    if noisy:
+                        for e in range(size):
+                            x[e] += c3 * R[e]
+                elif kind == ADAM:
+                    one, rate, beta1, beta2, eps, decay = number(1.0), c1, c2, c3, c4, c5
+                    unbias1 = number(1.0 / (1.0 - moves[i, 2] ** (n + 1)))
+                    unbias2 = number(1.0 / (1.0 - moves[i, 3] ** (n + 1)))
+                    squares = second[low:high]
+                    for e in range(size):
+                        q[e] = beta1 * q[e] + (one - beta1) * g[e]
+                        squares[e] = beta2 * squares[e] + (one - beta2) * g[e] * g[e]
+                        step = unbias1 * q[e] / (np.sqrt(unbias2 * squares[e]) + eps)
+                        x[e] += rate * step - decay * x[e]
+    return read
+
+
+@compiled(fastmath=FASTMATH)
+def kinetic(p, ranges):
+    """p·p over ranges: in the precision of p within a tile, in double across tiles, always in this order."""
+    total = 0.0
+    for r in range(ranges.shape[0]):
+        first, stop = ranges[r, 0], ranges[r, 1]
+        for low in range(first, stop, TILE):
+            q = p[low : min(low + TILE, stop)]
+            partial = p.dtype.type(0.0)
+            for e in range(q.shape[0]):
+                partial += q[e] * q[e]
+            total += partial
+    return total

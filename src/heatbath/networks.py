@@ -1,0 +1,99 @@
+"""Networks: dense ones, as values; where they start, and how they become torch modules and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from heatbath.checks import NON_NEGATIVE, choice, real, store, whole
+from heatbath.noise import START, normals, uniforms
+from heatbath.partition import Layers
+
+if TYPE_CHECKING:
+    import torch
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A fully connected network: hidden layers of these sizes, then a linear layer to the outputs.
+
+    The outputs are logits (of one class against the other, or of each class) or the values of a regression.
+    Its layers are called `layer1`, `layer2`, ...; the parameters are numbered as torch does, layer by layer,
+    weight (out x in, row by row), then bias.
+
+    `init` says where chains start: "torch" draws weights and biases from U(-1/√in, 1/√in), torch's default
+    for linear layers; "gaussian" draws both from N(0, scale²); "zeros" is what it says.
+    """
+
+    hidden: Sequence[int] = (100,)
+    activation: Literal["relu", "tanh", "identity"] = "relu"
+    init: Literal["torch", "gaussian", "zeros"] = "torch"
+    scale: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.hidden, (list, tuple)):
+            raise TypeError(
+                f"Dense: hidden must be a list of layer sizes such as (100,), got {self.hidden!r}"
+            )
+        choice("Dense: activation", self.activation, ("relu", "tanh", "identity"))
+        choice("Dense: init", self.init, ("torch", "gaussian", "zeros"))
+        store(
+            self,
+            hidden=tuple(whole("Dense: a hidden layer's size", size, low=1) for size in self.hidden),
+            scale=real("Dense: scale", self.scale, NON_NEGATIVE),
+        )
+
+    def sizes(self, inputs: int, outputs: int) -> tuple[int, ...]:
+        """The widths from the inputs to the outputs."""
+        return (inputs, *self.hidden, outputs)
+
+    def layers(self, inputs: int, outputs: int) -> Layers:
+        """Its layers as a partition takes them: their names, and the sizes of weight and bias."""
+        pairs = enumerate(pairwise(self.sizes(inputs, outputs)), start=1)
+        return {f"layer{i}": (width * out, out) for i, (width, out) in pairs}
+
+    def parameters(self, inputs: int, outputs: int) -> int:
+        """How many parameters it has."""
+        return sum(map(sum, self.layers(inputs, outputs).values()))
+
+    def start(self, inputs: int, outputs: int, chains: ArrayLike, seed: int) -> Array:
+        """Where the chains with these numbers start: (chains, parameters)."""
+        numbers = np.asarray(chains)
+        size = self.parameters(inputs, outputs)
+        if self.init == "zeros":
+            return np.zeros((len(numbers), size))
+        if self.init == "gaussian":
+            return self.scale * normals(seed, START, 0, numbers, 0, 0, size)
+        widths = [
+            np.full(out * (width + 1), 1 / np.sqrt(width))
+            for width, out in pairwise(self.sizes(inputs, outputs))
+        ]
+        return np.concatenate(widths) * (2 * uniforms(seed, START, 0, numbers, 0, 0, size) - 1)
+
+    def to_torch(self, theta: ArrayLike, inputs: int, outputs: int) -> torch.nn.Sequential:
+        """A torch module with these parameters; it ends in logits, without sigmoid or softmax."""
+        import torch
+
+        activations = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh, "identity": torch.nn.Identity}
+        modules: list[torch.nn.Module] = []
+        for width, out in pairwise(self.sizes(inputs, outputs)):
+            modules += [torch.nn.Linear(width, out), activations[self.activation]()]
+        module = torch.nn.Sequential(*modules[:-1])
+        vector = torch.tensor(np.asarray(theta))
+        if vector.shape != (expected := (self.parameters(inputs, outputs),)):
+            raise ValueError(f"theta must have shape {expected}, got {tuple(vector.shape)}")
+        module = module.to(vector.dtype)
+        torch.nn.utils.vector_to_parameters(vector, module.parameters())
+        return module
+
+
+def from_torch(module: Any) -> Array:
+    """The parameters of a torch module as one vector, in the order in which they are numbered here."""
+    return np.concatenate([p.detach().cpu().double().numpy().ravel() for p in module.parameters()])

@@ -1,0 +1,372 @@
+"""The engine follows the reference."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+import heatbath as hb
+from heatbath import noise
+from heatbath.engine.dense import ACTIVATIONS, LOSSES, Shape, evaluate, negative_gradient
+from heatbath.engine.ensemble import Ensemble
+from heatbath.engine.program import compile_program
+from heatbath.engine.random import fill_normals32, fill_normals64, fill_words
+from heatbath.networks import Dense
+from heatbath.schedules import Cyclical, Exponential, Linear, SimulatedTempering
+
+DATA = 30
+
+
+def problem(sizes, task, sets=2, seed=1):
+    """Random data: the networks need not learn anything here."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((sets, DATA, sizes[0]))
+    if task == "binary":
+        Y = rng.integers(0, 2, (sets, DATA, 1)).astype(float)
+    elif task == "classes":
+        Y = rng.integers(0, sizes[-1], (sets, DATA, 1)).astype(float)
+    else:
+        Y = rng.standard_normal((sets, DATA, sizes[-1]))
+    return X, Y
+
+
+def torch_loss(theta, sizes, activation, task, x, y):
+    """The loss of a dense network, written in torch."""
+    act = {"relu": torch.relu, "tanh": torch.tanh, "identity": lambda z: z}[activation]
+    at, z = 0, torch.as_tensor(x)
+    for layer, (width, out) in enumerate(pairwise(sizes)):
+        weight = theta[at : at + width * out].reshape(out, width)
+        bias = theta[at + width * out : at + (width + 1) * out]
+        at += (width + 1) * out
+        z = z @ weight.T + bias
+        z = act(z) if layer < len(sizes) - 2 else z
+    y = torch.as_tensor(y)
+    if task == "binary":
+        return torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="sum") / len(y)
+    if task == "classes":
+        return torch.nn.functional.cross_entropy(z, y[:, 0].long())
+    return 0.5 * torch.sum((z - y) ** 2) / len(y)
+
+
+def torch_gradient(theta, *arguments):
+    parameters = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
+    loss = torch_loss(parameters, *arguments)
+    loss.backward()
+    return loss.item(), parameters.grad.numpy()
+
+
+def engine_gradient(theta, sizes, activation, task, x, y):
+    shape = Shape(sizes, ACTIVATIONS[activation], LOSSES[task])
+    outputs, deltas, weight = (np.zeros(size, theta.dtype) for size in shape.room(len(x)))
+    outputs[: x.size] = x.ravel()
+    G = np.empty_like(theta)
+    loss = negative_gradient(
+        theta,
+        G,
+        shape.layers,
+        shape.activation,
+        shape.loss,
+        len(x),
+        y,
+        outputs,
+        deltas,
+        deltas.copy(),
+        weight,
+    )
+    return loss, -G
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("tile", [0, 1, 4, 2**20, 2**31 + 5])
+def test_tiles_are_the_numbers_of_the_definition(tile):
+    seed, slot, chain, step = 2**63 + 12345, 3, 2**31 + 7, 2**39 + 1
+    words, z32, z64 = np.empty((4, 64), np.uint32), np.empty(256, np.float32), np.empty(256)
+    where = (slot, chain, step, 256 * tile, 256 * (tile + 1))
+    fill_words(words, np.uint64(seed), noise.NOISE << 14 | slot, chain, step, tile)
+    np.testing.assert_array_equal(words.ravel(), noise.bits(seed, noise.NOISE, *where))
+    fill_normals64(z64, words, np.uint64(seed), noise.NOISE << 14 | slot, chain, step, tile)
+    np.testing.assert_allclose(z64, noise.normals(seed, noise.NOISE, *where), rtol=1e-15)
+    fill_normals32(z32, words, np.uint64(seed), noise.NOISE << 14 | slot, chain, step, tile)
+    np.testing.assert_allclose(z32, z64, rtol=0, atol=1e-6)
+
+
+def test_float32_numbers_differ_from_the_definition_by_rounding_only():
+    """6e-8 rms over a million numbers, and 1e-6 at the most."""
+    words, z = np.empty((4, 64), np.uint32), np.empty(256, np.float32)
+    differences = []
+    for tile in range(4000):
+        fill_normals32(z, words, np.uint64(1), 0, 0, 0, tile)
+        differences.append(z - noise.normals(1, noise.NOISE, 0, 0, 0, 256 * tile, 256 * (tile + 1)))
+    differences = np.concatenate(differences)
+    assert np.sqrt(np.mean(differences**2)) < 6e-8
+    assert np.abs(differences).max() < 1e-6
+
+
+# Gradients
+
+NETWORKS = [(2, 20, 1), (1, 18, 1), (3, 40, 1), (2, 20, 20, 1), (2, 25, 17, 3), (30, 40, 4), (5, 3), (40, 20)]
+
+
+@pytest.mark.parametrize("task", LOSSES)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("sizes", NETWORKS)
+def test_gradients_are_those_of_autograd(sizes, activation, task):
+    if task == "binary" and sizes[-1] > 1:
+        sizes = (*sizes[:-1], 1)
+    X, Y = problem(sizes, task)
+    theta = np.random.default_rng(2).standard_normal(Shape(sizes, 0, 0).parameters) * 0.5
+    arguments = (sizes, activation, task, X[0], Y[0])
+    loss, gradient = engine_gradient(theta, *arguments)
+    expected, reference = torch_gradient(theta, *arguments)
+    assert loss == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(gradient, reference, rtol=0, atol=1e-12)
+
+
+def test_gradients_are_finite_differences_of_the_loss():
+    arguments = ((2, 18, 3), "tanh", "classes", *(a[0] for a in problem((2, 18, 3), "classes")))
+    theta = np.random.default_rng(2).standard_normal(Shape((2, 18, 3), 0, 0).parameters)
+    _, gradient = engine_gradient(theta, *arguments)
+    for e in range(0, len(theta), 7):
+        step = np.zeros_like(theta)
+        step[e] = 1e-6
+        up, down = (engine_gradient(theta + s, *arguments)[0] for s in (step, -step))
+        assert gradient[e] == pytest.approx((up - down) / 2e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("task", ["binary", "classes"])
+def test_the_loss_is_finite_for_huge_logits(task):
+    """A sigmoid or softmax before the log would give infinity."""
+    sizes = (2, 18, 1 if task == "binary" else 3)
+    X, Y = problem(sizes, task)
+    for dtype in (np.float32, np.float64):
+        theta = np.full(Shape(sizes, 0, 0).parameters, 300.0, dtype)
+        loss, gradient = engine_gradient(theta, sizes, "relu", task, X[0].astype(dtype), Y[0].astype(dtype))
+        assert np.isfinite(loss)
+        assert np.isfinite(gradient).all()
+
+
+# Trajectories
+
+
+def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7, epochs=False, rotated=True,
+         momenta="zero", dtype=np.float64, chains=3, seed=5):  # fmt: skip
+    """The same run by the engine and by the reference."""
+    X, Y = problem(sizes, task)
+    network = Dense(sizes[1:-1], activation)
+    layers = network.layers(sizes[0], sizes[-1])
+    theta = network.start(sizes[0], sizes[-1], np.arange(chains), seed)
+
+    def chosen(chain, step):
+        if batch == DATA:
+            return np.arange(DATA)
+        if not epochs:
+            return noise.batch(seed, chain, step, DATA, batch)
+        number, place = divmod(step, DATA // batch)
+        return noise.epoch(seed, chain, number, DATA)[place * batch : (place + 1) * batch]
+
+    def gradient(theta, step):
+        data = [(X[c % 2][chosen(c, step)], Y[c % 2][chosen(c, step)]) for c in range(chains)]
+        return np.array(
+            [torch_gradient(t, sizes, activation, task, *d)[1] for t, d in zip(theta, data, strict=True)]
+        )
+
+    def loss(theta):
+        return np.array(
+            [torch_gradient(theta[c], sizes, activation, task, X[c % 2], Y[c % 2])[0] for c in range(chains)]
+        )
+
+    shape = Shape(sizes, ACTIVATIONS[activation], LOSSES[task])
+    engine = Ensemble(
+        compile_program(partition, layers), shape, theta.astype(dtype), X, Y, batch, epochs=epochs,
+        momenta=momenta, seed=seed,
+    )  # fmt: skip
+    reference = hb.Reference(
+        gradient, theta, partition, layers, rotated=rotated, momenta=momenta, seed=seed, loss=loss
+    )
+    return engine, reference
+
+
+def assert_same_trajectory(engine, reference, steps=200, tolerance=1e-10):
+    engine.advance(steps)
+    reference.advance(steps)
+    state = reference.state
+    np.testing.assert_allclose(engine.chains.theta, state.theta, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(engine.chains.p, state.p, rtol=0, atol=tolerance)
+    np.testing.assert_array_equal(engine.chains.rung, state.rung)
+    units = [unit.part.name for unit in engine.program.units]
+    for name, xi in state.xi.items():
+        own = [u for u, part in enumerate(units) if part == name]
+        np.testing.assert_allclose(engine.chains.xi[:, own], xi, rtol=0, atol=tolerance)
+    for name, temperature in reference.temperature.items():
+        if units.count(name) == 1:
+            read = engine.chains.temperature[:, units.index(name)]
+            np.testing.assert_allclose(read, temperature, rtol=0, atol=tolerance)
+
+
+ONE_GRADIENT = ["BAOAB", "BAOA", "ABOBA", "OBABO", "OABAO", "OBA", "BAOOA", "AOAB"]
+TWO_GRADIENTS = ["BAOBA", "ABAOABA", "ABAOB", "BABAOAB"]
+ADAPTIVE = hb.AdaptiveLangevin(1e-3, 0.01, 0.1)
+LADDER = SimulatedTempering((1e-3, 2e-3, 4e-3), every=3, weights=(0, -50, -90))
+PARTITIONS = {
+    **{word: hb.Partition(hb.Langevin(0.5, 1e-3, word), 0.1) for word in ONE_GRADIENT},
+    "LaLa": hb.LaLa(0.1, 0.5, 1e-3, 2.0, 1e-4),
+    "LOL": hb.LOL(),
+    "AdLaLa": hb.AdLaLa(),
+    "AdLAdL": hb.AdLAdL(),
+    "F per tensor, sde, mean": hb.Partition(
+        hb.AdaptiveLangevin(
+            1e-3, 0.01, 0.1, "BAFEFAB", friction="sde", thermostat="tensor", kinetic="mean", weight_decay=0.01
+        ),
+        0.1,
+    ),
+    "E first": hb.Partition(hb.AdaptiveLangevin(1e-3, 0.01, 0.1, "ECDABADC"), 0.1),
+    "SGD": hb.Partition(hb.SGD(weight_decay=0.01), 0.1),
+    "SGLD": hb.Partition(hb.SGLD(0.01, weight_decay=0.01), 0.1),
+    "Momentum 1": hb.Partition(hb.Momentum(0.9, 1, weight_decay=0.01), 0.02),
+    "Momentum 2": hb.Partition(hb.Momentum(0.9, 2), 0.1),
+    "Adam": hb.Partition(hb.Adam(weight_decay=0.01), 0.01),
+    "Frozen output": hb.Partition({"hidden": hb.Langevin(0.5, 1e-3), "output": hb.Frozen()}, 0.1),
+    "different words": hb.Partition({0: hb.Langevin(0.5, 1e-3, "ABOBA"), 1: ADAPTIVE}, 0.1),
+    "tempered": hb.Partition(hb.Langevin(1.0, LADDER, weight_decay=Linear(0, 0.01, 50)), 0.1),
+    "tempered at the kick": hb.Partition(
+        {
+            "hidden": hb.Langevin(1.0, LADDER, "ABOBA"),
+            "output": hb.AdaptiveLangevin(LADDER, 0.01, 0.1, "ABCDEDCBA"),
+        },
+        0.1,
+    ),
+    "all on schedules": hb.Partition(
+        {
+            "hidden": hb.AdaptiveLangevin(
+                Linear(1e-3, 1e-4, 100), Linear(0.01, 0.02, 50), Cyclical(0.2, 0.1, 30)
+            ),
+            "output": hb.Langevin(Exponential(1, 0.1, 50), 1e-3, "ABOBA", weight_decay=Linear(0.0, 0.1, 100)),
+        },
+        Cyclical(0.1, 0.05, 30),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_the_engine_follows_the_reference(name):
+    assert_same_trajectory(*runs(PARTITIONS[name]))
+
+
+@pytest.mark.parametrize("word", TWO_GRADIENTS)
+def test_the_engine_follows_the_reference_through_words_with_several_gradients(word):
+    assert_same_trajectory(*runs(hb.Partition(hb.Langevin(0.5, 1e-3, word), 0.1), rotated=False))
+
+
+MIXED = hb.Partition(
+    {0: hb.AdaptiveLangevin(1e-3, 0.01, 0.1), (1, "output"): hb.Langevin(0.5, 1e-3), "rest": hb.Adam()}, 0.05
+)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "activation", "task"),
+    [
+        ((2, 20, 17, 3), "tanh", "classes"),
+        ((20, 18, 5, 2), "relu", "regression"),
+        ((3, 17, 18, 1), "identity", "binary"),
+    ],
+)
+def test_the_engine_follows_the_reference_on_three_layers(sizes, activation, task):
+    assert_same_trajectory(*runs(MIXED, sizes, activation, task, momenta="thermal"))
+
+
+@pytest.mark.parametrize(
+    ("batch", "epochs"), [(DATA, False), (DATA, True), (7, True), (1, False), (29, False)]
+)
+def test_mini_batches_are_those_of_the_definition(batch, epochs):
+    assert_same_trajectory(*runs(hb.AdLaLa(), batch=batch, epochs=epochs))
+
+
+def test_mini_batches_are_subsets_without_replacement_each_alike():
+    """Every pair of 6 data in 3000 batches of 3: 5 standard errors of a binomial, 15 pairs."""
+    counts = np.zeros((6, 6))
+    for step in range(3000):
+        chosen = noise.batch(1, 0, step, 6, 3)
+        assert len(set(chosen)) == 3
+        counts[np.ix_(chosen, chosen)] += 1
+    pairs = counts[np.triu_indices(6, 1)]
+    assert np.abs(pairs - 3000 * 0.2).max() < 5 * np.sqrt(3000 * 0.2 * 0.8)
+    assert sorted(noise.epoch(1, 0, 4, 500)) == list(range(500))
+    assert list(noise.epoch(1, 0, 4, 500)) != list(noise.epoch(1, 0, 5, 500))
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_a_step_in_float32_is_that_of_the_reference_to_rounding(name):
+    """From equal states, in mid-run: 1e-5 relative to the size of the state."""
+    engine, reference = runs(PARTITIONS[name], dtype=np.float32)
+    reference.advance(5)
+    state = reference.state
+    engine.step = 5
+    engine.chains.theta[:], engine.chains.p[:] = state.theta, state.p
+    if engine.chains.second.size:
+        engine.chains.second[:] = state.second
+    engine.chains.rung[:] = state.rung
+    units = [unit.part.name for unit in engine.program.units]
+    for name, xi in state.xi.items():
+        engine.chains.xi[:, [u for u, part in enumerate(units) if part == name]] = xi
+    before = state.theta.copy()
+    engine.advance(1)
+    reference.advance(1)
+    assert np.any(state.theta != before)
+    scale = np.abs(state.theta).max()
+    np.testing.assert_allclose(engine.chains.theta, state.theta, rtol=0, atol=1e-5 * scale)
+    np.testing.assert_allclose(engine.chains.p, state.p, rtol=0, atol=1e-5 * np.abs(state.p).max())
+
+
+# The loop
+
+
+@pytest.mark.parametrize("name", ["AdLaLa", "all on schedules", "tempered", "Adam"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_results_do_not_depend_on_threads_or_on_how_the_steps_are_cut(name, dtype):
+    def final(threads, calls):
+        X, Y = problem((2, 20, 1), "binary")
+        network = Dense((20,))
+        program = compile_program(PARTITIONS[name], network.layers(2, 1))
+        theta = network.start(2, 1, np.arange(7), 5).astype(dtype)
+        engine = Ensemble(program, Shape((2, 20, 1), 0, 0), theta, X, Y, 7, seed=5, threads=threads)
+        for _ in range(calls):
+            engine.advance(1000 // calls)
+        return engine.chains
+
+    one = final(threads=1, calls=1)
+    for other in (final(threads=2, calls=1), final(threads=1, calls=10), final(threads=3, calls=50)):
+        np.testing.assert_array_equal(one.theta, other.theta)
+        np.testing.assert_array_equal(one.p, other.p)
+        np.testing.assert_array_equal(one.xi, other.xi)
+        np.testing.assert_array_equal(one.rung, other.rung)
+
+
+def test_a_chain_that_diverges_is_stopped_and_marked_and_the_others_go_on():
+    X, Y = problem((2, 20, 1), "regression")
+    network = Dense((20,))
+    program = compile_program(hb.Partition(hb.SGD(), 0.05), network.layers(2, 1))
+    theta = network.start(2, 1, np.arange(4), 5)
+    theta[2] *= 1e30
+    engine = Ensemble(program, Shape((2, 20, 1), 0, 2), theta, X, Y, 7, seed=5, threads=2)
+    engine.advance(300)
+    assert list(engine.chains.died >= 0) == [False, False, True, False]
+    assert np.isfinite(engine.chains.theta[[0, 1, 3]]).all()
+
+
+def test_the_loss_over_all_data_is_exact_for_any_size():
+    sizes = (2, 20, 3)
+    shape = Shape(sizes, 0, LOSSES["classes"])
+    rng = np.random.default_rng(0)
+    theta = rng.standard_normal(shape.parameters)
+    for count in (1, 255, 256, 257, 700):
+        X, Y = rng.standard_normal((count, 2)), rng.integers(0, 3, (count, 1)).astype(float)
+        loss, accuracy = evaluate(
+            theta, shape.layers, shape.activation, shape.loss, X, Y, *(np.zeros(n) for n in shape.room(256))
+        )
+        expected, _ = torch_gradient(theta, sizes, "relu", "classes", X, Y)
+        assert loss == pytest.approx(expected, rel=1e-12)
+        logits = Dense((20,)).to_torch(theta, 2, 3)(torch.as_tensor(X))
+        assert accuracy == np.mean(logits.argmax(1).numpy() == Y[:, 0])

@@ -1,0 +1,352 @@
+"""Training, as its users call it, and the traps of compiled code."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import heatbath as hb
+from heatbath.engine.threads import spread, thread_count
+from heatbath.quadratic import covariance
+from heatbath.training import Progress
+
+SPIRALS = hb.datasets.spirals(n_train=200, n_test=100)
+SMALL = hb.Dense((20,))
+
+
+def short(**options):
+    settings = {"steps": 200, "batch": 20, "chains": 3, "record": 5, "seed": 1, **options}
+    return hb.train(SPIRALS, SMALL, settings.pop("partition", hb.AdLaLa()), **settings)
+
+
+def test_traces_are_labelled_and_end_with_the_last_step():
+    run = short()
+    assert run.traces["step"].values.tolist() == [40, 80, 120, 160, 200]
+    for trace in (run.loss("train"), run.accuracy("test"), run.temperature("hidden"), run.xi("hidden")):
+        assert trace.dims == ("chain", "record")
+        assert np.isfinite(trace).all()
+    assert run.theta.shape == (3, 81)
+    assert run.theta.dtype == np.float32
+    assert repr(run) == "Run(spirals, 3 chains, 200 steps)"
+
+
+def test_records_are_where_they_are_asked_for_and_do_not_change_the_run():
+    often, seldom = short(record=[0, 7, 100], weights=True), short(record=1)
+    assert often.traces["step"].values.tolist() == [0, 7, 100, 200]
+    np.testing.assert_array_equal(often.theta, seldom.theta)
+    start = SMALL.start(2, 1, np.arange(3), 1).astype(np.float32)
+    np.testing.assert_array_equal(often.traces["weights"].isel(record=0), start)
+    np.testing.assert_array_equal(often.traces["weights"].isel(record=-1), often.theta)
+    np.testing.assert_array_equal(often.traces["weights"].isel(record=1), short(steps=7, record=1).theta)
+
+
+def test_a_record_has_the_loss_and_accuracy_of_the_networks_on_all_data():
+    run = short(dtype="float64")
+    for chain in range(3):
+        logits = run.to_torch(chain)(torch.as_tensor(SPIRALS.X_test[0]))
+        labels = torch.as_tensor(SPIRALS.Y_test[0])
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
+        assert float(run.loss("test")[chain, -1]) == pytest.approx(loss.item(), rel=1e-12)
+        right = ((logits > 0) == (labels > 0.5)).double().mean()
+        assert float(run.accuracy("test")[chain, -1]) == pytest.approx(right.item())
+
+
+def test_predict_is_the_network_in_the_users_units():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3)) * 10 + 5
+    for y, task in ((X[:, 0] * 3, "regression"), (np.digitize(X[:, 0], [0, 5]), "classes")):
+        problem = hb.datasets.from_arrays(X, y, task=task, standardise=True)
+        run = hb.train(
+            problem, SMALL, hb.Partition(hb.Adam(), 0.01), steps=50, batch=8, chains=2, dtype="float64"
+        )
+        outputs = run.predict(X[:5])
+        with torch.no_grad():
+            logits = run.to_torch(1)(torch.as_tensor((X[:5] - problem.shift) / problem.scale))
+        if task == "classes":
+            np.testing.assert_allclose(outputs[1], torch.softmax(logits, dim=1).numpy(), rtol=1e-12)
+        else:
+            np.testing.assert_allclose(
+                outputs[1], logits.numpy() * problem.target_scale + problem.target_shift, rtol=1e-12
+            )
+    with pytest.raises(ValueError, match=r"X must be \(data, 3 features\)"):
+        run.predict(np.zeros((4, 2)))
+
+
+def test_a_start_from_a_torch_module_and_back():
+    module = torch.nn.Sequential(torch.nn.Linear(2, 20), torch.nn.ReLU(), torch.nn.Linear(20, 1)).double()
+    vector = hb.networks.from_torch(module)
+    run = short(start=vector, record=[0], steps=1, dtype="float64", weights=True)
+    np.testing.assert_array_equal(run.traces["weights"].isel(chain=2, record=0), vector)
+    again = SMALL.to_torch(vector, 2, 1)
+    x = torch.randn(5, 2, dtype=torch.float64)
+    assert torch.equal(again(x), module(x))
+
+
+def test_temperature_and_xi_by_part_rule_and_tensor():
+    deep = hb.Dense((20, 10))
+    adaptive = hb.AdaptiveLangevin(1e-4, 0.01, 0.1, thermostat="tensor")
+    partition = hb.Partition({"hidden": adaptive, "output": hb.Langevin(0.1, 1e-4)}, 0.1)
+    run = hb.train(SPIRALS, deep, partition, steps=50, batch=20, chains=2, record=2)
+    assert run.temperature("hidden").coords["part"].values.tolist() == ["hidden1", "hidden2"]
+    assert run.temperature("hidden2").dims == ("chain", "record")
+    assert run.xi("hidden1").coords["thermostat"].values.tolist() == ["hidden1/1", "hidden1/2"]
+    with pytest.raises(ValueError, match=r"no xi of 'output': accepted are 'hidden1/1'"):
+        run.xi("output")
+
+
+def test_many_chains_use_their_own_data_sets():
+    problem = hb.datasets.spirals(n_train=50, n_test=20, draws=2)
+    run = hb.train(
+        problem, SMALL, hb.Partition(hb.SGD(), 0.1), 20, 50, chains=4, start=np.full(81, 0.1), record=1
+    )
+    np.testing.assert_array_equal(run.theta[0], run.theta[2])
+    assert np.any(run.theta[0] != run.theta[1])
+
+
+def test_progress_is_told_what_it_needs():
+    seen: list[Progress] = []
+    short(progress=seen.append)
+    assert seen[-1].step == seen[-1].steps == 200
+    assert seen[-1].left == 0
+    assert seen[-1].speed > 0
+    assert np.isfinite(seen[-1].loss)
+    assert set(seen[-1].temperature) == {"hidden", "output"}
+
+
+# The law, through the engine
+
+
+def test_the_engine_samples_the_exact_law_on_a_linear_network():
+    """A line through data: the loss is quadratic, so the covariance is that of the Lyapunov equation.
+
+    Statistical: three entries within 4.5 standard errors over 20,000 chains (error rate 2e-5).
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 1))
+    problem = hb.datasets.from_arrays(X, 0 * X[:, 0], X_test=X, y_test=0 * X[:, 0], task="regression")
+    design = np.hstack([problem.X_train[0], np.ones((40, 1))])
+    hessian = design.T @ design / 40
+    for word in ("BAOAB", "OBABO"):
+        partition = hb.Partition(hb.Langevin(1.0, 0.3, word), 0.9)
+        run = hb.train(problem, hb.Dense(()), partition, steps=60, batch=40, chains=20_000, record=1, seed=3)
+        V = covariance(partition, hessian)[:2, :2]
+        products = run.theta[:, :, None] * run.theta[:, None, :]
+        z = (products.mean(axis=0) - V) / (products.std(axis=0) / np.sqrt(len(products)))
+        assert np.abs(z).max() < 4.5
+        colder = covariance(hb.Partition(hb.Langevin(1.0, 0.27, word), 0.9), hessian)[:2, :2]
+        z = (products.mean(axis=0) - colder) / (products.std(axis=0) / np.sqrt(len(products)))
+        assert np.abs(z).max() > 4.5  # a tenth off would be seen
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps must be a whole number >= 1, got 0"),
+        ({"steps": 1.5}, "steps must be a whole number"),
+        ({"chains": 0}, "chains must be a whole number >= 1, got 0"),
+        ({"batch": 201}, r"batch \(of 200 training data\) must be a whole number >= 1 and < 201, got 201"),
+        ({"batch": 0}, "batch"),
+        ({"record": 0}, "record must be a whole number >= 1"),
+        ({"record": [5, 300]}, "record: a step must be a whole number >= 0 and < 201, got 300"),
+        ({"seed": -1}, "seed"),
+        ({"threads": 0}, "threads must be a whole number >= 1"),
+        ({"momenta": "hot"}, "momenta must be one of 'zero', 'thermal'"),
+        ({"dtype": "float16"}, "dtype must be one of 'float32', 'float64'"),
+        ({"start": np.zeros(5)}, r"start must have shape \(81,\) or \(3, 81\), got \(5,\)"),
+        ({"start": np.full(81, np.nan)}, "start holds values that are not finite"),
+        (
+            {"partition": hb.AdLaLa(tau=[1e-4, 1e-3])},
+            "tau: a list is an axis of a sweep, and train takes one value",
+        ),
+        ({"partition": hb.Partition({"fc9": hb.SGD(), "rest": hb.SGD()}, 0.1)}, "there is no layer 'fc9'"),
+        ({"partition": hb.SGD()}, "partition must be a Partition, got SGD"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        short(**options)
+
+
+@pytest.mark.parametrize("bad", [5, (0,), ("a",), (2.5,)])
+def test_bad_networks_are_refused(bad):
+    with pytest.raises((TypeError, ValueError), match="Dense: "):
+        hb.Dense(bad)
+
+
+def test_a_chain_that_diverges_is_reported_with_step_and_part_and_the_others_go_on():
+    start = np.tile(SMALL.start(2, 1, [0], 1), (3, 1))
+    start[1, 60:] = 3e38
+    with pytest.warns(
+        RuntimeWarning, match=r"diverged and stopped: chain 1 at step \d+ in '(hidden|output)'"
+    ):
+        run = short(start=start, partition=hb.Partition({"hidden": hb.SGD(), "output": hb.SGD()}, 0.1))
+    assert run.died.tolist()[::2] == [-1, -1]
+    assert run.died[1] >= 0
+    assert np.isnan(run.loss("test")[1, -1])
+    assert np.isfinite(run.loss("test")[[0, 2]]).all()
+
+
+def test_when_all_chains_diverge_the_error_suggests_a_smaller_h():
+    with pytest.raises(
+        FloatingPointError, match=r"all chains diverged \(chain 0 at step .*choose a smaller h"
+    ):
+        short(partition=hb.Partition(hb.SGD(weight_decay=1.0), 1e6))
+
+
+# Threads, forks and caches
+
+
+def test_two_python_threads_can_train_at_once():
+    alone = [short(seed=seed, threads=2).theta for seed in (1, 2)]
+    results: dict[int, np.ndarray] = {}
+
+    def work(seed):
+        results[seed] = short(seed=seed, threads=2).theta
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    np.testing.assert_array_equal(results[1], alone[0])
+    np.testing.assert_array_equal(results[2], alone[1])
+
+
+TRAIN = """
+import numpy as np, heatbath as hb
+def final(seed=1):
+    problem = hb.datasets.spirals(n_train=200, n_test=100)
+    run = hb.train(problem, hb.Dense((20,)), hb.AdLaLa(), 200, 20, chains=3, seed=seed, record=1, threads=2)
+    return run.theta
+"""
+
+
+def python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", TRAIN + code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_forked_child_can_train_after_its_parent_has():
+    code = """
+import os, warnings
+warnings.simplefilter("ignore")  # of forking with threads
+before = final()
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(final(), before) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert np.array_equal(final(), before)
+"""
+    python(code)
+
+
+def test_joblib_workers_can_train():
+    pytest.importorskip("joblib")
+    code = """
+from joblib import Parallel, delayed
+one, two = Parallel(n_jobs=2)(delayed(final)(seed) for seed in (1, 2))
+assert np.array_equal(one, final(1)) and np.array_equal(two, final(2))
+"""
+    python(code)
+
+
+def test_without_a_cache_folder_it_compiles_and_says_so_once(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    code = "import heatbath.engine.tiles, heatbath.engine.dense"
+    done = python(code, HEATBATH_CACHE=str(blocked))
+    assert done.stderr.count("compiled code cannot be kept in") == 1
+    assert "set HEATBATH_CACHE" in done.stderr
+
+
+def test_an_edited_kernel_does_not_run_stale(tmp_path):
+    """A number in a file that is inlined into another: Numba's own cache would miss the edit."""
+    package = tmp_path / "heatbath"
+    shutil.copytree(Path(hb.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    code = """
+import numpy as np
+from heatbath.engine.tiles import run_segment, make_room
+from heatbath.engine.batches import _below
+from heatbath.engine.compile import compiled
+from heatbath.engine.batches import shuffle
+order, words = np.arange(50), np.empty((4, 64), np.uint32)
+shuffle(order, np.uint64(1), 0, 0, words)
+print(order.tolist())
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "HEATBATH_CACHE": str(tmp_path / "cache")}
+
+    def run():
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first = run()
+    assert run() == first
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+    source = (package / "engine" / "random.py").read_text()
+    assert "0xD2511F53" in source
+    (package / "engine" / "random.py").write_text(source.replace("0xD2511F53", "0xD2511F55"))
+    assert run() != first
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_thread_count_comes_from_the_argument_the_environment_or_the_cores(monkeypatch):
+    monkeypatch.setenv("HEATBATH_THREADS", "3")
+    assert thread_count() == 3
+    assert thread_count(5) == 5
+    monkeypatch.delenv("HEATBATH_THREADS")
+    assert thread_count() >= 1
+    for bad in ("0", "two", "-1", "1.5"):
+        monkeypatch.setenv("HEATBATH_THREADS", bad)
+        with pytest.raises(ValueError, match="HEATBATH_THREADS must be a whole number >= 1"):
+            thread_count()
+
+
+@pytest.mark.parametrize(("count", "threads"), [(1, 4), (3, 2), (100, 3), (7, 1)])
+def test_work_is_spread_over_everything_once(count, threads):
+    done = np.zeros(count, int)
+
+    def work(begin, end):
+        done[begin:end] += 1
+
+    spread(work, count, threads)
+    assert done.tolist() == [1] * count
+
+
+def test_an_error_in_a_thread_reaches_the_caller():
+    def work(begin, end):
+        raise ZeroDivisionError(f"{begin}")
+
+    with pytest.raises(ZeroDivisionError):
+        spread(work, 10, 2)
+
+
+def test_fastmath_has_not_deleted_the_check_for_divergence():
+    """With nnan or ninf the compiler may assume that a loss is finite."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for dtype in ("float32", "float64"):
+            start = np.tile(SMALL.start(2, 1, [0], 1), (3, 1))
+            start[1, 0] = 3e38
+            start[1, 60:] = 3e38
+            run = short(
+                start=start, dtype=dtype, partition=hb.Partition(hb.SGD(weight_decay=0.1), 0.1), steps=2000
+            )
+            assert np.isfinite(run.theta[[0, 2]]).all()
+            assert run.died[1] >= 0 or np.isfinite(run.theta[1]).all()
