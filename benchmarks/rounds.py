@@ -23,7 +23,7 @@ def kernels(rounds: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Compiled for a number of rounds: counts of flips, and words made tile by tile."""
 
     @numba.njit(inline="always")
-    def philox(x0, x1, x2, x3, k0, k1):  # type: ignore[no-untyped-def]
+    def philox(x0, x1, x2, x3, k0, k1):
         for _ in range(rounds):
             left = np.uint64(x0) * np.uint64(0xD2511F53)
             right = np.uint64(x2) * np.uint64(0xCD9E8D57)
@@ -34,7 +34,7 @@ def kernels(rounds: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
         return x0, x1, x2, x3
 
     @numba.njit
-    def count_flips(flip, blocks, counts):  # type: ignore[no-untyped-def]
+    def count_flips(flip, blocks, counts):
         k0, k1, one = np.uint32(12345), np.uint32(77), np.uint32(1)
         for j in range(blocks):
             x0, x1, x2, x3 = np.uint32(j), np.uint32(0), np.uint32(64), np.uint32(0)
@@ -48,7 +48,7 @@ def kernels(rounds: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
                     counts[lane, i] += (changed >> np.uint32(i)) & one
 
     @numba.njit
-    def make(words, tiles):  # type: ignore[no-untyped-def]
+    def make(words, tiles):
         k0, k1 = np.uint32(12345), np.uint32(77)
         for tile in range(tiles):
             for j in range(64):

@@ -58,22 +58,13 @@ def torch_gradient(theta, *arguments):
 
 def engine_gradient(theta, sizes, activation, task, x, y):
     shape = Shape(sizes, ACTIVATIONS[activation], LOSSES[task])
-    outputs, deltas, weight = (np.zeros(size, theta.dtype) for size in shape.room(len(x)))
+    outputs, deltas, copies = (np.zeros(size, theta.dtype) for size in shape.room(len(x)))
     outputs[: x.size] = x.ravel()
     G = np.empty_like(theta)
     loss = negative_gradient(
-        theta,
-        G,
-        shape.layers,
-        shape.activation,
-        shape.loss,
-        len(x),
-        y,
-        outputs,
-        deltas,
-        deltas.copy(),
-        weight,
-    )
+        theta, G, shape.layers, shape.activation, shape.loss, len(x), y, outputs, deltas, deltas.copy(),
+        copies, copies.copy(),
+    )  # fmt: skip
     return loss, -G
 
 
@@ -107,7 +98,19 @@ def test_float32_numbers_differ_from_the_definition_by_rounding_only():
 
 # Gradients
 
-NETWORKS = [(2, 20, 1), (1, 18, 1), (3, 40, 1), (2, 20, 20, 1), (2, 25, 17, 3), (30, 40, 4), (5, 3), (40, 20)]
+NETWORKS = [
+    (2, 20, 1),
+    (2, 5, 3),
+    (3, 33, 16, 40, 2),
+    (20, 64, 30, 5),
+    (1, 18, 1),
+    (3, 40, 1),
+    (2, 20, 20, 1),
+    (2, 25, 17, 3),
+    (30, 40, 4),
+    (5, 3),
+    (40, 20),
+]
 
 
 @pytest.mark.parametrize("task", LOSSES)

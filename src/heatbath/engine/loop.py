@@ -111,7 +111,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
     )  # finite from the start: moves without a kick multiply it by 0
     outputs = np.empty(network.room[0], number)
     deltas, previous = np.empty(network.room[1], number), np.empty(network.room[1], number)
-    transposed = np.empty(network.room[2], number)
+    copies, sums = np.zeros(network.room[2], number), np.zeros(network.room[2], number)
     targets = np.empty((data.batch, data.Y.shape[2]), number)
     chosen, order = np.arange(data.batch), np.arange(count)
     stamps = np.full(count, -1, np.int64)
@@ -162,7 +162,8 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                             outputs,
                             deltas,
                             previous,
-                            transposed,
+                            copies,
+                            sums,
                         )
                         fresh = True
                         if not np.isfinite(value):
@@ -205,7 +206,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                                 Y,
                                 outputs,
                                 deltas,
-                                transposed,
+                                copies,
                             )
                             for v in range(units.size.shape[0]):
                                 if now.decays[row, v] > 0:
@@ -227,7 +228,7 @@ def evaluate_chains(begin, end, theta, X, Y, network, loss, accuracy):
     """Loss and accuracy of the chains begin to end - 1 on all of their data."""
     number = theta.dtype
     outputs, deltas = np.empty(network.room[0], number), np.empty(network.room[1], number)
-    transposed = np.empty(network.room[2], number)
+    copies = np.zeros(network.room[2], number)
     for c in range(begin, end):
         at = c % X.shape[0]
         loss[c], accuracy[c] = evaluate(
@@ -239,5 +240,5 @@ def evaluate_chains(begin, end, theta, X, Y, network, loss, accuracy):
             Y[at],
             outputs,
             deltas,
-            transposed,
+            copies,
         )

@@ -15,6 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from heatbath.engine.compile import FASTMATH, compiled
+from heatbath.engine.views import vector
 from heatbath.noise import ROUNDS, ROW
 
 u32, u64, i32, f32, f64 = np.uint32, np.uint64, np.int32, np.float32, np.float64
@@ -43,8 +44,7 @@ _COS = tuple(map(f32, (0.999999999952, -19.7392086501, 64.9393161357, -85.442844
 _LN2 = f32(np.log(2.0))
 
 
-@intrinsic
-def _float_bits(typing_context: Any, value: Any) -> Any:
+def _float_to_bits(typing_context: Any, value: Any) -> Any:
     """The 32 bits of a float32."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -53,14 +53,17 @@ def _float_bits(typing_context: Any, value: Any) -> Any:
     return types.uint32(types.float32), codegen
 
 
-@intrinsic
-def _bits_float(typing_context: Any, value: Any) -> Any:
+def _bits_to_float(typing_context: Any, value: Any) -> Any:
     """The float32 with these 32 bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.FloatType())
 
     return types.float32(types.uint32), codegen
+
+
+_float_bits: Any = intrinsic(_float_to_bits)
+_bits_float: Any = intrinsic(_bits_to_float)
 
 
 @compiled(inline="always")
@@ -97,7 +100,7 @@ def _radius32(x):
     y = x if small else u32(~x)
     half = f32(y) + f32(0.5)
     # u = 2^e m with m from √½ to √2, for u below 1/2
-    bits = _float_bits(half)  # type: ignore[call-arg,var-annotated]
+    bits = _float_bits(half)
     e = i32(bits >> u32(23)) - i32(127 + 32)
     m = _bits_float(u32(bits & u32(0x007FFFFF) | u32(0x3F800000)))
     large = m > f32(1.41421356)
@@ -141,24 +144,29 @@ def _cos_sin32(x):
 
 
 @compiled(fastmath=FASTMATH)
-def fill_normals32(z, words, seed, use, chain, step, tile):
-    """The 256 normal numbers of a tile in float32; `words` (4, 64) is room to work in."""
+def fill_normals32(z, words, seed, use, chain, step, tile, low=0, high=256):
+    """The normal numbers of a tile in float32; `words` (4, 64) is room to work in.
+
+    Of the tile's two halves (the two pairs of lanes), those are filled that `low` to `high` - 1 reach into.
+    """
     fill_words(words, seed, use, chain, step, tile)
-    for pair in range(0, 4, 2):
+    for half in range(low // (2 * ROW), (high - 1) // (2 * ROW) + 1):
+        first, second = vector(z, 2 * half * ROW, ROW), vector(z, (2 * half + 1) * ROW, ROW)
+        radii, angles = words[2 * half], words[2 * half + 1]
         for j in range(ROW):
-            radius = _radius32(words[pair, j])
-            cos, sin = _cos_sin32(words[pair + 1, j])
-            z[pair * ROW + j] = radius * cos
-            z[(pair + 1) * ROW + j] = radius * sin
+            radius = _radius32(radii[j])
+            cos, sin = _cos_sin32(angles[j])
+            first[j] = radius * cos
+            second[j] = radius * sin
 
 
 @compiled
-def fill_normals64(z, words, seed, use, chain, step, tile):
-    """The 256 normal numbers of a tile in float64."""
+def fill_normals64(z, words, seed, use, chain, step, tile, low=0, high=256):
+    """The normal numbers of a tile in float64."""
     fill_words(words, seed, use, chain, step, tile)
-    for pair in range(0, 4, 2):
+    for half in range(low // (2 * ROW), (high - 1) // (2 * ROW) + 1):
         for j in range(ROW):
-            radius = np.sqrt(-2.0 * np.log((f64(words[pair, j]) + 0.5) * 2.0**-32))
-            angle = 2.0 * np.pi * ((f64(words[pair + 1, j]) + 0.5) * 2.0**-32)
-            z[pair * ROW + j] = radius * np.cos(angle)
-            z[(pair + 1) * ROW + j] = radius * np.sin(angle)
+            radius = np.sqrt(-2.0 * np.log((f64(words[2 * half, j]) + 0.5) * 2.0**-32))
+            angle = 2.0 * np.pi * ((f64(words[2 * half + 1, j]) + 0.5) * 2.0**-32)
+            z[2 * half * ROW + j] = radius * np.cos(angle)
+            z[(2 * half + 1) * ROW + j] = radius * np.sin(angle)

@@ -15,6 +15,7 @@ from numba.extending import overload
 from heatbath.engine.compile import FASTMATH, compiled
 from heatbath.engine.program import ADAM, DESCEND, READ, WIDTH, A, B, F, S
 from heatbath.engine.random import fill_normals32, fill_normals64
+from heatbath.engine.views import vector
 from heatbath.noise import TILE
 
 MOVES = 64  # the longest segment
@@ -30,15 +31,17 @@ def make_room(dtype: Any) -> tuple[Any, Any, Any, Any]:
     )
 
 
-def fill_normals(z, words, seed, use, chain, step, tile):
+def fill_normals(z, words, seed, use, chain, step, tile, low, high):
     """The normal numbers of a tile in the precision of z."""
     raise NotImplementedError("only in compiled code")
 
 
 @overload(fill_normals, inline="never")
-def _fill_normals(z, words, seed, use, chain, step, tile):
+def _fill_normals(z, words, seed, use, chain, step, tile, low, high):
     fill = fill_normals32 if z.dtype == types.float32 else fill_normals64
-    return lambda z, words, seed, use, chain, step, tile: fill(z, words, seed, use, chain, step, tile)
+    return lambda z, words, seed, use, chain, step, tile, low, high: fill(
+        z, words, seed, use, chain, step, tile, low, high
+    )
 
 
 @compiled
@@ -116,15 +119,16 @@ def run_segment(
             base = tile * TILE
             low, high = max(first, base), min(stop, base + TILE)
             # views that begin at 0: Numba would otherwise guard against negative indices, and not vectorise
-            x, q, g, R = theta[low:high], p[low:high], G[low:high], z[low - base : high - base]
             size = high - low
+            x, q, g = vector(theta, low, size), vector(p, low, size), vector(G, low, size)
+            R = vector(z, low - base, size)
             for i in range(count):
                 kind, use = int(moves[i, 0]), uses[i, 0]
                 c1, c2, c3 = number(moves[i, 1]), number(moves[i, 2]), number(moves[i, 3])
                 c4, c5, c6 = number(moves[i, 4]), number(moves[i, 5]), number(moves[i, 6])
                 noisy = use >= 0 and ((kind == B and c5 != 0) or (kind == DESCEND and c3 != 0))
                 if noisy:
-                    fill_normals(z, words, seed, use, chain, uses[i, 1], tile)
+                    fill_normals(z, words, seed, use, chain, uses[i, 1], tile, low - base, high - base)
                 if kind == B:
                     if noisy:
                         for e in range(size):
@@ -156,7 +160,7 @@ def run_segment(
                     one, rate, beta1, beta2, eps, decay = number(1.0), c1, c2, c3, c4, c5
                     unbias1 = number(1.0 / (1.0 - moves[i, 2] ** (n + 1)))
                     unbias2 = number(1.0 / (1.0 - moves[i, 3] ** (n + 1)))
-                    squares = second[low:high]
+                    squares = vector(second, low, size)
                     for e in range(size):
                         q[e] = beta1 * q[e] + (one - beta1) * g[e]
                         squares[e] = beta2 * squares[e] + (one - beta2) * g[e] * g[e]
@@ -172,7 +176,7 @@ def kinetic(p, ranges):
     for r in range(ranges.shape[0]):
         first, stop = ranges[r, 0], ranges[r, 1]
         for low in range(first, stop, TILE):
-            q = p[low : min(low + TILE, stop)]
+            q = vector(p, low, min(low + TILE, stop) - low)
             partial = p.dtype.type(0.0)
             for e in range(q.shape[0]):
                 partial += q[e] * q[e]
