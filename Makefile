@@ -18,8 +18,10 @@ lint: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/dev
-	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/rounds.py
+bench: .venv/bench
+	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/engine.py
+	$(BIN)/python benchmarks/costs.py
+	$(BIN)/python benchmarks/rounds.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
@@ -33,4 +35,9 @@ clean:
 .venv/dev: .venv/base
 	@echo "installing the extras and the test tools into .venv (once, a minute or two)"
 	$(INSTALL) '.[all,dev]'
+	touch $@
+
+.venv/bench: .venv/dev
+	@echo "installing what the benchmarks compare with into .venv"
+	$(INSTALL) '.[all,dev,bench]'
 	touch $@

@@ -123,26 +123,49 @@ def test_progress_is_told_what_it_needs():
 # The law, through the engine
 
 
-def test_the_engine_samples_the_exact_law_on_a_linear_network():
-    """A line through data: the loss is quadratic, so the covariance is that of the Lyapunov equation.
-
-    Statistical: three entries within 4.5 standard errors over 20,000 chains (error rate 2e-5).
-    """
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((40, 1))
+def line():
+    """A line through data at 0: a quadratic loss of slope and intercept, and its Hessian."""
+    X = np.random.default_rng(0).standard_normal((40, 1))
     problem = hb.datasets.from_arrays(X, 0 * X[:, 0], X_test=X, y_test=0 * X[:, 0], task="regression")
     design = np.hstack([problem.X_train[0], np.ones((40, 1))])
-    hessian = design.T @ design / 40
-    for word in ("BAOAB", "OBABO"):
-        partition = hb.Partition(hb.Langevin(1.0, 0.3, word), 0.9)
-        run = hb.train(problem, hb.Dense(()), partition, steps=60, batch=40, chains=20_000, record=1, seed=3)
-        V = covariance(partition, hessian)[:2, :2]
-        products = run.theta[:, :, None] * run.theta[:, None, :]
-        z = (products.mean(axis=0) - V) / (products.std(axis=0) / np.sqrt(len(products)))
-        assert np.abs(z).max() < 4.5
-        colder = covariance(hb.Partition(hb.Langevin(1.0, 0.27, word), 0.9), hessian)[:2, :2]
-        z = (products.mean(axis=0) - colder) / (products.std(axis=0) / np.sqrt(len(products)))
-        assert np.abs(z).max() > 4.5  # a tenth off would be seen
+    return problem, design.T @ design / 40
+
+
+def z_scores(theta, V):
+    """How far the second moments of the chains' θ are from V, in standard errors."""
+    products = theta[:, :, None] * theta[:, None, :]
+    return (products.mean(axis=0) - V) / (products.std(axis=0) / np.sqrt(len(products)))
+
+
+LANGEVIN = [hb.Langevin(1.0, 0.3, word) for word in ("BAOAB", "OBABO", "OBA", "ABOBA", "BAOBA")]
+HELD = hb.AdaptiveLangevin(0.3, 0.8, epsilon=0.0, xi=1.1)
+
+
+@pytest.mark.parametrize("method", [*LANGEVIN, hb.Langevin(np.inf, 0.3), HELD])
+def test_the_engine_samples_the_exact_law_on_a_linear_network(method):
+    """The covariance over 20,000 chains is that of the Lyapunov equation.
+
+    Statistical: three entries within 4.5 standard errors (error rate 2e-5); a tenth off would be seen.
+    """
+    problem, hessian = line()
+    partition = hb.Partition(method, 0.9)
+    run = hb.train(problem, hb.Dense(()), partition, steps=60, batch=40, chains=20_000, record=1, seed=3)
+    V = covariance(partition, hessian, rotated=getattr(method, "word", "") != "BAOBA")[:2, :2]
+    assert np.abs(z_scores(run.theta, V)).max() < 4.5
+    assert np.abs(z_scores(run.theta, 0.9 * V)).max() > 4.5
+
+
+def test_the_engines_adaptive_langevin_is_at_its_temperature_whatever_the_mini_batches_do():
+    """p² at E, over 4,000 steps and 50 chains, is τ to 1%, and ξ has found the heat of the batches."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    problem = hb.datasets.from_arrays(X, X[:, 0] + rng.standard_normal(200), task="regression")
+    partition = hb.Partition(hb.AdaptiveLangevin(0.01, 0.02, 0.5), 0.1)
+    run = hb.train(
+        problem, hb.Dense(()), partition, 8000, 5, chains=50, record=range(4001, 8001), losses_every=9999
+    )
+    assert float(run.temperature("all").mean()) == pytest.approx(0.01, rel=0.01)
+    assert float(run.xi("all").mean()) > 2 * 0.02**2 / (2 * 0.01)
 
 
 # Bad input

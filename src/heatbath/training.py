@@ -18,10 +18,11 @@ from heatbath.checks import choice, whole
 from heatbath.datasets import Problem
 from heatbath.engine.dense import ACTIVATIONS, BLAS, LOSSES, Shape
 from heatbath.engine.ensemble import Ensemble
+from heatbath.engine.loop import Notes
 from heatbath.engine.program import compile_program
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
-from heatbath.partition import Part, Partition
+from heatbath.partition import Partition
 from heatbath.results import Run
 
 PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
@@ -29,10 +30,10 @@ PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progres
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come: what `progress` is called with, about ten times a second and at each record.
+    """How far a run has come: what `progress` is called with, about ten times a second.
 
-    `loss` is the mean test loss over the chains (train, without test data) and `temperature` the mean kinetic
-    temperature by part, both at the last record.
+    `loss` is the mean over the chains of the test loss (of the training loss, without test data) at the last
+    record, and `temperature` their mean kinetic temperature by part, now.
     """
 
     step: int
@@ -68,13 +69,14 @@ def train(
     momenta: Literal["zero", "thermal"] = "zero",
     start: ArrayLike | None = None,
     weights: bool = False,
+    losses_every: int = 1,
     dtype: Literal["float32", "float64"] = "float32",
 ) -> Run:
     """Train, or sample: `steps` steps of `chains` independent chains, on mini-batches of `batch` data.
 
     - `record`: a number of evenly spaced records, the last step always among them, or a list of steps (0 is
-      the start). A record notes loss and accuracy on all training and test data, the temperatures and ξ, and
-      the parameters too with `weights`.
+      the start). A record notes the temperatures and ξ, the parameters too with `weights`, and, at every
+      `losses_every`-th record and the last, loss and accuracy on all training and test data.
     - `epochs`: mini-batches from shuffled epochs; otherwise each is a fresh subset without replacement.
     - `momenta`: "zero" at the start, or "thermal" for N(0, τ).
     - `start`: θ to start from, (chains, parameters) or one vector for all; otherwise the network's `init`.
@@ -89,6 +91,7 @@ def train(
     choice("momenta", momenta, ("zero", "thermal"))
     choice("dtype", dtype, ("float32", "float64"))
     seed = whole("seed", seed, low=0, high=2**64)
+    losses_every = whole("losses_every", losses_every, low=1)
     at = _record_steps(record, steps)
     theta = _start(problem, network, start, chains, seed)
     shape = Shape(
@@ -99,10 +102,11 @@ def train(
         program, shape, theta.astype(dtype), problem.X_train, problem.Y_train, batch,
         epochs=epochs, momenta=momenta, seed=seed, threads=threads,
     )  # fmt: skip
-    recorder = _Recorder(problem, ensemble, at, weights)
+    losses = [(i + 1) % losses_every == 0 or step == steps for i, step in enumerate(at)]
+    notes = ensemble.take_notes(at, losses, problem.X_test, problem.Y_test, weights)
     limits = threadpool_limits(1, "blas") if BLAS in shape.layers[:, 4] else nullcontext()
     with limits:
-        _run(ensemble, steps, recorder, progress)
+        _run(ensemble, steps, progress)
     _report_deaths(ensemble)
     settings = {
         "steps": steps,
@@ -118,7 +122,7 @@ def train(
         network,
         partition,
         program.parts,
-        recorder.traces(),
+        _traces(ensemble, notes),
         state.theta,
         state.p,
         state.died,
@@ -126,106 +130,78 @@ def train(
     )
 
 
-def _run(
-    ensemble: Ensemble, steps: int, recorder: _Recorder, progress: Callable[[Progress], None] | None
-) -> None:
-    """All steps, in calls of about PATIENCE seconds that end where a record is due."""
+def _run(ensemble: Ensemble, steps: int, progress: Callable[[Progress], None] | None) -> None:
+    """All steps, in calls of about PATIENCE seconds."""
     begin = time.perf_counter()
     stride = 16
-    if 0 in recorder.at:
-        recorder.record()
-    while ensemble.step < steps:
-        due = next(step for step in recorder.at if step > ensemble.step)
+    while ensemble.step < steps and (ensemble.chains.died < 0).any():
         called = time.perf_counter()
-        now = min(stride, due - ensemble.step)
+        now = min(stride, steps - ensemble.step)
         ensemble.advance(now)
         took = time.perf_counter() - called
-        if now == stride:
-            stride = max(1, min(4 * stride, int(stride * PATIENCE / max(took, 1e-9))))
-        if ensemble.step == due:
-            recorder.record()
+        stride = max(1, min(4 * stride, int(now * PATIENCE / max(took, 1e-9))))
         if progress:
-            elapsed = time.perf_counter() - begin
-            progress(Progress(ensemble.step, steps, elapsed, recorder.last_loss, recorder.last_temperature))
-        if (ensemble.chains.died >= 0).all():
-            break
+            progress(_progress(ensemble, steps, time.perf_counter() - begin))
 
 
-class _Recorder:
-    """Collects what is noted at the records."""
+def _progress(ensemble: Ensemble, steps: int, seconds: float) -> Progress:
+    """How things stand, as of the last record with a loss."""
+    notes, alive = ensemble.notes, ensemble.chains.died < 0
+    split = 1 if notes.X_test.shape[1] else 0
+    known = np.flatnonzero(notes.losses & (notes.steps <= ensemble.step))
+    loss = notes.loss[alive, known[-1], split].mean() if known.size and alive.any() else np.nan
+    temperature = _by_part(ensemble, ensemble.chains.temperature[alive]) if alive.any() else {}
+    return Progress(
+        ensemble.step, steps, seconds, float(loss), {name: float(t.mean()) for name, t in temperature.items()}
+    )
 
-    def __init__(self, problem: Problem, ensemble: Ensemble, at: list[int], weights: bool) -> None:
-        self.problem, self.ensemble, self.at = problem, ensemble, at
-        chains, size = ensemble.chains.theta.shape
-        units = ensemble.program.units
-        self.parts = [p for p in ensemble.program.parts if isinstance(p.method, (Langevin, AdaptiveLangevin))]
-        self.thermostats = [u for u, unit in enumerate(units) if unit.part.thermostats]
-        self.loss = np.full((2, chains, len(at)), np.nan)
-        self.accuracy = np.full((2, chains, len(at)), np.nan)
-        self.temperature = np.full((len(self.parts), chains, len(at)), np.nan)
-        self.xi = np.full((len(self.thermostats), chains, len(at)), np.nan)
-        self.theta = (
-            np.full((chains, len(at), size), np.nan, ensemble.chains.theta.dtype) if weights else None
-        )
-        self.last_loss = float("nan")
-        self.last_temperature: dict[str, float] = {}
-        kind = ensemble.chains.theta.dtype
-        self.splits = [
-            (np.ascontiguousarray(X, kind), np.ascontiguousarray(Y, kind))
-            for X, Y in ((problem.X_train, problem.Y_train), (problem.X_test, problem.Y_test))
-        ]
 
-    def record(self) -> None:
-        """Note everything, as it is now; of a chain that has diverged, nothing."""
-        i = self.at.index(self.ensemble.step)
-        chains, units = self.ensemble.chains, self.ensemble.program.units
-        alive = chains.died < 0
-        for split, (X, Y) in enumerate(self.splits):
-            if X.shape[1]:
-                loss, accuracy = self.ensemble.evaluate(X, Y)
-                self.loss[split, alive, i], self.accuracy[split, alive, i] = loss[alive], accuracy[alive]
-        for row, part in enumerate(self.parts):
+def _by_part(ensemble: Ensemble, by_unit: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Temperatures (..., units) as those of the parts that have one: means over their parameters."""
+    units = ensemble.program.units
+    result = {}
+    for part in ensemble.program.parts:
+        if isinstance(part.method, (Langevin, AdaptiveLangevin)):
             own = [u for u, unit in enumerate(units) if unit.part == part]
             sizes = np.array([units[u].size for u in own])
-            self.temperature[row, alive, i] = (chains.temperature[alive][:, own] @ sizes) / sizes.sum()
-        self.xi[:, alive, i] = chains.xi[alive][:, self.thermostats].T
-        if self.theta is not None:
-            self.theta[alive, i] = chains.theta[alive]
-        if alive.any():
-            self.last_loss = float(np.mean(self.loss[1 if self.splits[1][0].shape[1] else 0, alive, i]))
-            means = self.temperature[:, alive, i].mean(axis=1)
-            self.last_temperature = {part.name: float(t) for part, t in zip(self.parts, means, strict=True)}
+            result[part.name] = by_unit[..., own] @ sizes / sizes.sum()
+    return result
 
-    def traces(self) -> xr.Dataset:
-        """Everything noted, labelled."""
-        of_chains = ("chain", "record")
-        data: dict[str, Any] = {
-            "loss": (("split", *of_chains), self.loss),
-            "accuracy": (("split", *of_chains), self.accuracy),
-            "temperature": (("part", *of_chains), self.temperature),
-            "xi": (("thermostat", *of_chains), self.xi),
-        }
-        if self.theta is not None:
-            data["weights"] = ((*of_chains, "parameter"), self.theta)
-        return xr.Dataset(
-            data,
-            coords={
-                "split": ["train", "test"],
-                "chain": np.arange(self.loss.shape[1]),
-                "step": ("record", self.at),
-                "part": [part.name for part in self.parts],
-                "thermostat": self._thermostat_names(),
-            },
-        )
 
-    def _thermostat_names(self) -> list[str]:
-        """The part's name, and where it has one for each tensor, a number: `hidden/1`, `hidden/2`."""
-        names, seen = [], dict[str, int]()
-        for u in self.thermostats:
-            part: Part = self.ensemble.program.units[u].part
-            seen[part.name] = seen.get(part.name, 0) + 1
-            names.append(f"{part.name}/{seen[part.name]}" if len(part.thermostats) > 1 else part.name)
-        return names
+def _traces(ensemble: Ensemble, notes: Notes) -> xr.Dataset:
+    """Everything noted, labelled."""
+    of_chains = ("chain", "record")
+    temperature = _by_part(ensemble, notes.temperature)
+    heat = np.array(list(temperature.values()))
+    names = _thermostat_names(ensemble)
+    data: dict[str, Any] = {
+        "loss": (("split", *of_chains), np.moveaxis(notes.loss, 2, 0)),
+        "accuracy": (("split", *of_chains), np.moveaxis(notes.accuracy, 2, 0)),
+        "temperature": (("part", *of_chains), heat.reshape(-1, *notes.loss.shape[:2])),
+        "xi": (("thermostat", *of_chains), np.moveaxis(notes.xi[..., list(names)], 2, 0)),
+    }
+    if notes.theta.shape[2]:
+        data["weights"] = ((*of_chains, "parameter"), notes.theta)
+    return xr.Dataset(
+        data,
+        coords={
+            "split": ["train", "test"],
+            "chain": np.arange(len(notes.loss)),
+            "step": ("record", notes.steps),
+            "part": list(temperature),
+            "thermostat": list(names.values()),
+        },
+    )
+
+
+def _thermostat_names(ensemble: Ensemble) -> dict[int, str]:
+    """The units that have a ξ, named as their part, or `hidden/1`, ... where it has one for each tensor."""
+    names: dict[int, str] = {}
+    for u, unit in enumerate(ensemble.program.units):
+        if unit.part.thermostats:
+            place = 1 + sum(name.partition("/")[0] == unit.part.name for name in names.values())
+            names[u] = f"{unit.part.name}/{place}" if len(unit.part.thermostats) > 1 else unit.part.name
+    return names
 
 
 def _check_kinds(problem: object, network: object, partition: object) -> None:
@@ -245,7 +221,7 @@ def _check_kinds(problem: object, network: object, partition: object) -> None:
 
 def _record_steps(record: int | Sequence[int], steps: int) -> list[int]:
     """The steps at which to record: always in order, and with the last."""
-    if isinstance(record, (list, tuple, np.ndarray)):
+    if isinstance(record, (list, tuple, range, np.ndarray)):
         at = {whole("record: a step", step, low=0, high=steps + 1) for step in record}
         return sorted(at | {steps})
     count = min(whole("record", record, low=1), steps)

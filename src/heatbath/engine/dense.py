@@ -246,8 +246,9 @@ def negative_gradient(
             flat = vector(G, w, width * out)
             for e in range(flat.shape[0]):
                 flat[e] = -flat[e]
-            GB[:] = 0
-            for i in range(batch):
+            for k in range(out):
+                GB[k] = -d[0, k]
+            for i in range(1, batch):
                 for k in range(out):
                     GB[k] -= d[i, k]
             if l > 0:
@@ -292,7 +293,9 @@ def _columns_backward(GW, GB, d, x, sums):
     """Four data at a time, so that the sums are fetched and stored less often; the last row is the bias's."""
     width, out = sums.shape[0] - 1, sums.shape[1]
     batch = d.shape[0]
-    sums[:] = 0
+    for j in range(width + 1):
+        for k in range(out):
+            sums[j, k] = 0
     whole = batch - batch % 4
     for i in range(0, whole, 4):
         for k in range(out):
@@ -346,5 +349,8 @@ def evaluate(theta, layers, activation, loss, X, Y, outputs, deltas, copies):
             if loss == 0:
                 right += (logits[k, 0] > 0) == (targets[k, 0] > 0.5)
             elif loss == 1:
-                right += np.argmax(logits[k]) == int(targets[k, 0])
+                best = 0
+                for j in range(1, out):
+                    best = j if logits[k, j] > logits[k, best] else best
+                right += best == int(targets[k, 0])
     return total / count, right / count if loss < 2 else np.nan

@@ -7,13 +7,14 @@ calls: a chain's arithmetic is its own, and every random number has an address.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.dense import CHUNK, Shape
-from heatbath.engine.loop import Chains, Code, Data, Ladder, Network, Units, evaluate_chains, run_chains
+from heatbath.engine.loop import Chains, Code, Data, Ladder, Network, Notes, Units, run_chains
 from heatbath.engine.program import GRADIENT, Program, encode
 from heatbath.engine.threads import spread, thread_count
 from heatbath.methods import Adam
@@ -81,6 +82,7 @@ class Ensemble:
         )
         self._prelude = self._code(program.prelude, 0, 1)
         self._constant = None if program.scheduled else self._code(program.steps, 0, 2)._replace(base=-1)
+        self.take_notes((), (), X[:, :0], Y[:, :0], weights=False)
         if momenta == "thermal":
             self._thermalise()
 
@@ -103,6 +105,7 @@ class Ensemble:
                     self._prelude,
                     code,
                     self.ladder,
+                    self.notes,
                     self.seed,
                 )
 
@@ -110,16 +113,29 @@ class Ensemble:
             self.step += now
             steps -= now
 
-    def evaluate(self, X: NDArray[Any], Y: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean loss and accuracy of every chain on all of some data, (sets, data, columns)."""
-        count = len(self.chains.theta)
-        loss, accuracy = np.empty(count), np.empty(count)
-
-        def work(begin: int, end: int) -> None:
-            evaluate_chains(begin, end, self.chains.theta, X, Y, self.network, loss, accuracy)
-
-        spread(work, count, self.threads)
-        return loss, accuracy
+    def take_notes(
+        self,
+        steps: Sequence[int],
+        losses: Sequence[bool],
+        X_test: NDArray[Any],
+        Y_test: NDArray[Any],
+        weights: bool,
+    ) -> Notes:
+        """Have the state noted at these steps from now on; the arrays fill while the chains advance."""
+        theta = self.chains.theta
+        shape = (len(theta), len(steps))
+        self.notes = Notes(
+            steps=np.array(steps, np.int64),
+            losses=np.array(losses, np.bool_),
+            loss=np.full((*shape, 2), np.nan),
+            accuracy=np.full((*shape, 2), np.nan),
+            temperature=np.full((*shape, len(self.program.units)), np.nan),
+            xi=np.full((*shape, len(self.program.units)), np.nan),
+            theta=np.full((*shape, theta.shape[1] if weights else 0), np.nan, theta.dtype),
+            X_test=np.ascontiguousarray(X_test, theta.dtype),
+            Y_test=np.ascontiguousarray(Y_test, theta.dtype),
+        )
+        return self.notes
 
     def diverged_part(self, chain: int) -> str:
         """The part of a stopped chain that is not finite, or whose parameters are largest."""

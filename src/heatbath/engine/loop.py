@@ -70,6 +70,24 @@ class Code(NamedTuple):
     base: int
 
 
+class Notes(NamedTuple):
+    """What is noted at the records, and where: arrays whose first two indices are chain and record.
+
+    `steps` are the steps of the records, in order; at those with `losses`, loss and accuracy are taken over
+    all data, training (0) and test (1) in the last index. `theta` may have no columns.
+    """
+
+    steps: NDArray[np.int64]
+    losses: NDArray[np.bool_]
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    temperature: NDArray[np.float64]
+    xi: NDArray[np.float64]
+    theta: NDArray[Any]
+    X_test: NDArray[Any]
+    Y_test: NDArray[Any]
+
+
 class Ladder(NamedTuple):
     """The temperatures of simulated tempering, and their weights."""
 
@@ -102,13 +120,37 @@ def _moved(rung, potential, ladder, seed, chain, step, words):
 
 
 @compiled
-def run_chains(begin, end, first, stop, chains, data, network, units, prelude, code, ladder, seed):
-    """Steps first to stop - 1 of the chains begin to end - 1."""
+def _note(record, c, chains, notes, data, network, outputs, deltas, copies):
+    """Note the state of a chain."""
+    for u in range(chains.xi.shape[1]):
+        notes.temperature[c, record, u] = chains.temperature[c, u]
+        notes.xi[c, record, u] = chains.xi[c, u]
+    for e in range(notes.theta.shape[2]):
+        notes.theta[c, record, e] = chains.theta[c, e]
+    if notes.losses[record]:
+        at = c % data.X.shape[0]
+        for split in range(2):
+            X, Y = (data.X[at], data.Y[at]) if split == 0 else (notes.X_test[at], notes.Y_test[at])
+            if X.shape[0] > 0:
+                notes.loss[c, record, split], notes.accuracy[c, record, split] = evaluate(
+                    chains.theta[c],
+                    network.layers,
+                    network.activation,
+                    network.loss,
+                    X,
+                    Y,
+                    outputs,
+                    deltas,
+                    copies,
+                )
+
+
+@compiled
+def run_chains(begin, end, first, stop, chains, data, network, units, prelude, code, ladder, notes, seed):
+    """Steps first to stop - 1 of the chains begin to end - 1, noting what is due."""
     number = chains.theta.dtype
     count = data.X.shape[1]
-    G = np.zeros(
-        chains.theta.shape[1], number
-    )  # finite from the start: moves without a kick multiply it by 0
+    G = np.zeros(chains.theta.shape[1], number)  # finite: a move without a kick multiplies it by 0
     outputs = np.empty(network.room[0], number)
     deltas, previous = np.empty(network.room[1], number), np.empty(network.room[1], number)
     copies, sums = np.zeros(network.room[2], number), np.zeros(network.room[2], number)
@@ -125,13 +167,19 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
         X, Y = data.X[c % data.X.shape[0]], data.Y[c % data.X.shape[0]]
         theta, p, second = chains.theta[c], chains.p[c], chains.second[c]
         epoch = -1
+        record = np.int64(0)  # the next to note
+        while record < notes.steps.shape[0] and notes.steps[record] <= first:
+            if first == 0:
+                _note(record, c, chains, notes, data, network, outputs, deltas, copies)
+            record += 1
+        fresh = False
         n = first
         while n < stop and chains.died[c] < 0:
+            due = record < notes.steps.shape[0] and notes.steps[record] == n + 1
             opening = n == 0 and prelude.controls.shape[0] > 0
             for phase in range(0 if opening else 1, 2):
                 now = prelude if phase == 0 else code
                 row = n - now.base if now.base >= 0 else min(n, now.table.shape[0] - 1)
-                fresh = False
                 for r in range(now.controls.shape[0]):
                     kind, u, low, high, offset, drifts = now.controls[r]
                     own = units.ranges[units.first[u] : units.first[u + 1]]
@@ -146,7 +194,8 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                                     epoch = step // per_epoch
                                     shuffle(order, seed, chain, epoch, words)
                                 at = step % per_epoch * data.batch
-                                chosen[:] = order[at : at + data.batch]
+                                for k in range(data.batch):
+                                    chosen[k] = order[at + k]
                             else:
                                 drawn += 1
                                 draw_subset(chosen, stamps, drawn, seed, chain, step, words)
@@ -170,7 +219,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                             chains.died[c] = n
                             break
                     elif kind == SEGMENT:
-                        reading = n == stop - 1
+                        reading = due or n == stop - 1
                         read = run_segment(
                             theta,
                             p,
@@ -221,24 +270,6 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                                         for e in range(units.ranges[s, 0], units.ranges[s, 1]):
                                             p[e] *= factor
             n += 1
-
-
-@compiled
-def evaluate_chains(begin, end, theta, X, Y, network, loss, accuracy):
-    """Loss and accuracy of the chains begin to end - 1 on all of their data."""
-    number = theta.dtype
-    outputs, deltas = np.empty(network.room[0], number), np.empty(network.room[1], number)
-    copies = np.zeros(network.room[2], number)
-    for c in range(begin, end):
-        at = c % X.shape[0]
-        loss[c], accuracy[c] = evaluate(
-            theta[c],
-            network.layers,
-            network.activation,
-            network.loss,
-            X[at],
-            Y[at],
-            outputs,
-            deltas,
-            copies,
-        )
+            if due and chains.died[c] < 0:
+                _note(record, c, chains, notes, data, network, outputs, deltas, copies)
+            record += due
