@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import heatbath as hb
-from heatbath.engine.dense import ACTIVATIONS, LOSSES, Shape
+from heatbath.engine.dense import ACTIVATIONS, Shape
 from heatbath.engine.ensemble import Ensemble
+from heatbath.engine.losses import LOSSES
 from heatbath.engine.program import compile_program
 from heatbath.engine.random import fill_normals32
 

@@ -8,8 +8,9 @@ import torch
 
 import heatbath as hb
 from heatbath import noise
-from heatbath.engine.dense import ACTIVATIONS, LOSSES, Shape, evaluate, negative_gradient
+from heatbath.engine.dense import ACTIVATIONS, Shape, evaluate, negative_gradient
 from heatbath.engine.ensemble import Ensemble
+from heatbath.engine.losses import LOSSES
 from heatbath.engine.program import compile_program
 from heatbath.engine.random import fill_normals32, fill_normals64, fill_words
 from heatbath.networks import Dense

@@ -16,9 +16,10 @@ from threadpoolctl import threadpool_limits
 
 from heatbath.checks import choice, whole
 from heatbath.datasets import Problem
-from heatbath.engine.dense import ACTIVATIONS, BLAS, LOSSES, Shape
+from heatbath.engine.dense import ACTIVATIONS, BLAS, Shape
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.loop import Notes
+from heatbath.engine.losses import LOSSES
 from heatbath.engine.program import compile_program
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense

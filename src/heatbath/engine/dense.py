@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import FASTMATH, compiled
+from heatbath.engine.losses import losses
 from heatbath.engine.views import matrix, vector
 
 ACTIVATIONS = {"relu": 0, "tanh": 1, "identity": 2}
-LOSSES = {"binary": 0, "classes": 1, "regression": 2}
 ROWS, COLUMNS, BLAS = range(3)
 NARROW = 16  # up to here a side of a layer is narrow
 LANES = 32  # what a vectorised loop takes at a time
@@ -171,45 +171,6 @@ def _activate(y, activation):
     elif activation == 1:
         for i in range(y.shape[0]):
             y[i] = np.tanh(y[i])
-
-
-@compiled
-def losses(logits, targets, loss, deltas):
-    """The mean loss of a batch, and its derivative by the logits in `deltas`.
-
-    Binary cross entropy and cross entropy from logits, never from probabilities; half the squared error.
-    """
-    batch, out = logits.shape
-    total = 0.0
-    number = logits.dtype.type
-    scale = number(1.0 / batch)
-    for i in range(batch):
-        if loss == 0:
-            for k in range(out):
-                z, y = logits[i, k], targets[i, k]
-                tail = np.exp(-abs(z))
-                total += max(z, number(0.0)) - z * y + np.log1p(tail)
-                probability = number(1.0) / (number(1.0) + tail) if z >= 0 else tail / (number(1.0) + tail)
-                deltas[i, k] = (probability - y) * scale
-        elif loss == 1:
-            label = int(targets[i, 0])
-            largest = logits[i, 0]
-            for k in range(1, out):
-                largest = max(largest, logits[i, k])
-            normaliser = number(0.0)
-            for k in range(out):
-                deltas[i, k] = np.exp(logits[i, k] - largest)
-                normaliser += deltas[i, k]
-            total += np.log(normaliser) - (logits[i, label] - largest)
-            for k in range(out):
-                deltas[i, k] = deltas[i, k] / normaliser * scale
-            deltas[i, label] -= scale
-        else:
-            for k in range(out):
-                difference = logits[i, k] - targets[i, k]
-                total += 0.5 * difference * difference
-                deltas[i, k] = difference * scale
-    return total / batch
 
 
 @compiled(fastmath=FASTMATH)
