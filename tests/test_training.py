@@ -5,14 +5,15 @@ import shutil
 import subprocess
 import sys
 import threading
-import warnings
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 import torch
 
 import heatbath as hb
+from heatbath.engine.compile import FASTMATH
 from heatbath.engine.threads import spread, thread_count
 from heatbath.quadratic import covariance
 from heatbath.training import Progress
@@ -110,6 +111,25 @@ def test_many_chains_use_their_own_data_sets():
     assert np.any(run.theta[0] != run.theta[1])
 
 
+def test_histograms_count_the_parameters_of_every_part():
+    run = short(record=[0, 100], histogram=(-0.5, 0.5, 7), weights=True, dtype="float64")
+    histogram, weights = run.traces["histogram"], run.traces["weights"]
+    assert histogram.dims == ("part", "chain", "record", "bin")
+    for part, columns in (("hidden", slice(0, 60)), ("output", slice(60, 81))):
+        for chain, record in ((0, 0), (2, 1), (1, 2)):
+            expected, edges = np.histogram(weights[chain, record, columns], bins=7, range=(-0.5, 0.5))
+            counted = histogram.sel(part=part).isel(chain=chain, record=record)
+            np.testing.assert_array_equal(counted, expected)
+            np.testing.assert_allclose(histogram["bin"], (edges[1:] + edges[:-1]) / 2, atol=1e-15)
+    assert "histogram" not in short().traces
+
+
+def test_losses_are_taken_at_every_kth_record_and_the_last():
+    run = short(record=5, losses_every=2)
+    assert np.isfinite(run.loss("test")[0]).values.tolist() == [False, True, False, True, True]
+    assert np.isfinite(run.temperature("hidden")).all()
+
+
 def test_progress_is_told_what_it_needs():
     seen: list[Progress] = []
     short(progress=seen.append)
@@ -185,6 +205,9 @@ def test_the_engines_adaptive_langevin_is_at_its_temperature_whatever_the_mini_b
         ({"threads": 0}, "threads must be a whole number >= 1"),
         ({"momenta": "hot"}, "momenta must be one of 'zero', 'thermal'"),
         ({"dtype": "float16"}, "dtype must be one of 'float32', 'float64'"),
+        ({"histogram": (0, 1)}, r"histogram must be \(low, high, bins\)"),
+        ({"histogram": (1, 0, 5)}, "low must be below high"),
+        ({"losses_every": 0}, "losses_every must be a whole number >= 1"),
         ({"start": np.zeros(5)}, r"start must have shape \(81,\) or \(3, 81\), got \(5,\)"),
         ({"start": np.full(81, np.nan)}, "start holds values that are not finite"),
         (
@@ -360,16 +383,14 @@ def test_an_error_in_a_thread_reaches_the_caller():
         spread(work, 10, 2)
 
 
-def test_fastmath_has_not_deleted_the_check_for_divergence():
-    """With nnan or ninf the compiler may assume that a loss is finite."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for dtype in ("float32", "float64"):
-            start = np.tile(SMALL.start(2, 1, [0], 1), (3, 1))
-            start[1, 0] = 3e38
-            start[1, 60:] = 3e38
-            run = short(
-                start=start, dtype=dtype, partition=hb.Partition(hb.SGD(weight_decay=0.1), 0.1), steps=2000
-            )
-            assert np.isfinite(run.theta[[0, 2]]).all()
-            assert run.died[1] >= 0 or np.isfinite(run.theta[1]).all()
+def test_the_flags_of_compiled_code_keep_the_check_for_divergence():
+    """And the control: fastmath=True deletes it."""
+
+    def finite(x):
+        return np.isfinite(x)
+
+    assert FASTMATH.isdisjoint({"nnan", "ninf", "fast"})
+    kept, deleted = numba.njit(fastmath=FASTMATH)(finite), numba.njit(fastmath=True)(finite)
+    for value in (np.inf, -np.inf, np.nan):
+        assert not kept(value)
+        assert deleted(value)

@@ -14,14 +14,13 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from heatbath.checks import choice, whole
+from heatbath.checks import choice, real, whole
 from heatbath.datasets import Problem
 from heatbath.engine.dense import ACTIVATIONS, BLAS, Shape
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.loop import Notes
 from heatbath.engine.losses import LOSSES
 from heatbath.engine.program import compile_program
-from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.results import Run
@@ -70,14 +69,16 @@ def train(
     momenta: Literal["zero", "thermal"] = "zero",
     start: ArrayLike | None = None,
     weights: bool = False,
+    histogram: tuple[float, float, int] | None = None,
     losses_every: int = 1,
     dtype: Literal["float32", "float64"] = "float32",
 ) -> Run:
     """Train, or sample: `steps` steps of `chains` independent chains, on mini-batches of `batch` data.
 
     - `record`: a number of evenly spaced records, the last step always among them, or a list of steps (0 is
-      the start). A record notes the temperatures and ξ, the parameters too with `weights`, and, at every
-      `losses_every`-th record and the last, loss and accuracy on all training and test data.
+      the start). A record notes the temperatures and ξ; with `weights` the parameters; with `histogram` =
+      (low, high, bins) how many parameters of each part lie in each bin; and, at every `losses_every`-th
+      record and the last, loss and accuracy on all training and test data.
     - `epochs`: mini-batches from shuffled epochs; otherwise each is a fresh subset without replacement.
     - `momenta`: "zero" at the start, or "thermal" for N(0, τ).
     - `start`: θ to start from, (chains, parameters) or one vector for all; otherwise the network's `init`.
@@ -93,6 +94,7 @@ def train(
     choice("dtype", dtype, ("float32", "float64"))
     seed = whole("seed", seed, low=0, high=2**64)
     losses_every = whole("losses_every", losses_every, low=1)
+    bins = (0.0, 1.0, 0) if histogram is None else _checked_histogram(histogram)
     at = _record_steps(record, steps)
     theta = _start(problem, network, start, chains, seed)
     shape = Shape(
@@ -104,7 +106,7 @@ def train(
         epochs=epochs, momenta=momenta, seed=seed, threads=threads,
     )  # fmt: skip
     losses = [(i + 1) % losses_every == 0 or step == steps for i, step in enumerate(at)]
-    notes = ensemble.take_notes(at, losses, problem.X_test, problem.Y_test, weights)
+    notes = ensemble.take_notes(at, losses, problem.X_test, problem.Y_test, weights=weights, histogram=bins)
     limits = threadpool_limits(1, "blas") if BLAS in shape.layers[:, 4] else nullcontext()
     with limits:
         _run(ensemble, steps, progress)
@@ -153,20 +155,30 @@ def _progress(ensemble: Ensemble, steps: int, seconds: float) -> Progress:
     loss = notes.loss[alive, known[-1], split].mean() if known.size and alive.any() else np.nan
     temperature = _by_part(ensemble, ensemble.chains.temperature[alive]) if alive.any() else {}
     return Progress(
-        ensemble.step, steps, seconds, float(loss), {name: float(t.mean()) for name, t in temperature.items()}
+        ensemble.step,
+        steps,
+        seconds,
+        float(loss),
+        {name: float(t.mean()) for name, t in temperature.items() if np.isfinite(t).all()},
     )
 
 
-def _by_part(ensemble: Ensemble, by_unit: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Temperatures (..., units) as those of the parts that have one: means over their parameters."""
+def _units_of(ensemble: Ensemble) -> dict[str, list[int]]:
+    """The units of each part."""
     units = ensemble.program.units
-    result = {}
-    for part in ensemble.program.parts:
-        if isinstance(part.method, (Langevin, AdaptiveLangevin)):
-            own = [u for u, unit in enumerate(units) if unit.part == part]
-            sizes = np.array([units[u].size for u in own])
-            result[part.name] = by_unit[..., own] @ sizes / sizes.sum()
-    return result
+    return {
+        part.name: [u for u, unit in enumerate(units) if unit.part.name == part.name]
+        for part in ensemble.program.parts
+    }
+
+
+def _by_part(ensemble: Ensemble, temperature: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Temperatures (..., units) as those of the parts: means over parameters, NaN without a thermostat."""
+    sizes = np.array([unit.size for unit in ensemble.program.units])
+    return {
+        name: temperature[..., own] @ sizes[own] / sizes[own].sum()
+        for name, own in _units_of(ensemble).items()
+    }
 
 
 def _traces(ensemble: Ensemble, notes: Notes) -> xr.Dataset:
@@ -183,6 +195,11 @@ def _traces(ensemble: Ensemble, notes: Notes) -> xr.Dataset:
     }
     if notes.theta.shape[2]:
         data["weights"] = ((*of_chains, "parameter"), notes.theta)
+    bins = notes.histogram.shape[3]
+    if bins:
+        counts = [notes.histogram[:, :, own].sum(axis=2) for own in _units_of(ensemble).values()]
+        data["histogram"] = (("part", *of_chains, "bin"), np.array(counts))
+    edges = np.linspace(notes.low, notes.high, bins + 1)
     return xr.Dataset(
         data,
         coords={
@@ -191,6 +208,7 @@ def _traces(ensemble: Ensemble, notes: Notes) -> xr.Dataset:
             "step": ("record", notes.steps),
             "part": list(temperature),
             "thermostat": list(names.values()),
+            **({"bin": (edges[1:] + edges[:-1]) / 2} if bins else {}),
         },
     )
 
@@ -227,6 +245,15 @@ def _record_steps(record: int | Sequence[int], steps: int) -> list[int]:
         return sorted(at | {steps})
     count = min(whole("record", record, low=1), steps)
     return sorted({steps * (i + 1) // count for i in range(count)})
+
+
+def _checked_histogram(histogram: object) -> tuple[float, float, int]:
+    if not isinstance(histogram, (list, tuple)) or len(histogram) != 3:
+        raise TypeError(f"histogram must be (low, high, bins) such as (-3, 3, 60), got {histogram!r}")
+    low, high = real("histogram: low", histogram[0]), real("histogram: high", histogram[1])
+    if low >= high:
+        raise ValueError(f"histogram: low must be below high, got {histogram!r}")
+    return low, high, whole("histogram: bins", histogram[2], low=1)
 
 
 def _start(problem: Problem, network: Dense, start: ArrayLike | None, chains: int, seed: int) -> NDArray[Any]:

@@ -82,7 +82,7 @@ class Ensemble:
         )
         self._prelude = self._code(program.prelude, 0, 1)
         self._constant = None if program.scheduled else self._code(program.steps, 0, 2)._replace(base=-1)
-        self.take_notes((), (), X[:, :0], Y[:, :0], weights=False)
+        self.take_notes((), (), X[:, :0], Y[:, :0])
         if momenta == "thermal":
             self._thermalise()
 
@@ -119,7 +119,9 @@ class Ensemble:
         losses: Sequence[bool],
         X_test: NDArray[Any],
         Y_test: NDArray[Any],
-        weights: bool,
+        *,
+        weights: bool = False,
+        histogram: tuple[float, float, int] = (0.0, 1.0, 0),
     ) -> Notes:
         """Have the state noted at these steps from now on; the arrays fill while the chains advance."""
         theta = self.chains.theta
@@ -132,6 +134,9 @@ class Ensemble:
             temperature=np.full((*shape, len(self.program.units)), np.nan),
             xi=np.full((*shape, len(self.program.units)), np.nan),
             theta=np.full((*shape, theta.shape[1] if weights else 0), np.nan, theta.dtype),
+            histogram=np.zeros((*shape, len(self.program.units), histogram[2]), np.int64),
+            low=float(histogram[0]),
+            high=float(histogram[1]),
             X_test=np.ascontiguousarray(X_test, theta.dtype),
             Y_test=np.ascontiguousarray(Y_test, theta.dtype),
         )

@@ -74,7 +74,8 @@ class Notes(NamedTuple):
     """What is noted at the records, and where: arrays whose first two indices are chain and record.
 
     `steps` are the steps of the records, in order; at those with `losses`, loss and accuracy are taken over
-    all data, training (0) and test (1) in the last index. `theta` may have no columns.
+    all data, training (0) and test (1) in the last index. `theta` may have no columns. `histogram` counts the
+    parameters of each unit in bins of equal width from `low` to `high`; it may have no bins.
     """
 
     steps: NDArray[np.int64]
@@ -84,6 +85,9 @@ class Notes(NamedTuple):
     temperature: NDArray[np.float64]
     xi: NDArray[np.float64]
     theta: NDArray[Any]
+    histogram: NDArray[np.int64]
+    low: float
+    high: float
     X_test: NDArray[Any]
     Y_test: NDArray[Any]
 
@@ -120,8 +124,22 @@ def _moved(rung, potential, ladder, seed, chain, step, words):
 
 
 @compiled
-def _note(record, c, chains, notes, data, network, outputs, deltas, copies):
+def _count(values, low, high, counts):
+    """Add values to a histogram; those outside are not counted, and the upper end belongs to the last bin."""
+    bins = counts.shape[0]
+    for e in range(values.shape[0]):
+        if low <= values[e] <= high:
+            counts[min(int((values[e] - low) / (high - low) * bins), bins - 1)] += 1
+
+
+@compiled
+def _note(record, c, chains, notes, data, network, units, outputs, deltas, copies):
     """Note the state of a chain."""
+    if notes.histogram.shape[3] > 0:
+        for u in range(units.size.shape[0]):
+            for r in range(units.first[u], units.first[u + 1]):
+                values = chains.theta[c, units.ranges[r, 0] : units.ranges[r, 1]]
+                _count(values, notes.low, notes.high, notes.histogram[c, record, u])
     for u in range(chains.xi.shape[1]):
         notes.temperature[c, record, u] = chains.temperature[c, u]
         notes.xi[c, record, u] = chains.xi[c, u]
@@ -170,7 +188,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
         record = np.int64(0)  # the next to note
         while record < notes.steps.shape[0] and notes.steps[record] <= first:
             if first == 0:
-                _note(record, c, chains, notes, data, network, outputs, deltas, copies)
+                _note(record, c, chains, notes, data, network, units, outputs, deltas, copies)
             record += 1
         fresh = False
         n = first
@@ -271,5 +289,5 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                                             p[e] *= factor
             n += 1
             if due and chains.died[c] < 0:
-                _note(record, c, chains, notes, data, network, outputs, deltas, copies)
+                _note(record, c, chains, notes, data, network, units, outputs, deltas, copies)
             record += due
