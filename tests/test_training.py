@@ -321,35 +321,55 @@ def test_without_a_cache_folder_it_compiles_and_says_so_once(tmp_path):
     assert "set HEATBATH_CACHE" in done.stderr
 
 
+PROBE = """
+import numpy as np
+from heatbath.engine.batches import shuffle
+from heatbath.engine.compile import compiled
+
+@compiled(cache=True)
+def probe(order, words):
+    shuffle(order, np.uint64(1), 0, 0, words)
+"""
+
+
 def test_an_edited_kernel_does_not_run_stale(tmp_path):
     """A number in a file that is inlined into another: Numba's own cache would miss the edit."""
     package = tmp_path / "heatbath"
     shutil.copytree(Path(hb.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "engine" / "probe.py").write_text(PROBE)
     code = """
 import numpy as np
-from heatbath.engine.tiles import run_segment, make_room
-from heatbath.engine.batches import _below
-from heatbath.engine.compile import compiled
-from heatbath.engine.batches import shuffle
-order, words = np.arange(50), np.empty((4, 64), np.uint32)
-shuffle(order, np.uint64(1), 0, 0, words)
-print(order.tolist())
+from heatbath.engine.probe import probe
+order = np.arange(50)
+probe(order, np.empty((4, 64), np.uint32))
+print(order.tolist(), sum(probe.stats.cache_hits.values()))
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "HEATBATH_CACHE": str(tmp_path / "cache")}
 
     def run():
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        result, _, hits = done.stdout.strip().rpartition(" ")
+        return result, int(hits)
 
-    first = run()
-    assert run() == first
-    assert len(list((tmp_path / "cache").iterdir())) == 1
+    first, hits = run()
+    assert hits == 0
+    assert run() == (first, 1)
     source = (package / "engine" / "random.py").read_text()
     assert "0xD2511F53" in source
     (package / "engine" / "random.py").write_text(source.replace("0xD2511F53", "0xD2511F55"))
-    assert run() != first
-    assert len(list((tmp_path / "cache").iterdir())) == 2
+    edited, hits = run()
+    assert edited != first
+    assert hits == 0
+
+
+def test_results_do_not_depend_on_what_is_in_the_cache(tmp_path):
+    """Compiled anew, from the cache, and in this process, which has compiled much else: the same bits."""
+    code = "print(final().tobytes().hex())"
+    anew = python(code, HEATBATH_CACHE=str(tmp_path)).stdout
+    assert python(code, HEATBATH_CACHE=str(tmp_path)).stdout == anew
+    here = hb.train(SPIRALS, SMALL, hb.AdLaLa(), 200, 20, chains=3, seed=1, record=1, threads=1)
+    assert here.theta.tobytes().hex() == anew.strip()
 
 
 def test_thread_count_comes_from_the_argument_the_environment_or_the_cores(monkeypatch):

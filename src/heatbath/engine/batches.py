@@ -11,7 +11,7 @@ from heatbath.noise import BATCH, ROW, TILE
 _u64 = np.uint64
 
 
-@compiled(inline="always")
+@compiled
 def _below(words, k, bound):
     """A whole number below `bound` from element k of a tile's words."""
     return np.int64((_u64(words[k % TILE // ROW, k % ROW]) * _u64(bound)) >> _u64(32))

@@ -4,6 +4,10 @@ Numba's cache looks at the file that a function stands in, and would go on runni
 function inlined from another file. So the cache folder is named after a hash of all the engine's sources (and
 of what else compiled code depends on): other sources, another folder. It lies in HEATBATH_CACHE, or in the
 user's cache folder; where neither can be written, every process compiles for itself, and says so once.
+
+Only whole loops are cached, and the functions that they are made of are always inlined into them. Otherwise
+a loop would call whichever version of a function the process has: its own copy, one compiled by itself, or
+one from the cache. These round differently, and results would depend on what happened to be compiled before.
 """
 
 from __future__ import annotations
@@ -61,13 +65,14 @@ def _cache_folder() -> str | None:
 _FOLDER = _cache_folder()
 
 
-def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile without the lock, cached; a decorator, with or without options."""
+def compiled(function: Callable[..., Any] | None = None, *, cache: bool = False, **options: Any) -> Any:
+    """Compile without the lock; a decorator, with or without options. `cache` is for whole loops only."""
     if function is None:
-        return lambda function: compiled(function, **options)
+        return lambda function: compiled(function, cache=cache, **options)
     before = config.CACHE_DIR  # read when a function is decorated, and left as it was for everyone else
     config.CACHE_DIR = _FOLDER or ""
     try:
-        return numba.njit(nogil=True, cache=_FOLDER is not None, **options)(function)
+        options |= {"cache": _FOLDER is not None} if cache else {"forceinline": True}
+        return numba.njit(nogil=True, **options)(function)
     finally:
         config.CACHE_DIR = before

@@ -163,7 +163,7 @@ def _note(record, c, chains, notes, data, network, units, outputs, deltas, copie
                 )
 
 
-@compiled
+@compiled(cache=True)
 def run_chains(begin, end, first, stop, chains, data, network, units, prelude, code, ladder, notes, seed):
     """Steps first to stop - 1 of the chains begin to end - 1, noting what is due."""
     number = chains.theta.dtype
@@ -186,13 +186,16 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
         theta, p, second = chains.theta[c], chains.p[c], chains.second[c]
         epoch = -1
         record = np.int64(0)  # the next to note
-        while record < notes.steps.shape[0] and notes.steps[record] <= first:
-            if first == 0:
-                _note(record, c, chains, notes, data, network, units, outputs, deltas, copies)
+        while record < notes.steps.shape[0] and notes.steps[record] < first + (first > 0):
             record += 1
         fresh = False
         n = first
-        while n < stop and chains.died[c] < 0:
+        while chains.died[c] < 0:
+            if record < notes.steps.shape[0] and notes.steps[record] == n:
+                _note(record, c, chains, notes, data, network, units, outputs, deltas, copies)
+                record += 1
+            if n == stop:
+                break
             due = record < notes.steps.shape[0] and notes.steps[record] == n + 1
             opening = n == 0 and prelude.controls.shape[0] > 0
             for phase in range(0 if opening else 1, 2):
@@ -288,6 +291,3 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                                         for e in range(units.ranges[s, 0], units.ranges[s, 1]):
                                             p[e] *= factor
             n += 1
-            if due and chains.died[c] < 0:
-                _note(record, c, chains, notes, data, network, units, outputs, deltas, copies)
-            record += due

@@ -66,7 +66,7 @@ _float_bits: Any = intrinsic(_float_to_bits)
 _bits_float: Any = intrinsic(_bits_to_float)
 
 
-@compiled(inline="always")
+@compiled
 def _philox(x0, x1, x2, x3, k0, k1):
     for _ in range(ROUNDS):
         left = u64(x0) * u64(0xD2511F53)
@@ -93,7 +93,7 @@ def fill_words(words, seed, use, chain, step, tile):
         words[3, j] = x3
 
 
-@compiled(inline="always", fastmath=FASTMATH)
+@compiled(fastmath=FASTMATH)
 def _radius32(x):
     """sqrt(-2 log u), u = (x + 1/2) 2^-32; above 1/2 from 1 - u, which keeps its digits."""
     small = x < u32(0x80000000)
@@ -126,7 +126,7 @@ def _radius32(x):
     return np.sqrt(f32(-2.0) * log)
 
 
-@compiled(inline="always", fastmath=FASTMATH)
+@compiled(fastmath=FASTMATH)
 def _cos_sin32(x):
     """cos and sin of 2π (x + 1/2) 2^-32, from the nearest quarter turn."""
     quarter = u32(u32(x + u32(0x20000000)) >> u32(30))

@@ -36,7 +36,7 @@ def fill_normals(z, words, seed, use, chain, step, tile, low, high):
     raise NotImplementedError("only in compiled code")
 
 
-@overload(fill_normals, inline="never")
+@overload(fill_normals, jit_options={"nogil": True, "forceinline": True})
 def _fill_normals(z, words, seed, use, chain, step, tile, low, high):
     fill = fill_normals32 if z.dtype == types.float32 else fill_normals64
     return lambda z, words, seed, use, chain, step, tile, low, high: fill(
