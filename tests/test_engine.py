@@ -184,7 +184,7 @@ def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7,
 
     shape = Shape(sizes, ACTIVATIONS[activation], LOSSES[task])
     engine = Ensemble(
-        compile_program(partition, layers), shape, theta.astype(dtype), X, Y, batch, epochs=epochs,
+        compile_program(partition, layers, rotated), shape, theta.astype(dtype), X, Y, batch, epochs=epochs,
         momenta=momenta, seed=seed,
     )  # fmt: skip
     reference = hb.Reference(
@@ -259,8 +259,8 @@ def test_the_engine_follows_the_reference(name):
     assert_same_trajectory(*runs(PARTITIONS[name]))
 
 
-@pytest.mark.parametrize("word", TWO_GRADIENTS)
-def test_the_engine_follows_the_reference_through_words_with_several_gradients(word):
+@pytest.mark.parametrize("word", [*TWO_GRADIENTS, *ONE_GRADIENT])
+def test_the_engine_follows_the_reference_through_words_as_written(word):
     assert_same_trajectory(*runs(hb.Partition(hb.Langevin(0.5, 1e-3, word), 0.1), rotated=False))
 
 
@@ -322,6 +322,13 @@ def test_a_step_in_float32_is_that_of_the_reference_to_rounding(name):
     scale = np.abs(state.theta).max()
     np.testing.assert_allclose(engine.chains.theta, state.theta, rtol=0, atol=1e-5 * scale)
     np.testing.assert_allclose(engine.chains.p, state.p, rtol=0, atol=1e-5 * np.abs(state.p).max())
+
+
+def test_only_a_shared_word_is_run_as_written():
+    layers = Dense((20,)).layers(2, 1)
+    for partition in (hb.AdLaLa(), hb.Partition(hb.SGD(), 0.1)):
+        with pytest.raises(ValueError, match="rotated=False runs the one word that all parts share"):
+            compile_program(partition, layers, rotated=False)
 
 
 # The loop

@@ -66,6 +66,7 @@ def train(
     progress: Callable[[Progress], None] | None = None,
     *,
     epochs: bool = False,
+    rotated: bool = True,
     momenta: Literal["zero", "thermal"] = "zero",
     start: ArrayLike | None = None,
     weights: bool = False,
@@ -80,6 +81,8 @@ def train(
       (low, high, bins) how many parameters of each part lie in each bin; and, at every `losses_every`-th
       record and the last, loss and accuracy on all training and test data.
     - `epochs`: mini-batches from shuffled epochs; otherwise each is a fresh subset without replacement.
+    - `rotated`: cut the words for one gradient per step (see `splitting.Rotation`), or run the one word that
+      all parts share as it is written; words with several gradients always are.
     - `momenta`: "zero" at the start, or "thermal" for N(0, τ).
     - `start`: θ to start from, (chains, parameters) or one vector for all; otherwise the network's `init`.
     - `threads`: None for HEATBATH_THREADS, or all cores. It does not change the results, bit for bit.
@@ -100,7 +103,7 @@ def train(
     shape = Shape(
         network.sizes(problem.inputs, problem.outputs), ACTIVATIONS[network.activation], LOSSES[problem.task]
     )
-    program = compile_program(partition, network.layers(problem.inputs, problem.outputs))
+    program = compile_program(partition, network.layers(problem.inputs, problem.outputs), rotated)
     ensemble = Ensemble(
         program, shape, theta.astype(dtype), problem.X_train, problem.Y_train, batch,
         epochs=epochs, momenta=momenta, seed=seed, threads=threads,
@@ -116,6 +119,7 @@ def train(
         "batch": batch,
         "seed": seed,
         "epochs": epochs,
+        "rotated": rotated,
         "momenta": momenta,
         "dtype": dtype,
     }

@@ -96,8 +96,11 @@ class Program:
         return np.array(rows, dtype=np.float64).reshape(stop - first, len(operations), WIDTH)
 
 
-def compile_program(partition: Partition, layers: Layers) -> Program:
-    """The program of a partition on a network with these layers."""
+def compile_program(partition: Partition, layers: Layers, rotated: bool = True) -> Program:
+    """The program of a partition on a network with these layers.
+
+    A word that needs several gradients per step is run as it is written, and others too if not `rotated`.
+    """
     parts = partition.parts(layers)
     units: list[Unit] = []
     of_part: dict[str, list[int]] = {}
@@ -108,7 +111,9 @@ def compile_program(partition: Partition, layers: Layers) -> Program:
         units += [Unit(part, group) for group in groups]
     moving = [part for part in parts if not isinstance(part.method, Frozen)]
     words = [part.method for part in moving if isinstance(part.method, (Langevin, AdaptiveLangevin))]
-    if any(gradients(method.substeps) > 1 for method in words):
+    if not rotated and (len(words) < len(moving) or len({method.word for method in words}) != 1):
+        raise ValueError("rotated=False runs the one word that all parts share as it is written")
+    if not rotated or any(gradients(method.substeps) > 1 for method in words):
         return Program(partition, parts, tuple(units), (), tuple(_written(words[0], moving, of_part)))
 
     prelude: list[Control] = []
