@@ -6,7 +6,6 @@ The noise of a tile is made, used while it is in the cache, and forgotten.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import types
@@ -19,16 +18,6 @@ from heatbath.engine.views import vector
 from heatbath.noise import TILE
 
 MOVES = 64  # the longest segment
-
-
-def make_room(dtype: Any) -> tuple[Any, Any, Any, Any]:
-    """Room for run_segment: a tile of numbers, its words, and moves with their uses of noise."""
-    return (
-        np.empty(TILE, dtype),
-        np.empty((4, TILE // 4), np.uint32),
-        np.empty((MOVES, WIDTH + 1), np.float64),
-        np.empty((MOVES, 2), np.int64),
-    )
 
 
 def fill_normals(z, words, seed, use, chain, step, tile, low, high):
