@@ -18,7 +18,6 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 import heatbath as hb
-from heatbath.training import Progress
 
 METHODS = {
     "AdLaLa": hb.AdLaLa(h=0.25, tau=1e-4, sigma=0.01, epsilon=0.05, gamma=0.1),
@@ -35,7 +34,7 @@ def train(problem: hb.datasets.Problem, steps: int, chains: int, console: Consol
             told = "compiling, once (some 20 s)"
             task = bars.add_task(name, total=steps, told=told)
 
-            def tell(now: Progress, task: int = task) -> None:
+            def tell(now: hb.Progress, task: int = task) -> None:
                 heat = "".join(f"  T {part} {t:.1e}" for part, t in now.temperature.items())
                 told = f"{now.speed:,.0f} steps/s  test loss {now.loss:.3f}{heat}"
                 bars.update(task, completed=now.step, told=told)  # type: ignore[arg-type]

@@ -375,7 +375,15 @@ def test_the_loss_over_all_data_is_exact_for_any_size():
     for count in (1, 255, 256, 257, 700):
         X, Y = rng.standard_normal((count, 2)), rng.integers(0, 3, (count, 1)).astype(float)
         loss, accuracy = evaluate(
-            theta, shape.layers, shape.activation, shape.loss, X, Y, *(np.zeros(n) for n in shape.room(256))
+            theta,
+            shape.layers,
+            shape.activation,
+            shape.loss,
+            X,
+            Y,
+            *(np.zeros(n) for n in shape.room(256)),
+            np.zeros((2, 0, 3)),
+            0,
         )
         expected, _ = torch_gradient(theta, sizes, "relu", "classes", X, Y)
         assert loss == pytest.approx(expected, rel=1e-12)

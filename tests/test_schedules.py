@@ -10,6 +10,7 @@ from heatbath.schedules import (
     Cyclical,
     Exponential,
     Linear,
+    Piecewise,
     SimulatedTempering,
     at,
     from_plain,
@@ -22,6 +23,7 @@ EXAMPLES = [
     Exponential(1e-3, 1e-5, 100),
     Cyclical(0.1, 0.0, 40),
     SimulatedTempering([1e-5, 1e-4], every=10),
+    Piecewise([0.1, Linear(0.1, 0.0, 300), 0.05], [100, 200]),
 ]
 positive = st.floats(1e-12, 1e6)
 steps = st.integers(1, 10**6)
@@ -39,6 +41,28 @@ def test_annealing_starts_and_stops_where_it_says_and_never_leaves_its_range(sta
         assert schedule(length) == schedule(length + 7) == stop
         low, high = schedule.range()
         assert low * (1 - 1e-9) <= schedule(step) <= high * (1 + 1e-9)
+
+
+def test_piecewise_is_each_value_until_its_step():
+    schedule = Piecewise([0.1, Linear(1.0, 0.0, 100), 0.3], [10, 20])
+    assert [schedule(n) for n in (0, 9, 10, 19, 20, 10**9)] == [0.1, 0.1, 0.9, 0.81, 0.3, 0.3]
+    assert schedule.range() == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "steps", "told"),
+    [
+        ([0.1, 0.2], [], "one value more than steps"),
+        ([0.1, 0.2, 0.3], [20, 20], "rising steps"),
+        ([0.1, 0.2], [0], "a whole number >= 1"),
+        ([0.1, math.nan], [5], "a value"),
+    ],
+)
+def test_piecewise_says_what_is_wrong(values, steps, told):
+    with pytest.raises(ValueError, match=told):
+        Piecewise(values, steps)
+    with pytest.raises(TypeError, match="must be a list"):
+        Piecewise(0.1, [5])
 
 
 def test_linear_has_equal_differences_and_exponential_equal_ratios():

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 import heatbath as hb
+from heatbath import Progress
 from heatbath.engine.compile import FASTMATH
 from heatbath.engine.threads import spread, thread_count
 from heatbath.quadratic import covariance
-from heatbath.training import Progress
 
 SPIRALS = hb.datasets.spirals(n_train=200, n_test=100)
 SMALL = hb.Dense((20,))
@@ -29,7 +29,7 @@ def short(**options):
 
 def test_traces_are_labelled_and_end_with_the_last_step():
     run = short()
-    assert run.traces["step"].values.tolist() == [40, 80, 120, 160, 200]
+    assert run.data["step"].values.tolist() == [40, 80, 120, 160, 200]
     for trace in (run.loss("train"), run.accuracy("test"), run.temperature("hidden"), run.xi("hidden")):
         assert trace.dims == ("chain", "record")
         assert np.isfinite(trace).all()
@@ -40,12 +40,12 @@ def test_traces_are_labelled_and_end_with_the_last_step():
 
 def test_records_are_where_they_are_asked_for_and_do_not_change_the_run():
     often, seldom = short(record=[0, 7, 100], weights=True), short(record=1)
-    assert often.traces["step"].values.tolist() == [0, 7, 100, 200]
+    assert often.data["step"].values.tolist() == [0, 7, 100, 200]
     np.testing.assert_array_equal(often.theta, seldom.theta)
     start = SMALL.start(2, 1, np.arange(3), 1).astype(np.float32)
-    np.testing.assert_array_equal(often.traces["weights"].isel(record=0), start)
-    np.testing.assert_array_equal(often.traces["weights"].isel(record=-1), often.theta)
-    np.testing.assert_array_equal(often.traces["weights"].isel(record=1), short(steps=7, record=1).theta)
+    np.testing.assert_array_equal(often.data["weights"].isel(record=0), start)
+    np.testing.assert_array_equal(often.data["weights"].isel(record=-1), often.theta)
+    np.testing.assert_array_equal(often.data["weights"].isel(record=1), short(steps=7, record=1).theta)
 
 
 def test_a_record_has_the_loss_and_accuracy_of_the_networks_on_all_data():
@@ -84,7 +84,7 @@ def test_a_start_from_a_torch_module_and_back():
     module = torch.nn.Sequential(torch.nn.Linear(2, 20), torch.nn.ReLU(), torch.nn.Linear(20, 1)).double()
     vector = hb.networks.from_torch(module)
     run = short(start=vector, record=[0], steps=1, dtype="float64", weights=True)
-    np.testing.assert_array_equal(run.traces["weights"].isel(chain=2, record=0), vector)
+    np.testing.assert_array_equal(run.data["weights"].isel(chain=2, record=0), vector)
     again = SMALL.to_torch(vector, 2, 1)
     x = torch.randn(5, 2, dtype=torch.float64)
     assert torch.equal(again(x), module(x))
@@ -113,7 +113,7 @@ def test_many_chains_use_their_own_data_sets():
 
 def test_histograms_count_the_parameters_of_every_part():
     run = short(record=[0, 100], histogram=(-0.5, 0.5, 7), weights=True, dtype="float64")
-    histogram, weights = run.traces["histogram"], run.traces["weights"]
+    histogram, weights = run.data["histogram"], run.data["weights"]
     assert histogram.dims == ("part", "chain", "record", "bin")
     for part, columns in (("hidden", slice(0, 60)), ("output", slice(60, 81))):
         for chain, record in ((0, 0), (2, 1), (1, 2)):
@@ -121,7 +121,7 @@ def test_histograms_count_the_parameters_of_every_part():
             counted = histogram.sel(part=part).isel(chain=chain, record=record)
             np.testing.assert_array_equal(counted, expected)
             np.testing.assert_allclose(histogram["bin"], (edges[1:] + edges[:-1]) / 2, atol=1e-15)
-    assert "histogram" not in short().traces
+    assert "histogram" not in short().data
 
 
 def test_losses_are_taken_at_every_kth_record_and_the_last():
@@ -212,7 +212,7 @@ def test_the_engines_adaptive_langevin_is_at_its_temperature_whatever_the_mini_b
         ({"start": np.full(81, np.nan)}, "start holds values that are not finite"),
         (
             {"partition": hb.AdLaLa(tau=[1e-4, 1e-3])},
-            "tau: a list is an axis of a sweep, and train takes one value",
+            "tau: a list is an axis of a sweep, and here one value is needed",
         ),
         ({"partition": hb.Partition({"fc9": hb.SGD(), "rest": hb.SGD()}, 0.1)}, "there is no layer 'fc9'"),
         ({"partition": hb.SGD()}, "partition must be a Partition, got SGD"),

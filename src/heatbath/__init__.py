@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from heatbath.presets import LaLa as LaLa
     from heatbath.reference import Reference as Reference
     from heatbath.results import Run as Run
+    from heatbath.results import load as load
+    from heatbath.simulation import Progress as Progress
+    from heatbath.training import compare as compare
+    from heatbath.training import sweep as sweep
     from heatbath.training import train as train
 
 __version__ = "0.1.0.dev0"
@@ -39,8 +43,9 @@ _HOME = {
     "Dense": "networks",
     "Partition": "partition",
     "Reference": "reference",
-    "Run": "results",
-    "train": "training",
+    **dict.fromkeys(["Run", "load"], "results"),
+    "Progress": "simulation",
+    **dict.fromkeys(["compare", "sweep", "train"], "training"),
 }
 
 

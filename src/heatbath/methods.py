@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from heatbath.checks import FINITE, FRICTION, NON_NEGATIVE, SHARE, Interval, choice, store
-from heatbath.schedules import Coefficient, Constant, Schedule, Value, coefficient
+from heatbath.schedules import Coefficient, Schedule, Value, coefficient
 from heatbath.splitting import Substep, WordError, erases_force, gradients, parse, rotate
 
 
@@ -34,7 +34,10 @@ class Langevin:
 
     def __post_init__(self) -> None:
         _store_coefficients(self, gamma=FRICTION, tau=NON_NEGATIVE, weight_decay=NON_NEGATIVE)
-        infinite = any(gamma in (math.inf, Constant(math.inf)) for gamma in _singles(self.gamma))
+        infinite = any(
+            math.isinf(gamma if isinstance(gamma, float) else gamma.range()[1])
+            for gamma in _singles(self.gamma)
+        )
         if erases_force(self.substeps) and infinite:
             raise WordError(
                 f"word {self.word!r} with gamma = inf: an O follows every B before any A, so the force would "

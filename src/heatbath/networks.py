@@ -77,6 +77,20 @@ class Dense:
         ]
         return np.concatenate(widths) * (2 * uniforms(seed, START, 0, numbers, 0, 0, size) - 1)
 
+    def forward(self, theta: ArrayLike, x: ArrayLike, outputs: int) -> Array:
+        """The logits (data, outputs) at inputs x (data, inputs) with parameters theta, in float64."""
+        vector, values = np.asarray(theta, np.float64), np.asarray(x, np.float64)
+        begin = 0
+        pairs = list(pairwise(self.sizes(values.shape[-1], outputs)))
+        for place, (width, out) in enumerate(pairs):
+            middle = begin + width * out
+            W = vector[begin:middle].reshape(out, width)
+            begin = middle + out
+            values = values @ W.T + vector[middle:begin]
+            if place < len(pairs) - 1 and self.activation != "identity":
+                values = np.tanh(values) if self.activation == "tanh" else np.maximum(values, 0)
+        return values
+
     def to_torch(self, theta: ArrayLike, inputs: int, outputs: int) -> torch.nn.Sequential:
         """A torch module with these parameters; it ends in logits, without sigmoid or softmax."""
         import torch

@@ -9,6 +9,7 @@ A coefficient is a number, a schedule, or a list or tuple of them, which is an a
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
@@ -110,6 +111,48 @@ class Cyclical:
 
 
 @dataclass(frozen=True)
+class Piecewise:
+    """One value after another, each a number or a schedule: values[i] until step steps[i], the last for ever.
+
+    The steps count from the start of the run, for the schedules within as well. A run that is resumed with
+    other coefficients has one of these for each that was changed.
+    """
+
+    values: Sequence[float | Constant | Linear | Exponential | Cyclical]
+    steps: Sequence[int]
+
+    def __post_init__(self) -> None:
+        for name, given in (("values", self.values), ("steps", self.steps)):
+            if not isinstance(given, (list, tuple)):
+                raise TypeError(f"Piecewise: {name} must be a list, got {given!r}")
+        values = tuple(
+            value
+            if isinstance(value, _SIMPLE)
+            else real("Piecewise: a value", value, Interval(infinite=True))
+            for value in self.values
+        )
+        steps = tuple(whole("Piecewise: a step", step, low=1) for step in self.steps)
+        if len(values) != len(steps) + 1 or list(steps) != sorted(set(steps)):
+            raise ValueError(
+                "Piecewise: needs rising steps, and one value more than steps; got "
+                f"{len(values)} values and the steps {list(self.steps)}"
+            )
+        store(self, values=values, steps=steps)
+
+    def __call__(self, step: int) -> float:
+        """The value during `step`."""
+        return at(self.values[bisect_right(self.steps, step)], step)
+
+    def range(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        ends = [(v, v) if isinstance(v, float) else v.range() for v in self.values]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+_SIMPLE = (Constant, Linear, Exponential, Cyclical)
+
+
+@dataclass(frozen=True)
 class SimulatedTempering:
     """A temperature that moves on a ladder by itself, for `tau` only.
 
@@ -148,11 +191,11 @@ class SimulatedTempering:
         return min(self.ladder), max(self.ladder)
 
 
-Schedule: TypeAlias = Constant | Linear | Exponential | Cyclical
+Schedule: TypeAlias = Constant | Linear | Exponential | Cyclical | Piecewise
 Value: TypeAlias = float | Schedule | SimulatedTempering
 Coefficient: TypeAlias = Value | Sequence[Value]
 
-_KINDS = {kind.__name__: kind for kind in (Constant, Linear, Exponential, Cyclical, SimulatedTempering)}
+_KINDS = {kind.__name__: kind for kind in (*_SIMPLE, Piecewise, SimulatedTempering)}
 
 
 def to_plain(schedule: Schedule | SimulatedTempering) -> dict[str, Any]:
@@ -161,9 +204,14 @@ def to_plain(schedule: Schedule | SimulatedTempering) -> dict[str, Any]:
     >>> to_plain(Linear(1e-3, 0.0, steps=100))
     {'schedule': 'Linear', 'start': 0.001, 'stop': 0.0, 'steps': 100}
     """
-    values = {field.name: getattr(schedule, field.name) for field in fields(schedule)}
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    return {"schedule": type(schedule).__name__, **plain}
+
+    def plain(value: object) -> object:
+        if isinstance(value, tuple):
+            return [plain(single) for single in value]
+        return to_plain(value) if isinstance(value, Schedule) else value
+
+    values = {field.name: plain(getattr(schedule, field.name)) for field in fields(schedule)}
+    return {"schedule": type(schedule).__name__, **values}
 
 
 def from_plain(plain: Mapping[str, Any]) -> Schedule | SimulatedTempering:
@@ -176,6 +224,9 @@ def from_plain(plain: Mapping[str, Any]) -> Schedule | SimulatedTempering:
     accepted = [field.name for field in fields(kind)]
     if unknown := [key for key in given if key not in accepted]:
         raise ValueError(f"{name} has no {', '.join(map(str, unknown))}; accepted: {', '.join(accepted)}")
+    for key, value in given.items():
+        if isinstance(value, list):
+            given[key] = [from_plain(single) if isinstance(single, Mapping) else single for single in value]
     try:
         return kind(**given)
     except TypeError as error:  # of the wrong type, or missing: the message names the field

@@ -108,6 +108,18 @@ class Problem:
         """How many outputs a network has for it: 1 (binary), one per class, or one per target."""
         return 1 if self.task == "binary" else len(self.targets)
 
+    def decode(self, logits: Floats) -> Floats:
+        """What a network's outputs say, in the user's units.
+
+        The last axis is the probability of the second class, of each class, or the values of a regression.
+        """
+        if self.task == "regression":
+            return np.asarray(logits * self.target_scale + self.target_shift)
+        if self.task == "binary":
+            return np.asarray(0.5 * (1 + np.tanh(logits / 2)))
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
     def __repr__(self) -> str:
         draws = f"{self.draws} draws of " if self.draws > 1 else ""
         return (

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import FASTMATH, compiled
-from heatbath.engine.losses import losses
+from heatbath.engine.losses import losses, predictions
 from heatbath.engine.views import matrix, vector
 
 ACTIVATIONS = {"relu": 0, "tanh": 1, "identity": 2}
@@ -292,8 +292,12 @@ def _chain_rule(earlier, values, activation):
 
 
 @compiled
-def evaluate(theta, layers, activation, loss, X, Y, outputs, deltas, copies):
-    """Mean loss and accuracy over all data, CHUNK at a time; the accuracy of a regression is NaN."""
+def evaluate(theta, layers, activation, loss, X, Y, outputs, deltas, copies, average, nth):
+    """Mean loss and accuracy over all data, CHUNK at a time; the accuracy of a regression is NaN.
+
+    With nth > 0 the outputs are instead taken into a running mean, average[0], and sum of squared deviations
+    from it, average[1], as the nth of their kind.
+    """
     count, width, out = X.shape[0], X.shape[1], layers[-1, 1]
     total, right = 0.0, 0
     copy_weights(theta, layers, copies)
@@ -304,6 +308,15 @@ def evaluate(theta, layers, activation, loss, X, Y, outputs, deltas, copies):
                 outputs[k * width + j] = X[first + k, j]
         end = forward(theta, layers, activation, size, outputs, copies)
         logits = matrix(outputs, end, size, out)
+        if nth > 0:
+            predictions(logits, loss)
+            for k in range(size):
+                for j in range(out):
+                    value = np.float64(logits[k, j])
+                    difference = value - average[0, first + k, j]
+                    average[0, first + k, j] += difference / nth
+                    average[1, first + k, j] += difference * (value - average[0, first + k, j])
+            continue
         targets = Y[first : first + size]
         total += size * losses(logits, targets, loss, matrix(deltas, 0, size, out))
         for k in range(size):

@@ -7,15 +7,17 @@ calls: a chain's arithmetic is its own, and every random number has an address.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heatbath.engine.coefficients import decays, table
 from heatbath.engine.dense import CHUNK, Shape
-from heatbath.engine.loop import Chains, Code, Data, Ladder, Network, Notes, Units, run_chains
-from heatbath.engine.program import GRADIENT, Program, encode
+from heatbath.engine.loop import Chains, Code, Data, Ladder, Network, Units, run_chains
+from heatbath.engine.notes import Notes
+from heatbath.engine.program import Program, encode
 from heatbath.engine.threads import spread, thread_count
 from heatbath.methods import Adam
 from heatbath.noise import START, normals
@@ -28,13 +30,14 @@ class Ensemble:
     """Chains of one network on one problem, advanced in place.
 
     `theta` is (chains, parameters) in float32 or float64, and everything is computed in its precision. `X`
-    and `Y` are (sets, data, columns); chain c uses set c % sets. `number` are the chains' numbers in the
-    addresses of their noise and batches, 0, 1, 2, ... by default.
+    and `Y` are (sets, data, columns). `number` are the chains' numbers in the addresses of their noise and
+    batches, 0, 1, 2, ... by default; chain c uses the set number[c] % sets. The chains may have different
+    coefficients: then there are several programs of one `structure`, and chain c runs programs[point[c]].
     """
 
     def __init__(
         self,
-        program: Program,
+        programs: Program | Sequence[Program],
         shape: Shape,
         theta: NDArray[Any],
         X: NDArray[Any],
@@ -45,73 +48,56 @@ class Ensemble:
         momenta: str = "zero",
         seed: int = 0,
         number: NDArray[np.int64] | None = None,
+        point: NDArray[np.int64] | None = None,
         threads: int | None = None,
     ) -> None:
-        self.program, self.seed, self.threads = program, np.uint64(seed), thread_count(threads)
+        self.programs = (programs,) if isinstance(programs, Program) else tuple(programs)
+        self.program, self.seed, self.threads = self.programs[0], np.uint64(seed), thread_count(threads)
         self.step = 0
         kind = theta.dtype
         count, size = theta.shape
-        adam = any(isinstance(part.method, Adam) for part in program.parts)
-        xi = [getattr(unit.part.method, "xi", 0.0) for unit in program.units]
+        adam = any(isinstance(part.method, Adam) for part in self.program.parts)
+        xi = np.array(
+            [[getattr(u.part.method, "xi", 0.0) for u in p.units] for p in self.programs], np.float64
+        )
+        point = np.zeros(count, np.int64) if point is None else point
         self.chains = Chains(
             theta=np.ascontiguousarray(theta).copy(),
             p=np.zeros_like(theta),
             second=np.zeros((count, size if adam else 0), kind),
-            xi=np.tile(np.array(xi, dtype=np.float64), (count, 1)),
+            xi=xi[point],
             rung=np.zeros(count, np.int64),
             died=np.full(count, -1, np.int64),
-            temperature=np.full((count, len(xi)), np.nan),
+            temperature=np.full((count, xi.shape[1]), np.nan),
             number=np.arange(count) if number is None else number,
+            point=point,
         )
         self.data = Data(np.ascontiguousarray(X, kind), np.ascontiguousarray(Y, kind), batch, epochs)
         self.network = Network(shape.layers, shape.activation, shape.loss, shape.room(max(batch, CHUNK)))
-        ranges = [(span.start, span.stop) for unit in program.units for span in unit.ranges]
+        units = self.program.units
+        ranges = [(span.start, span.stop) for unit in units for span in unit.ranges]
         self.units = Units(
             np.array(ranges, np.int64),
-            np.cumsum([0] + [len(unit.ranges) for unit in program.units]),
-            np.array([unit.size for unit in program.units]),
-            np.array(
-                [isinstance(getattr(u.part.method, "tau", 0), SimulatedTempering) for u in program.units]
-            ),
+            np.cumsum([0] + [len(unit.ranges) for unit in units]),
+            np.array([unit.size for unit in units]),
+            np.array([isinstance(getattr(u.part.method, "tau", 0), SimulatedTempering) for u in units]),
         )
-        tempering = program.partition.tempering
+        tempering = self.program.partition.tempering
         self.ladder = (
             Ladder(np.array(tempering.ladder), np.array(tempering.weights), tempering.every)
             if tempering
             else Ladder(np.ones(1), np.zeros(1), 1)
         )
-        self._prelude = self._code(program.prelude, 0, 1)
-        self._constant = None if program.scheduled else self._code(program.steps, 0, 2)._replace(base=-1)
+        scheduled = any(program.scheduled for program in self.programs)
+        self._prelude = self._code("prelude", 0, 1)
+        self._constant = None if scheduled else self._code("steps", 0, 2)._replace(base=-1)
         self.take_notes((), (), X[:, :0], Y[:, :0])
         if momenta == "thermal":
             self._thermalise()
 
     def advance(self, steps: int) -> None:
         """Make steps."""
-        while steps > 0:
-            now = steps if self._constant else min(steps, SCHEDULED_STEPS)
-            code = self._constant or self._code(self.program.steps, self.step, self.step + now)
-
-            def work(begin: int, end: int, stop: int = self.step + now, code: Code = code) -> None:
-                run_chains(
-                    begin,
-                    end,
-                    self.step,
-                    stop,
-                    self.chains,
-                    self.data,
-                    self.network,
-                    self.units,
-                    self._prelude,
-                    code,
-                    self.ladder,
-                    self.notes,
-                    self.seed,
-                )
-
-            spread(work, len(self.chains.theta), self.threads)
-            self.step += now
-            steps -= now
+        advance([self], steps)
 
     def take_notes(
         self,
@@ -122,25 +108,69 @@ class Ensemble:
         *,
         weights: bool = False,
         histogram: tuple[float, float, int] = (0.0, 1.0, 0),
+        burn_in: int = 0,
+        thin: int = 1,
+        last: int = 0,
+        done: int = 0,
+        samples: int = 0,
+        X_average: NDArray[Any] | None = None,
     ) -> Notes:
         """Have the state noted at these steps from now on; the arrays fill while the chains advance."""
-        theta = self.chains.theta
-        shape = (len(theta), len(steps))
+        theta, units = self.chains.theta, len(self.program.units)
+        count, size = theta.shape
+        shape = (count, len(steps))
+        inputs, outputs = self.network.layers[0, 0], self.network.layers[-1, 1]
+        X_average = np.zeros((0, inputs)) if X_average is None else X_average
         self.notes = Notes(
             steps=np.array(steps, np.int64),
             losses=np.array(losses, np.bool_),
             loss=np.full((*shape, 2), np.nan),
             accuracy=np.full((*shape, 2), np.nan),
-            temperature=np.full((*shape, len(self.program.units)), np.nan),
-            xi=np.full((*shape, len(self.program.units)), np.nan),
-            theta=np.full((*shape, theta.shape[1] if weights else 0), np.nan, theta.dtype),
-            histogram=np.zeros((*shape, len(self.program.units), histogram[2]), np.int64),
+            temperature=np.full((*shape, units), np.nan),
+            xi=np.full((*shape, units), np.nan),
+            theta=np.full((*shape, size if weights else 0), np.nan, theta.dtype),
+            histogram=np.zeros((*shape, units, histogram[2]), np.int64),
             low=float(histogram[0]),
             high=float(histogram[1]),
             X_test=np.ascontiguousarray(X_test, theta.dtype),
             Y_test=np.ascontiguousarray(Y_test, theta.dtype),
+            burn_in=burn_in,
+            thin=thin,
+            last=last,
+            done=done,
+            samples=np.full((count, samples, size), np.nan, theta.dtype),
+            X_average=np.ascontiguousarray(X_average, theta.dtype),
+            average=np.zeros((count, 2, len(X_average), outputs)),
         )
         return self.notes
+
+    def prepare(self) -> None:
+        """Compile what `advance` needs, here and now."""
+        self.work(1)(0, 0)
+
+    def work(self, steps: int) -> Callable[[int, int], None]:
+        """A function that makes these next steps of the chains begin to end - 1."""
+        stop = self.step + steps
+        code = self._constant or self._code("steps", self.step, stop)
+
+        def run(begin: int, end: int, first: int = self.step) -> None:
+            run_chains(
+                begin,
+                end,
+                first,
+                stop,
+                self.chains,
+                self.data,
+                self.network,
+                self.units,
+                self._prelude,
+                code,
+                self.ladder,
+                self.notes,
+                self.seed,
+            )
+
+        return run
 
     def diverged_part(self, chain: int) -> str:
         """The part of a stopped chain that is not finite, or whose parameters are largest."""
@@ -152,21 +182,47 @@ class Ensemble:
         lost = [name for name, size in sizes.items() if not math.isfinite(size)]
         return lost[0] if lost else max(sizes, key=lambda name: sizes[name])
 
-    def _code(self, controls: Any, first: int, stop: int) -> Code:
-        rows, operations = encode(controls)
-        methods = [unit.part.method for unit in self.program.units]
-        offset = max([control.batch for control in controls if control.kind != GRADIENT], default=0)
-        decays = [
-            [at(getattr(m, "weight_decay", 0.0), n + offset) for m in methods] for n in range(first, stop)
-        ]
-        return Code(rows, operations, self.program.table(controls, first, stop), np.array(decays), first)
+    def _code(self, which: Literal["prelude", "steps"], first: int, stop: int) -> Code:
+        controls = [getattr(program, which) for program in self.programs]
+        rows, operations = encode(controls[0])
+        pairs = list(zip(self.programs, controls, strict=True))
+        tables = np.stack([table(program, own, first, stop) for program, own in pairs])
+        priors = np.stack([decays(program, own, first, stop) for program, own in pairs])
+        return Code(rows, operations, tables, priors, first)
 
     def _thermalise(self) -> None:
         size = self.chains.theta.shape[1]
         z = normals(int(self.seed), START, 1, self.chains.number, 0, 0, size)
-        for unit in self.program.units:
-            tau = getattr(unit.part.method, "tau", 0.0)
-            start = tau.ladder[0] if isinstance(tau, SimulatedTempering) else at(tau, 0)
-            for span in unit.ranges:
-                at_ = slice(span.start, span.stop)
-                self.chains.p[:, at_] = math.sqrt(start) * z[:, at_]
+        for chain, point in enumerate(self.chains.point):
+            for unit in self.programs[point].units:
+                tau = getattr(unit.part.method, "tau", 0.0)
+                start = tau.ladder[0] if isinstance(tau, SimulatedTempering) else at(tau, 0)
+                for span in unit.ranges:
+                    own = slice(span.start, span.stop)
+                    self.chains.p[chain, own] = math.sqrt(start) * z[chain, own]
+
+
+def structure(program: Program) -> Hashable:
+    """All of a program but the values of its coefficients: chains with equal ones can be in one ensemble."""
+    codes = [array.tobytes() for which in (program.prelude, program.steps) for array in encode(which)]
+    units = [(unit.part.name, unit.ranges) for unit in program.units]
+    return (*codes, *units, program.partition.tempering)
+
+
+def advance(ensembles: Sequence[Ensemble], steps: int) -> None:
+    """Make steps of all chains of several ensembles that stand at the same step, on the same threads."""
+    ends = np.cumsum([len(ensemble.chains.theta) for ensemble in ensembles])
+    begins = ends - [len(ensemble.chains.theta) for ensemble in ensembles]
+    while steps > 0:
+        now = min(steps, SCHEDULED_STEPS)
+        works = [ensemble.work(now) for ensemble in ensembles]
+
+        def work(begin: int, end: int, works: list[Callable[[int, int], None]] = works) -> None:
+            for own, low, high in zip(works, begins, ends, strict=True):
+                if begin < high and end > low:
+                    own(max(begin, low) - low, min(end, high) - low)
+
+        spread(work, int(ends[-1]), ensembles[0].threads)
+        for ensemble in ensembles:
+            ensemble.step += now
+        steps -= now

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from heatbath.engine.batches import draw_subset, gather, shuffle
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import evaluate, negative_gradient
+from heatbath.engine.notes import note
 from heatbath.engine.program import GRADIENT, SEGMENT, THERMOSTAT, WIDTH
 from heatbath.engine.random import fill_words
 from heatbath.engine.tiles import MOVES, kinetic, run_segment
@@ -18,7 +19,11 @@ from heatbath.noise import TEMPERING, TILE
 
 
 class Chains(NamedTuple):
-    """The state of all chains: the first index is the chain."""
+    """The state of all chains: the first index is the chain.
+
+    `number` is a chain's number in the addresses of its noise and batches, and its data set is number % sets;
+    `point` is where its coefficients stand in the tables.
+    """
 
     theta: NDArray[Any]
     p: NDArray[Any]
@@ -28,6 +33,7 @@ class Chains(NamedTuple):
     died: NDArray[np.int64]
     temperature: NDArray[np.float64]
     number: NDArray[np.int64]
+    point: NDArray[np.int64]
 
 
 class Data(NamedTuple):
@@ -60,7 +66,8 @@ class Units(NamedTuple):
 class Code(NamedTuple):
     """Controls and operations of a program, with the coefficients of the steps from `base` on.
 
-    With `base` below 0 nothing is scheduled: the table has the first step, and one for all others.
+    The first index of `table` and `decays` is the point of a sweep, the second the step. With `base` below 0
+    nothing is scheduled: there is a row for the first step, and one for all others.
     """
 
     controls: NDArray[np.int64]
@@ -68,28 +75,6 @@ class Code(NamedTuple):
     table: NDArray[np.float64]
     decays: NDArray[np.float64]
     base: int
-
-
-class Notes(NamedTuple):
-    """What is noted at the records, and where: arrays whose first two indices are chain and record.
-
-    `steps` are the steps of the records, in order; at those with `losses`, loss and accuracy are taken over
-    all data, training (0) and test (1) in the last index. `theta` may have no columns. `histogram` counts the
-    parameters of each unit in bins of equal width from `low` to `high`; it may have no bins.
-    """
-
-    steps: NDArray[np.int64]
-    losses: NDArray[np.bool_]
-    loss: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
-    temperature: NDArray[np.float64]
-    xi: NDArray[np.float64]
-    theta: NDArray[Any]
-    histogram: NDArray[np.int64]
-    low: float
-    high: float
-    X_test: NDArray[Any]
-    Y_test: NDArray[Any]
 
 
 class Ladder(NamedTuple):
@@ -123,46 +108,6 @@ def _moved(rung, potential, ladder, seed, chain, step, words):
     return to if math.log(chance) < exponent else rung
 
 
-@compiled
-def _count(values, low, high, counts):
-    """Add values to a histogram; those outside are not counted, and the upper end belongs to the last bin."""
-    bins = counts.shape[0]
-    for e in range(values.shape[0]):
-        if low <= values[e] <= high:
-            counts[min(int((values[e] - low) / (high - low) * bins), bins - 1)] += 1
-
-
-@compiled
-def _note(record, c, chains, notes, data, network, units, outputs, deltas, copies):
-    """Note the state of a chain."""
-    if notes.histogram.shape[3] > 0:
-        for u in range(units.size.shape[0]):
-            for r in range(units.first[u], units.first[u + 1]):
-                values = chains.theta[c, units.ranges[r, 0] : units.ranges[r, 1]]
-                _count(values, notes.low, notes.high, notes.histogram[c, record, u])
-    for u in range(chains.xi.shape[1]):
-        notes.temperature[c, record, u] = chains.temperature[c, u]
-        notes.xi[c, record, u] = chains.xi[c, u]
-    for e in range(notes.theta.shape[2]):
-        notes.theta[c, record, e] = chains.theta[c, e]
-    if notes.losses[record]:
-        at = c % data.X.shape[0]
-        for split in range(2):
-            X, Y = (data.X[at], data.Y[at]) if split == 0 else (notes.X_test[at], notes.Y_test[at])
-            if X.shape[0] > 0:
-                notes.loss[c, record, split], notes.accuracy[c, record, split] = evaluate(
-                    chains.theta[c],
-                    network.layers,
-                    network.activation,
-                    network.loss,
-                    X,
-                    Y,
-                    outputs,
-                    deltas,
-                    copies,
-                )
-
-
 @compiled(cache=True)
 def run_chains(begin, end, first, stop, chains, data, network, units, prelude, code, ladder, notes, seed):
     """Steps first to stop - 1 of the chains begin to end - 1, noting what is due."""
@@ -182,7 +127,8 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
     drawn = 0
     for c in range(begin, end):
         chain = chains.number[c]
-        X, Y = data.X[c % data.X.shape[0]], data.Y[c % data.X.shape[0]]
+        X, Y = data.X[chain % data.X.shape[0]], data.Y[chain % data.X.shape[0]]
+        point = chains.point[c]
         theta, p, second = chains.theta[c], chains.p[c], chains.second[c]
         epoch = -1
         record = np.int64(0)  # the next to note
@@ -191,16 +137,20 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
         fresh = False
         n = first
         while chains.died[c] < 0:
-            if record < notes.steps.shape[0] and notes.steps[record] == n:
-                _note(record, c, chains, notes, data, network, units, outputs, deltas, copies)
-                record += 1
+            noted = record if record < notes.steps.shape[0] and notes.steps[record] == n else np.int64(-1)
+            since = n - notes.burn_in
+            sampled = first < n <= notes.last and since > 0 and since % notes.thin == 0
+            if noted >= 0 or sampled:
+                nth = since // notes.thin if sampled else 0
+                note(noted, nth, c, chains, notes, data, network, units, outputs, deltas, copies)
+                record = max(record, noted + 1)
             if n == stop:
                 break
             due = record < notes.steps.shape[0] and notes.steps[record] == n + 1
             opening = n == 0 and prelude.controls.shape[0] > 0
             for phase in range(0 if opening else 1, 2):
                 now = prelude if phase == 0 else code
-                row = n - now.base if now.base >= 0 else min(n, now.table.shape[0] - 1)
+                row = n - now.base if now.base >= 0 else min(n, now.table.shape[1] - 1)
                 for r in range(now.controls.shape[0]):
                     kind, u, low, high, offset, drifts = now.controls[r]
                     own = units.ranges[units.first[u] : units.first[u + 1]]
@@ -248,7 +198,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                             second,
                             own,
                             now.operations[low:high],
-                            now.table[row, low:high],
+                            now.table[point, row, low:high],
                             chains.xi[c, u],
                             math.sqrt(tau),
                             seed,
@@ -261,7 +211,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                             chains.temperature[c, u] = read / units.size[u]
                         fresh = fresh and drifts == 0
                     elif kind == THERMOSTAT:
-                        gain, squares = _thermostat(p, own, units.size[u], now.table[row, low], tau)
+                        gain, squares = _thermostat(p, own, units.size[u], now.table[point, row, low], tau)
                         chains.xi[c, u] += gain
                         chains.temperature[c, u] = squares / units.size[u]
                     else:
@@ -277,11 +227,13 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                                 outputs,
                                 deltas,
                                 copies,
+                                notes.average[c],
+                                0,
                             )
                             for v in range(units.size.shape[0]):
-                                if now.decays[row, v] > 0:
+                                if now.decays[point, row, v] > 0:
                                     square = kinetic(theta, units.ranges[units.first[v] : units.first[v + 1]])
-                                    potential += 0.5 * now.decays[row, v] * square
+                                    potential += 0.5 * now.decays[point, row, v] * square
                             to = _moved(chains.rung[c], potential, ladder, seed, chain, step, words)
                             factor = number.type(math.sqrt(ladder.tau[to] / tau))
                             chains.rung[c] = to

@@ -46,3 +46,24 @@ def losses(logits, targets, loss, deltas):
                 total += 0.5 * difference * difference
                 deltas[i, k] = difference * scale
     return total / batch
+
+
+@compiled
+def predictions(logits, loss):
+    """Turn logits into what they say: the probability of class 1, of each class, or the values themselves."""
+    one = logits.dtype.type(1.0)
+    for i in range(logits.shape[0]):
+        if loss == 0:
+            for k in range(logits.shape[1]):
+                tail = np.exp(-abs(logits[i, k]))
+                logits[i, k] = one / (one + tail) if logits[i, k] >= 0 else tail / (one + tail)
+        elif loss == 1:
+            largest = logits[i, 0]
+            for k in range(1, logits.shape[1]):
+                largest = max(largest, logits[i, k])
+            normaliser = logits.dtype.type(0.0)
+            for k in range(logits.shape[1]):
+                logits[i, k] = np.exp(logits[i, k] - largest)
+                normaliser += logits[i, k]
+            for k in range(logits.shape[1]):
+                logits[i, k] /= normaliser

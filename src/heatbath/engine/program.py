@@ -13,24 +13,21 @@ others. READ notes p·p before an O, where a temperature is read.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.methods import SGD, SGLD, Adam, AdaptiveLangevin, Frozen, Langevin, Method, Momentum
+from heatbath.methods import SGLD, Adam, AdaptiveLangevin, Frozen, Langevin, Method, Momentum
 from heatbath.noise import NOISE
 from heatbath.partition import Layers, Part, Partition
-from heatbath.schedules import Coefficient, Schedule, SimulatedTempering, at
+from heatbath.schedules import Schedule, SimulatedTempering
 from heatbath.splitting import Substep, gradients, rotate
 
 A, B, S, C, F, DESCEND, ADAM, READ = range(8)
 GRADIENT, SEGMENT, THERMOSTAT, TEMPER = range(4)
 WIDTH = 6  # coefficients of an operation
-
-TEMPERED = -1.0  # in place of a temperature: that of the chain's rung
 
 
 @dataclass(eq=False)
@@ -87,13 +84,6 @@ class Program:
         """Whether a coefficient changes with the step."""
         values = [self.partition.h, *(v for m in self.partition.methods.values() for v in vars(m).values())]
         return any(isinstance(value, Schedule) for value in values)
-
-    def table(self, controls: Sequence[Control], first: int, stop: int) -> NDArray[np.float64]:
-        """The coefficients (steps, operations, WIDTH) of steps first to stop - 1."""
-        operations = [operation for control in controls for operation in control.operations]
-        h = self.partition.h
-        rows = [[_coefficients(operation, n, h) for operation in operations] for n in range(first, stop)]
-        return np.array(rows, dtype=np.float64).reshape(stop - first, len(operations), WIDTH)
 
 
 def compile_program(partition: Partition, layers: Layers, rotated: bool = True) -> Program:
@@ -215,73 +205,6 @@ def _controls(unit: int, operations: Sequence[Operation]) -> list[Control]:
         else:
             segment.append(operation)
     return controls
-
-
-def _coefficients(operation: Operation, n: int, h: Coefficient) -> list[float]:
-    """The numbers of an operation at step n; before the first step of the word nothing happens."""
-    method = operation.method
-    values = [0.0] * WIDTH
-    if operation.kind == READ:
-        return values
-    if operation.kind in (A, B):
-        for fraction, offset in operation.terms:
-            if n + offset >= 0:
-                t = fraction * at(h, n + offset)
-                if isinstance(method, Momentum):
-                    t = _momentum_time(operation.letter, method, n, t)
-                values[0] += t
-                if operation.kind == B:
-                    values[1] += t * at(method.weight_decay, n + offset)  # type: ignore[union-attr]
-        return values
-    fraction, offset = operation.terms[0]
-    step = n + offset
-    if step < 0:
-        return [1.0, *values[1:]] if operation.kind == S else values
-    t = fraction * at(h, step)
-    match method:
-        case Langevin():
-            gamma = at(method.gamma, step)
-            factor = 0.0 if math.isinf(gamma) else math.exp(-gamma * t)
-            width = 1.0 if math.isinf(gamma) else math.sqrt(-math.expm1(-2 * gamma * t))
-            return [factor, width, _root(method.tau, step), *values[3:]]
-        case AdaptiveLangevin():
-            return _adaptive(operation.letter, method, step, t)
-        case Momentum():
-            return [at(method.mu, n), *values[1:]]
-        case Adam():
-            decay = t * at(method.weight_decay, n)
-            return [t, at(method.beta1, n), at(method.beta2, n), at(method.eps, n), decay, 0.0]
-        case SGLD():
-            return [t, t * at(method.weight_decay, n), at(method.sigma, n) * math.sqrt(t), *values[3:]]
-        case SGD():
-            return [t, t * at(method.weight_decay, n), *values[2:]]
-    raise AssertionError(f"no operation for {method!r}")
-
-
-def _adaptive(letter: str, method: AdaptiveLangevin, step: int, t: float) -> list[float]:
-    epsilon, sigma = at(method.epsilon, step), at(method.sigma, step)
-    friction = t * epsilon if method.friction == "sde" else t  # times ξ
-    match letter:
-        case "C":
-            return [friction, 0.0, 0.0, 0.0, 0.0, 0.0]
-        case "D":
-            return [1.0, sigma * math.sqrt(t), 1.0, 0.0, 0.0, 0.0]
-        case "F":
-            return [friction, sigma * math.sqrt(t), 0.0, 0.0, 0.0, 0.0]
-    mean = 1.0 if method.kinetic == "mean" else 0.0
-    tau = TEMPERED if isinstance(method.tau, SimulatedTempering) else at(method.tau, step)
-    return [t * epsilon, tau, mean, 0.0, 0.0, 0.0]
-
-
-def _root(tau: Coefficient, step: int) -> float:
-    return TEMPERED if isinstance(tau, SimulatedTempering) else math.sqrt(at(tau, step))
-
-
-def _momentum_time(letter: str, method: Momentum, n: int, h: float) -> float:
-    """The c of its B and A: kind 1 is v = μ v + h G, θ += v; kind 2 is v = μ v + (1 - μ) G, θ += h v."""
-    if method.kind == 1:
-        return h if letter == "B" else 1.0
-    return 1 - at(method.mu, n) if letter == "B" else h
 
 
 def _merged(spans: Sequence[range]) -> tuple[range, ...]:

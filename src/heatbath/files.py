@@ -1,0 +1,116 @@
+"""Run files: NetCDF with a seal at the end, written whole or not at all.
+
+The seal is a line of text after the last byte of the NetCDF data, where readers of NetCDF do not look: it has
+the SHA-256 of all bytes before it. A file is opened only if its seal is right, so one that was truncated or
+altered is never taken for a run, and never reaches the HDF5 library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import io
+import os
+import time
+from pathlib import Path
+
+import xarray as xr
+
+FORMAT = 1
+SEAL = b"\nheatbath run file, sha256 of all before this line: "
+SEALED = len(SEAL) + 64 + 1  # the digest in hexadecimal and a newline
+LEFTOVER = 600  # seconds after which a part file must be from a process that was killed
+
+
+def write(path: str | os.PathLike[str], data: xr.Dataset) -> None:
+    """Write a data set as a sealed file, replacing one that was there; on any error what was there stays."""
+    target = Path(os.path.realpath(path))  # of a link, what it points to is replaced
+    check_replaceable(target)
+    encoding = {name: {"_FillValue": None} for name in data.variables}
+    content = data.to_netcdf(engine="h5netcdf", encoding=encoding)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as file:
+            file.write(content)
+            file.write(SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise _told(error, target, "written") from None
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _remove_leftovers(target)
+
+
+def read(path: str | os.PathLike[str]) -> xr.Dataset:
+    """The data set in a sealed file."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise _told(error, Path(path), "read") from None
+    body, seal = content[:-SEALED], content[-SEALED:]
+    if not seal.startswith(SEAL):
+        kind = "is truncated, or damaged" if body[:8] == b"\x89HDF\r\n\x1a\n" else "is not a run file"
+        raise ValueError(f"{path} {kind}: the line that ends every file saved by heatbath is missing")
+    if seal[len(SEAL) : -1] != hashlib.sha256(body).hexdigest().encode():
+        raise ValueError(f"{path} is damaged: its checksum is wrong; take another copy of it")
+    try:
+        with xr.open_dataset(io.BytesIO(body), engine="h5netcdf", decode_times=False) as data:
+            loaded = data.load()
+    except Exception as error:  # HDF5 and xarray raise many kinds
+        raise ValueError(f"{path} cannot be read as NetCDF: {type(error).__name__}: {error}") from error
+    made, version = (loaded.attrs.get(f"heatbath_{name}") for name in ("format", "version"))
+    if made not in range(1, FORMAT + 1):
+        raise ValueError(
+            f"{path} was written by heatbath {version} in format {made}, and this version reads up to format "
+            f"{FORMAT}: update heatbath"
+        )
+    return loaded
+
+
+def check_replaceable(path: Path) -> None:
+    """Refuse to write where there is something that is not a run file, or no folder."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
+    if path.exists():
+        try:
+            with open(path, "rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - SEALED))
+                sealed = file.read().startswith(SEAL)
+        except OSError as error:
+            raise _told(error, path, "read") from None
+        if not sealed:
+            raise FileExistsError(
+                f"{path} exists and is not a run file: it is left alone, choose another name"
+            )
+
+
+def _told(error: OSError, path: Path, what: str) -> OSError:
+    return type(error)(error.errno, f"{path} cannot be {what}: {error.strerror or error}")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a replacement last through a power failure, where the system can."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the part files of writers of this file that were killed."""
+    for part in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        with contextlib.suppress(OSError):
+            if time.time() - part.stat().st_mtime > LEFTOVER:
+                part.unlink()

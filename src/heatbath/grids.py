@@ -1,0 +1,108 @@
+"""Grids, the points that a partition with lists spans, and changes of coefficients on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from itertools import product
+from typing import Any
+
+from heatbath.methods import Method
+from heatbath.partition import Partition
+from heatbath.schedules import Coefficient, Piecewise, SimulatedTempering, Value
+
+FIXED = ("word", "xi", "friction", "thermostat", "kinetic", "kind")  # what is not a coefficient in time
+
+
+def points(partition: Partition) -> list[tuple[dict[str, Value], Partition]]:
+    """The points of the grid that a partition's lists span: the values on the axes, and the partition there.
+
+    The last axis runs fastest. Without lists there is one point, the partition itself.
+    """
+    axes = partition.axes()
+    grid = []
+    for chosen in product(*(range(len(values)) for values in axes.values())):
+        place = dict(zip(axes, chosen, strict=True))
+
+        def pick(name: str, value: Coefficient, place: dict[str, int] = place) -> Value:
+            if not isinstance(value, tuple):
+                return value  # type: ignore[return-value]
+            own = (axis for axis in axes if axis.rpartition(".")[2] == name and axes[axis] == value)
+            return value[place[next(own)]]  # type: ignore[no-any-return]
+
+        methods = {key: replace(method, **_picked(method, pick)) for key, method in partition.methods.items()}
+        labels = {axis: axes[axis][i] for axis, i in place.items()}
+        grid.append((labels, Partition(methods, pick("h", partition.h))))
+    return grid
+
+
+def _picked(method: Method, pick: Callable[[str, Coefficient], Value]) -> dict[str, Any]:
+    return {field.name: pick(field.name, getattr(method, field.name)) for field in fields(method)}
+
+
+def changed(before: Partition, after: Partition, step: int) -> Partition:
+    """The partition that has the coefficients of `before` until `step`, and those of `after` from then on.
+
+    Only coefficients may differ: the parts, their methods and words stay. `after` may have one value where
+    `before` has a list, for all points of the sweep.
+    """
+    if before.methods.keys() != after.methods.keys():
+        raise ValueError(
+            f"a run goes on with the parts it has, {', '.join(map(repr, before.methods))}; "
+            f"got {', '.join(map(repr, after.methods))}. For other parts, train anew with start=run.theta"
+        )
+    joined = Partition(
+        {key: _changed_method(key, old, after.methods[key], step) for key, old in before.methods.items()},
+        _joined("h", before.h, after.h, step),
+    )
+    old_axes, axes = before.axes(), joined.axes()
+    if [(name, len(values)) for name, values in old_axes.items()] != [(n, len(v)) for n, v in axes.items()]:
+        raise ValueError(
+            f"a sweep goes on with the axes it has, {', '.join(old_axes) or 'none'}; got {', '.join(axes)}"
+        )
+    return joined
+
+
+def _changed_method(key: object, old: Method, new: Method, step: int) -> Method:
+    told = "only coefficients may change in a run; for another method, train anew with start=run.theta"
+    if type(old) is not type(new):
+        raise ValueError(f"part {key!r} goes on as {type(old).__name__}, got {type(new).__name__}: {told}")
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(old)):
+        before, after = getattr(old, name), getattr(new, name)
+        if name in FIXED:
+            if before != after:
+                raise ValueError(f"part {key!r}: {name} is {before!r} and stays so, got {after!r}: {told}")
+            values[name] = before
+        else:
+            values[name] = _joined(f"part {key!r}: {name}", before, after, step)
+    return replace(old, **values)
+
+
+def _joined(label: str, before: Coefficient, after: Coefficient, step: int) -> Coefficient:
+    if before == after:
+        return before
+    if isinstance(before, tuple):
+        others = after if isinstance(after, tuple) else (after,) * len(before)
+        if len(others) != len(before):
+            raise ValueError(f"{label}: this axis has {len(before)} values, got {len(others)}")
+        return tuple(_joined(label, *pair, step) for pair in zip(before, others, strict=True))  # type: ignore[misc]
+    if isinstance(after, tuple):
+        raise ValueError(f"{label} has one value and cannot become an axis of a sweep on the way: {after!r}")
+    if isinstance(before, SimulatedTempering) or isinstance(after, SimulatedTempering):
+        raise ValueError(f"{label}: a ladder cannot be changed on the way, from {before!r} to {after!r}")
+    pieces = [(start, value) for start, value in _pieces(before) if start < step]
+    later = [(max(start, step), value) for start, value in _pieces(after)]
+    # of what `after` has before the change, only the piece in force at the change counts
+    pieces += [piece for i, piece in enumerate(later) if i + 1 == len(later) or later[i + 1][0] > step]
+    kept = [piece for i, piece in enumerate(pieces) if i == 0 or piece[1] != pieces[i - 1][1]]
+    if len(kept) == 1:
+        return kept[0][1]  # type: ignore[no-any-return]
+    return Piecewise([value for _, value in kept], [start for start, _ in kept[1:]])
+
+
+def _pieces(value: Coefficient) -> list[tuple[int, Any]]:
+    """The values of a coefficient in the order of time, each with the step it begins at."""
+    if not isinstance(value, Piecewise):
+        return [(0, value)]
+    return list(zip((0, *value.steps), value.values, strict=True))

@@ -1,0 +1,210 @@
+"""Simulations: a plan at work on the engine, from its start or from where a run stands."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from threadpoolctl import threadpool_limits
+
+from heatbath.engine.dense import ACTIVATIONS, BLAS, Shape
+from heatbath.engine.ensemble import Ensemble, advance, structure
+from heatbath.engine.losses import LOSSES
+from heatbath.engine.program import Program, compile_program
+from heatbath.ledger import Group, gather, restore
+from heatbath.plans import Plan
+
+PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come: what `progress` is called with, about ten times a second.
+
+    `loss` is the mean over the chains of the test loss (of the training loss, without test data) at the last
+    record, and `temperature` their mean kinetic temperature by part, now. `first` is the step at which this
+    call began.
+    """
+
+    step: int
+    steps: int
+    seconds: float
+    loss: float
+    temperature: dict[str, float]
+    first: int = 0
+
+    @property
+    def speed(self) -> float:
+        """Steps per second."""
+        return (self.step - self.first) / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds to go."""
+        return (self.steps - self.step) / self.speed if self.speed > 0 else float("inf")
+
+
+class Simulation:
+    """All chains of a plan, advanced together. `before` is what `dataset` gave at step `step`."""
+
+    def __init__(self, plan: Plan, step: int, before: xr.Dataset | None, threads: int | None) -> None:
+        plan.check_memory()
+        self.plan, self.first, self._before = plan, step, before
+        problem, network, kind = plan.problem, plan.network, np.dtype(plan.dtype)
+        sizes = network.sizes(problem.inputs, problem.outputs)
+        layers = network.layers(problem.inputs, problem.outputs)
+        shape = Shape(sizes, ACTIVATIONS[network.activation], LOSSES[problem.task])
+        self._large = BLAS in shape.layers[:, 4]
+        X, Y, X_test, Y_test = (
+            np.ascontiguousarray(data, kind)
+            for data in (problem.X_train, problem.Y_train, problem.X_test, problem.Y_test)
+        )
+        theta = plan.start
+        if theta is None:
+            starts = network.start(problem.inputs, problem.outputs, np.arange(plan.repeats), plan.seed)
+            theta = np.tile(starts, (len(plan.points), 1))
+        records, done = plan.records_after(step), plan.samples_by(step)
+        losses = np.isin(records, plan.losses).tolist()
+        average = None if plan.average is None else (plan.average - problem.shift) / problem.scale
+        self.groups: list[Group] = []
+        for places, programs in _grouped(plan, layers):
+            chains = np.concatenate([place * plan.repeats + np.arange(plan.repeats) for place in places])
+            ensemble = Ensemble(
+                programs, shape, theta[chains].astype(kind), X, Y, plan.batch,
+                epochs=plan.epochs, momenta=plan.momenta, seed=plan.seed, number=chains % plan.repeats,
+                point=np.repeat(np.arange(len(places)), plan.repeats), threads=threads,
+            )  # fmt: skip
+            ensemble.take_notes(
+                records, losses, X_test, Y_test,
+                weights=plan.weights, histogram=plan.histogram or (0.0, 1.0, 0),
+                burn_in=plan.burn_in, thin=plan.thin, last=plan.steps if plan.samples else 0,
+                done=done, samples=plan.samples - done if plan.keep else 0, X_average=average,
+            )  # fmt: skip
+            self.groups.append(Group(ensemble, chains))
+            if before is not None:
+                restore(self.groups[-1], step, before)
+
+    @property
+    def step(self) -> int:
+        """Where it stands."""
+        return self.groups[0].ensemble.step
+
+    @property
+    def alive(self) -> bool:
+        """Whether a chain is still running."""
+        return any((group.ensemble.chains.died < 0).any() for group in self.groups)
+
+    def run(
+        self, progress: Callable[[Progress], None] | None, save: Callable[[], None] | None, every: float
+    ) -> bool:
+        """Go on to the last step, in calls of about PATIENCE seconds; False if Ctrl-C came first.
+
+        `progress` is told after each call, and `save` is called whenever `every` seconds have passed.
+        """
+        ensembles = [group.ensemble for group in self.groups]
+        limits = threadpool_limits(1, "blas") if self._large else nullcontext()
+        stride = 1
+        with limits:
+            try:
+                ensembles[0].prepare()
+            except KeyboardInterrupt:  # nothing has moved yet
+                return False
+            begin = saved = time.perf_counter()
+            with deferred_interrupts() as interrupted:
+                while self.step < self.plan.steps and self.alive and not interrupted():
+                    called = time.perf_counter()
+                    now = min(stride, self.plan.steps - self.step)
+                    advance(ensembles, now)
+                    took = time.perf_counter() - called
+                    stride = max(1, min(4 * stride, int(now * PATIENCE / max(took, 1e-9))))
+                    if progress:
+                        progress(self._progress(time.perf_counter() - begin))
+                    if save and time.perf_counter() - saved >= every:
+                        save()
+                        saved = time.perf_counter()
+        return self.step == self.plan.steps or not self.alive
+
+    def dataset(self) -> xr.Dataset:
+        """The state of all chains, and all that was noted up to now, labelled."""
+        return gather(self.plan, self.groups, self.first, self._before)
+
+    def report_deaths(self) -> None:
+        """Say which chains diverged since the start of this call, when, and in which part."""
+        told = [
+            (int(chain), f"chain {chain} at step {died} in {group.ensemble.diverged_part(c)!r}")
+            for group in self.groups
+            for c, (chain, died) in enumerate(zip(group.chains, group.ensemble.chains.died, strict=True))
+            if died >= self.first
+        ]
+        texts = [text for _, text in sorted(told)]
+        if len(texts) > 10:
+            texts = [*texts[:10], f"and {len(texts) - 10} more"]
+        if not self.alive:
+            raise FloatingPointError(
+                f"all chains diverged ({'; '.join(texts)}): choose a smaller h, or more friction"
+            )
+        if texts:
+            warnings.warn(
+                f"diverged and stopped: {'; '.join(texts)}; a smaller h may help",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def _progress(self, seconds: float) -> Progress:
+        """How things stand, as of the last record with a loss."""
+        split = 1 if self.plan.problem.X_test.shape[1] else 0
+        losses: list[float] = []
+        heat: dict[str, list[float]] = {}
+        for group in self.groups:
+            notes, alive = group.ensemble.notes, group.ensemble.chains.died < 0
+            known = np.flatnonzero(notes.losses & (notes.steps <= self.step))
+            losses += notes.loss[alive, known[-1], split].tolist() if known.size else []
+            for name, values in group.by_part(group.ensemble.chains.temperature[alive]).items():
+                heat.setdefault(name, []).extend(values.tolist())
+        means = {name: float(np.mean(values)) for name, values in heat.items() if values}
+        temperature = {name: mean for name, mean in means.items() if np.isfinite(mean)}
+        loss = float(np.mean(losses)) if losses else float("nan")
+        return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first)
+
+
+def _grouped(plan: Plan, layers: Mapping[str, Any]) -> Iterator[tuple[list[int], list[Program]]]:
+    """The points whose programs have one structure, and these programs."""
+    groups: dict[Any, tuple[list[int], list[Program]]] = {}
+    for place, (_, partition) in enumerate(plan.points):
+        program = compile_program(partition, layers, plan.rotated)
+        places, programs = groups.setdefault(structure(program), ([], []))
+        places.append(place)
+        programs.append(program)
+    yield from groups.values()
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[Callable[[], bool]]:
+    """Within, Ctrl-C raises nothing the first time: the function given tells whether it came.
+
+    So the chains are never left in the middle of a call. A second Ctrl-C interrupts at once. In threads other
+    than the main one, and where the program handles Ctrl-C in its own way, nothing is changed.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    came = threading.Event()
+    if threading.current_thread() is not threading.main_thread() or usual is not signal.default_int_handler:
+        yield came.is_set
+        return
+
+    def note(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, usual)
+        came.set()
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield came.is_set
+    finally:
+        signal.signal(signal.SIGINT, usual)

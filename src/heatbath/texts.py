@@ -1,0 +1,152 @@
+"""Networks, partitions and problems as plain values, to be written as text and read back, checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, get_args
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath import datasets
+from heatbath.datasets import Problem
+from heatbath.methods import Method
+from heatbath.networks import Dense
+from heatbath.partition import Partition
+from heatbath.schedules import Schedule, SimulatedTempering, from_plain, to_plain
+
+METHODS = {kind.__name__: kind for kind in get_args(Method)}
+RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric", "rings", "mnist")}
+ARRAYS = ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale")
+_checksums: WeakKeyDictionary[Problem, str] = WeakKeyDictionary()
+_remakable: WeakKeyDictionary[Problem, bool] = WeakKeyDictionary()
+
+
+def partition_to_plain(partition: Partition) -> dict[str, Any]:
+    """A partition as a dict of plain values: h, and the method of each part by name, with all its values."""
+    parts = [
+        {"part": list(key) if isinstance(key, tuple) else key, "method": type(method).__name__}
+        | {field.name: _plain(getattr(method, field.name)) for field in fields(method)}
+        for key, method in partition.methods.items()
+    ]
+    return {"h": _plain(partition.h), "parts": parts}
+
+
+def partition_from_plain(plain: Mapping[str, Any]) -> Partition:
+    """The partition that `partition_to_plain` wrote."""
+    methods = {}
+    for entry in plain["parts"]:
+        given = {name: _value(value) for name, value in entry.items()}
+        key, name = given.pop("part"), given.pop("method")
+        if name not in METHODS:
+            raise ValueError(f"there is no method {name!r}; accepted: {', '.join(METHODS)}")
+        methods[tuple(key) if isinstance(key, list) else key] = METHODS[name](**given)
+    return Partition(methods, _value(plain["h"]))
+
+
+def network_to_plain(network: Dense) -> dict[str, Any]:
+    """A network as a dict of plain values."""
+    return asdict(network) | {"hidden": list(network.hidden)}
+
+
+def network_from_plain(plain: Mapping[str, Any]) -> Dense:
+    """The network that `network_to_plain` wrote."""
+    return Dense(**plain)
+
+
+def problem_to_plain(problem: Problem) -> dict[str, Any]:
+    """A problem without its arrays: a recipe that makes it again, or None, and a checksum of everything."""
+    return {
+        "name": problem.name,
+        "task": problem.task,
+        "features": list(problem.features),
+        "targets": list(problem.targets),
+        "recipe": problem.recipe if _can_be_remade(problem) else None,
+        "checksum": checksum(problem),
+    }
+
+
+def problem_from_plain(plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Problem:
+    """The problem that `problem_to_plain` told of, made again or from its arrays; its checksum must agree."""
+    recipe = plain["recipe"]
+    if recipe is None:
+        given: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
+        problem = Problem(**(given | {name: arrays[name] for name in ARRAYS}))
+    else:
+        problem = _remade(recipe)
+    if checksum(problem) != plain["checksum"]:
+        raise ValueError(
+            f"the recipe {recipe} makes other data than the run had (another version of its source, or of "
+            "NumPy's generator): pass problem= with the original data"
+        )
+    return problem
+
+
+def checksum(problem: Problem) -> str:
+    """SHA-256 of all that a problem is, but its recipe."""
+    if problem not in _checksums:
+        digest = hashlib.sha256()
+        names = [problem.name, problem.task, problem.features, problem.targets]
+        digest.update(json.dumps(names).encode())
+        for array in (getattr(problem, name) for name in ARRAYS):
+            digest.update(json.dumps(array.shape).encode())
+            digest.update(np.ascontiguousarray(array, "<f8").data)
+        _checksums[problem] = digest.hexdigest()
+    return _checksums[problem]
+
+
+def _remade(recipe: Mapping[str, Any]) -> Problem:
+    given = dict(recipe)
+    name = given.pop("name", None)
+    if name not in RECIPES:
+        raise ValueError(f"there is no problem {name!r}; accepted: {', '.join(RECIPES)}")
+    made = RECIPES[name](**given)
+    assert isinstance(made, Problem)
+    return made
+
+
+def _can_be_remade(problem: Problem) -> bool:
+    """Whether its recipe really makes it: a problem may have been edited since."""
+    if problem not in _remakable:
+        try:
+            same = problem.recipe is not None and checksum(_remade(problem.recipe)) == checksum(problem)
+        except (ValueError, TypeError, OSError):
+            same = False
+        _remakable[problem] = same
+    return _remakable[problem]
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity, so it becomes a word."""
+    if isinstance(value, tuple):
+        return [_plain(single) for single in value]
+    if isinstance(value, (Schedule, SimulatedTempering)):
+        return _without_infinities(to_plain(value))
+    return _without_infinities(value)
+
+
+def _without_infinities(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_infinities(single) for name, single in value.items()}
+    if isinstance(value, list):
+        return [_without_infinities(single) for single in value]
+    return "inf" if isinstance(value, float) and math.isinf(value) else value
+
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return [_value(single) for single in plain]
+    if isinstance(plain, Mapping):
+        return from_plain({name: v if name == "schedule" else _number(v) for name, v in plain.items()})
+    return _number(plain)
+
+
+def _number(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return [_number(single) for single in plain]
+    return math.inf if plain == "inf" else plain
