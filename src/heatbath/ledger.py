@@ -14,7 +14,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from heatbath.checks import is_real
 from heatbath.engine.ensemble import Ensemble
 from heatbath.methods import Adam
 from heatbath.partition import Part
@@ -80,6 +79,8 @@ def restore(group: Group, step: int, before: xr.Dataset) -> None:
     ensemble.step = step
     for name in (*STATE, *(["second"] if ensemble.chains.second.size else [])):
         getattr(ensemble.chains, name)[...] = before[name].values[own]
+    if not np.isin(ensemble.chains.rung, np.arange(len(ensemble.ladder.tau))).all():
+        raise ValueError("a chain is on a rung that the ladder does not have")
     for name, unit in group.thermostats().items():
         ensemble.chains.xi[:, unit] = before["xi_now"].sel(thermostat=name).values[own]
     for i, name in enumerate(("average", "deviations")):
@@ -93,11 +94,11 @@ def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
     if unknown := [name for name in labels if name not in axes]:
         raise ValueError(f"there is no axis {', '.join(unknown)}: this run has {', '.join(axes) or 'none'}")
     known = [{axis: data[axis].values[i * plan.repeats] for axis in axes} for i in range(len(plan.points))]
-    wanted = {
-        name: value if is_real(value) or isinstance(value, str) else repr(value)
-        for name, value in labels.items()
-    }
-    found = [i for i, own in enumerate(known) if all(own[name] == value for name, value in wanted.items())]
+    found = [
+        i
+        for i, own in enumerate(known)
+        if all(own[axis] in (value, repr(value)) for axis, value in labels.items())
+    ]
     if len(found) != 1:
         values = [f"{axis}: {', '.join(dict.fromkeys(str(own[axis]) for own in known))}" for axis in axes]
         raise ValueError(

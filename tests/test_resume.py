@@ -1,0 +1,274 @@
+"""Resume: a run that goes on as if it had never stopped; changes on the way; Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import heatbath as hb
+from heatbath.grids import changed
+from heatbath.schedules import Linear, Piecewise, SimulatedTempering
+from heatbath.simulation import deferred_interrupts
+from tests.runs import SMALL, SPIRALS, differences, same_bits
+
+PARTITIONS = {
+    "AdLaLa": hb.AdLaLa(),
+    "AdLAdL by tensor": hb.Partition(hb.AdaptiveLangevin(1e-4, 0.01, 0.1, thermostat="tensor"), 0.1),
+    "LOL": hb.LOL(),
+    "at the kick": hb.Partition(hb.Langevin(0.5, 1e-3, word="ABOBA"), 0.1),
+    "several gradients": hb.Partition(hb.Langevin(0.5, 1e-3, word="BAOBA"), 0.1),
+    "scheduled": hb.AdLaLa(h=Linear(0.2, 0.05, 150), tau=Piecewise([1e-4, 1e-3], [90])),
+    "tempered": hb.Partition(hb.Langevin(0.5, SimulatedTempering([1e-3, 1e-2, 1e-1], every=7)), 0.1),
+    "Adam": hb.Partition({"hidden": hb.Adam(), "output": hb.SGD()}, 0.01),
+    "Momentum": hb.Partition(hb.Momentum(0.9), 0.05),
+    "SGLD": hb.Partition(hb.SGLD(0.02), 0.1),
+}
+
+
+def short(partition, steps=160, record=8, **options):
+    settings = {"batch": 20, "chains": 3, "seed": 4, "momenta": "thermal", **options}
+    return hb.train(SPIRALS, SMALL, partition, steps, record=record, **settings)
+
+
+@pytest.mark.parametrize("epochs", [False, True])
+@pytest.mark.parametrize("partition", PARTITIONS.values(), ids=PARTITIONS)
+def test_a_resumed_run_is_the_run_that_never_stopped(partition, epochs, tmp_path):
+    whole = short(partition, epochs=epochs)
+    half = short(partition, steps=80, record=4, epochs=epochs)
+    assert differences(half.resume(80), whole) == []
+    half.save(tmp_path / "half.nc")
+    thrice = hb.load(tmp_path / "half.nc").resume(20, record=1)
+    thrice.save(tmp_path / "half.nc")
+    thrice = hb.load(tmp_path / "half.nc").resume(60, record=3)
+    assert differences(thrice, whole) == []
+    assert half.step == 80  # a resume leaves the run it came from alone
+
+
+@pytest.mark.parametrize("name", ["theta", "p", "second", "xi_now", "rung"])
+def test_everything_in_the_state_matters(name):
+    """A control: with any of it changed, a resumed run is another."""
+    partition = {"second": "Adam", "rung": "tempered"}.get(name, "AdLaLa")
+    half = short(PARTITIONS[partition], steps=80, record=4)
+    altered = half.data.copy(deep=True)
+    altered[name] = (altered[name] + 1) % 3 if name == "rung" else altered[name] + 1e-3
+    other = hb.Run(half.plan, half.step, altered).resume(80)
+    assert "theta" in differences(other, half.resume(80))
+
+
+def test_resume_in_float64_as_written_with_a_start_of_ones_own(tmp_path):
+    options = {
+        "dtype": "float64",
+        "rotated": False,
+        "start": np.random.default_rng(0).standard_normal((3, 81)),
+    }
+    partition = hb.Partition(hb.Langevin(0.5, 1e-3), 0.1)
+    short(partition, steps=80, record=4, **options).save(tmp_path / "run.nc")
+    loaded = hb.load(tmp_path / "run.nc")
+    assert differences(loaded.resume(80), short(partition, **options)) == []
+    assert differences(loaded.replay(), short(partition, steps=80, record=4, **options)) == []
+
+
+def test_a_dead_chain_stays_dead_and_is_reported_once():
+    start = np.tile(SMALL.start(2, 1, [0], 1), (3, 1))
+    start[1, 60:] = 3e38
+    with pytest.warns(RuntimeWarning, match="diverged"):
+        run = short(hb.Partition(hb.SGD(), 0.1), steps=80, record=4, start=start)
+    with pytest.warns(RuntimeWarning, match="diverged"):
+        whole = short(hb.Partition(hb.SGD(), 0.1), start=start)
+    assert differences(run.resume(80), whole) == []  # warnings are errors here: none comes
+
+
+def test_records_of_a_longer_run():
+    run = short(hb.LOL(), steps=100, record=[0, 30])
+    longer = run.resume(100, record=[150])
+    assert longer.data["step"].values.tolist() == [0, 30, 100, 150, 200]
+    assert run.resume(50).data["step"].values.tolist() == [0, 30, 100, 150]
+    every_third = short(hb.LOL(), steps=90, record=9, losses_every=3).resume(60, record=6)
+    seen = every_third.data["step"].values[np.isfinite(every_third.loss("test")[0])]
+    assert seen.tolist() == [30, 60, 90, 120, 150]
+
+
+def test_a_finished_run_asks_how_many_steps_more():
+    with pytest.raises(ValueError, match=r"all 160 steps are made: say how many more"):
+        short(hb.LOL()).resume()
+    with pytest.raises(ValueError, match="steps must be a whole number >= 1"):
+        short(hb.LOL()).resume(0)
+
+
+# Changes on the way
+
+
+def three_changes(word):
+    """A run with three changes of coefficients, and the partition that says the same."""
+
+    def partition(h, tau, gamma):
+        adaptive = hb.AdaptiveLangevin(tau, 0.01, 0.1)
+        return hb.Partition({"hidden": adaptive, "output": hb.Langevin(gamma, tau, word)}, h)
+
+    run = short(partition(0.1, 1e-4, 0.1), steps=40, record=2)
+    run = run.resume(40, partition(0.05, 1e-4, 0.1), record=2)
+    run = run.resume(40, partition(0.05, 1e-3, float("inf")), record=2)
+    late = 1 if word == "ABOBA" else 0
+    told = partition(
+        Piecewise([0.1, 0.05, 0.2], [40 + late, 120 + late]),
+        Piecewise([1e-4, 1e-3, Linear(1e-3, 0.0, 160)], [80 + late, 120 + late]),
+        Piecewise([0.1, float("inf"), 2.0], [80 + late, 120 + late]),
+    )
+    return run.resume(40, partition(0.2, Linear(1e-3, 0.0, 160), 2.0), record=2), told
+
+
+@pytest.mark.parametrize("word", ["BAOAB", "OBABO", "ABOBA"])
+def test_a_history_with_three_changes_is_replayed_from_its_file_alone(word, tmp_path):
+    run, told = three_changes(word)
+    assert run.partition == told
+    run.save(tmp_path / "run.nc")
+    loaded = hb.load(tmp_path / "run.nc")
+    assert loaded.partition == told
+    assert differences(loaded, run) == []
+    assert differences(loaded.replay(threads=1), run) == []
+    assert differences(short(told), run) == []
+    unchanged = short(hb.Partition(dict(loaded.partition.methods), 0.1))
+    assert not same_bits(unchanged, run)
+
+
+def test_a_change_leaves_the_past_alone_and_acts_at_once():
+    before = short(hb.LOL(), steps=80, record=range(81), weights=True)
+    after = before.resume(2, hb.LOL(h=0.05), record=[81, 82])
+    went_on = before.resume(2, record=[81, 82])
+    np.testing.assert_array_equal(after.weights()[:, :81], before.weights())
+    assert (after.weights()[:, 81] != went_on.weights()[:, 81]).any()
+
+
+def test_changes_that_meet_are_joined():
+    first = changed(hb.LOL(h=0.1), hb.LOL(h=0.2), 50)
+    assert first.h == Piecewise([0.1, 0.2], [50])
+    assert changed(first, hb.LOL(h=0.3), 50).h == Piecewise([0.1, 0.3], [50])
+    assert changed(first, hb.LOL(h=0.2), 70) == first  # nothing new
+    assert changed(first, first, 70) == first
+    assert changed(hb.LOL(h=0.1), hb.LOL(h=0.2), 0).h == 0.2
+    planned = Piecewise([0.1, 0.2, 0.3], [50, 500])
+    assert changed(hb.LOL(h=planned), hb.LOL(h=0.4), 70).h == Piecewise([0.1, 0.2, 0.4], [50, 70])
+    assert changed(hb.LOL(h=0.4), hb.LOL(h=planned), 70).h == Piecewise([0.4, 0.2, 0.3], [70, 500])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (hb.LOL(), hb.AdLaLa(), "part 'hidden' goes on as Langevin, got AdaptiveLangevin"),
+        (hb.LOL(), hb.Partition(hb.Langevin(1.0, 0.1), 0.1), "a run goes on with the parts it has"),
+        (
+            hb.Partition(hb.Langevin(1.0, 0.1), 0.1),
+            hb.Partition(hb.Langevin(1.0, 0.1, "OBABO"), 0.1),
+            "part 'all': word is 'BAOAB' and stays so, got 'OBABO': only coefficients may change",
+        ),
+        (hb.LOL(), hb.LOL(tau=[1e-4, 1e-3]), "cannot become an axis"),
+        (hb.LOL(tau=[1e-4, 1e-3]), hb.LOL(tau=[1e-4, 1e-3, 1e-2]), "this axis has 2 values, got 3"),
+        (
+            hb.Partition(hb.Langevin(1.0, SimulatedTempering([0.1, 0.2])), 0.1),
+            hb.Partition(hb.Langevin(1.0, 0.1), 0.1),
+            "a ladder cannot be changed",
+        ),
+        (
+            hb.AdLaLa(tau=[1e-4, 1e-3]),
+            hb.AdLaLa(tau=[1e-4, 1e-3], tau_output=[1e-4, 1e-2]),
+            "a sweep goes on with the axes it has, tau; got hidden.tau, output.tau",
+        ),
+    ],
+)
+def test_what_is_more_than_a_change_of_coefficients_is_refused(before, after, told):
+    with pytest.raises(ValueError, match=told):
+        changed(before, after, 50)
+
+
+def test_a_change_must_be_a_partition():
+    with pytest.raises(TypeError, match="partition must be a Partition"):
+        short(hb.LOL()).resume(10, hb.Langevin(1.0, 0.1))
+
+
+# Ctrl-C
+
+
+class Interrupting:
+    """A progress that presses Ctrl-C at its nth call."""
+
+    def __init__(self, nth):
+        self.left = nth
+
+    def __call__(self, now):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("nth", [1, 3, 6])
+def test_ctrl_c_leaves_a_run_that_goes_on_as_if_nothing_had_happened(nth):
+    options = {"record": 10, "chains": 3, "seed": 1, "samples": 20, "average": SPIRALS.X_test[0]}
+    whole = hb.train(SPIRALS, SMALL, hb.AdLaLa(), 3000, 20, **options)
+    with pytest.warns(RuntimeWarning, match=r"interrupted at step \d+ of 3000: resume\(\) goes on"):
+        part = hb.train(SPIRALS, SMALL, hb.AdLaLa(), 3000, 20, progress=Interrupting(nth), **options)
+    assert 0 < part.step < 3000
+    assert repr(part) == f"Run(spirals, 3 chains, {part.step} steps of 3000)"
+    assert part.data["step"].values.tolist() == [n for n in range(300, 3001, 300) if n <= part.step]
+    assert differences(part.resume(), whole) == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_interrupts_at_once():
+    def press_twice():
+        with deferred_interrupts() as interrupted:
+            os.kill(os.getpid(), signal.SIGINT)
+            while not interrupted():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+
+    with pytest.raises(KeyboardInterrupt):
+        press_twice()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_of_a_program_that_handles_it_itself_is_left_to_it():
+    seen = []
+    usual = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+    try:
+        run = short(hb.LOL(), progress=Interrupting(1))
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert seen == [1]
+    assert run.finished
+
+
+def test_training_in_another_thread_does_not_touch_signals():
+    runs = []
+    worker = threading.Thread(target=lambda: runs.append(short(hb.LOL())))
+    worker.start()
+    worker.join()
+    assert runs[0].finished
+
+
+def test_ctrl_c_from_outside_ends_a_script_in_order(tmp_path):
+    """As a user would: a signal from the terminal, in the middle of a long run with a checkpoint."""
+    path = tmp_path / "run.nc"
+    code = f"""
+import warnings, heatbath as hb
+problem = hb.datasets.spirals(n_train=200, n_test=100)
+told = lambda now: print(now.step, flush=True)
+path = {str(path)!r}
+run = hb.train(problem, hb.Dense((20,)), hb.AdLaLa(), 10**9, 20, progress=told, checkpoint=path, every=3600)
+print("stopped", run.step)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "interrupted at step" in err
+    stopped = int(out.rpartition("stopped")[2])
+    assert hb.load(path).step == stopped  # the checkpoint has it all

@@ -1,0 +1,198 @@
+"""Sweeps and comparisons: many points in one run, each as if it had been alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import heatbath as hb
+from heatbath.grids import points
+from heatbath.schedules import Linear, SimulatedTempering
+from tests.runs import SMALL, SPIRALS, differences, same_bits
+
+SHORT = {"steps": 60, "batch": 20, "record": 3, "seed": 5}
+
+
+def test_the_lists_of_a_partition_span_a_grid_with_the_last_axis_fastest():
+    partition = hb.AdLaLa(h=[0.1, 0.2], sigma=[0.0, 0.01, 0.02])
+    grid = points(partition)
+    assert [tuple(labels.values()) for labels, _ in grid] == [
+        (0.1, 0.0), (0.1, 0.01), (0.1, 0.02), (0.2, 0.0), (0.2, 0.01), (0.2, 0.02),
+    ]  # fmt: skip
+    assert list(grid[0][0]) == ["h", "sigma"]
+    for labels, own in grid:
+        assert own == hb.AdLaLa(**labels)
+
+
+def test_a_shared_list_is_one_axis_and_different_lists_are_two():
+    assert [own for _, own in points(hb.AdLaLa(tau=[1e-5, 1e-4]))] == [
+        hb.AdLaLa(tau=1e-5),
+        hb.AdLaLa(tau=1e-4),
+    ]
+    grid = points(hb.AdLaLa(tau=[1e-5, 1e-4], tau_output=[0.0, 1e-3]))
+    assert len(grid) == 4
+    for labels, own in grid:
+        assert own == hb.AdLaLa(tau=labels["hidden.tau"], tau_output=labels["output.tau"])
+
+
+def test_a_partition_without_lists_is_one_point():
+    assert points(hb.LOL()) == [({}, hb.LOL())]
+
+
+def test_a_sweep_of_12_points_and_10_repeats_is_120_single_runs_bit_for_bit():
+    sigmas, taus = [0.0, 1e-3, 1e-2, 4e-2], [1e-5, 1e-4, 1e-3]
+    run = hb.sweep(SPIRALS, SMALL, hb.AdLaLa(sigma=sigmas, tau=taus), repeats=10, **SHORT)
+    assert run.data.sizes["chain"] == 120
+    for sigma in sigmas:
+        for tau in taus:
+            alone = hb.train(SPIRALS, SMALL, hb.AdLaLa(sigma=sigma, tau=tau), chains=10, **SHORT)
+            assert differences(run.select(sigma=sigma, tau=tau), alone) == []
+    assert not same_bits(run.select(sigma=0.0, tau=1e-4), run.select(sigma=0.0, tau=1e-3))
+
+
+def test_the_chains_of_a_sweep_bear_their_coefficients_and_repeats():
+    problem = hb.datasets.spirals(n_train=50, n_test=20, draws=2)
+    run = hb.sweep(problem, SMALL, hb.AdLaLa(sigma=[0.0, 0.01], tau=[1e-5, 1e-4]), repeats=3, **SHORT)
+    assert run.data["repeat"].values.tolist() == [0, 1, 2] * 4
+    assert run.data["draw"].values.tolist() == [0, 1, 0] * 4
+    assert run.data["tau"].values.tolist() == [1e-5] * 6 + [1e-4] * 6
+    assert run.data["sigma"].values.tolist() == ([0.0] * 3 + [0.01] * 3) * 2
+    chosen = run.accuracy("test").set_index(chain=["tau", "sigma", "repeat"])
+    assert float(chosen.sel(tau=1e-4, sigma=0.0, repeat=2)[-1]) == float(run.accuracy("test")[8, -1])
+
+
+def test_starts_noise_and_batches_depend_on_the_repeat_only():
+    """With the same value twice, both points are the same run; with two draws the data are the repeat's."""
+    problem = hb.datasets.spirals(n_train=50, n_test=20, draws=2)
+    run = hb.sweep(problem, SMALL, hb.LOL(tau=[1e-3, 1e-3]), repeats=3, momenta="thermal", **SHORT)
+    np.testing.assert_array_equal(run.theta[:3], run.theta[3:])
+    assert len({row.tobytes() for row in run.theta[:3]}) == 3
+
+
+SWEEPS = {
+    "h": hb.LOL(h=[0.05, 0.1]),
+    "friction": hb.LaLa(0.1, gamma=[0.1, float("inf")], tau=1e-4),
+    "where ξ starts": hb.Partition(hb.AdaptiveLangevin(1e-4, 0.01, 0.1, xi=[0.1, 1.0]), 0.1),
+    "schedules": hb.LOL(tau=[1e-3, Linear(1e-3, 0.0, 50)]),
+    "ladders": hb.Partition(hb.Langevin(0.5, [1e-3, SimulatedTempering([1e-3, 1e-2], every=5)]), 0.1),
+    "Adam": hb.Partition(hb.Adam(beta1=[0.5, 0.9], weight_decay=[0.0, 0.1]), 0.01),
+    "at the kick": hb.Partition(hb.Langevin(0.5, [1e-4, 1e-2], word="ABOBA"), 0.1),
+    "several gradients": hb.Partition(hb.Langevin(0.5, [1e-4, 1e-2], word="BAOBA"), 0.1),
+}
+
+
+@pytest.mark.parametrize("partition", SWEEPS.values(), ids=SWEEPS)
+def test_whatever_is_swept_a_point_is_what_train_gives_there(partition):
+    options = SHORT | {"momenta": "thermal", "epochs": True, "samples": 4, "average": SPIRALS.X_test[0, :5]}
+    run = hb.sweep(SPIRALS, SMALL, partition, repeats=2, **options)
+    for labels, own in run.plan.points:
+        assert differences(run.select(**labels), hb.train(SPIRALS, SMALL, own, chains=2, **options)) == []
+
+
+METHODS = {
+    "AdLaLa": hb.AdLaLa(),
+    "by tensor": hb.Partition(
+        {
+            "hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.1, thermostat="tensor"),
+            "output": hb.Langevin(0.1, 1e-4),
+        },
+        0.1,
+    ),
+    "Adam": hb.Partition(hb.Adam(), 0.005),
+    "SGLD": hb.Partition(hb.SGLD(0.01), 0.1),
+    "tempered": hb.Partition(hb.Langevin(0.5, SimulatedTempering([1e-3, 1e-2], every=5)), 0.1),
+    "colder": hb.AdLaLa(tau=1e-5),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_comparison_is_every_method_alone_bit_for_bit(threads):
+    options = SHORT | {"histogram": (-1.0, 1.0, 4), "weights": True}
+    run = hb.compare(SPIRALS, SMALL, METHODS, repeats=3, threads=threads, **options)
+    assert run.data["method"].values.tolist() == [name for name in METHODS for _ in range(3)]
+    for name, partition in METHODS.items():
+        alone = hb.train(SPIRALS, SMALL, partition, chains=3, **options)
+        assert differences(run.select(method=name), alone) == []
+    adam = run.data["method"] == "Adam"
+    assert np.isnan(run.temperature("hidden")[adam]).all()
+    assert np.isfinite(run.temperature("hidden")[(run.data["method"] == "AdLaLa").values]).all()
+
+
+def test_a_diverging_point_of_a_sweep_does_not_harm_the_others():
+    partition = hb.Partition(hb.SGD(weight_decay=1.0), [0.1, 1e6])
+    with pytest.warns(RuntimeWarning, match="diverged and stopped: chain 2 at step"):
+        run = hb.sweep(SPIRALS, SMALL, partition, repeats=2, **SHORT)
+    assert (run.died >= 0).tolist() == [False, False, True, True]
+    alone = hb.train(SPIRALS, SMALL, hb.Partition(hb.SGD(weight_decay=1.0), 0.1), chains=2, **SHORT)
+    assert differences(run.select(h=0.1), alone) == []
+
+
+def test_a_sweep_goes_on_and_its_coefficients_may_change():
+    sweep = hb.AdLaLa(sigma=[0.0, 0.01], tau=[1e-5, 1e-4])
+    run = hb.sweep(SPIRALS, SMALL, sweep, repeats=2, **SHORT)
+    cooled = run.resume(40, hb.AdLaLa(h=0.1, sigma=[0.0, 0.01], tau=0.0))
+    assert cooled.data["tau"].values.tolist() == run.data["tau"].values.tolist()  # the names stay
+    for labels, own in points(sweep):
+        alone = hb.train(SPIRALS, SMALL, own, chains=2, **SHORT)
+        alone = alone.resume(40, hb.AdLaLa(h=0.1, sigma=labels["sigma"], tau=0.0))
+        assert differences(cooled.select(**labels), alone) == []
+
+
+def test_one_partition_for_all_methods_of_a_comparison_must_fit_each():
+    run = hb.compare(SPIRALS, SMALL, {"warm": hb.LOL(), "hot": hb.LOL(tau=1e-2)}, repeats=2, **SHORT)
+    cold = run.resume(20, hb.LOL(tau=0.0))
+    alone = hb.train(SPIRALS, SMALL, hb.LOL(tau=1e-2), chains=2, **SHORT).resume(20, hb.LOL(tau=0.0))
+    assert differences(cold.select(method="hot"), alone) == []
+    with pytest.raises(ValueError, match="partition must be a dict for warm, hot"):
+        run.resume(20, {"warm": hb.LOL()})
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(), 10, 20), "a sweep needs a list in some coefficient"),
+        (
+            lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[0.0]), 10, 20, recrod=3),
+            "no option recrod; accepted: seed",
+        ),
+        (lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[0.0]), 10, 20, keep=True), "no option keep"),
+        (lambda: hb.compare(SPIRALS, SMALL, hb.LOL(), 10, 20), "compare needs a dict of partitions by name"),
+        (lambda: hb.compare(SPIRALS, SMALL, {}, 10, 20), "compare needs a dict"),
+        (lambda: hb.compare(SPIRALS, SMALL, {"a": 3}, 10, 20), "partition must be a Partition, got 3"),
+        (lambda: hb.compare(SPIRALS, SMALL, {"a": hb.LOL(tau=[0.0])}, 10, 20), "tau: a list is an axis"),
+    ],
+)
+def test_what_is_no_sweep_or_comparison_is_refused(call, told):
+    with pytest.raises((TypeError, ValueError), match=told):
+        call()
+
+
+def test_select_says_what_there_is():
+    run = hb.sweep(SPIRALS, SMALL, hb.AdLaLa(sigma=[0.0, 0.01], tau=[1e-5, 1e-4]), repeats=1, **SHORT)
+    with pytest.raises(ValueError, match="no axis gamma: this run has tau, sigma"):
+        run.select(gamma=1.0)
+    with pytest.raises(
+        ValueError, match=r"names 2 points, and one is needed; there are tau: 1e-05, 0.0001; sigma"
+    ):
+        run.select(tau=1e-4)
+    with pytest.raises(ValueError, match="names 0 points"):
+        run.select(tau=3.0, sigma=0.0)
+
+
+def test_a_sweep_that_does_not_fit_in_memory_is_refused_with_its_size():
+    wide = hb.Dense((10_000, 10_000))
+    taus = list(np.geomspace(1e-6, 1e-3, 100))
+    with pytest.raises(
+        MemoryError, match=r"10000 chains of 100\d+ parameters .* need .* GB, most of it for states"
+    ):
+        hb.sweep(SPIRALS, wide, hb.AdLaLa(tau=taus), 100, 20, repeats=100)
+    with pytest.raises(MemoryError, match=r"most of it for samples"):
+        hb.train(SPIRALS, hb.Dense((1000,)), hb.AdLaLa(), 10**8, 20, samples=10**8)
+
+
+def test_the_size_that_is_checked_is_the_size_of_the_results():
+    """Within a tenth, where the arrays are large enough to matter."""
+    options = {"weights": True, "samples": 50, "histogram": (-1.0, 1.0, 200), "average": SPIRALS.X_test[0]}
+    run = hb.sweep(SPIRALS, SMALL, hb.AdLaLa(tau=[1e-5, 1e-4]), 100, 20, repeats=4, record=50, **options)
+    assert sum(run.plan.sizes().values()) == pytest.approx(run.data.nbytes, rel=0.1)
+    assert replace(run.plan, repeats=8).sizes()["samples"] == 2 * run.plan.sizes()["samples"]
