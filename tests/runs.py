@@ -1,11 +1,26 @@
 """Helpers for tests of runs."""
 
+import os
+import signal
+
 import numpy as np
 
 import heatbath as hb
 
 SPIRALS = hb.datasets.spirals(n_train=200, n_test=100)
 SMALL = hb.Dense((20,))
+
+
+class Interrupting:
+    """A progress that presses Ctrl-C at its nth call."""
+
+    def __init__(self, nth):
+        self.left = nth
+
+    def __call__(self, now):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def same_bits(one, two):

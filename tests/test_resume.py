@@ -14,7 +14,7 @@ import heatbath as hb
 from heatbath.grids import changed
 from heatbath.schedules import Linear, Piecewise, SimulatedTempering
 from heatbath.simulation import deferred_interrupts
-from tests.runs import SMALL, SPIRALS, differences, same_bits
+from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
 
 PARTITIONS = {
     "AdLaLa": hb.AdLaLa(),
@@ -191,18 +191,6 @@ def test_a_change_must_be_a_partition():
 
 
 # Ctrl-C
-
-
-class Interrupting:
-    """A progress that presses Ctrl-C at its nth call."""
-
-    def __init__(self, nth):
-        self.left = nth
-
-    def __call__(self, now):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize("nth", [1, 3, 6])

@@ -89,9 +89,7 @@ def check_replaceable(path: Path) -> None:
         except OSError as error:
             raise _told(error, path, "read") from None
         if not sealed:
-            raise FileExistsError(
-                f"{path} exists and is not a run file: it is left alone, choose another name"
-            )
+            raise FileExistsError(f"{path} is not a run file, so it is left alone: choose another name")
 
 
 def _told(error: OSError, path: Path, what: str) -> OSError:

@@ -114,8 +114,9 @@ def data_at(plan: Plan, data: xr.Dataset, point: int) -> xr.Dataset:
     parts = plan.at_point(point).parts()
     if not any(isinstance(part.method, Adam) for part in parts):
         own = own.drop_vars("second", errors="ignore")
-    names = [part.name for part in parts]
-    return own.sel(part=names, thermostat=[name for part in parts for name in _xi_names(part)])
+    own = own.sel(part=[part.name for part in parts])
+    thermostats = [name for part in parts for name in _xi_names(part)]
+    return own.sel(thermostat=thermostats) if thermostats else own.drop_dims("thermostat", errors="ignore")
 
 
 def _xi_names(part: Part) -> list[str]:
@@ -133,8 +134,9 @@ def _labels(plan: Plan, parts: list[str], thermostats: list[str]) -> dict[str, A
         "repeat": ("chain", repeat),
         "draw": ("chain", repeat % plan.problem.draws),
         "part": np.array(parts, dtype=object),
-        "thermostat": np.array(thermostats, dtype=object),
     }
+    if thermostats:
+        labels["thermostat"] = np.array(thermostats, dtype=object)
     if plan.histogram:
         edges = np.linspace(plan.histogram[0], plan.histogram[1], plan.histogram[2] + 1)
         labels["bin"] = (edges[1:] + edges[:-1]) / 2
@@ -168,7 +170,7 @@ def _state(plan: Plan, groups: list[Group], thermostats: list[str]) -> Labelled:
         del data["second"]
     if plan.average is not None:
         data |= {name: (("chain", "point", "output"), values) for name, values in averages.items()}
-    return data | {"xi_now": (("thermostat", "chain"), friction)}
+    return data | ({"xi_now": (("thermostat", "chain"), friction)} if thermostats else {})
 
 
 def _noted(
@@ -199,8 +201,9 @@ def _noted(
         "loss": (("split", "chain", "record"), loss),
         "accuracy": (("split", "chain", "record"), accuracy),
         "temperature": (("part", "chain", "record"), temperature),
-        "xi": (("thermostat", "chain", "record"), friction),
     }
+    if thermostats:
+        traces["xi"] = ("thermostat", "chain", "record"), friction
     if bins:
         traces["histogram"] = ("part", "chain", "record", "bin"), histogram
     if plan.weights:

@@ -247,6 +247,8 @@ class Run:
 
     def _of_part(self, name: str, dimension: str, part: str) -> xr.DataArray:
         """The trace of the part with this name, or of all the parts whose key it is."""
+        if name not in self.data:
+            raise ValueError(f"no {name} of {part!r}: no part of this run has one")
         trace = self.data[name]
         labels = trace[dimension].values.tolist()
         owners = {p.name for p in self.plan.parts() if part in (p.name, p.key)}

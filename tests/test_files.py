@@ -1,0 +1,448 @@
+"""Run files: complete, readable, and either right or refused."""
+
+import errno
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import heatbath as hb
+from heatbath import files
+from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
+
+SHORT = {"steps": 40, "batch": 10, "record": 2, "chains": 2, "seed": 7}
+OWN = {
+    "binary": (np.random.default_rng(0).standard_normal((40, 3)), np.arange(40) % 2),
+    "classes": (np.random.default_rng(0).standard_normal((40, 3)), np.array(["a", "b", "ü c"] * 13 + ["a"])),
+    "regression": (np.random.default_rng(0).standard_normal((40, 3)), np.linspace(-5, 9, 40)),
+}
+
+
+def small_run(**options):
+    return hb.train(SPIRALS, SMALL, hb.AdLaLa(), **(SHORT | options))
+
+
+@pytest.fixture(scope="module")
+def run():
+    return small_run(samples=4, average=SPIRALS.X_test[0, :5], weights=True, histogram=(-1.0, 1.0, 3))
+
+
+@pytest.fixture
+def saved(run, tmp_path):
+    run.save(tmp_path / "run.nc")
+    return tmp_path / "run.nc"
+
+
+# Content
+
+
+def test_a_file_gives_back_the_run(run, saved):
+    loaded = hb.load(saved)
+    assert differences(loaded, run) == []
+    assert repr(loaded) == repr(run)
+    assert loaded.partition == run.partition
+    assert loaded.network == run.network
+    assert differences(loaded.resume(20), run.resume(20)) == []
+    again = saved.with_name("again.nc")
+    loaded.save(again)
+    assert differences(hb.load(again), run) == []
+
+
+@pytest.mark.parametrize("task", OWN)
+def test_a_file_has_the_users_own_data(task, tmp_path):
+    problem = hb.datasets.from_arrays(*OWN[task], task=task, standardise=True, features=["x y", "z", "w"])
+    run = hb.train(problem, SMALL, hb.LOL(), **SHORT)
+    run.save(tmp_path / "run.nc")
+    loaded = hb.load(tmp_path / "run.nc")
+    for name in ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale"):
+        np.testing.assert_array_equal(getattr(loaded.problem, name), getattr(problem, name))
+    for name in ("name", "task", "features", "targets", "recipe"):
+        assert getattr(loaded.problem, name) == getattr(problem, name)
+    np.testing.assert_array_equal(loaded.predict(OWN[task][0]), run.predict(OWN[task][0]))
+    assert differences(loaded.resume(20), run.resume(20)) == []
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        hb.datasets.spirals(turns=3.5, n_train=30, n_test=0, draws=2, seed=3),
+        hb.datasets.trigonometric(n_train=30, n_test=10),
+        hb.datasets.rings(n_train=30, n_test=10),
+    ],
+)
+def test_of_built_in_data_a_file_has_the_recipe_only(problem, tmp_path):
+    hb.train(problem, SMALL, hb.LOL(), **SHORT).save(tmp_path / "run.nc")
+    assert "X_train" not in xr.load_dataset(tmp_path / "run.nc", engine="h5netcdf")
+    loaded = hb.load(tmp_path / "run.nc").problem
+    np.testing.assert_array_equal(loaded.X_train, problem.X_train)
+    assert loaded.recipe == problem.recipe
+
+
+def test_a_built_in_problem_that_was_edited_is_the_users_own(tmp_path):
+    """Its recipe would make other data."""
+    edited = replace(SPIRALS, X_train=SPIRALS.X_train * 2)
+    hb.train(edited, SMALL, hb.LOL(), **SHORT).save(tmp_path / "run.nc")
+    np.testing.assert_array_equal(hb.load(tmp_path / "run.nc").problem.X_train, edited.X_train)
+
+
+@pytest.mark.skipif("HEATBATH_DATA" not in os.environ, reason="MNIST is not here")
+def test_mnist_is_never_in_a_file(tmp_path):
+    problem = hb.datasets.mnist(Path(os.environ["HEATBATH_DATA"]) / "mnist")
+    run = hb.train(problem, hb.Dense((5,)), hb.Partition(hb.Adam(), 0.001), 3, 10, record=1)
+    run.save(tmp_path / "run.nc")
+    assert (tmp_path / "run.nc").stat().st_size < 200_000
+    assert differences(hb.load(tmp_path / "run.nc"), run) == []
+    elsewhere = json.loads(run.to_xarray().attrs["settings"])
+    elsewhere["problem"]["recipe"]["folder"] = str(tmp_path)
+    moved = run.to_xarray().assign_attrs(settings=json.dumps(elsewhere))
+    files.write(tmp_path / "moved.nc", moved)
+    with pytest.raises(OSError, match=r"moved.nc: its data cannot be had .*: pass problem="):
+        hb.load(tmp_path / "moved.nc")
+    assert differences(hb.load(tmp_path / "moved.nc", problem), run) == []
+
+
+PARTITIONS = [
+    hb.Partition({0: hb.Frozen(), ("layer2", "layer3"): hb.Langevin(float("inf"), 1e-4)}, 0.1),
+    hb.Partition(hb.Langevin(0.5, hb.schedules.SimulatedTempering([1e-3, 1e-2], every=5)), 0.1),
+    hb.AdLAdL(h=hb.schedules.Exponential(0.1, 0.01, 30), tau=hb.schedules.Cyclical(1e-3, 0.0, 9)),
+    hb.Partition(hb.Langevin(hb.schedules.Piecewise([1.0, float("inf")], [9]), 1e-4), 0.1),
+    hb.Partition({"hidden": hb.Momentum(0.9, kind=2), "rest": hb.SGLD(0.01, weight_decay=0.1)}, 0.01),
+    hb.Partition({"output": hb.Adam(), "rest": hb.SGD()}, 0.01),
+]
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_every_method_and_schedule_survives_a_file(partition, tmp_path):
+    run = hb.train(
+        SPIRALS, hb.Dense((6, 5), activation="tanh", init="gaussian", scale=0.5), partition, **SHORT
+    )
+    run.save(tmp_path / "run.nc")
+    loaded = hb.load(tmp_path / "run.nc")
+    assert loaded.partition == partition
+    assert differences(loaded, run) == []
+    assert differences(loaded.replay(), run) == []
+
+
+def test_sweeps_and_comparisons_survive_a_file(tmp_path):
+    options = {key: value for key, value in SHORT.items() if key != "chains"}
+    sweep = hb.sweep(SPIRALS, SMALL, hb.AdLaLa(sigma=[0.0, 0.01], tau=[0.0, PARTITIONS[2].h]), **options)
+    comparison = hb.compare(SPIRALS, SMALL, {"warm": hb.LOL(), "Adam": PARTITIONS[5]}, **options)
+    for run in (sweep, comparison):
+        run.save(tmp_path / "run.nc")
+        loaded = hb.load(tmp_path / "run.nc")
+        assert loaded.partition == run.partition
+        assert differences(loaded, run) == []
+        assert differences(loaded.resume(20), run.resume(20)) == []
+
+
+def test_any_reader_of_netcdf_reads_it_and_the_settings_are_text(run, saved):
+    with xr.open_dataset(saved, engine="h5netcdf") as plain:
+        np.testing.assert_array_equal(plain["theta"], run.theta)
+        assert plain.attrs["step"] == 40
+        settings = json.loads(plain.attrs["settings"])
+        versions = json.loads(plain.attrs["versions"])
+    assert settings["seed"] == 7
+    assert settings["partition"]["parts"][0]["sigma"] == 0.01
+    assert settings["problem"]["recipe"]["turns"] == 2.0
+    assert settings["records"] == [20, 40]
+    assert set(versions) == {"python", "heatbath", "numpy", "numba", "xarray"}
+    assert run.to_xarray().attrs["settings"].count("\n") > 30  # a line for each
+
+
+# Damage
+
+
+def test_a_file_truncated_anywhere_is_refused(saved):
+    content = saved.read_bytes()
+    for end in np.linspace(0, len(content) - 1, 200).astype(int):
+        saved.write_bytes(content[:end])
+        with pytest.raises(ValueError, match=r"run.nc is (truncated, or damaged|not a run file)"):
+            hb.load(saved)
+
+
+def test_a_file_with_a_changed_byte_anywhere_is_refused_or_right(run, saved):
+    """1,000 random bytes, each changed in a random way; a check of the content, not only of the seal."""
+    content = saved.read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for place in rng.integers(0, len(content), 1000):
+        altered = bytearray(content)
+        altered[place] ^= rng.integers(1, 256)
+        saved.write_bytes(altered)
+        try:
+            loaded = hb.load(saved)
+        except ValueError:
+            refused += 1
+        else:
+            assert same_bits(loaded, run)
+    assert refused >= 999
+
+
+def test_bytes_after_the_end_are_noticed(saved):
+    saved.write_bytes(saved.read_bytes() + b"\0")
+    with pytest.raises(ValueError, match=r"run.nc is truncated, or damaged"):
+        hb.load(saved)
+
+
+# Files that are not runs
+
+
+def sealed(path, **attributes):
+    """A file with a right seal and these attributes."""
+    files.write(path, small_run().to_xarray().assign_attrs(attributes))
+    return path
+
+
+def test_a_file_of_a_newer_version_asks_for_an_update(tmp_path):
+    path = sealed(tmp_path / "new.nc", heatbath_format=files.FORMAT + 1, heatbath_version="9.9")
+    with pytest.raises(
+        ValueError, match=r"new.nc was written by heatbath 9.9 in format 2.*: update heatbath"
+    ):
+        hb.load(path)
+
+
+def test_foreign_files_are_refused_by_name(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "empty.nc").write_bytes(b"")
+    xr.Dataset({"a": ("x", [1, 2])}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+    for name, told in (
+        ("a.csv", "is not a run file"),
+        ("empty.nc", "is not a run file"),
+        ("other.nc", "damaged"),
+    ):
+        with pytest.raises(ValueError, match=f"{name} .*{told}"):
+            hb.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match=r"none.nc cannot be read: No such file"):
+        hb.load(tmp_path / "none.nc")
+    with pytest.raises(IsADirectoryError, match="cannot be read"):
+        hb.load(tmp_path)
+
+
+def change(settings, *path, value):
+    for name in path[:-1]:
+        settings = settings[name]
+    settings[path[-1]] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (("problem", "recipe", "name"), "os.system", "there is no problem 'os.system'"),
+        (("problem", "recipe", "turns"), 3.0, "makes other data than the run had"),
+        (("problem", "recipe", "unknown"), 3.0, "unexpected keyword"),
+        (("partition", "parts", 0, "method"), "__import__", "there is no method '__import__'"),
+        (("partition", "parts", 0, "tau"), -1.0, "tau must be >= 0"),
+        (("partition", "parts"), 3, "run that can be read"),
+        (("network", "hidden"), [30], "its state does not fit its settings"),
+        (("network", "hidden"), [-3], "hidden layer's size"),
+        (("steps",), 10, "record: a step"),
+        (("batch",), 10**6, "batch"),
+        (("records",), [40, 20], "records must be steps in order"),
+        (("losses",), [33], "losses some of them"),
+        (("unknown",), 3, "unexpected keyword"),
+        (("weights",), "yes", "weights must be True or False"),
+    ],
+)
+def test_settings_that_were_tampered_with_are_refused(path, value, told, tmp_path):
+    packed = small_run().to_xarray()
+    settings = json.loads(packed.attrs["settings"])
+    change(settings, *path, value=value)
+    files.write(tmp_path / "run.nc", packed.assign_attrs(settings=json.dumps(settings)))
+    with pytest.raises(ValueError, match=rf"run.nc is not a run that can be read: .*{told}|{told}"):
+        hb.load(tmp_path / "run.nc")
+
+
+def test_missing_content_is_named(tmp_path):
+    packed = small_run().to_xarray()
+    files.write(tmp_path / "run.nc", packed.drop_vars("theta"))
+    with pytest.raises(ValueError, match="theta"):
+        hb.load(tmp_path / "run.nc")
+    files.write(tmp_path / "run.nc", packed.assign_attrs(settings="{"))
+    with pytest.raises(ValueError, match=r"run.nc is not a run that can be read"):
+        hb.load(tmp_path / "run.nc")
+
+
+def test_a_run_of_another_problem_is_refused(saved):
+    other = hb.datasets.spirals(turns=4, n_train=200, n_test=100)
+    with pytest.raises(
+        ValueError, match=r"it is a run on another problem, .*'turns': 2.0.*, and not on Problem"
+    ):
+        hb.load(saved, other)
+
+
+# Writing
+
+
+def test_a_file_that_is_not_a_run_is_never_overwritten(run, tmp_path):
+    (tmp_path / "data.csv").write_text("x,y\n")
+    with pytest.raises(FileExistsError, match=r"data.csv is not a run file, so it is left alone"):
+        run.save(tmp_path / "data.csv")
+    with pytest.raises(ValueError, match=r"data.csv is not a run file"):
+        run.resume(5, checkpoint=tmp_path / "data.csv")
+    assert (tmp_path / "data.csv").read_text() == "x,y\n"
+
+
+def test_folders_that_are_not_there_or_cannot_be_written_are_named(run, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"run.nc cannot be written: there is no folder .*missing"):
+        run.save(tmp_path / "missing" / "run.nc")
+    with pytest.raises(IsADirectoryError, match="is a folder: name a file in it"):
+        run.save(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        small_run(checkpoint=tmp_path / "missing" / "run.nc")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop root")
+def test_a_folder_without_permission_is_named(run, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError, match=r"run.nc cannot be written: Permission denied"):
+        run.save(tmp_path / "run.nc")
+
+
+@pytest.mark.parametrize("broken", ["fsync", "replace"])
+def test_when_the_disk_is_full_the_file_that_was_there_stays(run, saved, broken, monkeypatch):
+    before = saved.read_bytes()
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, broken, fail)
+    with pytest.raises(OSError, match=r"run.nc cannot be written: No space left on device"):
+        run.resume(5).save(saved)
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == ["run.nc"]
+
+
+def test_when_there_is_no_room_nothing_is_left_behind(tmp_path):
+    """A real limit on the size of files: the error tells, and the file that was there stays."""
+    code = f"""
+import resource, signal, warnings, heatbath as hb
+warnings.simplefilter("error")
+problem, path = hb.datasets.spirals(n_train=50, n_test=20), {str(tmp_path / "run.nc")!r}
+run = hb.train(problem, hb.Dense((5,)), hb.LOL(), 10, 5, checkpoint=path)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    run.save(path)
+except OSError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path / 'run.nc'} cannot be written: File too large" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["run.nc"]
+    assert hb.load(tmp_path / "run.nc").finished
+
+
+def test_a_checkpoint_that_fails_is_a_warning_and_the_run_goes_on(tmp_path, monkeypatch):
+    path = tmp_path / "run.nc"
+    real, calls = os.fsync, []
+
+    def fail_later(handle):
+        calls.append(handle)
+        if len(calls) > 4:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fail_later)
+    with pytest.warns(RuntimeWarning, match=r"the checkpoint at step \d+ failed, and the run goes on"):
+        run = small_run(steps=3000, checkpoint=path, every=0)
+    assert differences(run, small_run(steps=3000)) == []
+    monkeypatch.undo()
+    assert differences(hb.load(path).resume(), run) == []
+
+
+def test_a_killed_writers_leftovers_go_and_a_live_ones_stay(run, saved):
+    old, new = (saved.with_name(f".run.nc.{n}.part") for n in (1, 2))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (time.time() - 3600,) * 2)
+    run.save(saved)
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_a_link_stays_a_link(run, tmp_path):
+    (tmp_path / "real").mkdir()
+    run.save(tmp_path / "real" / "run.nc")
+    (tmp_path / "link.nc").symlink_to(tmp_path / "real" / "run.nc")
+    longer = run.resume(5)
+    longer.save(tmp_path / "link.nc")
+    assert (tmp_path / "link.nc").is_symlink()
+    assert hb.load(tmp_path / "real" / "run.nc").step == longer.step
+
+
+# Checkpoints
+
+
+def test_the_same_call_goes_on_from_its_checkpoint(tmp_path):
+    path = tmp_path / "run.nc"
+    options = {"steps": 3000, "samples": 10, "checkpoint": path}
+    with pytest.warns(RuntimeWarning, match="interrupted at step"):
+        part = small_run(**options, progress=Interrupting(3))
+    assert hb.load(path).step == part.step < 3000
+    with pytest.raises(ValueError, match=r"run.nc is of another run, with other seed: it is left alone"):
+        small_run(**options | {"seed": 8})
+    assert hb.load(path).step == part.step
+    seen = []
+    run = small_run(**options, progress=seen.append)
+    assert seen[0].first == part.step
+    assert differences(run, small_run(steps=3000, samples=10)) == []
+    finished = path.stat().st_mtime_ns
+    assert differences(small_run(**options), run) == []
+    assert path.stat().st_mtime_ns == finished  # nothing was left to do
+
+
+def test_a_checkpoint_of_another_problem_or_start_is_left_alone(tmp_path):
+    path = tmp_path / "run.nc"
+    small_run(checkpoint=path)
+    before = path.read_bytes()
+    other = hb.datasets.spirals(turns=4, n_train=200, n_test=100)
+    with pytest.raises(
+        ValueError, match=r"run.nc is not a run that can be read: it is a run on another problem"
+    ):
+        hb.train(other, SMALL, hb.AdLaLa(), checkpoint=path, **SHORT)
+    with pytest.raises(ValueError, match=r"of another run, with other partition, start"):
+        hb.train(SPIRALS, SMALL, hb.LOL(), checkpoint=path, start=np.zeros(81), **SHORT)
+    with pytest.raises(ValueError, match=r"of another run, with other seed"):
+        small_run(seed=8).resume(5, checkpoint=path)
+    (tmp_path / "bad.nc").write_bytes(before[:-10])
+    with pytest.raises(ValueError, match=r"bad.nc is truncated"):
+        small_run(checkpoint=tmp_path / "bad.nc")
+    assert path.read_bytes() == before
+    assert (tmp_path / "bad.nc").read_bytes() == before[:-10]
+
+
+def test_a_resumed_run_writes_over_its_own_checkpoint(tmp_path):
+    path = tmp_path / "run.nc"
+    small_run(checkpoint=path)
+    longer = hb.load(path).resume(20, hb.AdLaLa(h=0.1), checkpoint=path)
+    assert differences(hb.load(path), longer) == []
+    assert hb.load(path).step == 60
+
+
+def test_bad_intervals_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="every must be >= 0"):
+        small_run(checkpoint=tmp_path / "run.nc", every=-1)
+
+
+def test_reading_does_not_unpickle_or_evaluate():
+    for name in ("files", "texts", "storage", "results", "plans", "schedules"):
+        source = (Path(hb.__file__).parent / f"{name}.py").read_text()
+        assert not {"pickle", "eval(", "exec(", "allow_pickle"} & set(source.replace("(", "( ").split())
+
+
+def test_the_content_of_a_file_is_the_same_whenever_it_is_written(run):
+    """So that a run that was killed and resumed ends in the same file."""
+    one, two = (bytes(run.to_xarray().to_netcdf(engine="h5netcdf")) for _ in range(2))
+    assert xr.load_dataset(io.BytesIO(one), engine="h5netcdf").identical(
+        xr.load_dataset(io.BytesIO(two), engine="h5netcdf")
+    )

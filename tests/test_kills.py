@@ -1,0 +1,10 @@
+"""Kill -9: a run that was killed goes on as if nothing had happened; `python -m tests.kills 200` for more."""
+
+from tests.kills import kill_and_resume
+
+
+def test_killed_runs_end_bit_for_bit_as_the_undisturbed_one():
+    told = kill_and_resume(8, seed=1)
+    assert told["wrong"] == []
+    assert told["killed"] >= 4  # some end before the moment comes
+    assert max(told["resumed at"]) > 0
