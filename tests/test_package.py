@@ -124,8 +124,8 @@ def snippets():
     return "\n".join(blocks)
 
 
-def test_the_snippets_of_the_readme_run():
-    python("-W", "error", "-c", snippets())
+def test_the_snippets_of_the_readme_run(tmp_path):
+    python("-W", "error", "-c", snippets(), cwd=tmp_path)
 
 
 def test_the_examples_of_the_docstrings_hold():
