@@ -2,6 +2,9 @@
 
 - Steps and chains: the time for ten times as many, over ten times the time.
 - Records: what they add to the time, once per 100 steps without losses, once per 1000 with them.
+- Samples: what it adds to keep θ once per 100 steps, and to average 1000 outputs over the last 1000 steps.
+- A sweep of 12 points and 10 repeats, over 120 chains of one point in one call; and over 120 calls.
+- A checkpoint: the time to write one of 10 chains, and to load it.
 - A call: the time of a call of one step, and the memory of 1,000 chains with 500 hidden units.
 - A new process: from its start to the end of its first call, with compiled code in the cache and without.
 """
@@ -27,6 +30,21 @@ hb.train(hb.datasets.spirals(), hb.Dense((100,)), hb.AdLaLa(), 10, 20, record=1)
 def train(steps: int = 20_000, chains: int = 1, hidden: int = 100, **options: object) -> None:
     """A run whose time is taken."""
     hb.train(PROBLEM, hb.Dense((hidden,)), hb.AdLaLa(), steps, 20, chains, **{"record": 1, **options})
+
+
+SIGMAS, TAUS = [0.0, 1e-3, 1e-2, 4e-2], [1e-5, 1e-4, 1e-3]
+
+
+def sweep() -> None:
+    """A grid of 12 points with 10 repeats."""
+    grid = hb.AdLaLa(sigma=SIGMAS, tau=TAUS)
+    hb.sweep(PROBLEM, hb.Dense((100,)), grid, 2_000, 20, repeats=10, record=10)
+
+
+def one_by_one() -> None:
+    """As many chains, in a call each, all of them on all cores."""
+    for _ in range(120):
+        train(2_000, record=10)
 
 
 def medians(runs: dict[str, Callable[[], None]], repeats: int = 7) -> dict[str, float]:
@@ -72,6 +90,25 @@ def main() -> None:
         )
         for name, told in (("states", "T, ξ and weights, once per 100"), ("losses", "losses, once per 1000")):
             print(f"{told:<32} steps, {chains:>2} chains: {100 * (took[name] / took['none'] - 1):+5.1f} %")
+    average = PROBLEM.X_test[0]
+    took = medians(
+        {
+            "none": lambda: train(chains=10),
+            "samples": lambda: train(chains=10, samples=200),
+            "average": lambda: train(chains=10, average=average, burn_in=19_000),
+        }
+    )
+    for name, told in (("samples", "θ kept once per 100"), ("average", "outputs averaged, last 1000")):
+        print(f"{told:<32} steps, 10 chains: {100 * (took[name] / took['none'] - 1):+5.1f} %")
+    took = medians({"sweep": sweep, "chains": lambda: train(2_000, chains=120, record=10)})
+    print(f"a sweep of 12 x 10 chains: {took['sweep'] / took['chains']:.2f} of 120 chains of one point")
+    took = medians({"sweep": sweep, "alone": one_by_one}, repeats=3)
+    print(f"                           {took['sweep'] / took['alone']:.2f} of 120 calls for one chain each")
+    run = hb.train(PROBLEM, hb.Dense((100,)), hb.AdLaLa(), 1000, 20, chains=10)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/run.nc"
+        took = medians({"save": lambda: run.save(path), "load": lambda: hb.load(path)}, repeats=15)
+    print(f"a checkpoint: {1000 * took['save']:.0f} ms to write, {1000 * took['load']:.0f} ms to load")
     fixed = medians({"call": lambda: train(1)}, repeats=30)["call"]
     print(f"a call of one step: {1000 * fixed:.1f} ms")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -64,13 +64,13 @@ def gather(plan: Plan, groups: list[Group], first: int, before: xr.Dataset | Non
             along = dims.index("record" if "record" in dims else "sample")
             values = np.concatenate([before[name].values, values], axis=along)
         data[name] = dims, values
+    labels = _labels(plan, parts, thermostats) | {"step": data.pop("step")}
     if plan.keep:
         taken = np.arange(1, plan.samples_by(step) + 1)
-        data["sample_step"] = ("sample",), plan.burn_in + plan.thin * taken
-    made = xr.Dataset(data).assign_coords(_labels(plan, parts, thermostats))
+        labels["sample_step"] = ("sample",), plan.burn_in + plan.thin * taken
     if before is not None:  # the names of the points stay when coefficients change
-        made = made.assign_coords({axis: before[axis] for axis in plan.points[0][0]})
-    return made.set_coords([name for name in ("step", "sample_step") if name in data])
+        labels |= {axis: ("chain", before[axis].values) for axis in plan.points[0][0]}
+    return xr.Dataset(data, labels)
 
 
 def restore(group: Group, step: int, before: xr.Dataset) -> None:
@@ -177,14 +177,12 @@ def _noted(
     plan: Plan, groups: list[Group], parts: list[str], thermostats: list[str], records: int, samples: int
 ) -> Labelled:
     """What this call has noted so far: so many records and samples."""
-    kind, of_chains = np.dtype(plan.dtype), (plan.chains, records)
+    of_chains = (plan.chains, records)
     bins = plan.histogram[2] if plan.histogram else 0
     loss, accuracy = np.full((2, *of_chains), np.nan), np.full((2, *of_chains), np.nan)
     temperature = np.full((len(parts), *of_chains), np.nan)
     friction = np.full((len(thermostats), *of_chains), np.nan)
     histogram = np.zeros((len(parts), *of_chains, bins), np.int64)
-    weights = np.empty((*of_chains, plan.parameters if plan.weights else 0), kind)
-    kept = np.empty((plan.chains, samples, plan.parameters), kind)
     for group in groups:
         notes, own = group.ensemble.notes, group.chains
         loss[:, own] = np.moveaxis(notes.loss[:, :records], 2, 0)
@@ -195,8 +193,6 @@ def _noted(
             friction[thermostats.index(name), own] = notes.xi[:, :records, unit]
         for name, units in group.units().items():
             histogram[parts.index(name), own] = notes.histogram[:, :records, units].sum(axis=2)
-        weights[own] = notes.theta[:, :records]
-        kept[own] = notes.samples[:, :samples]
     traces: Labelled = {
         "loss": (("split", "chain", "record"), loss),
         "accuracy": (("split", "chain", "record"), accuracy),
@@ -207,10 +203,22 @@ def _noted(
     if bins:
         traces["histogram"] = ("part", "chain", "record", "bin"), histogram
     if plan.weights:
-        traces["weights"] = ("chain", "record", "parameter"), weights
+        own_weights = [group.ensemble.notes.theta[:, :records] for group in groups]
+        traces["weights"] = ("chain", "record", "parameter"), _side_by_side(groups, own_weights)
     if plan.keep:
-        traces["samples"] = ("chain", "sample", "parameter"), kept
+        kept = [group.ensemble.notes.samples[:, :samples] for group in groups]
+        traces["samples"] = ("chain", "sample", "parameter"), _side_by_side(groups, kept)
     return traces
+
+
+def _side_by_side(groups: list[Group], values: list[NDArray[Any]]) -> NDArray[Any]:
+    """The values of all chains; of a single group they are not copied, since they may be large."""
+    if len(groups) == 1:
+        return values[0]
+    joined = np.empty((sum(len(own) for own in values), *values[0].shape[1:]), values[0].dtype)
+    for group, own in zip(groups, values, strict=True):
+        joined[group.chains] = own
+    return joined
 
 
 def _all(names: Iterable[str]) -> list[str]:

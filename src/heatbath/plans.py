@@ -161,9 +161,9 @@ class Plan:
         }
         return {name: self.chains * size for name, size in of_chain.items()}
 
-    def check_memory(self) -> None:
-        """Refuse a plan whose results would not fit in the memory that is free."""
-        sizes, free = self.sizes(), _free_memory()
+    def check_memory(self, copies: int) -> None:
+        """Refuse a plan whose results would not fit in the memory that is free, so many times."""
+        sizes, free = {name: copies * size for name, size in self.sizes().items()}, _free_memory()
         if sum(sizes.values()) > free:
             largest = max(sizes, key=lambda name: sizes[name])
             raise MemoryError(

@@ -266,6 +266,8 @@ def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
     Built-in data are made again from their recipe; pass `problem` where that is not possible here (MNIST in
     another folder, say). It must be the run's own, by its checksum. Nothing in the file is executed.
     """
+    if not isinstance(problem, Problem | None):
+        raise TypeError(f"problem must be a Problem or None, got {problem!r}")
     return Run(*unpack(path, files.read(path), problem))
 
 
@@ -282,6 +284,7 @@ def simulate(
     if before and before.step == plan.steps:
         return before
     step, data = (before.step, before.data) if before else (0, None)
+    plan.check_memory(1 if checkpoint is None else 3)  # a file is put together in memory
     simulation = Simulation(plan, step, data, threads)
 
     def now() -> Run:

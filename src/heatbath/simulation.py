@@ -56,7 +56,6 @@ class Simulation:
     """All chains of a plan, advanced together. `before` is what `dataset` gave at step `step`."""
 
     def __init__(self, plan: Plan, step: int, before: xr.Dataset | None, threads: int | None) -> None:
-        plan.check_memory()
         self.plan, self.first, self._before = plan, step, before
         problem, network, kind = plan.problem, plan.network, np.dtype(plan.dtype)
         sizes = network.sizes(problem.inputs, problem.outputs)

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+from collections.abc import Hashable
 from importlib.metadata import version
 from typing import Any
 
@@ -48,7 +49,7 @@ def pack(plan: Plan, step: int, data: xr.Dataset, title: str) -> xr.Dataset:
         "versions": json.dumps({"python": platform.python_version(), **packages}),
     }
     named = {name: (DIMENSIONS[name], values) for name, values in arrays.items() if values is not None}
-    return data.assign(named).assign_attrs(attributes)
+    return _in_order(data.assign(named)).assign_attrs(attributes)
 
 
 def unpack(
@@ -84,6 +85,17 @@ def unpack(
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} is not a run that can be read: {error}") from error
     return plan, step, data
+
+
+def _in_order(data: xr.Dataset) -> xr.Dataset:
+    """The same in an order and with types that do not depend on whether it has been in a file before."""
+
+    def plain(name: Hashable) -> tuple[tuple[Hashable, ...], Any]:
+        values = data[name].values
+        return data[name].dims, values.astype(object) if values.dtype.kind == "U" else values
+
+    names = sorted(data.data_vars, key=str), sorted(data.coords, key=str)
+    return xr.Dataset(*({name: plain(name) for name in own} for own in names))
 
 
 def _readable(settings: dict[str, Any]) -> str:
