@@ -276,6 +276,8 @@ def test_a_run_of_another_problem_is_refused(saved):
         ValueError, match=r"it is a run on another problem, .*'turns': 2.0.*, and not on Problem"
     ):
         hb.load(saved, other)
+    with pytest.raises(TypeError, match="problem must be a Problem or None, got 3"):
+        hb.load(saved, 3)
 
 
 # Writing
