@@ -67,6 +67,9 @@ def test_chains_of_different_laws_are_not_mixed():
     drawn = hb.datasets.spirals(n_train=50, n_test=20, draws=2)
     with pytest.raises(ValueError, match="2 different data sets"):
         hb.train(drawn, SMALL, hb.LOL(), chains=2, **options).to_arviz()
+    assert hb.train(drawn, SMALL, hb.LOL(), chains=1, **options).to_arviz().posterior.sizes["point"] == 20
+    with pytest.raises(ValueError, match="there are no test data: say X="):
+        hb.train(hb.datasets.spirals(n_test=0), SMALL, hb.LOL(), **options).to_arviz()
     with pytest.raises(ValueError, match="train with samples=N"):
         hb.train(SPIRALS, SMALL, hb.LOL(), 20, 20).to_arviz()
 

@@ -109,13 +109,17 @@ def test_mnist_is_never_in_a_file(tmp_path):
     assert differences(hb.load(tmp_path / "moved.nc", problem), run) == []
 
 
+ADAM = hb.Partition({"output": hb.Adam(), "rest": hb.SGD()}, 0.01)
 PARTITIONS = [
     hb.Partition({0: hb.Frozen(), ("layer2", "layer3"): hb.Langevin(float("inf"), 1e-4)}, 0.1),
     hb.Partition(hb.Langevin(0.5, hb.schedules.SimulatedTempering([1e-3, 1e-2], every=5)), 0.1),
     hb.AdLAdL(h=hb.schedules.Exponential(0.1, 0.01, 30), tau=hb.schedules.Cyclical(1e-3, 0.0, 9)),
     hb.Partition(hb.Langevin(hb.schedules.Piecewise([1.0, float("inf")], [9]), 1e-4), 0.1),
+    hb.Partition(
+        hb.Langevin(hb.schedules.Piecewise([hb.schedules.Constant(float("inf")), 2.0], [9]), 1e-4), 0.1
+    ),
     hb.Partition({"hidden": hb.Momentum(0.9, kind=2), "rest": hb.SGLD(0.01, weight_decay=0.1)}, 0.01),
-    hb.Partition({"output": hb.Adam(), "rest": hb.SGD()}, 0.01),
+    ADAM,
 ]
 
 
@@ -134,7 +138,7 @@ def test_every_method_and_schedule_survives_a_file(partition, tmp_path):
 def test_sweeps_and_comparisons_survive_a_file(tmp_path):
     options = {key: value for key, value in SHORT.items() if key != "chains"}
     sweep = hb.sweep(SPIRALS, SMALL, hb.AdLaLa(sigma=[0.0, 0.01], tau=[0.0, PARTITIONS[2].h]), **options)
-    comparison = hb.compare(SPIRALS, SMALL, {"warm": hb.LOL(), "Adam": PARTITIONS[5]}, **options)
+    comparison = hb.compare(SPIRALS, SMALL, {"warm": hb.LOL(), "Adam": ADAM}, **options)
     for run in (sweep, comparison):
         run.save(tmp_path / "run.nc")
         loaded = hb.load(tmp_path / "run.nc")
@@ -241,7 +245,7 @@ def change(settings, *path, value):
         (("partition", "parts", 0, "method"), "__import__", "there is no method '__import__'"),
         (("partition", "parts", 0, "tau"), -1.0, "tau must be >= 0"),
         (("partition", "parts"), 3, "run that can be read"),
-        (("network", "hidden"), [30], "its state does not fit its settings"),
+        (("network", "hidden"), [30], "theta must be float32 with dimensions"),
         (("network", "hidden"), [-3], "hidden layer's size"),
         (("steps",), 10, "record: a step"),
         (("batch",), 10**6, "batch"),
@@ -260,10 +264,33 @@ def test_settings_that_were_tampered_with_are_refused(path, value, told, tmp_pat
         hb.load(tmp_path / "run.nc")
 
 
-def test_missing_content_is_named(tmp_path):
+@pytest.mark.parametrize(
+    "name", ["theta", "p", "died", "rung", "xi_now", "samples", "average", "loss", "step"]
+)
+def test_content_that_is_missing_or_of_the_wrong_shape_or_kind_is_named(name, run, tmp_path):
+    """The compiled code trusts the arrays it is given."""
+    packed = run.to_xarray()
+    dims = packed[name].dims
+    shorter = packed.drop_vars(name).assign({name: (("other", *dims[1:]), packed[name].values[:-1])})
+    other_kind = packed.assign({name: packed[name].astype("float16")})
+    for wrong in (packed.drop_vars(name), shorter, other_kind):
+        files.write(tmp_path / "run.nc", wrong)
+        with pytest.raises(ValueError, match=rf"run.nc is not a run that can be read: .*{name}"):
+            hb.load(tmp_path / "run.nc")
+
+
+def test_text_that_is_no_settings_is_refused(tmp_path):
     packed = small_run().to_xarray()
-    files.write(tmp_path / "run.nc", packed.drop_vars("theta"))
-    with pytest.raises(ValueError, match="theta"):
+    files.write(tmp_path / "run.nc", packed.assign_attrs(settings="[" * 100_000))
+    with pytest.raises(ValueError, match=r"run.nc is not a run that can be read"):
+        hb.load(tmp_path / "run.nc")
+    huge = json.loads(packed.attrs["settings"])
+    huge["repeats"] = 10**12
+    files.write(tmp_path / "run.nc", packed.assign_attrs(settings=json.dumps(huge)))
+    with pytest.raises(MemoryError, match=r"run.nc: 1000000000000 chains of 81 parameters"):
+        hb.load(tmp_path / "run.nc")
+    files.write(tmp_path / "run.nc", packed.assign_attrs(heatbath_format=[1, 2]))
+    with pytest.raises(ValueError, match=r"run.nc is not a run file: it has no number of a format"):
         hb.load(tmp_path / "run.nc")
     files.write(tmp_path / "run.nc", packed.assign_attrs(settings="{"))
     with pytest.raises(ValueError, match=r"run.nc is not a run that can be read"):
@@ -445,6 +472,83 @@ def test_a_resumed_run_writes_over_its_own_checkpoint(tmp_path):
     assert hb.load(path).step == 60
 
 
+def test_a_resume_that_was_interrupted_goes_on_from_its_checkpoint_when_called_again(tmp_path):
+    """A script that loads a base and resumes it to a checkpoint, killed, and run again."""
+    base, path = small_run(), tmp_path / "long.nc"
+    whole = base.resume(3000, hb.AdLaLa(h=0.1))
+    with pytest.warns(RuntimeWarning, match="interrupted"):
+        part = base.resume(3000, hb.AdLaLa(h=0.1), checkpoint=path, progress=Interrupting(4))
+    assert hb.load(path).step == part.step > base.step
+    seen = []
+    again = base.resume(3000, hb.AdLaLa(h=0.1), checkpoint=path, progress=seen.append)
+    assert seen[0].first == part.step
+    assert differences(again, whole) == []
+
+
+def test_a_resume_never_takes_the_place_of_another_run(tmp_path):
+    path = tmp_path / "run.nc"
+    long = small_run(steps=100, checkpoint=path)
+    before = path.read_bytes()
+    lol = hb.train(SPIRALS, SMALL, hb.LOL(), **SHORT)
+    with pytest.raises(ValueError, match=r"of another run, with other partition, steps"):
+        lol.resume(10, checkpoint=path)  # the file is further along
+    with pytest.raises(ValueError, match=r"of another run, with other steps"):
+        small_run().resume(10, checkpoint=path)
+    with pytest.raises(ValueError, match=r"of another run, with other partition: it is left alone"):
+        hb.train(SPIRALS, SMALL, hb.LOL(), **(SHORT | {"steps": 100})).resume(10, checkpoint=path)
+    with pytest.raises(ValueError, match=r"of another run, with other records"):
+        small_run(steps=100, record=4).resume(10, checkpoint=path)
+    with pytest.raises(ValueError, match=r"of another run, with other partition"):
+        small_run(steps=50, record=1).resume(50, hb.AdLaLa(h=0.1), record=1).resume(10, checkpoint=path)
+    assert path.read_bytes() == before
+    long.resume(10, hb.AdLaLa(h=0.1), checkpoint=path)
+    assert hb.load(path).step == 110
+
+
+def test_record_zero_is_noted_once_whatever_happens_at_the_start(tmp_path):
+    def fail(now):
+        raise RuntimeError
+
+    options = {"steps": 100, "record": [0, 50], "checkpoint": tmp_path / "run.nc"}
+    with pytest.raises(RuntimeError):
+        small_run(**options, progress=fail)
+    assert hb.load(tmp_path / "run.nc").step == 0
+    run = small_run(**options)
+    assert run.data["step"].values.tolist() == [0, 50, 100]
+    assert differences(run, small_run(steps=100, record=[0, 50])) == []
+
+
+def test_a_run_whose_chains_all_diverged_says_so_again_from_its_checkpoint(tmp_path):
+    options = {"partition": hb.Partition(hb.SGD(weight_decay=1.0), 1e6), "checkpoint": tmp_path / "run.nc"}
+    for _ in range(2):
+        with pytest.raises(FloatingPointError, match=r"all chains diverged \(chain 0 at step"):
+            hb.train(SPIRALS, SMALL, **options, **SHORT)
+
+
+def test_memory_that_runs_out_in_a_checkpoint_is_a_warning(tmp_path, monkeypatch):
+    calls, real = [], files.write
+
+    def write(*arguments):
+        calls.append(1)
+        if len(calls) > 1:
+            raise MemoryError("no room")
+        real(*arguments)
+
+    monkeypatch.setattr(files, "write", write)
+    with pytest.warns(RuntimeWarning, match="the checkpoint at step 40 failed, and the run goes on: no room"):
+        assert small_run(checkpoint=tmp_path / "run.nc").finished
+
+
+def test_a_problem_cannot_be_edited_in_place():
+    """Its checksum is taken once."""
+    problem = hb.datasets.spirals(n_train=50, n_test=10)
+    with pytest.raises(ValueError, match="read-only"):
+        problem.X_train *= 2
+    X = np.ones((3, 2))
+    hb.datasets.from_arrays(X, [0, 1, 0])
+    X[0] = 2.0  # the user's own array is as it was
+
+
 def test_bad_intervals_are_refused(tmp_path):
     with pytest.raises(ValueError, match="every must be >= 0"):
         small_run(checkpoint=tmp_path / "run.nc", every=-1)
@@ -459,7 +563,7 @@ def test_reading_does_not_unpickle_or_evaluate():
 def test_a_run_has_the_same_file_byte_for_byte_whatever_became_of_it_on_the_way(tmp_path):
     """Written twice, loaded and saved again, or made in two parts."""
     paths = [tmp_path / f"{i}.nc" for i in range(4)]
-    run = hb.compare(SPIRALS, SMALL, {"one": hb.AdLaLa(), "two": PARTITIONS[5]}, 40, 10, record=4, samples=4)
+    run = hb.compare(SPIRALS, SMALL, {"one": hb.AdLaLa(), "two": ADAM}, 40, 10, record=4, samples=4)
     run.save(paths[0])
     run.save(paths[1])
     hb.load(paths[0]).save(paths[2])

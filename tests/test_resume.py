@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.grids import changed
+from heatbath.grids import changed, same_until
 from heatbath.schedules import Linear, Piecewise, SimulatedTempering
 from heatbath.simulation import deferred_interrupts
 from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
@@ -100,6 +100,35 @@ def test_a_finished_run_asks_how_many_steps_more():
         short(hb.LOL()).resume(0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_mean_temperature_of_tensors_does_not_depend_on_the_number_of_records(dtype):
+    partition = PARTITIONS["AdLAdL by tensor"]
+    options = {"batch": 20, "chains": 3, "dtype": dtype}
+    network = hb.Dense((6, 4))
+    whole = hb.train(SPIRALS, network, partition, 30, record=3, **options)
+    half = hb.train(SPIRALS, network, partition, 10, record=1, **options)
+    assert differences(half.resume(20, record=2), whole) == []
+
+
+def test_what_is_left_of_an_interrupted_run_may_be_recorded_otherwise_or_cut_short():
+    options = {"chains": 1, "record": 10, "samples": 10, "burn_in": 2500}
+    with pytest.warns(RuntimeWarning, match="interrupted"):
+        part = hb.train(SPIRALS, SMALL, hb.LOL(), 3000, 20, progress=Interrupting(1), **options)
+    assert part.step < 100
+    assert len(part.resume(record=30).data["step"]) == 30
+    shorter = part.resume(100)  # ends before the burn-in does
+    assert shorter.step == part.step + 100
+    assert shorter.data.sizes["sample"] == 0
+    assert shorter.resume(2900).data.sizes["sample"] > 0
+
+
+def test_records_that_are_past_or_too_late_are_refused():
+    run = short(hb.LOL(), steps=100, record=[0, 30])
+    for step in (50, 100, 201):
+        with pytest.raises(ValueError, match=r"record: a step must be a whole number >= 101 and < 201"):
+            run.resume(100, record=[step])
+
+
 # Changes on the way
 
 
@@ -153,6 +182,10 @@ def test_changes_that_meet_are_joined():
     assert changed(hb.LOL(h=0.1), hb.LOL(h=0.2), 0).h == 0.2
     planned = Piecewise([0.1, 0.2, 0.3], [50, 500])
     assert changed(hb.LOL(h=planned), hb.LOL(h=0.4), 70).h == Piecewise([0.1, 0.2, 0.4], [50, 70])
+    assert same_until(hb.LOL(h=0.1), first, 50)
+    assert not same_until(hb.LOL(h=0.1), first, 51)
+    assert not same_until(hb.LOL(h=0.1), hb.LOL(h=0.2), 0)
+    assert not same_until(hb.LOL(), hb.AdLaLa(), 0)
     assert changed(hb.LOL(h=0.4), hb.LOL(h=planned), 70).h == Piecewise([0.4, 0.2, 0.3], [70, 500])
 
 

@@ -138,6 +138,37 @@ def test_a_sweep_goes_on_and_its_coefficients_may_change():
         assert differences(cooled.select(**labels), alone) == []
 
 
+def test_a_replayed_sweep_has_the_names_of_its_points():
+    run = hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[1e-4, 1e-3]), **SHORT).resume(20, hb.LOL(tau=1e-2))
+    assert differences(run.replay(), run) == []
+    assert run.replay().select(tau=1e-4).step == 80
+
+
+def test_a_change_comes_in_each_method_of_a_comparison_as_in_that_method_alone():
+    """Where θ is seen at the kick the step that has begun is ended first; elsewhere it comes at once."""
+    words = {word: hb.Partition(hb.Langevin(0.5, 1e-3, word), 0.1) for word in ("BAOAB", "ABOBA")}
+    later = {word: hb.Partition(hb.Langevin(0.5, 1e-2, word), 0.1) for word in words}
+    run = hb.compare(SPIRALS, SMALL, words, repeats=2, **SHORT).resume(20, later)
+    for word, partition in words.items():
+        alone = hb.train(SPIRALS, SMALL, partition, chains=2, **SHORT).resume(20, later[word])
+        assert differences(run.select(method=word), alone) == []
+
+
+def test_weights_of_a_part_that_differs_between_methods_are_those_of_a_selected_one():
+    methods = {
+        "a": hb.Partition({"layer1": hb.SGD(), "rest": hb.SGLD(0.1)}, 0.1),
+        "b": hb.Partition({"layer3": hb.SGD(), "rest": hb.SGLD(0.1)}, 0.1),
+    }
+    run = hb.compare(SPIRALS, hb.Dense((5, 4)), methods, weights=True, **SHORT)
+    assert run.select(method="a").weights("rest").sizes["parameter"] == 24 + 5
+    with pytest.raises(ValueError, match="'rest' has other parameters in each method: select one first"):
+        run.weights("rest")
+
+
+def test_an_axis_may_be_an_array():
+    assert hb.LOL(tau=np.array([1e-4, 1e-3])) == hb.LOL(tau=[1e-4, 1e-3])
+
+
 def test_one_partition_for_all_methods_of_a_comparison_must_fit_each():
     run = hb.compare(SPIRALS, SMALL, {"warm": hb.LOL(), "hot": hb.LOL(tau=1e-2)}, repeats=2, **SHORT)
     cold = run.resume(20, hb.LOL(tau=0.0))
@@ -158,6 +189,31 @@ def test_one_partition_for_all_methods_of_a_comparison_must_fit_each():
         (lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[0.0]), 10, 20, keep=True), "no option keep"),
         (lambda: hb.compare(SPIRALS, SMALL, hb.LOL(), 10, 20), "compare needs a dict of partitions by name"),
         (lambda: hb.compare(SPIRALS, SMALL, {}, 10, 20), "compare needs a dict"),
+        (
+            lambda: hb.compare(SPIRALS, SMALL, {1: hb.LOL()}, 10, 20),
+            "compare needs a dict of partitions by name",
+        ),
+        (
+            lambda: hb.sweep(SPIRALS, SMALL, {"a": hb.LOL()}, 10, 20),
+            "partition must be a Partition, got {'a'",
+        ),
+        (
+            lambda: hb.train(SPIRALS, SMALL, {"a": hb.LOL()}, 10, 20),
+            "partition must be a Partition, got {'a'",
+        ),
+        (lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, progress=5), "progress must be a function"),
+        (
+            lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, checkpoint=5),
+            "checkpoint must be the name of a file",
+        ),
+        (
+            lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, start=["a"]),
+            "start must be an array of numbers",
+        ),
+        (
+            lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, average="a"),
+            "average must be an array of numbers",
+        ),
         (lambda: hb.compare(SPIRALS, SMALL, {"a": 3}, 10, 20), "partition must be a Partition, got 3"),
         (lambda: hb.compare(SPIRALS, SMALL, {"a": hb.LOL(tau=[0.0])}, 10, 20), "tau: a list is an axis"),
     ],
@@ -177,6 +233,9 @@ def test_select_says_what_there_is():
         run.select(tau=1e-4)
     with pytest.raises(ValueError, match="names 0 points"):
         run.select(tau=3.0, sigma=0.0)
+    mixed = hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[1, Linear(1.0, 0.0, 50)]), **SHORT)
+    assert mixed.select(tau=1).partition == hb.LOL(tau=1.0)
+    assert mixed.select(tau=Linear(1.0, 0.0, 50)).partition == hb.LOL(tau=Linear(1.0, 0.0, 50))
 
 
 def test_a_sweep_that_does_not_fit_in_memory_is_refused_with_its_size():
@@ -186,6 +245,9 @@ def test_a_sweep_that_does_not_fit_in_memory_is_refused_with_its_size():
         MemoryError, match=r"10000 chains of 100\d+ parameters .* need .* GB, most of it for states"
     ):
         hb.sweep(SPIRALS, wide, hb.AdLaLa(tau=taus), 100, 20, repeats=100)
+    millions = {name: list(np.linspace(0.1, 1.0, 300)) for name in ("h", "sigma", "epsilon")}
+    with pytest.raises(MemoryError, match=r"27000000000 chains"):  # at once: the grid is not made first
+        hb.sweep(SPIRALS, wide, hb.AdLaLa(**millions), 100, 20, repeats=1000)
     with pytest.raises(MemoryError, match=r"most of it for samples"):
         hb.train(SPIRALS, hb.Dense((1000,)), hb.AdLaLa(), 10**8, 20, samples=10**8)
 

@@ -15,6 +15,7 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import xarray as xr
 
 FORMAT = 1
@@ -54,19 +55,21 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
         content = Path(path).read_bytes()
     except OSError as error:
         raise _told(error, Path(path), "read") from None
-    body, seal = content[:-SEALED], content[-SEALED:]
+    body, seal = memoryview(content)[:-SEALED], content[-SEALED:]
     if not seal.startswith(SEAL):
-        kind = "is truncated, or damaged" if body[:8] == b"\x89HDF\r\n\x1a\n" else "is not a run file"
+        kind = "is truncated, or damaged" if content[:8] == b"\x89HDF\r\n\x1a\n" else "is not a run file"
         raise ValueError(f"{path} {kind}: the line that ends every file saved by heatbath is missing")
     if seal[len(SEAL) : -1] != hashlib.sha256(body).hexdigest().encode():
         raise ValueError(f"{path} is damaged: its checksum is wrong; take another copy of it")
     try:
-        with xr.open_dataset(io.BytesIO(body), engine="h5netcdf", decode_times=False) as data:
+        with xr.open_dataset(io.BytesIO(content), engine="h5netcdf", decode_times=False) as data:
             loaded = data.load()
     except Exception as error:  # HDF5 and xarray raise many kinds
         raise ValueError(f"{path} cannot be read as NetCDF: {type(error).__name__}: {error}") from error
     made, version = (loaded.attrs.get(f"heatbath_{name}") for name in ("format", "version"))
-    if made not in range(1, FORMAT + 1):
+    if not isinstance(made, (int, np.integer)):
+        raise ValueError(f"{path} is not a run file: it has no number of a format")
+    if made > FORMAT:
         raise ValueError(
             f"{path} was written by heatbath {version} in format {made}, and this version reads up to format "
             f"{FORMAT}: update heatbath"

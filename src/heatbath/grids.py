@@ -63,6 +63,25 @@ def changed(before: Partition, after: Partition, step: int) -> Partition:
     return joined
 
 
+def same_until(one: Partition, two: Partition, step: int) -> bool:
+    """Whether two partitions are the same up to a step: parts, methods, and all coefficients before it."""
+    if one.methods.keys() != two.methods.keys():
+        return False
+    pairs: list[tuple[Any, Any]] = [(one.h, two.h)]
+    for key, method in one.methods.items():
+        other = two.methods[key]
+        if type(method) is not type(other):
+            return False
+        pairs += [(getattr(method, field.name), getattr(other, field.name)) for field in fields(method)]
+    return all(_until(a, step) == _until(b, step) for a, b in pairs)
+
+
+def _until(value: Any, step: int) -> Any:
+    if isinstance(value, tuple):
+        return [_until(single, step) for single in value]
+    return [piece for piece in _pieces(value) if piece[0] < max(step, 1)]
+
+
 def _changed_method(key: object, old: Method, new: Method, step: int) -> Method:
     told = "only coefficients may change in a run; for another method, train anew with start=run.theta"
     if type(old) is not type(new):

@@ -14,13 +14,33 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from heatbath.checks import is_real
 from heatbath.engine.ensemble import Ensemble
 from heatbath.methods import Adam
 from heatbath.partition import Part
 from heatbath.plans import Plan
 
-Labelled: TypeAlias = dict[str, tuple[tuple[str, ...], NDArray[Any]]]
+Arrays: TypeAlias = dict[str, NDArray[Any]]
 STATE = ("theta", "p", "rung", "died")
+DIMENSIONS = {
+    "theta": ("chain", "parameter"),
+    "p": ("chain", "parameter"),
+    "second": ("chain", "parameter"),
+    "rung": ("chain",),
+    "died": ("chain",),
+    "xi_now": ("thermostat", "chain"),
+    "average": ("chain", "point", "output"),
+    "deviations": ("chain", "point", "output"),
+    "step": ("record",),
+    "loss": ("split", "chain", "record"),
+    "accuracy": ("split", "chain", "record"),
+    "temperature": ("part", "chain", "record"),
+    "xi": ("thermostat", "chain", "record"),
+    "histogram": ("part", "chain", "record", "bin"),
+    "weights": ("chain", "record", "parameter"),
+    "samples": ("chain", "sample", "parameter"),
+    "sample_step": ("sample",),
+}
 
 
 @dataclass(frozen=True)
@@ -32,9 +52,11 @@ class Group:
 
     def by_part(self, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Temperatures (..., units) as those of the parts: means over parameters."""
-        sizes = np.array([unit.size for unit in self.ensemble.program.units])
-        units = self.units()
-        return {name: values[..., own] @ sizes[own] / sizes[own].sum() for name, own in units.items()}
+        sizes = [unit.size for unit in self.ensemble.program.units]
+        return {  # one product after another: the rounding of a dot product depends on the number of records
+            name: np.asarray(sum(values[..., u] * sizes[u] for u in own) / sum(sizes[u] for u in own))
+            for name, own in self.units().items()
+        }
 
     def units(self) -> dict[str, list[int]]:
         """The units of each part."""
@@ -55,22 +77,64 @@ def gather(plan: Plan, groups: list[Group], first: int, before: xr.Dataset | Non
     step = groups[0].ensemble.step
     parts = _all(part.name for group in groups for part in group.ensemble.program.parts)
     thermostats = _all(name for group in groups for name in group.thermostats())
-    records = [n for n in plan.records_after(first) if n <= step]
+    records = [n for n in plan.records_after(first) if n <= step] if step > first else []
     samples = plan.samples_by(step) - plan.samples_by(first) if plan.keep else 0
     data = _state(plan, groups, thermostats)
     new = _noted(plan, groups, parts, thermostats, len(records), samples)
-    for name, (dims, values) in (new | {"step": (("record",), np.array(records, np.int64))}).items():
-        if before is not None:
-            along = dims.index("record" if "record" in dims else "sample")
-            values = np.concatenate([before[name].values, values], axis=along)
-        data[name] = dims, values
-    labels = _labels(plan, parts, thermostats) | {"step": data.pop("step")}
+    new["step"] = np.array(records, np.int64)
+    for name, values in new.items():
+        along = [dimension in ("record", "sample") for dimension in DIMENSIONS[name]].index(True)
+        data[name] = values if before is None else np.concatenate([before[name].values, values], axis=along)
     if plan.keep:
-        taken = np.arange(1, plan.samples_by(step) + 1)
-        labels["sample_step"] = ("sample",), plan.burn_in + plan.thin * taken
+        data["sample_step"] = plan.burn_in + plan.thin * np.arange(1, plan.samples_by(step) + 1)
+    labels = _labels(plan, parts, thermostats)
     if before is not None:  # the names of the points stay when coefficients change
-        labels |= {axis: ("chain", before[axis].values) for axis in plan.points[0][0]}
-    return xr.Dataset(data, labels)
+        labels |= {axis: ("chain", before[axis].values) for axis in plan.axes}
+    made = xr.Dataset({name: (DIMENSIONS[name], values) for name, values in data.items()}, labels)
+    return made.set_coords([name for name in ("step", "sample_step") if name in data])
+
+
+def check(plan: Plan, step: int, data: xr.Dataset) -> None:
+    """Refuse data that are not those of a plan at this step, in names, dimensions, sizes and kinds."""
+    parts = plan.parts()
+    optional = {
+        "second": any(isinstance(part.method, Adam) for part in parts),
+        "xi_now": any(part.thermostats for part in parts),
+        "xi": any(part.thermostats for part in parts),
+        "average": plan.average is not None,
+        "deviations": plan.average is not None,
+        "histogram": plan.histogram is not None,
+        "weights": plan.weights,
+        "samples": plan.keep,
+        "sample_step": plan.keep,
+    }
+    sizes = {
+        "chain": plan.chains,
+        "parameter": plan.parameters,
+        "record": len(plan.records) - len(plan.records_after(step)),
+        "sample": plan.samples_by(step),
+        "split": 2,
+        "point": 0 if plan.average is None else len(plan.average),
+        "output": plan.problem.outputs,
+        "part": len({part.name for part in parts}),
+        "thermostat": len({name for part in parts for name in _xi_names(part)}),
+        "bin": plan.histogram[2] if plan.histogram else 0,
+    }
+    whole = ("rung", "died", "step", "sample_step", "histogram")
+    of_theta = ("theta", "p", "second", "weights", "samples")
+    for name, dimensions in DIMENSIONS.items():
+        if not optional.get(name, True):
+            continue
+        kind = "int64" if name in whole else plan.dtype if name in of_theta else "float64"
+        shape = tuple(sizes[dimension] for dimension in dimensions)
+        found = data[name]
+        if found.dims != dimensions or found.shape != shape or found.dtype != kind:
+            raise ValueError(
+                f"{name} must be {kind} with dimensions {dict(zip(dimensions, shape, strict=True))}, "
+                f"it is {found.dtype} with {dict(found.sizes)}"
+            )
+    if unlabelled := [axis for axis in plan.axes if data[axis].dims != ("chain",)]:
+        raise ValueError(f"the chains are not labelled by {', '.join(unlabelled)}")
 
 
 def restore(group: Group, step: int, before: xr.Dataset) -> None:
@@ -90,14 +154,15 @@ def restore(group: Group, step: int, before: xr.Dataset) -> None:
 
 def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
     """The one point of a plan whose chains are called so."""
-    axes = list(plan.points[0][0])
+    axes = plan.axes
     if unknown := [name for name in labels if name not in axes]:
         raise ValueError(f"there is no axis {', '.join(unknown)}: this run has {', '.join(axes) or 'none'}")
     known = [{axis: data[axis].values[i * plan.repeats] for axis in axes} for i in range(len(plan.points))]
+    texts = {axis: repr(float(v)) if is_real(v) else repr(v) for axis, v in labels.items()}  # as in `_labels`
     found = [
         i
         for i, own in enumerate(known)
-        if all(own[axis] in (value, repr(value)) for axis, value in labels.items())
+        if all(own[axis] == labels[axis] or own[axis] == text for axis, text in texts.items())
     ]
     if len(found) != 1:
         values = [f"{axis}: {', '.join(dict.fromkeys(str(own[axis]) for own in known))}" for axis in axes]
@@ -110,7 +175,7 @@ def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
 def data_at(plan: Plan, data: xr.Dataset, point: int) -> xr.Dataset:
     """The data of one point of a plan, as if it had been alone."""
     own = data.isel(chain=slice(point * plan.repeats, (point + 1) * plan.repeats))
-    own = own.assign_coords(chain=np.arange(plan.repeats)).drop_vars(list(plan.points[0][0]))
+    own = own.assign_coords(chain=np.arange(plan.repeats)).drop_vars(plan.axes)
     parts = plan.at_point(point).parts()
     if not any(isinstance(part.method, Adam) for part in parts):
         own = own.drop_vars("second", errors="ignore")
@@ -140,7 +205,7 @@ def _labels(plan: Plan, parts: list[str], thermostats: list[str]) -> dict[str, A
     if plan.histogram:
         edges = np.linspace(plan.histogram[0], plan.histogram[1], plan.histogram[2] + 1)
         labels["bin"] = (edges[1:] + edges[:-1]) / 2
-    for axis in plan.points[0][0]:
+    for axis in plan.axes:
         values = [point[axis] for point, _ in plan.points]
         numbers = all(isinstance(value, float) for value in values)
         told = values if numbers else [v if isinstance(v, str) else repr(v) for v in values]
@@ -149,33 +214,31 @@ def _labels(plan: Plan, parts: list[str], thermostats: list[str]) -> dict[str, A
     return labels
 
 
-def _state(plan: Plan, groups: list[Group], thermostats: list[str]) -> Labelled:
+def _state(plan: Plan, groups: list[Group], thermostats: list[str]) -> Arrays:
     """Where every chain is now."""
     theta = (plan.chains, plan.parameters), np.dtype(plan.dtype)
-    data: Labelled = {name: (("chain", "parameter"), np.zeros(*theta)) for name in ("theta", "p", "second")}
-    for name in ("rung", "died"):
-        data[name] = ("chain",), np.zeros(plan.chains, np.int64)
+    data: Arrays = {name: np.zeros(*theta) for name in ("theta", "p", "second")}
+    data |= {name: np.zeros(plan.chains, np.int64) for name in ("rung", "died")}
     friction = np.full((len(thermostats), plan.chains), np.nan)
     outputs = plan.chains, 0 if plan.average is None else len(plan.average), plan.problem.outputs
     averages = {name: np.empty(outputs) for name in ("average", "deviations")}
     for group in groups:
         state, own = group.ensemble.chains, group.chains
         for name in (*STATE, *(["second"] if state.second.size else [])):
-            data[name][1][own] = getattr(state, name)
+            data[name][own] = getattr(state, name)
         for name, unit in group.thermostats().items():
             friction[thermostats.index(name), own] = state.xi[:, unit]
         for i, values in enumerate(averages.values()):
             values[own] = group.ensemble.notes.average[:, i]
     if not any(group.ensemble.chains.second.size for group in groups):
         del data["second"]
-    if plan.average is not None:
-        data |= {name: (("chain", "point", "output"), values) for name, values in averages.items()}
-    return data | ({"xi_now": (("thermostat", "chain"), friction)} if thermostats else {})
+    data |= {} if plan.average is None else averages
+    return data | ({"xi_now": friction} if thermostats else {})
 
 
 def _noted(
     plan: Plan, groups: list[Group], parts: list[str], thermostats: list[str], records: int, samples: int
-) -> Labelled:
+) -> Arrays:
     """What this call has noted so far: so many records and samples."""
     of_chains = (plan.chains, records)
     bins = plan.histogram[2] if plan.histogram else 0
@@ -193,21 +256,15 @@ def _noted(
             friction[thermostats.index(name), own] = notes.xi[:, :records, unit]
         for name, units in group.units().items():
             histogram[parts.index(name), own] = notes.histogram[:, :records, units].sum(axis=2)
-    traces: Labelled = {
-        "loss": (("split", "chain", "record"), loss),
-        "accuracy": (("split", "chain", "record"), accuracy),
-        "temperature": (("part", "chain", "record"), temperature),
-    }
+    traces: Arrays = {"loss": loss, "accuracy": accuracy, "temperature": temperature}
     if thermostats:
-        traces["xi"] = ("thermostat", "chain", "record"), friction
+        traces["xi"] = friction
     if bins:
-        traces["histogram"] = ("part", "chain", "record", "bin"), histogram
+        traces["histogram"] = histogram
     if plan.weights:
-        own_weights = [group.ensemble.notes.theta[:, :records] for group in groups]
-        traces["weights"] = ("chain", "record", "parameter"), _side_by_side(groups, own_weights)
+        traces["weights"] = _side_by_side(groups, [g.ensemble.notes.theta[:, :records] for g in groups])
     if plan.keep:
-        kept = [group.ensemble.notes.samples[:, :samples] for group in groups]
-        traces["samples"] = ("chain", "sample", "parameter"), _side_by_side(groups, kept)
+        traces["samples"] = _side_by_side(groups, [g.ensemble.notes.samples[:, :samples] for g in groups])
     return traces
 
 

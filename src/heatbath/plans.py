@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -68,17 +69,19 @@ class Plan:
             repeats=whole("chains", self.repeats, low=1),
             seed=whole("seed", self.seed, low=0, high=2**64),
             losses_every=whole("losses_every", self.losses_every, low=1),
-            burn_in=whole("burn_in", self.burn_in, low=0, high=steps),
+            burn_in=whole("burn_in", self.burn_in, low=0),
             thin=whole("thin", self.thin, low=1),
             histogram=None if self.histogram is None else _checked_histogram(self.histogram),
             record=_checked_record(self.record),
         )
         choice("momenta", self.momenta, ("zero", "thermal"))
         choice("dtype", self.dtype, ("float32", "float64"))
+        if not self.records:
+            _check_range(self.record, 0, self.steps)
         records = self.records or _record_steps(self.record, 0, self.steps)
         records = tuple(whole("record: a step", step, low=0, high=self.steps + 1) for step in records)
         due = [step for i, step in enumerate(records, start=1) if i % self.losses_every == 0]
-        losses = tuple(self.losses or (*due, records[-1]))
+        losses = tuple(self.losses or sorted({*due, records[-1]}))
         if list(records) != sorted(set(records)) or not set(losses) <= set(records):
             raise ValueError("records must be steps in order, and losses some of them")
         store(self, records=records, losses=losses)
@@ -88,12 +91,15 @@ class Plan:
 
     def _checked_rows(self, name: str, given: ArrayLike, chains: int | None) -> NDArray[np.float64]:
         """θ for every chain, or inputs to average at."""
-        values = np.asarray(given, dtype=np.float64)
+        try:
+            values = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must be an array of numbers: {error}") from None
         size = self.problem.inputs if chains is None else self.parameters
         if chains is not None and values.shape == (size,):
             values = np.tile(values, (self.chains, 1))
         if chains is not None and values.shape == (self.repeats, size):
-            values = np.tile(values, (len(self.points), 1))
+            values = np.tile(values, (chains // self.repeats, 1))
         if values.ndim != 2 or values.shape[1] != size or (chains is not None and len(values) != chains):
             asked = f"({size},) or ({chains}, {size})" if chains else f"(data, {size})"
             raise ValueError(f"{name} must have shape {asked}, got {values.shape}")
@@ -108,16 +114,28 @@ class Plan:
         An axis is called as in the partition, but `xi_start` where ξ starts, since ξ itself is a result.
         """
         if isinstance(self.partition, Partition):
-            return [
-                ({axis if axis != "xi" else "xi_start": value for axis, value in labels.items()}, own)
-                for labels, own in points(self.partition)
-            ]
+            grid = points(self.partition)
+            return [(dict(zip(self.axes, labels.values(), strict=True)), own) for labels, own in grid]
         return [({"method": name}, own) for name, own in self.partition.items()]
+
+    @property
+    def named(self) -> dict[str, Partition]:
+        """Its partitions by name; a single one has none."""
+        return {"": self.partition} if isinstance(self.partition, Partition) else dict(self.partition)
+
+    @property
+    def axes(self) -> list[str]:
+        """What the axes of its grid are called."""
+        if isinstance(self.partition, Partition):
+            return [axis if axis != "xi" else "xi_start" for axis in self.partition.axes()]
+        return ["method"]
 
     @property
     def chains(self) -> int:
         """How many chains it has: chain c is repeat c % repeats of point c // repeats."""
-        return len(self.points) * self.repeats
+        if isinstance(self.partition, Partition):  # the grid itself may be too large to be made
+            return self.repeats * math.prod(map(len, self.partition.axes().values()))
+        return self.repeats * len(self.partition)
 
     @property
     def parameters(self) -> int:
@@ -127,7 +145,12 @@ class Plan:
     def parts(self) -> list[Part]:
         """The parts that its methods make of the network, each once."""
         layers = self.network.layers(self.problem.inputs, self.problem.outputs)
-        found = {(part.name, part.key): part for _, own in self.points for part in own.parts(layers)}
+        alike = isinstance(self.partition, Partition)  # along axes only values differ
+        found = {
+            (part.name, part.key, part.tensors, type(part.method)): part
+            for _, own in (self.points[:1] if alike else self.points)
+            for part in own.parts(layers)
+        }
         return list(found.values())
 
     @property
@@ -147,7 +170,7 @@ class Plan:
     def sizes(self) -> dict[str, int]:
         """The bytes that each kind of result takes."""
         number = np.dtype(self.dtype).itemsize
-        parts = max(len(own.methods) for _, own in self.points) * len(self.network.hidden)
+        parts = max(len(own.methods) for own in self.named.values()) * max(1, len(self.network.hidden))
         one = self.parameters * number
         records = len(self.records)
         bins = self.histogram[2] if self.histogram else 0
@@ -176,6 +199,8 @@ class Plan:
     def extended(self, step: int, steps: int, record: int | Sequence[int] | None = None) -> Plan:
         """The plan that goes on from `step`, where a run stands, for `steps` more."""
         steps = whole("steps", steps, low=1)
+        if record is not None:
+            _check_range(record, step + 1, step + steps)
         record = self.record if record is None else _checked_record(record)
         done = [n for n in self.records if n <= step]
         new = _record_steps(record, step, step + steps)
@@ -190,16 +215,19 @@ class Plan:
         They change with the next step of a word to begin. Where θ is seen at the kick, in the middle of a
         word, the step that has begun ends with the coefficients it began with.
         """
-        step += self.rotated and any(_seen_at_kick(own) for _, own in self.points)
         if isinstance(self.partition, Partition):
             if not isinstance(partition, Partition):
                 raise TypeError(f"partition must be a Partition as this run's is, got {partition!r}")
-            return replace(self, partition=changed(self.partition, partition, step))
+            return replace(self, partition=self._changed(self.partition, partition, step))
         new = dict.fromkeys(self.partition, partition) if isinstance(partition, Partition) else partition
         if not isinstance(new, Mapping) or list(new) != list(self.partition):
             raise ValueError(f"partition must be a dict for {', '.join(self.partition)}, got {partition!r}")
-        changes = {name: changed(old, new[name], step) for name, old in self.partition.items()}
+        changes = {name: self._changed(old, new[name], step) for name, old in self.partition.items()}
         return replace(self, partition=changes)
+
+    def _changed(self, before: Partition, after: Partition, step: int) -> Partition:
+        late = self.rotated and _seen_at_kick(before)
+        return changed(before, after, step + late)
 
     def at_point(self, point: int) -> Plan:
         """The plan of one point alone."""
@@ -222,7 +250,7 @@ def sampling(steps: int, samples: int | None, burn_in: int | None, thin: int | N
     """
     steps = whole("steps", steps, low=1)
     if samples is None:
-        return burn_in or 0, 1 if thin is None else thin
+        return whole("burn_in", burn_in or 0, low=0, high=steps), 1 if thin is None else thin
     count = whole("samples", samples, low=1, high=steps + 1)
     first = whole("burn_in", burn_in or 0, low=0, high=steps)
     every = (steps - first) // count if thin is None else whole("thin", thin, low=1)
@@ -258,11 +286,16 @@ def _checked_record(record: object) -> int | tuple[int, ...]:
     return whole("record", record, low=1)
 
 
+def _check_range(record: object, low: int, high: int) -> None:
+    """Refuse a list of steps of which some are not between the two."""
+    if isinstance(record, (list, tuple, range, np.ndarray)):
+        for step in record:
+            whole("record: a step", step, low=low, high=high + 1)
+
+
 def _record_steps(record: int | Sequence[int], first: int, stop: int) -> list[int]:
     """The steps after `first` (step 0 among them) at which to record: in order, and always with the last."""
     if isinstance(record, Sequence):
-        for step in record:
-            whole("record: a step", step, low=0, high=None if first else stop + 1)
         return sorted({step for step in record if first < step <= stop or step == first == 0} | {stop})
     count = min(record, stop - first)
     return sorted({first + (stop - first) * (i + 1) // count for i in range(count)})

@@ -14,13 +14,14 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath import files
-from heatbath.checks import NON_NEGATIVE, real
+from heatbath.checks import NON_NEGATIVE, real, whole
 from heatbath.datasets import Problem
+from heatbath.datasets.problem import numbers
 from heatbath.ledger import data_at, find_point
 from heatbath.networks import Dense
 from heatbath.plans import Methods, Plan
 from heatbath.simulation import Progress, Simulation
-from heatbath.storage import LATER, check_same, pack, unpack
+from heatbath.storage import check_same, pack, unpack
 
 if TYPE_CHECKING:
     import arviz
@@ -106,12 +107,14 @@ class Run:
         if part is None:
             return self.data["weights"]
         found = self.plan.parts()
-        chosen = {p.name: p for p in found if part in (p.name, p.key)}.values()
+        chosen = {p.tensors: p.name for p in found if part in (p.name, p.key)}
         if not chosen:
             raise ValueError(
                 f"there is no part {part!r}: accepted are {', '.join(repr(p.name) for p in found)}"
             )
-        return self.data["weights"].isel(parameter=[e for p in chosen for span in p.tensors for e in span])
+        if len(set(chosen.values())) < len(chosen):
+            raise ValueError(f"{part!r} has other parameters in each method: select one first")
+        return self.data["weights"].isel(parameter=[e for spans in chosen for span in spans for e in span])
 
     def predict(self, X: ArrayLike, samples: bool = False) -> NDArray[np.float64]:
         """What every chain's network says of new inputs, in the units of the user's data.
@@ -120,10 +123,10 @@ class Run:
         outputs). Outputs are the probability of the second class, of each class, or the values of a
         regression.
         """
-        raw = np.atleast_2d(np.asarray(X, dtype=np.float64))
-        if raw.ndim != 2 or raw.shape[1] != self.problem.inputs:
+        raw = np.atleast_2d(numbers("X", X, (1, 2)))
+        if raw.shape[1] != self.problem.inputs:
             raise ValueError(
-                f"X must be (data, {self.problem.inputs} features), got an array of shape {raw.shape}"
+                f"X must be (data, {self.problem.inputs} features), got an array of shape {np.shape(X)}"
             )
         theta = self._samples().values if samples else self.theta
         x, outputs = (raw - self.problem.shift) / self.problem.scale, self.problem.outputs
@@ -156,6 +159,7 @@ class Run:
 
     def to_torch(self, chain: int = 0) -> torch.nn.Sequential:
         """A chain's network as a torch module; it takes standardised inputs and ends in logits."""
+        chain = whole("chain", chain, low=0, high=len(self.theta))
         return self.network.to_torch(self.theta[chain], self.problem.inputs, self.problem.outputs)
 
     def to_arviz(self, X: ArrayLike | None = None, parameters: bool = False) -> arviz.InferenceData:
@@ -173,13 +177,16 @@ class Run:
             ) from None
         if len(self.plan.points) > 1:
             raise ValueError(f"these chains sample different laws: select one of {self.plan.points[0][0]}")
-        if self.problem.draws > 1:
+        draws = np.unique(self.data["draw"])
+        if len(draws) > 1:
             raise ValueError(
-                f"the chains have {self.problem.draws} different data sets, so they sample different laws"
+                f"the chains have {len(draws)} different data sets, so they sample different laws"
             )
         alive = self.died < 0
+        if X is None and not self.problem.X_test.size:
+            raise ValueError("there are no test data: say X=, the inputs whose predictions are wanted")
         if X is None:
-            X = self.problem.X_test[0] * self.problem.scale + self.problem.shift
+            X = self.problem.X_test[draws[0]] * self.problem.scale + self.problem.shift
         outputs = list(self.problem.targets[1:] if self.problem.task == "binary" else self.problem.targets)
         posterior = {"prediction": self.predict(X, samples=True)[alive]}
         dims = {"prediction": ["point", "output"]}
@@ -221,19 +228,30 @@ class Run:
         - `partition`: other coefficients for the same methods, from here on; their schedules count from the
           start of the run. The change becomes part of `partition`, with its step.
         - `record`: as in `train` (a number of records is for these steps); None for the same as before.
+        - `checkpoint`: as in `train`. It may have this run at an earlier step, or at a later one of the same
+          call, which then goes on from there.
         """
         if steps is None and self.finished:
             raise ValueError(f"all {self.step} steps are made: say how many more, such as resume(steps=1000)")
-        plan = self.plan if steps is None else self.plan.extended(self.step, steps, record)
+        plan, before = self.plan, self
+        if steps is not None or record is not None:
+            plan = plan.extended(self.step, plan.steps - self.step if steps is None else steps, record)
         if partition is not None:
             plan = plan.with_change(partition, self.step)
         if checkpoint is not None and os.path.exists(checkpoint):
-            check_same(checkpoint, load(checkpoint, self.problem).plan, plan, but=LATER)
-        return simulate(plan, self, threads, progress, checkpoint, every)
+            found = load(checkpoint, self.problem)
+            if found.step > self.step:  # this very call, interrupted: go on from there
+                check_same(checkpoint, found.plan, plan)
+                before = found
+            else:  # this run, at an earlier step
+                check_same(checkpoint, found.plan, plan, found.step)
+        return simulate(plan, before, threads, progress, checkpoint, every)
 
     def replay(self, threads: int | None = None, progress: Callable[[Progress], None] | None = None) -> Run:
         """The same run again, all its planned steps from the start, with every change of coefficients."""
-        return simulate(self.plan, None, threads, progress, None, 60.0)
+        again = simulate(self.plan, None, threads, progress, None, 60.0)
+        names = {axis: self.data[axis] for axis in self.plan.axes}  # as they were before any change
+        return Run(again.plan, again.step, again.data.assign_coords(names))
 
     def _samples(self) -> xr.DataArray:
         if "samples" not in self.data or not self.data.sizes["sample"]:
@@ -281,10 +299,12 @@ def simulate(
 ) -> Run:
     """Carry out a plan, from its start or from a run that stands before its end."""
     every = real("every", every, NON_NEGATIVE)
+    if not (progress is None or callable(progress)):
+        raise TypeError(f"progress must be a function of a Progress, got {progress!r}")
     if before and before.step == plan.steps:
         return before
     step, data = (before.step, before.data) if before else (0, None)
-    plan.check_memory(1 if checkpoint is None else 3)  # a file is put together in memory
+    plan.check_memory(1 + (before is not None) + (checkpoint is not None))  # copies on the way
     simulation = Simulation(plan, step, data, threads)
 
     def now() -> Run:
@@ -293,7 +313,7 @@ def simulate(
     def save() -> None:
         try:
             now().save(checkpoint)  # type: ignore[arg-type]
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             warnings.warn(
                 f"the checkpoint at step {simulation.step} failed, and the run goes on: {error}",
                 RuntimeWarning,

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from heatbath.checks import FINITE, POSITIVE, Interval, is_real, real, reals, store, whole
 
 
@@ -244,6 +246,8 @@ def at(value: Coefficient, step: int) -> float:
 
 def coefficient(label: str, given: object, accepted: Interval, *, tempering: bool = False) -> Coefficient:
     """`given` checked: a number as a float, a schedule that stays `accepted`, an axis of them as a tuple."""
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        given = given.tolist()
     if isinstance(given, (list, tuple)):
         if not given:
             raise ValueError(f"{label}: an axis of a sweep needs at least one value, got {given!r}")

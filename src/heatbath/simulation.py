@@ -120,10 +120,11 @@ class Simulation:
             with deferred_interrupts() as interrupted:
                 while self.step < self.plan.steps and self.alive and not interrupted():
                     called = time.perf_counter()
-                    now = min(stride, self.plan.steps - self.step)
+                    now = self._steps_worth(stride)
                     advance(ensembles, now)
                     took = time.perf_counter() - called
-                    stride = max(1, min(4 * stride, int(now * PATIENCE / max(took, 1e-9))))
+                    work = self._work(self.step - now, now)
+                    stride = max(1, min(4 * stride, int(work * PATIENCE / max(took, 1e-9))))
                     if progress:
                         progress(self._progress(time.perf_counter() - begin))
                     if save and time.perf_counter() - saved >= every:
@@ -131,17 +132,37 @@ class Simulation:
                         saved = time.perf_counter()
         return self.step == self.plan.steps or not self.alive
 
+    def _work(self, step: int, steps: int) -> float:
+        """The work of some steps from `step` on, records and averages included, in steps without them.
+
+        A gradient passes the batch three times forward or back, a record all data once.
+        """
+        plan = self.plan
+        rows = plan.problem.X_train.shape[1] + plan.problem.X_test.shape[1]
+        first, last = np.searchsorted(plan.losses, [step + 1, step + steps + 1])
+        averaged = 0 if plan.average is None else len(plan.average)
+        samples = plan.samples_by(step + steps) - plan.samples_by(step)
+        return float(steps + ((last - first) * rows + samples * averaged) / (3 * plan.batch))
+
+    def _steps_worth(self, work: int) -> int:
+        """How many steps to make for about this much work: at least one."""
+        steps = min(work, self.plan.steps - self.step)
+        while steps > 1 and self._work(self.step, steps) > 2 * work:
+            steps //= 2
+        return steps
+
     def dataset(self) -> xr.Dataset:
         """The state of all chains, and all that was noted up to now, labelled."""
         return gather(self.plan, self.groups, self.first, self._before)
 
     def report_deaths(self) -> None:
         """Say which chains diverged since the start of this call, when, and in which part."""
+        since = self.first if self.alive else 0
         told = [
             (int(chain), f"chain {chain} at step {died} in {group.ensemble.diverged_part(c)!r}")
             for group in self.groups
             for c, (chain, died) in enumerate(zip(group.chains, group.ensemble.chains.died, strict=True))
-            if died >= self.first
+            if died >= since
         ]
         texts = [text for _, text in sorted(told)]
         if len(texts) > 10:

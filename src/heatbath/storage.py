@@ -15,6 +15,8 @@ import xarray as xr
 
 from heatbath import files, texts
 from heatbath.datasets import Problem
+from heatbath.grids import same_until
+from heatbath.ledger import check
 from heatbath.partition import Partition
 from heatbath.plans import Plan
 
@@ -30,7 +32,6 @@ DIMENSIONS = {
     "start": ("chain", "parameter"),
     "X_average": ("point", "feature"),
 }
-LATER = ("steps", "record", "records", "losses", "partition")  # what a run that goes on may have changed
 
 
 def pack(plan: Plan, step: int, data: xr.Dataset, title: str) -> xr.Dataset:
@@ -78,11 +79,15 @@ def unpack(
         )  # fmt: skip
         data = packed.drop_vars(arrays).drop_attrs()
         step = int(packed.attrs["step"])
-        if data["theta"].shape != (plan.chains, plan.parameters) or not 0 <= step <= plan.steps:
-            raise ValueError("its state does not fit its settings")
+        if not 0 <= step <= plan.steps:
+            raise ValueError(f"it stands at step {step} of {plan.steps}")
+        plan.check_memory(1)
+        check(plan, step, data)
     except OSError as error:
         raise type(error)(f"{path}: its data cannot be had ({error}): pass problem=") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except MemoryError as error:
+        raise MemoryError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not a run that can be read: {error}") from error
     return plan, step, data
 
@@ -117,10 +122,19 @@ def to_plain(plan: Plan) -> dict[str, Any]:
     }
 
 
-def check_same(path: str | os.PathLike[str], found: Plan, plan: Plan, but: tuple[str, ...] = ()) -> None:
-    """Refuse a file of another run: all that was set must be equal, `but` some."""
+def check_same(path: str | os.PathLike[str], found: Plan, plan: Plan, step: int | None = None) -> None:
+    """Refuse a file of another run: all that was set must be equal, or all that decides it up to `step`."""
     here, there = to_plain(plan), to_plain(found)
-    wrong = [name for name in here if name not in but and here[name] != there[name]]
+    wrong = [name for name in here if here[name] != there[name]]
+    if step is not None:
+        wrong = [name for name in wrong if name not in ("steps", "record", "records", "losses", "partition")]
+        done = [[n for n in one.records if n <= step] for one in (found, plan)]
+        wrong += ["records"] if done[0] != done[1] else []
+        methods = found.named, plan.named
+        same = methods[0].keys() == methods[1].keys() and all(
+            same_until(own, methods[1][name], step) for name, own in methods[0].items()
+        )
+        wrong += [] if same else ["partition"]
     for name in ("start", "average"):
         if not np.array_equal(getattr(found, name), getattr(plan, name)):  # None is equal to None only
             wrong.append(name)

@@ -141,12 +141,12 @@ def _without_infinities(value: Any) -> Any:
 def _value(plain: Any) -> Any:
     if isinstance(plain, list):
         return [_value(single) for single in plain]
+    return from_plain(_with_infinities(plain)) if isinstance(plain, Mapping) else _with_infinities(plain)
+
+
+def _with_infinities(plain: Any) -> Any:
     if isinstance(plain, Mapping):
-        return from_plain({name: v if name == "schedule" else _number(v) for name, v in plain.items()})
-    return _number(plain)
-
-
-def _number(plain: Any) -> Any:
+        return {name: _with_infinities(single) for name, single in plain.items()}
     if isinstance(plain, list):
-        return [_number(single) for single in plain]
+        return [_with_infinities(single) for single in plain]
     return math.inf if plain == "inf" else plain

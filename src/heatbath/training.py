@@ -92,7 +92,7 @@ def train(
     between two steps and returns the run up to there, which `resume` goes on from.
     """
     options = {name: value for name, value in locals().items() if name in Options.__annotations__}
-    _refuse_lists(partition)
+    _check_single(partition)
     return simulate(**_planned(problem, network, partition, steps, batch, chains, options))
 
 
@@ -112,7 +112,11 @@ def sweep(
     terms, and each is, bit for bit, what `train` gives there (`run.select(tau=1e-4)` is that run). The lists
     make the grid in the order of `partition.axes()`, the last axis fastest. For the options see `train`.
     """
-    if isinstance(partition, Partition) and not partition.axes():
+    if not isinstance(partition, Partition):
+        raise TypeError(
+            f"partition must be a Partition, got {partition!r} of type {type(partition).__name__}"
+        )
+    if not partition.axes():
         raise ValueError(
             f"a sweep needs a list in some coefficient, such as tau=[1e-5, 1e-4]; got {partition!r}"
         )
@@ -133,12 +137,16 @@ def compare(
     The chains bear the name of their `method` and the number of their `repeat`; `run.select(method="Adam")`
     is, bit for bit, what `train` gives for it. For the options see `train`.
     """
-    if not isinstance(partitions, Mapping) or not partitions:
+    if (
+        not isinstance(partitions, Mapping)
+        or not partitions
+        or not all(isinstance(n, str) for n in partitions)
+    ):
         raise TypeError(
             f"compare needs a dict of partitions by name, such as {{'LOL': LOL()}}; got {partitions!r}"
         )
     for partition in partitions.values():
-        _refuse_lists(partition)
+        _check_single(partition)
     return simulate(**_planned(problem, network, dict(partitions), steps, batch, repeats, dict(options)))
 
 
@@ -167,14 +175,21 @@ def _planned(
         keep=samples is not None, **options,
     )  # fmt: skip
     path, before = chosen["checkpoint"], None
+    if not (path is None or isinstance(path, (str, os.PathLike))):
+        raise TypeError(f"checkpoint must be the name of a file, got {path!r}")
     if path is not None and os.path.exists(path):
         before = load(path, problem)
         check_same(path, before.plan, plan)
     return {"plan": plan, "before": before, **chosen}
 
 
-def _refuse_lists(partition: object) -> None:
-    if isinstance(partition, Partition) and (axes := partition.axes()):
+def _check_single(partition: object) -> None:
+    """Refuse what is not a partition, or has lists."""
+    if not isinstance(partition, Partition):
+        raise TypeError(
+            f"partition must be a Partition, got {partition!r} of type {type(partition).__name__}"
+        )
+    if axes := partition.axes():
         raise ValueError(
             f"{', '.join(axes)}: a list is an axis of a sweep, and here one value is needed; choose one, or "
             "call sweep"
