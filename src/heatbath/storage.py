@@ -9,6 +9,7 @@ import re
 from collections.abc import Hashable
 from importlib.metadata import version
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import xarray as xr
@@ -32,6 +33,8 @@ DIMENSIONS = {
     "start": ("chain", "parameter"),
     "X_average": ("point", "feature"),
 }
+
+_problems: WeakKeyDictionary[Plan, dict[str, Any]] = WeakKeyDictionary()
 
 
 def pack(plan: Plan, step: int, data: xr.Dataset, title: str) -> xr.Dataset:
@@ -112,8 +115,10 @@ def _readable(settings: dict[str, Any]) -> str:
 def to_plain(plan: Plan) -> dict[str, Any]:
     """A plan as plain values, without its arrays."""
     methods = plan.partition
+    if plan not in _problems:  # takes a while for large data, and a run has many checkpoints
+        _problems[plan] = texts.problem_to_plain(plan.problem)
     return {
-        "problem": texts.problem_to_plain(plan.problem),
+        "problem": _problems[plan],
         "network": texts.network_to_plain(plan.network),
         "partition": texts.partition_to_plain(methods)
         if isinstance(methods, Partition)

@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, get_args
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +22,6 @@ from heatbath.schedules import Schedule, SimulatedTempering, from_plain, to_plai
 METHODS = {kind.__name__: kind for kind in get_args(Method)}
 RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric", "rings", "mnist")}
 ARRAYS = ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale")
-_checksums: WeakKeyDictionary[Problem, str] = WeakKeyDictionary()
-_remakable: WeakKeyDictionary[Problem, bool] = WeakKeyDictionary()
 
 
 def partition_to_plain(partition: Partition) -> dict[str, Any]:
@@ -61,13 +58,18 @@ def network_from_plain(plain: Mapping[str, Any]) -> Dense:
 
 def problem_to_plain(problem: Problem) -> dict[str, Any]:
     """A problem without its arrays: a recipe that makes it again, or None, and a checksum of everything."""
+    digest = checksum(problem)
+    try:  # a problem may have been edited since it was made by its recipe
+        remade = problem.recipe is not None and checksum(_remade(problem.recipe)) == digest
+    except (ValueError, TypeError, OSError):
+        remade = False
     return {
         "name": problem.name,
         "task": problem.task,
         "features": list(problem.features),
         "targets": list(problem.targets),
-        "recipe": problem.recipe if _can_be_remade(problem) else None,
-        "checksum": checksum(problem),
+        "recipe": problem.recipe if remade else None,
+        "checksum": digest,
     }
 
 
@@ -89,15 +91,13 @@ def problem_from_plain(plain: Mapping[str, Any], arrays: Mapping[str, NDArray[An
 
 def checksum(problem: Problem) -> str:
     """SHA-256 of all that a problem is, but its recipe."""
-    if problem not in _checksums:
-        digest = hashlib.sha256()
-        names = [problem.name, problem.task, problem.features, problem.targets]
-        digest.update(json.dumps(names).encode())
-        for array in (getattr(problem, name) for name in ARRAYS):
-            digest.update(json.dumps(array.shape).encode())
-            digest.update(np.ascontiguousarray(array, "<f8").data)
-        _checksums[problem] = digest.hexdigest()
-    return _checksums[problem]
+    digest = hashlib.sha256()
+    names = [problem.name, problem.task, problem.features, problem.targets]
+    digest.update(json.dumps(names).encode())
+    for array in (getattr(problem, name) for name in ARRAYS):
+        digest.update(json.dumps(array.shape).encode())
+        digest.update(np.ascontiguousarray(array, "<f8").data)
+    return digest.hexdigest()
 
 
 def _remade(recipe: Mapping[str, Any]) -> Problem:
@@ -108,17 +108,6 @@ def _remade(recipe: Mapping[str, Any]) -> Problem:
     made = RECIPES[name](**given)
     assert isinstance(made, Problem)
     return made
-
-
-def _can_be_remade(problem: Problem) -> bool:
-    """Whether its recipe really makes it: a problem may have been edited since."""
-    if problem not in _remakable:
-        try:
-            same = problem.recipe is not None and checksum(_remade(problem.recipe)) == checksum(problem)
-        except (ValueError, TypeError, OSError):
-            same = False
-        _remakable[problem] = same
-    return _remakable[problem]
 
 
 def _plain(value: Any) -> Any:

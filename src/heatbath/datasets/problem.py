@@ -75,10 +75,6 @@ class Problem:
             if len(values) not in (1, size) or ("scale" in name and not (values > 0).all()):
                 raise ValueError(f"Problem: {name} must hold {size} numbers (scales > 0), got {values}")
             store(self, **{name: np.broadcast_to(values, size).copy()})
-        for name in (*sizes, "X_train", "Y_train", "X_test", "Y_test"):
-            values = getattr(self, name).view()  # its checksum is taken once: it must not change
-            values.setflags(write=False)
-            store(self, **{name: values})
 
     def _check_labels(self, columns: int) -> None:
         """Refuse labels that are not classes."""
