@@ -14,7 +14,7 @@ from heatbath.engine.losses import LOSSES
 from heatbath.engine.program import compile_program
 from heatbath.engine.random import fill_normals32, fill_normals64, fill_words
 from heatbath.networks import Dense
-from heatbath.schedules import Cyclical, Exponential, Linear, SimulatedTempering
+from heatbath.schedules import Cyclical, Exponential, Linear, Piecewise, SimulatedTempering
 
 DATA = 30
 
@@ -250,6 +250,13 @@ PARTITIONS = {
             "output": hb.Langevin(Exponential(1, 0.1, 50), 1e-3, "ABOBA", weight_decay=Linear(0.0, 0.1, 100)),
         },
         Cyclical(0.1, 0.05, 30),
+    ),
+    "changes on the way": hb.Partition(
+        {
+            "hidden": hb.AdaptiveLangevin(Piecewise([1e-3, 1e-2], [40]), 0.01, 0.1),
+            "output": hb.Langevin(Piecewise([0.5, np.inf, 2.0], [30, 90]), 1e-3, "OBABO"),
+        },
+        Piecewise([0.1, Linear(0.1, 0.05, 150)], [70]),
     ),
 }
 
