@@ -60,6 +60,15 @@ def test_everything_in_the_state_matters(name):
     assert "theta" in differences(other, half.resume(80))
 
 
+@pytest.mark.parametrize("rung", [-1, 3, 10**9])
+def test_a_rung_that_is_not_on_the_ladder_is_refused(rung):
+    """The compiled code would read beyond the ladder."""
+    half = short(PARTITIONS["tempered"], steps=80, record=4)
+    altered = half.data.assign(rung=half.data["rung"] * 0 + rung)
+    with pytest.raises(ValueError, match="a chain is on a rung that the ladder does not have"):
+        hb.Run(half.plan, half.step, altered).resume(80)
+
+
 def test_resume_in_float64_as_written_with_a_start_of_ones_own(tmp_path):
     options = {
         "dtype": "float64",
