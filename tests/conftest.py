@@ -1,8 +1,18 @@
 """What every test may count on."""
 
 import signal
+import warnings
+from contextlib import suppress
 
 import pytest
+
+
+def pytest_configure(config):
+    """Import ArviZ before the workers do: two must not write at once what it notes once a day."""
+    if not hasattr(config, "workerinput"):
+        with warnings.catch_warnings(), suppress(ImportError):
+            warnings.simplefilter("ignore")
+            import arviz  # noqa: F401
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,10 @@
 """ArviZ reads runs, and what it says of them is plausible."""
 
+import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,9 @@ import pytest
 import heatbath as hb
 from tests.runs import SMALL, SPIRALS
 
-arviz = pytest.importorskip("arviz")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)
+    arviz = pytest.importorskip("arviz")
 N = 200
 
 
@@ -86,6 +90,22 @@ def test_without_arviz_the_error_names_the_extra(monkeypatch, warm):
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'heatbath\[arviz\]'"):
         warm.to_arviz()
+
+
+def test_what_arviz_announces_once_a_day_does_not_reach_the_user(tmp_path):
+    """In a new process, with a cache folder in which ArviZ finds no trace of an announcement."""
+    code = """
+import heatbath as hb
+problem = hb.datasets.spirals(n_train=50, n_test=10)
+print(hb.train(problem, hb.Dense((5,)), hb.LOL(), 20, 5, chains=2, samples=5).to_arviz())
+"""
+    kernels = os.environ.get("HEATBATH_CACHE", str(Path.home() / ".cache" / "heatbath"))
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "HEATBATH_CACHE": kernels}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert "posterior" in done.stdout
 
 
 def test_the_example_prints_its_table():

@@ -170,7 +170,9 @@ class Run:
         a sweep, `select` a point first. Needs the extra `heatbath[arviz]`.
         """
         try:
-            import arviz
+            with warnings.catch_warnings():  # once a day it announces its next version
+                warnings.simplefilter("ignore", FutureWarning)
+                import arviz
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
                 f"to_arviz needs ArviZ, an extra: pip install 'heatbath[arviz]' ({error})"
