@@ -26,6 +26,7 @@ LAYOUT = [
     "reference",
     "quadratic",
     "engine",
+    "torch",
     "networks",
     "datasets",
     "plans",

@@ -144,6 +144,28 @@ def _cos_sin32(x):
 
 
 @compiled(fastmath=FASTMATH)
+def fill_half32(z, words, half):
+    """The numbers of half a tile, two rows of 64, from its words."""
+    first, second = vector(z, 2 * half * ROW, ROW), vector(z, (2 * half + 1) * ROW, ROW)
+    radii, angles = words[2 * half], words[2 * half + 1]
+    for j in range(ROW):
+        radius = _radius32(radii[j])
+        cos, sin = _cos_sin32(angles[j])
+        first[j] = radius * cos
+        second[j] = radius * sin
+
+
+@compiled
+def fill_half64(z, words, half):
+    """The numbers of half a tile in float64."""
+    for j in range(ROW):
+        radius = np.sqrt(-2.0 * np.log((f64(words[2 * half, j]) + 0.5) * 2.0**-32))
+        angle = 2.0 * np.pi * ((f64(words[2 * half + 1, j]) + 0.5) * 2.0**-32)
+        z[2 * half * ROW + j] = radius * np.cos(angle)
+        z[(2 * half + 1) * ROW + j] = radius * np.sin(angle)
+
+
+@compiled(fastmath=FASTMATH)
 def fill_normals32(z, words, seed, use, chain, step, tile, low=0, high=256):
     """The normal numbers of a tile in float32; `words` (4, 64) is room to work in.
 
@@ -151,13 +173,7 @@ def fill_normals32(z, words, seed, use, chain, step, tile, low=0, high=256):
     """
     fill_words(words, seed, use, chain, step, tile)
     for half in range(low // (2 * ROW), (high - 1) // (2 * ROW) + 1):
-        first, second = vector(z, 2 * half * ROW, ROW), vector(z, (2 * half + 1) * ROW, ROW)
-        radii, angles = words[2 * half], words[2 * half + 1]
-        for j in range(ROW):
-            radius = _radius32(radii[j])
-            cos, sin = _cos_sin32(angles[j])
-            first[j] = radius * cos
-            second[j] = radius * sin
+        fill_half32(z, words, half)
 
 
 @compiled
@@ -165,8 +181,4 @@ def fill_normals64(z, words, seed, use, chain, step, tile, low=0, high=256):
     """The normal numbers of a tile in float64."""
     fill_words(words, seed, use, chain, step, tile)
     for half in range(low // (2 * ROW), (high - 1) // (2 * ROW) + 1):
-        for j in range(ROW):
-            radius = np.sqrt(-2.0 * np.log((f64(words[2 * half, j]) + 0.5) * 2.0**-32))
-            angle = 2.0 * np.pi * ((f64(words[2 * half + 1, j]) + 0.5) * 2.0**-32)
-            z[2 * half * ROW + j] = radius * np.cos(angle)
-            z[(2 * half + 1) * ROW + j] = radius * np.sin(angle)
+        fill_half64(z, words, half)

@@ -13,24 +13,39 @@ from numba.extending import overload
 
 from heatbath.engine.compile import FASTMATH, compiled
 from heatbath.engine.program import ADAM, DESCEND, READ, WIDTH, A, B, F, S
-from heatbath.engine.random import fill_normals32, fill_normals64
-from heatbath.engine.views import vector
+from heatbath.engine.random import fill_half32, fill_half64, fill_words
+from heatbath.engine.views import prefetch, vector
 from heatbath.noise import TILE
 
 MOVES = 64  # the longest segment
 
 
-def fill_normals(z, words, seed, use, chain, step, tile, low, high):
-    """The normal numbers of a tile in the precision of z."""
+def fill_half(z, words, half):
+    """The normal numbers of half a tile in the precision of z."""
     raise NotImplementedError("only in compiled code")
 
 
-@overload(fill_normals, jit_options={"nogil": True, "forceinline": True})
-def _fill_normals(z, words, seed, use, chain, step, tile, low, high):
-    fill = fill_normals32 if z.dtype == types.float32 else fill_normals64
-    return lambda z, words, seed, use, chain, step, tile, low, high: fill(
-        z, words, seed, use, chain, step, tile, low, high
-    )
+@overload(fill_half, jit_options={"nogil": True, "forceinline": True})
+def _fill_half(z, words, half):
+    fill = fill_half32 if z.dtype == types.float32 else fill_half64
+    return lambda z, words, half: fill(z, words, half)
+
+
+@compiled
+def _fetch(values):
+    """Have values fetched from memory while something else is done."""
+    for e in range(0, values.shape[0], 64 // values.itemsize):
+        prefetch(values, e)
+
+
+@compiled
+def _first_noise(moves, uses, count):
+    """The first move with noise, or -1."""
+    for i in range(count):
+        kind = int(moves[i, 0])
+        if uses[i, 0] >= 0 and ((kind == B and moves[i, 5] != 0) or (kind == DESCEND and moves[i, 3] != 0)):
+            return i
+    return -1
 
 
 @compiled
@@ -91,17 +106,33 @@ def _prepare(operations, coefficients, xi, root_tau, n, moves, uses):
 
 @compiled(fastmath=FASTMATH)
 def run_segment(
-    theta, p, G, second, ranges, operations, coefficients, xi, root_tau, seed, chain, n, reading, room
+    theta,
+    p,
+    G,
+    second,
+    ranges,
+    operations,
+    coefficients,
+    xi,
+    root_tau,
+    seed,
+    chain,
+    n,
+    reading,
+    room,
+    streaming=False,
 ):
     """A segment's operations on the parameters in `ranges` of one chain at step n.
 
     `xi` is the unit's ξ, and `root_tau` the square root of the temperature of the chain's rung.
-    While `reading`, p·p at a READ is returned, and -1 where there is none.
+    While `reading`, p·p at a READ is returned, and -1 where there is none. Where the arrays are larger than
+    the caches, `streaming` has a tile fetched while its noise is made.
     """
     number = theta.dtype.type
     read = -1.0
     z, words, moves, uses = room
     count = _prepare(operations, coefficients, xi, root_tau, n, moves, uses)
+    early = _first_noise(moves, uses, count) if streaming else -1
     for r in range(ranges.shape[0]):
         first, stop = ranges[r, 0], ranges[r, 1]
         for tile in range(first // TILE, (stop - 1) // TILE + 1):
@@ -111,15 +142,33 @@ def run_segment(
             size = high - low
             x, q, g = vector(theta, low, size), vector(p, low, size), vector(G, low, size)
             R = vector(z, low - base, size)
+            if early >= 0:  # the first noise, while the tile is fetched
+                _fetch(q)
+                fill_words(words, seed, uses[early, 0], chain, uses[early, 1], tile)
+                _fetch(g)
+                fill_half(z, words, 0)
+                _fetch(x)
+                fill_half(z, words, 1)
             for i in range(count):
                 kind, use = int(moves[i, 0]), uses[i, 0]
                 c1, c2, c3 = number(moves[i, 1]), number(moves[i, 2]), number(moves[i, 3])
                 c4, c5, c6 = number(moves[i, 4]), number(moves[i, 5]), number(moves[i, 6])
                 noisy = use >= 0 and ((kind == B and c5 != 0) or (kind == DESCEND and c3 != 0))
-                if noisy:
-                    fill_normals(z, words, seed, use, chain, uses[i, 1], tile, low - base, high - base)
+                if noisy and i != early:
+                    fill_words(words, seed, use, chain, uses[i, 1], tile)
+                    if low - base < TILE // 2:
+                        fill_half(z, words, 0)
+                    if high - base > TILE // 2:
+                        fill_half(z, words, 1)
                 if kind == B:
-                    if noisy:
+                    if noisy and c1 == 0 and c2 == 0:  # without a kick G is not fetched
+                        for e in range(size):
+                            momentum = q[e]
+                            drifted = x[e] + c3 * momentum
+                            momentum = c4 * momentum + c5 * R[e]
+                            x[e] = drifted + c6 * momentum
+                            q[e] = momentum
+                    elif noisy:
                         for e in range(size):
                             momentum = q[e] + c1 * g[e] - c2 * x[e]
                             drifted = x[e] + c3 * momentum

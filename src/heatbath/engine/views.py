@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -58,3 +59,45 @@ def _matrix(typing_context: Any, flat: Any, begin: Any, rows: Any, columns: Any)
 
 vector: Any = intrinsic(_vector)
 matrix: Any = intrinsic(_matrix)
+
+
+def _at_address(typing_context: Any, like: Any, address: Any, size: Any) -> Any:
+    """An array of `size` numbers, of the type of those in `like`, that begins at an address in memory."""
+    result = types.Array(like.dtype, 1, "C")
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = make_array(result)(context, builder)
+        data_type = context.get_data_type(result.dtype)
+        itemsize = context.get_constant(types.intp, context.get_abi_sizeof(data_type))
+        populate_array(
+            view,
+            data=builder.inttoptr(arguments[1], data_type.as_pointer()),
+            shape=cgutils.pack_array(builder, [arguments[2]]),
+            strides=cgutils.pack_array(builder, [itemsize]),
+            itemsize=itemsize,
+            meminfo=None,
+        )
+        return view._getvalue()
+
+    return result(like, types.intp, types.intp), codegen
+
+
+at_address: Any = intrinsic(_at_address)
+
+
+def _prefetch(typing_context: Any, flat: Any, index: Any) -> Any:
+    """Have the memory around flat[index] fetched while something else is done."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [pointer, number(1), number(3), number(1)])  # to write, to all caches, data
+        return context.get_dummy_value()
+
+    return types.none(flat, types.intp), codegen
+
+
+prefetch: Any = intrinsic(_prefetch)

@@ -1,0 +1,13 @@
+"""Optimisers for any PyTorch model: a method for each part of it, `torch.optim.Optimizer` to the letter.
+
+`Partitioned` takes param groups with a "method"; `Langevin`, `AdaptiveLangevin` and `SGLD` have one method
+for all parameters, `LaLa`, `LOL` and `AdLaLa` one for the hidden layers and one for the output layer.
+"""
+
+from heatbath.torch.optimizer import Partitioned as Partitioned
+from heatbath.torch.presets import LOL as LOL
+from heatbath.torch.presets import SGLD as SGLD
+from heatbath.torch.presets import AdaptiveLangevin as AdaptiveLangevin
+from heatbath.torch.presets import AdLaLa as AdLaLa
+from heatbath.torch.presets import LaLa as LaLa
+from heatbath.torch.presets import Langevin as Langevin

@@ -1,0 +1,123 @@
+"""A step in the engine's compiled code: CPU tensors in float32 or float64, in place, on all cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heatbath.engine.fused import PIECE, Sums, Tensors, Work, fused_step
+from heatbath.engine.threads import spread, thread_count
+from heatbath.torch.recipes import Recipe
+from heatbath.torch.units import Unit
+
+SERIAL = 8  # pieces that are not worth a second thread
+LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
+
+
+def can_be_fused(tensor: Tensor) -> bool:
+    """Whether compiled code can step a tensor where it is."""
+    return tensor.device.type == "cpu" and tensor.dtype in LIKE and tensor.is_contiguous()
+
+
+@dataclass
+class Fused:
+    """What compiled code needs for the same units as last time, so that it is made once."""
+
+    pieces: dict[Any, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+    codes: dict[Any, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = field(
+        default_factory=dict
+    )
+
+    def run(self, units: list[Unit], stage: int) -> None:
+        """All passes of a stage, for units whose tensors have one type."""
+        if not units:
+            return
+        segments, operations, rows = self._code(tuple(unit.recipe for unit in units), stage)
+        if not len(segments):
+            return
+        pieces, sizes = self._pieces(
+            [[(f, t.numel()) for f, t in zip(u.first, u.theta, strict=True)] for u in units]
+        )
+        addresses, first, owner, row = [], [], [], []
+        for u, unit in enumerate(units):
+            for i, theta in enumerate(unit.theta):
+                second = unit.second[i].data_ptr() if unit.second else 0
+                addresses.append(
+                    (theta.data_ptr(), unit.p[i].data_ptr(), unit.gradient[i].data_ptr(), second)
+                )
+                owner.append(u)
+            first += unit.first
+            row += unit.rows
+        tensors = Tensors(
+            np.array(addresses, np.int64), np.array(first, np.int64), np.array(owner, np.int64),
+            np.array(row, np.int64),
+        )  # fmt: skip
+        later = np.array([max(unit.rows) for unit in units])
+        work = Work(pieces, segments, operations, rows, sizes, later)
+        sums = Sums(
+            np.zeros(len(pieces)), np.full(len(units), -1.0), np.array([unit.xi for unit in units]),
+            np.array([unit.root_tau for unit in units]),
+        )  # fmt: skip
+        like, seed = LIKE[units[0].theta[0].dtype], np.uint64(units[0].seed)
+        if len(pieces) <= SERIAL:
+            fused_step(like, 0, len(pieces), 0, len(segments), True, tensors, work, sums, seed, units[0].step)
+        else:
+            threads = thread_count()
+            for k in range(len(segments)):
+
+                def part(begin: int, end: int, k: int = k) -> None:
+                    fused_step(like, begin, end, k, k + 1, False, tensors, work, sums, seed, units[0].step)
+
+                spread(part, len(pieces), threads)
+                fused_step(like, 0, 0, k, k + 1, True, tensors, work, sums, seed, units[0].step)
+        for u, unit in enumerate(units):
+            unit.xi = float(sums.xi[u])
+            unit.kinetic = float(sums.kinetic[u]) if sums.kinetic[u] >= 0 else unit.kinetic
+
+    def _code(
+        self, recipes: tuple[Recipe, ...], stage: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """The operations of all units one after the other, and those of each pass and unit."""
+        key = stage, recipes
+        if key not in self.codes:
+            own = [r.stages[stage].passes if stage < len(r.stages) else () for r in recipes]
+            segments = np.zeros((max(map(len, own)), len(recipes), 3), np.int64)
+            segments[:, :, 2] = -1
+            shift = 0
+            for u, (recipe, passes) in enumerate(zip(recipes, own, strict=True)):
+                for k, one in enumerate(passes):
+                    segments[k, u] = one
+                    segments[k, u, :2] += shift
+                    segments[k, u, 2] += shift if one.thermostat >= 0 else 0
+                shift += len(recipe.operations)
+            if len(self.codes) > 8:  # coefficients that change would fill it
+                self.codes.clear()
+            self.codes[key] = (
+                segments,
+                np.concatenate([recipe.operations for recipe in recipes]),
+                np.concatenate([recipe.table for recipe in recipes], axis=1),
+            )
+        return self.codes[key]
+
+    def _pieces(self, units: list[list[tuple[int, int]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Tensors cut at multiples of PIECE in the numbering of the noise, and the sizes of the units."""
+        key = tuple(map(tuple, units))
+        if key not in self.pieces:
+            made = []
+            tensor = 0
+            for unit in units:
+                for first, size in unit:
+                    edges = [first, *range((first // PIECE + 1) * PIECE, first + size, PIECE), first + size]
+                    made += [(tensor, low, high) for low, high in pairwise(edges)]
+                    tensor += 1
+            if len(self.pieces) > 16:
+                self.pieces.clear()
+            sizes = np.array([sum(size for _, size in unit) for unit in units], np.int64)
+            self.pieces[key] = np.array(made, np.int64).reshape(-1, 3), sizes
+        return self.pieces[key]

@@ -1,0 +1,115 @@
+"""Which parameters of a model are hidden layers and which are the output layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+HOW = (
+    'pass the module itself, model.named_parameters(), hidden= and output=, or groups with a "part" that is '
+    "'hidden' or 'output'"
+)
+
+
+class Layer(NamedTuple):
+    """The parameters that a module owns, under its name; `why` it should not be taken for the last."""
+
+    name: str
+    params: list[Tensor]
+    why: str = ""
+
+
+def split(model: object, hidden: object, output: object) -> list[dict[str, Any]]:
+    """Groups with "params", "name" and "part": one for each hidden layer, and the output layer's."""
+    if model is None:
+        if hidden is None or output is None:
+            raise TypeError(f"a model is needed: {HOW}")
+        return _groups("hidden", _layers(hidden, "hidden")) + _groups("output", _layers(output, "output"))
+    if hidden is not None:
+        raise TypeError("hidden= goes with output= and without a model")
+    if isinstance(model, Iterable) and not isinstance(model, (nn.Module, Tensor)):
+        model = list(model)
+        if model and all(isinstance(group, Mapping) for group in model):
+            return _checked_parts([dict(group) for group in model])
+    layers = _layers(model, "")
+    if output is not None:
+        last = _layers(output, "output")
+        owned = {id(p) for layer in last for p in layer.params}
+        rest = [Layer(layer.name, [p for p in layer.params if id(p) not in owned]) for layer in layers]
+        return _groups("hidden", [layer for layer in rest if layer.params]) + _groups("output", last)
+    if len(layers) < 2:
+        raise ValueError(f"a hidden layer and an output layer are needed, got {len(layers)} layer: {HOW}")
+    if layers[-1].why:
+        raise ValueError(
+            f"the last layer, {layers[-1].name!r}, {layers[-1].why}: say which is the output layer, as in "
+            "output=model.head"
+        )
+    return _groups("hidden", layers[:-1]) + _groups("output", layers[-1:])
+
+
+def _layers(given: object, name: str) -> list[Layer]:
+    """The layers of a module, of named parameters, or (only under a name) of bare parameters: one layer."""
+    if isinstance(given, nn.Module):
+        return _of_module(given)
+    entries = [given] if isinstance(given, Tensor) else list(given) if isinstance(given, Iterable) else None
+    if not entries:
+        raise TypeError(f"parameters are needed, got {given!r}: {HOW}")
+    if all(
+        isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], Tensor) for entry in entries
+    ):
+        found: dict[str, list[Tensor]] = {}
+        for full, parameter in entries:
+            found.setdefault(full.rpartition(".")[0], []).append(parameter)
+        return [Layer(owner or name, params) for owner, params in found.items()]
+    if not all(isinstance(entry, Tensor) for entry in entries):
+        raise TypeError(f"parameters are needed, got {entries[0]!r}: {HOW}")
+    if not name:
+        raise TypeError(f"bare parameters do not tell which layer is the last: {HOW}")
+    return [Layer(name, entries)]
+
+
+def _of_module(module: nn.Module) -> list[Layer]:
+    """The modules that own parameters, in order; a tied parameter belongs to its first owner."""
+    seen: set[int] = set()
+    layers: list[Layer] = []
+    for name, owner in module.named_modules():
+        own = list(owner.parameters(recurse=False))
+        new = [p for p in own if id(p) not in seen]
+        seen |= {id(p) for p in own}
+        tied = len(new) < len(own)
+        why = (
+            "is a normalisation" if isinstance(owner, NORMALISATIONS) else "shares parameters" if tied else ""
+        )
+        if new:
+            layers.append(Layer(name or type(owner).__name__, new, why))
+        elif own and layers:  # all of it belongs to others, and yet it may be the last
+            layers[-1] = layers[-1]._replace(why=f"is followed by {name!r}, which shares its parameters")
+    return layers
+
+
+def _groups(part: str, layers: list[Layer]) -> list[dict[str, Any]]:
+    return [{"params": layer.params, "part": part, "name": layer.name} for layer in layers]
+
+
+def _checked_parts(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for group in groups:
+        if group.get("part") not in ("hidden", "output"):
+            raise ValueError(
+                f"a group needs a \"part\", 'hidden' or 'output', got {group.get('part')!r}: {HOW}"
+            )
+    if {group["part"] for group in groups} != {"hidden", "output"}:
+        raise ValueError("both parts are needed, a group that is 'hidden' and one that is 'output'")
+    return groups
+
+
+def flat(params: object) -> list[Any]:
+    """The parameters of a module, or what was given, for a method that is the same everywhere."""
+    if isinstance(params, nn.Module):
+        params = params.parameters()
+    if isinstance(params, Tensor) or not isinstance(params, Iterable):
+        raise TypeError(f"a module or its parameters are needed, got {torch.typename(params)}")
+    return list(params)

@@ -1,0 +1,88 @@
+"""Param groups and methods: a group holds plain values only, from which its method is made at every step."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_args
+
+from heatbath.checks import POSITIVE
+from heatbath.grids import FIXED
+from heatbath.methods import AdaptiveLangevin, Method
+from heatbath.partition import Partition
+from heatbath.schedules import (
+    Coefficient,
+    Piecewise,
+    Schedule,
+    SimulatedTempering,
+    at,
+    coefficient,
+    from_plain,
+    to_plain,
+)
+
+METHODS = {kind.__name__: kind for kind in get_args(Method)}
+
+
+def coefficients(name: str) -> tuple[str, ...]:
+    """The coefficients of a method, by its name."""
+    return tuple(field.name for field in fields(METHODS[name]) if field.name not in FIXED)
+
+
+def to_values(method: object, lr: object) -> dict[str, Any]:
+    """A method and a stepsize as the plain values of a group."""
+    if not isinstance(method, get_args(Method)):
+        raise TypeError(
+            f"'method' must be a method such as heatbath.Langevin(gamma=1.0, tau=1e-5), got {method!r}"
+        )
+    name = type(method).__name__
+    given: dict[str, Coefficient] = {"lr": coefficient("lr", lr, POSITIVE)}
+    given |= {key: getattr(method, key) for key in coefficients(name)}
+    values: dict[str, Any] = {"method": name, "schedules": {}, "step": 0, "previous": None}
+    for key, value in given.items():
+        if isinstance(value, tuple):
+            raise ValueError(f"{key}: a list is an axis of a sweep, and an optimiser takes one value")
+        if isinstance(value, (Schedule, SimulatedTempering)):
+            values["schedules"][key] = to_plain(value)
+        values[key] = value.ladder[0] if isinstance(value, SimulatedTempering) else at(value, 0)
+    values |= {f.name: getattr(method, f.name) for f in fields(method) if f.name in FIXED}
+    if isinstance(values.get("xi"), tuple):
+        raise ValueError("xi: a list is an axis of a sweep, and an optimiser takes one value")
+    if ladder(values):
+        values["rung"] = 0
+    return values
+
+
+def ladder(group: dict[str, Any]) -> SimulatedTempering | None:
+    """The ladder of a group whose temperature is tempered."""
+    plain = group["schedules"].get("tau")
+    made = from_plain(plain) if plain else None
+    return made if isinstance(made, SimulatedTempering) else None
+
+
+def follow_schedules(group: dict[str, Any]) -> None:
+    """Set the coefficients that are on schedules to their values during this step."""
+    for key, plain in group["schedules"].items():
+        schedule = from_plain(plain)
+        if isinstance(schedule, SimulatedTempering):
+            group[key] = schedule.ladder[group["rung"]]
+        else:
+            group[key] = schedule(group["step"])
+
+
+def current(group: dict[str, Any]) -> tuple[float, ...]:
+    """The stepsize and the coefficients that a group has now."""
+    return tuple(float(group[key]) for key in ("lr", *coefficients(group["method"])))
+
+
+def to_partition(group: dict[str, Any], before: tuple[float, ...], now: tuple[float, ...]) -> Partition:
+    """One part with the group's method: the coefficients `before` during step 0, and `now` from step 1 on."""
+    both = [a if a == b else Piecewise((a, b), (1,)) for a, b in zip(before, now, strict=True)]
+    h, *values = both
+    kind = METHODS[group["method"]]
+    fixed = {field.name: group[field.name] for field in fields(kind) if field.name in FIXED}
+    if kind is AdaptiveLangevin:
+        fixed["xi"] = 0.0  # where ξ is now stands in the group
+    chosen: dict[str, Any] = dict(zip(coefficients(group["method"]), values, strict=True)) | fixed
+    if tempering := ladder(group):
+        chosen["tau"] = tempering
+    return Partition(kind(**chosen), h)
