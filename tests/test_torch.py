@@ -3,6 +3,9 @@
 import copy
 import io
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -549,3 +552,76 @@ def test_tied_parameters_belong_to_their_first_owner():
         ht.AdLaLa(model)
     optimizer = ht.AdLaLa(model, output=model[1])
     assert [len(group["params"]) for group in optimizer.param_groups] == [1, 2]
+
+
+# The law, through the real step
+
+K, TAU, H = 2.0, 0.3, 0.5
+COPIES = 100_000  # of one parameter: as many independent chains
+
+
+def sampled(method, fused, dtype, steps=80):
+    """Copies of a parameter on a quadratic, after enough steps to forget their start."""
+    theta = torch.nn.Parameter(torch.zeros(COPIES, dtype=dtype))
+    optimizer = ht.Partitioned([{"params": [theta], "method": method}], H, seed=11, fused=fused)
+    for _ in range(steps):
+        theta.grad = K * theta.detach()
+        optimizer.step()
+    return theta.detach().double()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(hb.Langevin(1.0, TAU, word) for word in ("BAOAB", "OBABO", "OBA", "ABOBA", "BAOA")),
+        hb.Langevin(math.inf, TAU),
+        hb.AdaptiveLangevin(TAU, 0.8, epsilon=0.0, xi=1.1),
+    ],
+)
+def test_the_variance_is_that_of_the_lyapunov_equation(method, fused, dtype):
+    """Within 4.5 standard errors over 100,000 copies (error rate 7e-6); 3 % off would be seen."""
+    V = hb.quadratic.covariance(hb.Partition(method, H), K)[0, 0]
+    theta = sampled(method, fused, dtype)
+    error = V * math.sqrt(2 / COPIES)
+    assert abs(theta.square().mean() - V) < 4.5 * error
+    assert abs(theta.square().mean() - 1.03 * V) > 2 * error
+    assert abs(theta.mean()) < 4.5 * math.sqrt(V / COPIES)
+
+
+def test_sgld_samples_half_its_sigma_squared():
+    """θ += -h k θ + σ sqrt(h) R has the variance σ²/(2k - h k²)."""
+    for fused in (True, False):
+        theta = sampled(hb.SGLD(0.7), fused, torch.float64)
+        V = 0.7**2 / (2 * K - H * K**2)
+        assert abs(theta.square().mean() - V) < 4.5 * V * math.sqrt(2 / COPIES)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_adaptive_langevin_is_at_its_temperature_whatever_noise_the_gradient_has(fused):
+    """The mean of p·p at E is exactly Nτ + (ξ_T - ξ_0)/(hεT), and ξ has found the friction of the noise."""
+    theta = torch.nn.Parameter(torch.zeros(1000, dtype=torch.float64))
+    optimizer = ht.AdaptiveLangevin([theta], 0.2, TAU, 0.1, 0.002, fused=fused)
+    generator = torch.Generator().manual_seed(0)
+    noise = 2.0
+    friction = []
+    for _ in range(3000):
+        theta.grad = K * theta.detach() + noise * torch.randn(1000, generator=generator, dtype=torch.float64)
+        optimizer.step()
+        friction.append(optimizer.param_groups[0]["xi"])
+    expected = (0.2 * noise**2 + 0.1**2) / (2 * TAU)
+    assert np.mean(friction[1000:]) == pytest.approx(expected, rel=0.05)
+    assert theta.detach().square().mean().item() * K == pytest.approx(TAU, rel=0.15)
+
+
+# Many processes
+
+
+def test_ranks_stay_identical_without_any_communication_of_ours():
+    """Parameters, momenta and ξ of two processes on different data, fused and not, bit for bit."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.ddp"], capture_output=True, text=True, cwd=Path(__file__).parent.parent
+    )
+    assert done.returncode == 0, done.stderr
+    assert "differ: []" in done.stdout
