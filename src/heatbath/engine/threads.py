@@ -30,17 +30,22 @@ def thread_count(threads: int | None = None) -> int:
     return int(setting)
 
 
-def spread(work: Callable[[int, int], None], count: int, threads: int) -> None:
-    """Call work(begin, end) for blocks that cover range(count), on up to `threads` threads."""
+def spread(work: Callable[[int, int], None], count: int, threads: int, even: bool = False) -> None:
+    """Call work(begin, end) for blocks that cover range(count), on up to `threads` threads.
+
+    There are a few blocks a thread, so that one that is slow does not hold up the rest; for `even` work one
+    is enough, and this thread does its share.
+    """
     if threads == 1 or count == 1:
         work(0, count)
         return
     pool = _pools.get(threads)
     if pool is None:
         pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, thread_name_prefix="heatbath"))
-    blocks = min(
-        count, 4 * threads
-    )  # a few blocks a thread, so that one that is slow does not hold up the rest
-    edges = [count * i // blocks for i in range(blocks + 1)]
-    for done in [pool.submit(work, begin, end) for begin, end in pairwise(edges)]:
+    blocks = min(count, threads if even else 4 * threads)
+    first, *others = pairwise([count * i // blocks for i in range(blocks + 1)])
+    waiting = [pool.submit(work, *block) for block in (others if even else (first, *others))]
+    if even:
+        work(*first)
+    for done in waiting:
         done.result()

@@ -74,7 +74,7 @@ class Fused:
                 def part(begin: int, end: int, k: int = k) -> None:
                     fused_step(like, begin, end, k, k + 1, False, tensors, work, sums, seed, units[0].step)
 
-                spread(part, len(pieces), threads)
+                spread(part, len(pieces), threads, even=True)
                 fused_step(like, 0, 0, k, k + 1, True, tensors, work, sums, seed, units[0].step)
         for u, unit in enumerate(units):
             unit.xi = float(sums.xi[u])

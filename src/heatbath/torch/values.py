@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, get_args
 
 from heatbath.checks import POSITIVE
@@ -23,6 +24,7 @@ from heatbath.schedules import (
 METHODS = {kind.__name__: kind for kind in get_args(Method)}
 
 
+@lru_cache
 def coefficients(name: str) -> tuple[str, ...]:
     """The coefficients of a method, by its name."""
     return tuple(field.name for field in fields(METHODS[name]) if field.name not in FIXED)
