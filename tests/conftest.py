@@ -1,10 +1,15 @@
 """What every test may count on."""
 
+import os
 import signal
 import warnings
 from contextlib import suppress
 
 import pytest
+
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "passive"
+)  # torch's threads would spin against those of other workers
 
 
 def pytest_configure(config):

@@ -55,7 +55,7 @@ def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, s
     """The pieces begin to end - 1 of some passes; then, to `finish` each, what lies between two passes."""
     tile = np.empty(TILE, like.dtype)
     words = np.empty((4, TILE // 4), np.uint32)
-    room = tile, words, np.empty((MOVES, WIDTH + 1)), np.empty((MOVES, 2), np.int64)
+    room = tile, words, np.empty((MOVES, WIDTH + 1)), np.empty((MOVES, 3), np.int64)
     span = np.empty((1, 2), np.int64)
     bytes_each = like.itemsize
     for k in range(first_pass, last_pass):
@@ -83,7 +83,6 @@ def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, s
                     seed,
                     0,
                     step,
-                    True,
                     room,
                     True,
                 )

@@ -122,7 +122,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
     stamps = np.full(count, -1, np.int64)
     tile = np.empty(TILE, number)
     words = np.empty((4, TILE // 4), np.uint32)
-    room = tile, words, np.empty((MOVES, WIDTH + 1)), np.empty((MOVES, 2), np.int64)
+    room = tile, words, np.empty((MOVES, WIDTH + 1)), np.empty((MOVES, 3), np.int64)
     per_epoch = count // data.batch
     drawn = 0
     for c in range(begin, end):
@@ -146,7 +146,6 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                 record = max(record, noted + 1)
             if n == stop:
                 break
-            due = record < notes.steps.shape[0] and notes.steps[record] == n + 1
             opening = n == 0 and prelude.controls.shape[0] > 0
             for phase in range(0 if opening else 1, 2):
                 now = prelude if phase == 0 else code
@@ -190,7 +189,6 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                             chains.died[c] = n
                             break
                     elif kind == SEGMENT:
-                        reading = due or n == stop - 1
                         read = run_segment(
                             theta,
                             p,
@@ -204,7 +202,6 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                             seed,
                             chain,
                             n,
-                            reading,
                             room,
                         )
                         if read >= 0:

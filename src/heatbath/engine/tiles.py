@@ -57,15 +57,20 @@ def _phi(x):
 def _prepare(operations, coefficients, xi, root_tau, n, moves, uses):
     """Fold a segment's operations into moves: p += t G - d θ, θ += u p, p = a p + b R, θ += v p, in order.
 
-    `moves` gets (kind, t, d, u, a, b, v) and `uses` the slot and step of R (-1: none); returns how many there
-    are. A READ, a DESCEND and an ADAM are moves of their own.
+    `moves` gets (kind, t, d, u, a, b, v) and `uses` the slot and step of R (-1: none), and whether p·p is
+    read before (1) or after (2) R comes in; returns how many there are. A DESCEND, an ADAM, and a READ with
+    no move before it are moves of their own.
     """
     count, place = 0, 5  # place: what the last move already has, 0 B, 1 A, 2 S, 3 A
     for i in range(operations.shape[0]):
         kind, use, offset = operations[i, 0], operations[i, 1], operations[i, 2]
         c = coefficients[i]
+        if kind == READ and place <= 3:
+            uses[count - 1, 2] = 1 if place < 2 else 2
+            place = max(place, 1)
+            continue
         if kind in (READ, DESCEND, ADAM):
-            moves[count, 0], uses[count, 0], uses[count, 1] = kind, use, n + offset
+            moves[count, 0], uses[count, 0], uses[count, 1], uses[count, 2] = kind, use, n + offset, 0
             for k in range(WIDTH):
                 moves[count, k + 1] = c[k]
             count, place = count + 1, 5
@@ -80,7 +85,7 @@ def _prepare(operations, coefficients, xi, root_tau, n, moves, uses):
             for k in range(1, 7):
                 moves[count, k] = 0.0
             moves[count, 4] = 1.0
-            uses[count, 0] = -1
+            uses[count, 0], uses[count, 2] = -1, 0
             count += 1
             if kind == A:
                 wanted = 1
@@ -118,15 +123,14 @@ def run_segment(
     seed,
     chain,
     n,
-    reading,
     room,
     streaming=False,
 ):
     """A segment's operations on the parameters in `ranges` of one chain at step n.
 
     `xi` is the unit's ξ, and `root_tau` the square root of the temperature of the chain's rung.
-    While `reading`, p·p at a READ is returned, and -1 where there is none. Where the arrays are larger than
-    the caches, `streaming` has a tile fetched while its noise is made.
+    Returns p·p at a READ, and -1 where there is none. Where the arrays are larger than the caches,
+    `streaming` has a tile fetched while its noise is made.
     """
     number = theta.dtype.type
     read = -1.0
@@ -161,33 +165,42 @@ def run_segment(
                     if high - base > TILE // 2:
                         fill_half(z, words, 1)
                 if kind == B:
+                    early_read, late_read = number(uses[i, 2] == 1), number(uses[i, 2] == 2)
+                    partial = number(0.0)
                     if noisy and c1 == 0 and c2 == 0:  # without a kick G is not fetched
                         for e in range(size):
                             momentum = q[e]
                             drifted = x[e] + c3 * momentum
+                            partial += early_read * momentum * momentum
                             momentum = c4 * momentum + c5 * R[e]
+                            partial += late_read * momentum * momentum
                             x[e] = drifted + c6 * momentum
                             q[e] = momentum
                     elif noisy:
                         for e in range(size):
                             momentum = q[e] + c1 * g[e] - c2 * x[e]
                             drifted = x[e] + c3 * momentum
+                            partial += early_read * momentum * momentum
                             momentum = c4 * momentum + c5 * R[e]
+                            partial += late_read * momentum * momentum
                             x[e] = drifted + c6 * momentum
                             q[e] = momentum
                     else:
                         for e in range(size):
                             momentum = q[e] + c1 * g[e] - c2 * x[e]
                             drifted = x[e] + c3 * momentum
+                            partial += early_read * momentum * momentum
                             momentum = c4 * momentum
+                            partial += late_read * momentum * momentum
                             x[e] = drifted + c6 * momentum
                             q[e] = momentum
-                elif kind == READ:
-                    if reading:
-                        partial = number(0.0)
-                        for e in range(size):
-                            partial += q[e] * q[e]
+                    if uses[i, 2] > 0:
                         read = max(read, 0.0) + partial
+                elif kind == READ:
+                    partial = number(0.0)
+                    for e in range(size):
+                        partial += q[e] * q[e]
+                    read = max(read, 0.0) + partial
                 elif kind == DESCEND:
                     for e in range(size):
                         x[e] += c1 * g[e] - c2 * x[e]
