@@ -26,6 +26,8 @@ LAYOUT = [
     "reference",
     "quadratic",
     "engine",
+    "diagnostics",
+    "prediction",
     "torch",
     "networks",
     "datasets",

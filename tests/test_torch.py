@@ -434,11 +434,54 @@ def test_the_momenta_of_bfloat16_let_small_steps_add_up(make):
     assert torch.equal(optimizer.state[p]["copy"].bfloat16(), p)
 
 
+def test_gradient_clipping_autocast_and_a_scaler():
+    """As a loop in mixed precision has them; the scaler skips a step whose gradients are not finite."""
+    model = network(torch.float32)
+    optimizer = ht.AdLaLa(model, lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+    for n in range(4):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            output = model(X.float())
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(output.float(), Y.float())
+        scaler.scale(loss * (math.inf if n == 2 else 1.0)).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        before = vector(model)
+        scaler.step(optimizer)
+        scaler.update()
+        assert np.array_equal(vector(model), before) == (n == 2)
+    assert optimizer.param_groups[0]["step"] == 3
+
+
+def test_a_compiled_model_trains_as_the_model_itself():
+    one, two = network(), network()
+    compiled = torch.compile(two, backend="eager")
+    first, second = ht.AdLaLa(one, lr=0.1), ht.AdLaLa(two, lr=0.1)
+    for _ in range(5):
+        first.step(closure_of(one, first))
+        second.zero_grad()
+        torch.nn.functional.binary_cross_entropy_with_logits(compiled(X), Y).backward()
+        second.step()
+    np.testing.assert_allclose(vector(one), vector(two), atol=1e-12)
+
+
+def test_mixed_types_in_one_group_take_the_plain_way():
+    parameters = [
+        torch.nn.Parameter(torch.ones(5, dtype=kind))
+        for kind in (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+    ]
+    optimizer = ht.AdaptiveLangevin(parameters, 0.1, 1e-3, 0.01, 0.1)
+    for _ in range(3):
+        for p in parameters:
+            p.grad = torch.ones_like(p)
+        optimizer.step()
+    for p in parameters:
+        assert torch.isfinite(p).all()
+        assert (p < 1).all()
+
+
 def test_fused_true_says_what_it_needs():
-    model = network(torch.bfloat16)
-    optimizer = ht.AdLaLa(model, fused=True)
-    closure_of(model, optimizer)()
-    optimizer.param_groups[0]["params"][0].data = optimizer.param_groups[0]["params"][0].data
     transposed = torch.nn.Parameter(torch.randn(4, 6).t())
     transposed.grad = torch.ones(4, 6).t()
     other = ht.Langevin([transposed], 0.1, 1.0, 1e-3, fused=True)
@@ -590,6 +633,27 @@ def test_the_variance_is_that_of_the_lyapunov_equation(method, fused, dtype):
     assert abs(theta.mean()) < 4.5 * math.sqrt(V / COPIES)
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_the_temperature_of_a_langevin_part_is_read_before_its_o(fused):
+    """Where BAOAB reads it, on a quadratic: the exact law there, within 4.5 standard errors."""
+    theta = torch.nn.Parameter(torch.zeros(20_000, dtype=torch.float64))
+    optimizer = ht.Langevin([theta], H, 1.0, TAU, fused=fused)
+    for n in range(300):
+        if n == 60:
+            optimizer.forget_past()
+        theta.grad = K * theta.detach()
+        optimizer.step()
+    partition = hb.Partition(hb.Langevin(1.0, TAU), H)
+    V = hb.quadratic.covariance(partition, K, rotated=False)  # at the end of the word; B and A bring p to O
+    kick = np.array([[1.0, 0.0], [-H / 2 * K, 1.0]])
+    at_o = np.array([[1.0, H / 2], [0.0, 1.0]]) @ kick @ V @ kick.T @ np.array([[1.0, 0.0], [H / 2, 1.0]])
+    (heat,) = optimizer.temperature().values()
+    assert abs(heat.value - at_o[1, 1]) < 4.5 * heat.error
+    assert heat.error < 0.01 * TAU
+    assert optimizer.friction() == {"0": (1.0, 0.0)}
+    assert optimizer.gradient_noise() == {}
+
+
 def test_sgld_samples_half_its_sigma_squared():
     """θ += -h k θ + σ sqrt(h) R has the variance σ²/(2k - h k²)."""
     for fused in (True, False):
@@ -610,8 +674,18 @@ def test_adaptive_langevin_is_at_its_temperature_whatever_noise_the_gradient_has
         theta.grad = K * theta.detach() + noise * torch.randn(1000, generator=generator, dtype=torch.float64)
         optimizer.step()
         friction.append(optimizer.param_groups[0]["xi"])
+        if len(friction) == 1000:
+            optimizer.forget_past()
     expected = (0.2 * noise**2 + 0.1**2) / (2 * TAU)
     assert np.mean(friction[1000:]) == pytest.approx(expected, rel=0.05)
+    (told,) = optimizer.friction().values()
+    assert told.value == pytest.approx(np.mean(friction[1000:]), rel=1e-9)
+    (heat,) = optimizer.temperature().values()
+    exact = TAU + (friction[-1] - friction[999]) / (0.2 * 0.002 * 2000) / 1000  # of the sum at E, always
+    assert heat.value == pytest.approx(exact, rel=1e-9)
+    assert 0 < heat.error < 0.01 * TAU
+    (found,) = optimizer.gradient_noise().values()
+    assert found.value == pytest.approx(noise**2, rel=0.05)
     assert theta.detach().square().mean().item() * K == pytest.approx(TAU, rel=0.15)
 
 

@@ -11,11 +11,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from heatbath.checks import whole
+from heatbath.diagnostics import Blocks, Estimate
 from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import Adam, Frozen
 from heatbath.torch import plain, tempering, values
 from heatbath.torch.fused import Fused, can_be_fused
-from heatbath.torch.recipes import Recipe, recipe
+from heatbath.torch.recipes import Recipe, check_closure, recipe
 from heatbath.torch.units import Unit
 
 HALF = (torch.float16, torch.bfloat16)
@@ -54,6 +55,7 @@ class Partitioned(Optimizer):
         if not isinstance(maximize, bool):
             raise TypeError(f"maximize must be True or False, got {maximize!r}")
         self._forget()
+        self.forget_past()
         seed = whole("seed", seed, low=0, high=2**64)
         super().__init__(params, {"lr": lr, "seed": seed, "fused": fused, "maximize": maximize})
 
@@ -94,6 +96,7 @@ class Partitioned(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._forget()
+        self.forget_past()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As in torch; the float32 momenta and copies of half-precision parameters stay float32."""
@@ -116,7 +119,7 @@ class Partitioned(Optimizer):
         for group in groups:
             values.follow_schedules(group)
         recipes = [self._recipe(group) for group in groups]
-        _check_closure(recipes, closure)
+        check_closure(recipes, closure)
         parts = [self._units(group, own) for group, own in zip(groups, recipes, strict=True)]
         move = tempering.move(groups, recipes, loss)
         taken = False  # the first gradient is at hand
@@ -135,9 +138,64 @@ class Partitioned(Optimizer):
             self._advance(groups, parts, stage)
         for group, units in zip(groups, parts, strict=True):
             self._finish(group, units)
+            self._note(group, units)
         return loss
 
+    def temperature(self) -> dict[str, Estimate]:
+        """The kinetic temperature p·p/N of every part, where its thermostat reads it, since `forget_past`.
+
+        A mean over steps with its standard error, correlation taken into account: compare it with τ.
+        """
+        return {self._label(group): blocks[0].estimate() for group, blocks in self._read()}
+
+    def friction(self) -> dict[str, Estimate]:
+        """The mean friction of every part: ξ where it is adaptive, γ elsewhere."""
+        return {
+            self._label(group): blocks[1].estimate()
+            if "xi" in group
+            else Estimate(float(group.get("gamma", math.nan)), 0.0)
+            for group, blocks in self._read()
+        }
+
+    def gradient_noise(self) -> dict[str, Estimate]:
+        """The variance of the noise of the gradient that an adaptive part has found, per parameter.
+
+        In the limit of small stepsizes the mean of ξ is (h s² + σ²)/(2τ), with the friction of the map.
+        """
+        found = {}
+        for group, blocks in self._read():
+            if "xi" in group:
+                scale = group["epsilon"] if group["friction"] == "sde" else 1.0
+                mean, error = blocks[1].estimate()
+                h, tau = group["lr"], group["tau"]
+                found[self._label(group)] = Estimate(
+                    (2 * tau * scale * mean - group["sigma"] ** 2) / h, 2 * tau * scale * error / h
+                )
+        return found
+
+    def forget_past(self) -> None:
+        """Begin the means of `temperature`, `friction` and `gradient_noise` anew, after a burn-in."""
+        self._past: dict[int, tuple[Blocks, Blocks]] = {}
+
     # A step in pieces
+
+    def _read(self) -> list[tuple[dict[str, Any], tuple[Blocks, Blocks]]]:
+        """The groups whose temperature has been read, with what was noted."""
+        return [(group, self._past[i]) for i, group in enumerate(self.param_groups) if i in self._past]
+
+    def _label(self, group: dict[str, Any]) -> str:
+        place = next(i for i, other in enumerate(self.param_groups) if other is group)
+        return str(group.get("name", group.get("part", place)))
+
+    def _note(self, group: dict[str, Any], units: list[Unit]) -> None:
+        """Add this step to the means."""
+        if not units or min(unit.kinetic for unit in units) < 0:
+            return
+        place = next(i for i, other in enumerate(self.param_groups) if other is group)
+        heat, friction = self._past.setdefault(place, (Blocks(), Blocks()))
+        size = sum(unit.size for unit in units)
+        heat.add(sum(unit.kinetic for unit in units) / size)
+        friction.add(sum(unit.xi * unit.size for unit in units) / size)
 
     def _forget(self) -> None:
         """Forget all that is only kept to save time."""
@@ -268,17 +326,3 @@ def _gradient(parameter: Tensor) -> Tensor:
         kind = "sparse" if gradient.is_sparse else "complex"
         raise RuntimeError(f"{kind} gradients are not supported: use dense gradients of real parameters")
     return gradient.float() if parameter.dtype in HALF else gradient
-
-
-def _check_closure(recipes: list[Recipe], closure: object) -> None:
-    """Refuse words of several gradients, and tempering, without a closure."""
-    needed = max((own.gradients for own in recipes), default=1)
-    tempered = any(stage.begins == TEMPER for own in recipes for stage in own.stages)
-    if closure is None and (needed > 1 or tempered):
-        why = f"a word that needs {needed} gradients per step" if needed > 1 else "simulated tempering"
-        raise RuntimeError(
-            f"{why} needs step(closure), with a function that clears the gradients, computes the loss, calls "
-            "backward() and returns the loss"
-        )
-    if needed > 1 and len({own.operations.tobytes() for own in recipes}) > 1:
-        raise RuntimeError("a word that needs several gradients per step must be shared by all groups")

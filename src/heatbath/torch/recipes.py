@@ -112,3 +112,17 @@ def recipe(changing: Partition, steady: Partition, maximize: bool) -> Recipe:
     made = np.stack(columns, axis=1) if columns else np.zeros((2, 0, WIDTH))
     done = tuple(Stage(kind, offset, tuple(passes)) for kind, offset, passes in stages)
     return Recipe(done, np.array(kept, np.int64).reshape(-1, 3), np.ascontiguousarray(made))
+
+
+def check_closure(recipes: list[Recipe], closure: object) -> None:
+    """Refuse words of several gradients, and tempering, without a closure."""
+    needed = max((own.gradients for own in recipes), default=1)
+    tempered = any(stage.begins == TEMPER for own in recipes for stage in own.stages)
+    if closure is None and (needed > 1 or tempered):
+        why = f"a word that needs {needed} gradients per step" if needed > 1 else "simulated tempering"
+        raise RuntimeError(
+            f"{why} needs step(closure), with a function that clears the gradients, computes the loss, calls "
+            "backward() and returns the loss"
+        )
+    if needed > 1 and len({own.operations.tobytes() for own in recipes}) > 1:
+        raise RuntimeError("a word that needs several gradients per step must be shared by all groups")
