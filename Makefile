@@ -35,10 +35,10 @@ clean:
 
 .venv/dev: .venv/base
 	@echo "installing the extras and the test tools into .venv (once, a minute or two)"
-	$(INSTALL) '.[all,dev]'
+	$(INSTALL) '.[all,dev,clients]'
 	touch $@
 
 .venv/bench: .venv/dev
 	@echo "installing what the benchmarks compare with into .venv"
-	$(INSTALL) '.[all,dev,bench]'
+	$(INSTALL) '.[all,dev,clients,bench]'
 	touch $@
