@@ -409,6 +409,17 @@ def test_the_global_generator_is_not_touched(make):
     assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_tensors_of_one_shape_have_noise_of_their_own(fused):
+    parameters = [torch.nn.Parameter(torch.zeros(1000, dtype=torch.float64)) for _ in range(2)]
+    optimizer = ht.Langevin(parameters, 0.1, 1.0, 1e-2, fused=fused)
+    for p in parameters:
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    one, two = (p.detach() for p in parameters)
+    assert abs(torch.corrcoef(torch.stack([one, two]))[0, 1]) < 4.5 / math.sqrt(1000)
+
+
 @every_optimiser
 def test_sparse_and_complex_gradients_are_refused(make):
     model = network()
