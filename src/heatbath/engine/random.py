@@ -20,28 +20,31 @@ from heatbath.noise import ROUNDS, ROW
 
 u32, u64, i32, f32, f64 = np.uint32, np.uint64, np.int32, np.float32, np.float64
 
-# Polynomials of degree 8, 3 and 4 through Chebyshev nodes, computed in 40 digits:
-# (log(1 + s) - s + s²/2)/s³ for 1 + s from √½ to √2, to 3e-8, and with f in turns, |f| <= 1/8, sin(2πf)/f in
-# powers of f² to 2e-8 and cos(2πf) to 5e-11
+# Polynomials through Chebyshev nodes, computed in 40 digits: -2 log(1 + s)/s for 1 + s from √½ to √2 to 3e-8,
+# and, with f in turns, |f| <= 1/4, in powers of f²: sin(2πf)/f to 7e-9 and cos(2πf) to 3e-10
 _LOG = tuple(
     map(
         f32,
         (
-            0.3333333118,
-            -0.24999996958,
-            0.200007157489,
-            -0.166678023195,
-            0.142490576457,
-            -0.124256873315,
-            0.116854199235,
-            -0.114797338466,
-            0.0697161147145,
+            -1.99999994826,
+            0.999999927642,
+            -0.666683865723,
+            0.50002704371,
+            -0.399118667168,
+            0.331559857936,
+            -0.299548025603,
+            0.285385164124,
+            -0.17066626166,
         ),
     )
 )
-_SIN = tuple(map(f32, (6.28318528781, -41.3416625705, 81.5925428713, -75.4016127027)))
-_COS = tuple(map(f32, (0.999999999952, -19.7392086501, 64.9393161357, -85.4428446731, 59.2201689583)))
-_LN2 = f32(np.log(2.0))
+_SIN = tuple(map(f32, (6.28318528015, -41.3416806133, 81.6024763689, -76.5811726443, 39.7598270853)))
+_COS = tuple(
+    map(f32, (0.999999999779, -19.7392085477, 64.9393464762, -85.453564761, 60.1438895603, -24.9814344679))
+)
+_LN4, _UNIT, _HALF = f32(2.0 * np.log(2.0)), f32(2.0**-32), f32(2.0**-33)
+_NEAR = u32(0xB504F333)  # √½ in units of 2^-32
+_ROOT = u32(0x3F3504F3)  # the bits of √½
 
 
 def _float_to_bits(typing_context: Any, value: Any) -> Any:
@@ -95,52 +98,35 @@ def fill_words(words, seed, use, chain, step, tile):
 
 @compiled(fastmath=FASTMATH)
 def _radius32(x):
-    """sqrt(-2 log u), u = (x + 1/2) 2^-32; above 1/2 from 1 - u, which keeps its digits."""
-    small = x < u32(0x80000000)
-    y = x if small else u32(~x)
-    half = f32(y) + f32(0.5)
-    # u = 2^e m with m from √½ to √2, for u below 1/2
-    bits = _float_bits(half)
-    e = i32(bits >> u32(23)) - i32(127 + 32)
-    m = _bits_float(u32(bits & u32(0x007FFFFF) | u32(0x3F800000)))
-    large = m > f32(1.41421356)
-    m = m * f32(0.5) if large else m
-    e = e + i32(1) if large else e
-    # and for u = 1 - v above: itself, or half of 2 - 2 v
-    v = half * f32(2.0**-32)
-    near = v < f32(0.29289322)
-    s_high = -v if near else f32(1.0) - f32(2.0) * v
-    e_high = f32(0.0) if near else f32(-1.0)
-    s = m - f32(1.0) if small else s_high
-    exponent = f32(e) if small else e_high
-    tail = _LOG[8]
-    tail = tail * s + _LOG[7]
-    tail = tail * s + _LOG[6]
-    tail = tail * s + _LOG[5]
-    tail = tail * s + _LOG[4]
-    tail = tail * s + _LOG[3]
-    tail = tail * s + _LOG[2]
-    tail = tail * s + _LOG[1]
-    tail = tail * s + _LOG[0]
-    log = s + (s * s) * (tail * s - f32(0.5)) + exponent * _LN2
-    return np.sqrt(f32(-2.0) * log)
+    """sqrt(-2 log u), u = (x + 1/2) 2^-32; above √½ from 1 - u, which keeps its digits."""
+    near = x > _NEAR
+    w = f32(u32(~x) if near else x) * _UNIT + _HALF
+    # u = 2^e m with m from √½ to √2
+    bits = _float_bits(w)
+    e = i32(i32(u32(bits - _ROOT)) >> i32(23))
+    m = _bits_float(u32(bits - u32(u32(e) << u32(23))))
+    s = -w if near else m - f32(1.0)
+    exponent = f32(0.0) if near else f32(e)
+    q = _LOG[8]
+    q = q * s + _LOG[7]
+    q = q * s + _LOG[6]
+    q = q * s + _LOG[5]
+    q = q * s + _LOG[4]
+    q = q * s + _LOG[3]
+    q = q * s + _LOG[2]
+    q = q * s + _LOG[1]
+    q = q * s + _LOG[0]
+    return np.sqrt(q * s - exponent * _LN4)
 
 
 @compiled(fastmath=FASTMATH)
 def _cos_sin32(x):
-    """cos and sin of 2π (x + 1/2) 2^-32, from the nearest quarter turn."""
-    quarter = u32(u32(x + u32(0x20000000)) >> u32(30))
-    rest = i32(u32(x - u32(quarter << u32(30))))
-    f = (f32(rest) + f32(0.5)) * f32(2.0**-32)
+    """cos and sin of 2π (x + 1/2) 2^-32 up to a sign, from the nearest half turn, and the bit of the sign."""
+    f = f32(i32(u32(x << u32(1)))) * _HALF + _HALF
     q = f * f
-    sin = f * (((_SIN[3] * q + _SIN[2]) * q + _SIN[1]) * q + _SIN[0])
-    cos = (((_COS[4] * q + _COS[3]) * q + _COS[2]) * q + _COS[1]) * q + _COS[0]
-    swap = (quarter & u32(1)) != u32(0)
-    c = sin if swap else cos
-    s = cos if swap else sin
-    c = -c if (u32(quarter + u32(1)) & u32(2)) != u32(0) else c
-    s = -s if (quarter & u32(2)) != u32(0) else s
-    return c, s
+    sin = f * ((((_SIN[4] * q + _SIN[3]) * q + _SIN[2]) * q + _SIN[1]) * q + _SIN[0])
+    cos = ((((_COS[5] * q + _COS[4]) * q + _COS[3]) * q + _COS[2]) * q + _COS[1]) * q + _COS[0]
+    return cos, sin, u32(u32(x + u32(0x40000000)) & u32(0x80000000))
 
 
 @compiled(fastmath=FASTMATH)
@@ -148,9 +134,9 @@ def fill_half32(z, words, half):
     """The numbers of half a tile, two rows of 64, from its words."""
     first, second = vector(z, 2 * half * ROW, ROW), vector(z, (2 * half + 1) * ROW, ROW)
     radii, angles = words[2 * half], words[2 * half + 1]
-    for j in range(ROW):
-        radius = _radius32(radii[j])
-        cos, sin = _cos_sin32(angles[j])
+    for j in range(radii.shape[0]):  # not ROW: unrolled, its constants would not fit into the registers
+        cos, sin, sign = _cos_sin32(angles[j])
+        radius = _bits_float(u32(_float_bits(_radius32(radii[j])) ^ sign))
         first[j] = radius * cos
         second[j] = radius * sin
 
