@@ -76,7 +76,12 @@ def losses(theta):
     return np.array(values)
 
 
-def same_noise(like, seed, step, use, first):
+def same_noise(tensors, seed, step, use, firsts):
+    """The numbers of the definition."""
+    return [same_numbers(like, seed, step, use, first) for like, first in zip(tensors, firsts, strict=True)]
+
+
+def same_numbers(like, seed, step, use, first):
     """The numbers of the definition, for the plain way."""
     slot = use & (2**14 - 1)
     z = hb.noise.normals(seed, hb.noise.NOISE, slot, 0, step, first, first + like.numel())
@@ -546,7 +551,7 @@ def test_a_new_group_is_a_part_with_a_xi_of_its_own():
             "must be a method such as",
         ),
         (lambda m: ht.Langevin(m, 0.1, 1.0, [1e-3, 1e-2]), "a list is an axis of a sweep"),
-        (lambda m: ht.Langevin(m, -0.1, 1.0, 1e-3), "lr must be > 0"),
+        (lambda m: ht.Langevin(m, -0.1, 1.0, 1e-3), "lr must be >= 0"),
         (lambda m: ht.Langevin(m, 0.1, 1.0, 1e-3, seed=-1), "seed must be a whole number"),
         (lambda m: ht.Langevin(m, 0.1, 1.0, 1e-3, fused=1), "fused must be True, False or None"),
         (lambda m: ht.Langevin(3, 0.1, 1.0, 1e-3), "a module or its parameters are needed"),

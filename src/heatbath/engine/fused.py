@@ -28,6 +28,7 @@ class Tensors(NamedTuple):
     first: NDArray[np.int64]  # the position of the first element in the numbering of the noise
     unit: NDArray[np.int64]
     row: NDArray[np.int64]
+    step: NDArray[np.int64]  # how often it was stepped, or its group
 
 
 class Work(NamedTuple):
@@ -51,7 +52,7 @@ class Sums(NamedTuple):
 
 
 @compiled(cache=True)
-def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, sums, seed, step):
+def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, sums, seed):
     """The pieces begin to end - 1 of some passes; then, to `finish` each, what lies between two passes."""
     tile = np.empty(TILE, like.dtype)
     words = np.empty((4, TILE // 4), np.uint32)
@@ -82,7 +83,7 @@ def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, s
                     sums.root_tau[u],
                     seed,
                     0,
-                    step,
+                    tensors.step[t],
                     room,
                     True,
                 )
@@ -90,11 +91,11 @@ def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, s
         if finish:
             total = np.full(sums.kinetic.shape[0], -1.0)
             for i in range(work.pieces.shape[0]):
-                if sums.pieces[i] >= 0:
+                if not sums.pieces[i] < 0:  # NaN is a sum, too
                     u = tensors.unit[work.pieces[i, 0]]
-                    total[u] = max(total[u], 0.0) + sums.pieces[i]
+                    total[u] = sums.pieces[i] if total[u] < 0 else total[u] + sums.pieces[i]
             for u in range(total.shape[0]):
-                if total[u] >= 0:
+                if not total[u] < 0:
                     sums.kinetic[u] = total[u]
                 thermostat = work.segments[k, u, 2]
                 if thermostat >= 0:

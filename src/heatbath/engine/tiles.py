@@ -195,12 +195,12 @@ def run_segment(
                             x[e] = drifted + c6 * momentum
                             q[e] = momentum
                     if uses[i, 2] > 0:
-                        read = max(read, 0.0) + partial
+                        read = float(partial) if read < 0.0 else read + partial
                 elif kind == READ:
                     partial = number(0.0)
                     for e in range(size):
                         partial += q[e] * q[e]
-                    read = max(read, 0.0) + partial
+                    read = float(partial) if read < 0.0 else read + partial
                 elif kind == DESCEND:
                     for e in range(size):
                         x[e] += c1 * g[e] - c2 * x[e]

@@ -20,9 +20,15 @@ SERIAL = 8  # pieces that are not worth a second thread
 LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
 
 
-def can_be_fused(tensor: Tensor) -> bool:
-    """Whether compiled code can step a tensor where it is."""
-    return tensor.device.type == "cpu" and tensor.dtype in LIKE and tensor.is_contiguous()
+def can_be_fused(tensor: Tensor, kind: torch.dtype) -> bool:
+    """Whether compiled code can step a tensor where it is, as one of this type."""
+    return (
+        tensor.dtype == kind
+        and kind in LIKE
+        and tensor.device.type == "cpu"
+        and type(tensor) in (Tensor, torch.nn.Parameter)
+        and tensor.is_contiguous()
+    )
 
 
 @dataclass
@@ -44,7 +50,7 @@ class Fused:
         pieces, sizes = self._pieces(
             [[(f, t.numel()) for f, t in zip(u.first, u.theta, strict=True)] for u in units]
         )
-        addresses, first, owner, row = [], [], [], []
+        addresses, first, owner, row, steps = [], [], [], [], []
         for u, unit in enumerate(units):
             for i, theta in enumerate(unit.theta):
                 second = unit.second[i].data_ptr() if unit.second else 0
@@ -54,9 +60,10 @@ class Fused:
                 owner.append(u)
             first += unit.first
             row += unit.rows
+            steps += unit.steps
         tensors = Tensors(
             np.array(addresses, np.int64), np.array(first, np.int64), np.array(owner, np.int64),
-            np.array(row, np.int64),
+            np.array(row, np.int64), np.array(steps, np.int64),
         )  # fmt: skip
         later = np.array([max(unit.rows) for unit in units])
         work = Work(pieces, segments, operations, rows, sizes, later)
@@ -66,19 +73,19 @@ class Fused:
         )  # fmt: skip
         like, seed = LIKE[units[0].theta[0].dtype], np.uint64(units[0].seed)
         if len(pieces) <= SERIAL:
-            fused_step(like, 0, len(pieces), 0, len(segments), True, tensors, work, sums, seed, units[0].step)
+            fused_step(like, 0, len(pieces), 0, len(segments), True, tensors, work, sums, seed)
         else:
             threads = thread_count()
             for k in range(len(segments)):
 
                 def part(begin: int, end: int, k: int = k) -> None:
-                    fused_step(like, begin, end, k, k + 1, False, tensors, work, sums, seed, units[0].step)
+                    fused_step(like, begin, end, k, k + 1, False, tensors, work, sums, seed)
 
                 spread(part, len(pieces), threads, even=True)
-                fused_step(like, 0, 0, k, k + 1, True, tensors, work, sums, seed, units[0].step)
+                fused_step(like, 0, 0, k, k + 1, True, tensors, work, sums, seed)
         for u, unit in enumerate(units):
             unit.xi = float(sums.xi[u])
-            unit.kinetic = float(sums.kinetic[u]) if sums.kinetic[u] >= 0 else unit.kinetic
+            unit.kinetic = unit.kinetic if sums.kinetic[u] < 0 else float(sums.kinetic[u])
 
     def _code(
         self, recipes: tuple[Recipe, ...], stage: int

@@ -34,13 +34,21 @@ def split(model: object, hidden: object, output: object) -> list[dict[str, Any]]
     if isinstance(model, Iterable) and not isinstance(model, (nn.Module, Tensor)):
         model = list(model)
         if model and all(isinstance(group, Mapping) for group in model):
-            return _checked_parts([dict(group) for group in model])
+            groups = checked_parts([dict(group) for group in model])
+            if {group["part"] for group in groups} != {"hidden", "output"}:
+                raise ValueError("both parts are needed, a group that is 'hidden' and one that is 'output'")
+            return groups
     layers = _layers(model, "")
     if output is not None:
         last = _layers(output, "output")
         owned = {id(p) for layer in last for p in layer.params}
+        if not owned <= {id(p) for layer in layers for p in layer.params}:
+            raise ValueError("output= must be a part of the model, and has parameters that the model has not")
         rest = [Layer(layer.name, [p for p in layer.params if id(p) not in owned]) for layer in layers]
-        return _groups("hidden", [layer for layer in rest if layer.params]) + _groups("output", last)
+        rest = [layer for layer in rest if layer.params]
+        if not rest:
+            raise ValueError("output= is the whole model: nothing is left for the hidden layers")
+        return _groups("hidden", rest) + _groups("output", last)
     if len(layers) < 2:
         raise ValueError(f"a hidden layer and an output layer are needed, got {len(layers)} layer: {HOW}")
     if layers[-1].why:
@@ -63,8 +71,12 @@ def _layers(given: object, name: str) -> list[Layer]:
     ):
         found: dict[str, list[Tensor]] = {}
         for full, parameter in entries:
-            found.setdefault(full.rpartition(".")[0], []).append(parameter)
-        return [Layer(owner or name, params) for owner, params in found.items()]
+            found.setdefault(_owner(full.rpartition(".")[0]), []).append(parameter)
+        why = "has vectors only, as a normalisation has"
+        return [
+            Layer(owner or name, params, "" if any(p.dim() > 1 for p in params) else why)
+            for owner, params in found.items()
+        ]
     if not all(isinstance(entry, Tensor) for entry in entries):
         raise TypeError(f"parameters are needed, got {entries[0]!r}: {HOW}")
     if not name:
@@ -76,7 +88,8 @@ def _of_module(module: nn.Module) -> list[Layer]:
     """The modules that own parameters, in order; a tied parameter belongs to its first owner."""
     seen: set[int] = set()
     layers: list[Layer] = []
-    for name, owner in module.named_modules():
+    for full, owner in module.named_modules():
+        name = _owner(full)
         own = list(owner.parameters(recurse=False))
         new = [p for p in own if id(p) not in seen]
         seen |= {id(p) for p in own}
@@ -84,25 +97,32 @@ def _of_module(module: nn.Module) -> list[Layer]:
         why = (
             "is a normalisation" if isinstance(owner, NORMALISATIONS) else "shares parameters" if tied else ""
         )
-        if new:
+        if new and name != full and layers and layers[-1].name == name:
+            layers[-1].params.extend(new)
+        elif new:
             layers.append(Layer(name or type(owner).__name__, new, why))
         elif own and layers:  # all of it belongs to others, and yet it may be the last
             layers[-1] = layers[-1]._replace(why=f"is followed by {name!r}, which shares its parameters")
     return layers
 
 
+def _owner(name: str) -> str:
+    """The layer that a module belongs to: parametrisations (weight_norm, ...) are within theirs."""
+    parts = name.split(".")
+    return ".".join(parts[: parts.index("parametrizations")] if "parametrizations" in parts else parts)
+
+
 def _groups(part: str, layers: list[Layer]) -> list[dict[str, Any]]:
     return [{"params": layer.params, "part": part, "name": layer.name} for layer in layers]
 
 
-def _checked_parts(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def checked_parts(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Groups that say which part they are."""
     for group in groups:
         if group.get("part") not in ("hidden", "output"):
             raise ValueError(
                 f"a group needs a \"part\", 'hidden' or 'output', got {group.get('part')!r}: {HOW}"
             )
-    if {group["part"] for group in groups} != {"hidden", "output"}:
-        raise ValueError("both parts are needed, a group that is 'hidden' and one that is 'output'")
     return groups
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,16 +12,27 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from heatbath.checks import whole
-from heatbath.diagnostics import Blocks, Estimate
+from heatbath.diagnostics import Estimate
 from heatbath.engine.program import GRADIENT, TEMPER
-from heatbath.methods import Adam, Frozen
+from heatbath.methods import Frozen
 from heatbath.torch import plain, tempering, values
 from heatbath.torch.fused import Fused, can_be_fused
+from heatbath.torch.observations import Observations
 from heatbath.torch.recipes import Recipe, check_closure, recipe
-from heatbath.torch.units import Unit
+from heatbath.torch.units import HALF, TENSORS, Unit, is_lazy, prepare
 
-HALF = (torch.float16, torch.bfloat16)
-WORDING = ("word", "friction", "thermostat", "kinetic", "kind")  # what a recipe depends on beside numbers
+MEMORY = 64  # recipes that are kept
+
+
+@dataclass
+class Part:
+    """A group in a step: its recipe, its units, and whether compiled code steps it."""
+
+    place: int
+    group: dict[str, Any]
+    recipe: Recipe
+    units: list[Unit]
+    fused: bool
 
 
 class Partitioned(Optimizer):
@@ -36,9 +48,12 @@ class Partitioned(Optimizer):
     - `fused`: compiled code on the CPU (float32, float64, contiguous). None: wherever possible.
     - `maximize`: climb instead of descending.
 
-    Groups hold plain values: the name of the method, its coefficients, which may be changed at any time, ξ
-    and the number of steps. Momenta of parameters in half precision are in float32, with a float32 copy of
-    the parameter beside them.
+    Groups hold plain values: the name of the method, its coefficients, ξ and the number of steps.
+    Coefficients and the word may be changed at any time; those on a schedule follow it, until it is taken out
+    of `group["schedules"]`. A group may have coefficients of its own beside its method's:
+    `{"params": ..., "method": ..., "weight_decay": 0.1}`. A parameter without a gradient is skipped; when it
+    has one again, its last step is closed with the coefficients of its group's last step. Momenta of
+    parameters in half precision are in float32, with a float32 copy of the parameter beside them.
     """
 
     def __init__(
@@ -50,14 +65,11 @@ class Partitioned(Optimizer):
         fused: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        if not isinstance(fused, bool | None):
-            raise TypeError(f"fused must be True, False or None, got {fused!r}")
-        if not isinstance(maximize, bool):
-            raise TypeError(f"maximize must be True or False, got {maximize!r}")
         self._forget()
         self.forget_past()
-        seed = whole("seed", seed, low=0, high=2**64)
-        super().__init__(params, {"lr": lr, "seed": seed, "fused": fused, "maximize": maximize})
+        options = {"lr": lr, "seed": seed, "fused": fused, "maximize": maximize}
+        _check_options(options)
+        super().__init__(params, options)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a part: a dict with "params" and "method"; it has a ξ of its own."""
@@ -69,9 +81,12 @@ class Partitioned(Optimizer):
             )
         if param_group.get("differentiable"):
             raise ValueError("differentiable=True is not supported: steps are made in place")
-        made = values.to_values(param_group["method"], param_group.get("lr", self.defaults["lr"]))
+        _check_options(self.defaults | param_group)
+        made = values.to_values(param_group, param_group.get("lr", self.defaults["lr"]))
         steps = max((group["step"] for group in self.param_groups), default=0)
-        super().add_param_group(param_group | made | {"step": steps})
+        made = param_group | made | {"step": steps}
+        tempering.check_ladders([*self.param_groups, made])
+        super().add_param_group(made)
         group = self.param_groups[-1]
         if group.get("thermostat") == "tensor":
             group["xi"] = [group["xi"]] * len(group["params"])
@@ -80,7 +95,8 @@ class Partitioned(Optimizer):
     def __repr__(self) -> str:
         lines = []
         for group in self.param_groups:
-            count = sum(parameter.numel() for parameter in group["params"])
+            lazy = any(map(is_lazy, group["params"]))
+            count = "?" if lazy else sum(parameter.numel() for parameter in group["params"])
             shown = {
                 key: group["schedules"].get(key, group[key]) for key in values.coefficients(group["method"])
             }
@@ -100,124 +116,119 @@ class Partitioned(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As in torch; the float32 momenta and copies of half-precision parameters stay float32."""
-        super().load_state_dict(state_dict)
+        if not all("method" in group for group in state_dict["param_groups"]):
+            raise ValueError("this is the state of another kind of optimiser: its groups have no 'method'")
         saved = [index for group in state_dict["param_groups"] for index in group["params"]]
         own = [parameter for group in self.param_groups for parameter in group["params"]]
+        for index, parameter in zip(saved, own, strict=False):
+            for name, value in state_dict["state"].get(index, {}).items():
+                if name in TENSORS and not is_lazy(parameter) and value.shape != parameter.shape:
+                    raise ValueError(
+                        f"the {name} of parameter {index} has shape {tuple(value.shape)}, and the parameter "
+                        f"has {tuple(parameter.shape)}: this is the state of another model"
+                    )
+        super().load_state_dict(state_dict)
         for index, parameter in zip(saved, own, strict=True):
             for name, value in state_dict["state"].get(index, {}).items():
                 if parameter.dtype in HALF and isinstance(value, Tensor):
                     self.state[parameter][name] = value.to(parameter.device, torch.float32, copy=True)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Make a step with the gradients at hand, or with those that the closure makes."""
+        """Make a step with the gradients at hand, or with those that the closure makes.
+
+        In a compiled function it runs as it is, outside of the compiled regions.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        groups = [group for group in self.param_groups if group["method"] != Frozen.__name__]
-        for group in groups:
-            values.follow_schedules(group)
-        recipes = [self._recipe(group) for group in groups]
+        parts = self._parts()
+        recipes = [part.recipe for part in parts]
         check_closure(recipes, closure)
-        parts = [self._units(group, own) for group, own in zip(groups, recipes, strict=True)]
-        move = tempering.move(groups, recipes, loss)
+        move = tempering.move([part.group for part in parts], recipes, loss)
         taken = False  # the first gradient is at hand
         for stage in range(max((len(own.stages) for own in recipes), default=0)):
             begins = [own.stages[stage].begins if stage < len(own.stages) else None for own in recipes]
             if GRADIENT in begins:
                 if taken:
                     assert closure is not None
+                    units = [unit for part in parts for unit in part.units]
+                    for unit in units:
+                        unit.publish()
                     with torch.enable_grad():
                         closure()
-                    self._renew(groups, parts)
+                    for unit in units:
+                        unit.renew_gradients()
                 taken = True
-            for group, units, begin in zip(groups, parts, begins, strict=True):
+            for part, begin in zip(parts, begins, strict=True):
                 if begin == TEMPER and move:
-                    tempering.carry_out(move, group, units)
-            self._advance(groups, parts, stage)
-        for group, units in zip(groups, parts, strict=True):
-            self._finish(group, units)
-            self._note(group, units)
+                    tempering.carry_out(move, part.group, part.units)
+            self._advance(parts, stage)
+        for part in parts:
+            self._finish(part)
+            self._observations.note(part.place, part.group, part.units)
         return loss
 
     def temperature(self) -> dict[str, Estimate]:
         """The kinetic temperature p·p/N of every part, where its thermostat reads it, since `forget_past`.
 
-        A mean over steps with its standard error, correlation taken into account: compare it with τ.
+        A mean over steps with its standard error, correlation taken into account: compare it with τ. Copies
+        of the optimiser begin anew.
         """
-        return {self._label(group): blocks[0].estimate() for group, blocks in self._read()}
+        return self._observations.means("temperature", self.param_groups)
 
     def friction(self) -> dict[str, Estimate]:
         """The mean friction of every part: ξ where it is adaptive, γ elsewhere."""
-        return {
-            self._label(group): blocks[1].estimate()
-            if "xi" in group
-            else Estimate(float(group.get("gamma", math.nan)), 0.0)
-            for group, blocks in self._read()
-        }
+        return self._observations.means("friction", self.param_groups)
 
     def gradient_noise(self) -> dict[str, Estimate]:
         """The variance of the noise of the gradient that an adaptive part has found, per parameter.
 
         In the limit of small stepsizes the mean of ξ is (h s² + σ²)/(2τ), with the friction of the map.
         """
-        found = {}
-        for group, blocks in self._read():
-            if "xi" in group:
-                scale = group["epsilon"] if group["friction"] == "sde" else 1.0
-                mean, error = blocks[1].estimate()
-                h, tau = group["lr"], group["tau"]
-                found[self._label(group)] = Estimate(
-                    (2 * tau * scale * mean - group["sigma"] ** 2) / h, 2 * tau * scale * error / h
-                )
-        return found
+        return self._observations.means("gradient noise", self.param_groups)
 
     def forget_past(self) -> None:
         """Begin the means of `temperature`, `friction` and `gradient_noise` anew, after a burn-in."""
-        self._past: dict[int, tuple[Blocks, Blocks]] = {}
+        self._observations = Observations()
 
     # A step in pieces
-
-    def _read(self) -> list[tuple[dict[str, Any], tuple[Blocks, Blocks]]]:
-        """The groups whose temperature has been read, with what was noted."""
-        return [(group, self._past[i]) for i, group in enumerate(self.param_groups) if i in self._past]
-
-    def _label(self, group: dict[str, Any]) -> str:
-        place = next(i for i, other in enumerate(self.param_groups) if other is group)
-        return str(group.get("name", group.get("part", place)))
-
-    def _note(self, group: dict[str, Any], units: list[Unit]) -> None:
-        """Add this step to the means."""
-        if not units or min(unit.kinetic for unit in units) < 0:
-            return
-        place = next(i for i, other in enumerate(self.param_groups) if other is group)
-        heat, friction = self._past.setdefault(place, (Blocks(), Blocks()))
-        size = sum(unit.size for unit in units)
-        heat.add(sum(unit.kinetic for unit in units) / size)
-        friction.add(sum(unit.xi * unit.size for unit in units) / size)
 
     def _forget(self) -> None:
         """Forget all that is only kept to save time."""
         self._fused = Fused()
-        self._recipes: dict[int, tuple[Any, Recipe]] = {}
-        self._places: dict[int, list[int]] = {}
+        self._recipes: dict[Any, Recipe] = {}
+        self._places: list[list[int]] = []
+
+    def _parts(self) -> list[Part]:
+        """The groups that move, with all that the step needs of them; nothing has moved yet."""
+        parts = []
+        for place, group in enumerate(self.param_groups):
+            if group["method"] == Frozen.__name__:
+                continue
+            values.follow_schedules(group)
+            own = self._recipe(group)
+            units = self._units(group, own, self._first_elements()[place])
+            parts.append(Part(place, group, own, units, _fuses(group, units)))
+        return parts
 
     def _recipe(self, group: dict[str, Any]) -> Recipe:
-        now = values.current(group)
-        before = now if group["previous"] is None else tuple(group["previous"])
-        ladder = group["schedules"].get("tau")
-        key = group["method"], now, before, group["maximize"], str(ladder), *map(group.get, WORDING)
-        known = self._recipes.get(id(group))
-        if known is None or known[0] != key:
+        key = values.key(group)
+        if key not in self._recipes:
+            values.check(group)
+            now = values.current(group)
+            before = now if group["previous"] is None else tuple(group["previous"])
             changing = values.to_partition(group, before, now)
             steady = changing if before == now else values.to_partition(group, now, now)
-            known = self._recipes[id(group)] = key, recipe(changing, steady, group["maximize"])
-        return known[1]
+            if len(self._recipes) >= MEMORY:
+                self._recipes.clear()
+            self._recipes[key] = recipe(changing, steady, group["maximize"])
+        return self._recipes[key]
 
-    def _units(self, group: dict[str, Any], own: Recipe) -> list[Unit]:
+    def _units(self, group: dict[str, Any], own: Recipe, places: list[int]) -> list[Unit]:
         """The tensors of a group that have a gradient, one unit for each ξ."""
-        places = self._first_elements(group)
         ladder = values.ladder(group)
         root = math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
         per_tensor = group.get("thermostat") == "tensor"
@@ -226,103 +237,83 @@ class Partitioned(Optimizer):
             if parameter.grad is None or not parameter.numel():
                 continue
             state = self.state[parameter]
-            if not state:
-                _start(group, parameter, state)
+            prepare(group, parameter, state)
             if not made or per_tensor:
                 xi = group["xi"][i] if per_tensor else group.get("xi", 0.0)
-                made.append(Unit(own, [], [], [], [], [], [], xi, root, group["seed"], group["step"]))
-            unit = made[-1]
-            unit.theta.append(state.get("copy", parameter))
-            unit.p.append(state["momentum"])
-            unit.gradient.append(_gradient(parameter))
-            if "second" in state:
-                unit.second.append(state["second"])
-            unit.first.append(places[i])
-            unit.rows.append(min(state["step"], 1))
+                made.append(Unit(own, xi, root, group["seed"], group["step"]))
+            made[-1].add(group, parameter, state, places[i])
         return made
 
-    def _first_elements(self, group: dict[str, Any]) -> list[int]:
-        """Where the tensors of a group begin in the numbering of the noise: over all groups, in order."""
-        if not self._places:
-            position = 0
-            for other in self.param_groups:
-                self._places[id(other)] = []
-                for parameter in other["params"]:
-                    self._places[id(other)].append(position)
-                    position += parameter.numel()
-        return self._places[id(group)]
+    def _first_elements(self) -> list[list[int]]:
+        """Where the tensors of the groups begin in the numbering of the noise: over all groups, in order."""
+        if self._places:
+            return self._places
+        position, lazy = 0, False
+        found: list[list[int]] = []
+        for group in self.param_groups:
+            found.append([])
+            for parameter in group["params"]:
+                found[-1].append(position)
+                lazy |= is_lazy(parameter)
+                position += 0 if is_lazy(parameter) else parameter.numel()
+        self._places = [] if lazy else found
+        return found
 
-    def _renew(self, groups: list[dict[str, Any]], parts: list[list[Unit]]) -> None:
-        """Take the gradients that a closure has made in the middle of a step."""
-        for group, units in zip(groups, parts, strict=True):
-            stepped = [p for p in group["params"] if p.numel() and self.state[p]]
-            if any(p.grad is None for p in stepped):
-                raise RuntimeError("the closure must make the same gradients every time within a step")
-            gradients = iter(map(_gradient, stepped))
-            for unit in units:
-                unit.gradient = [next(gradients) for _ in unit.theta]
-
-    def _advance(self, groups: list[dict[str, Any]], parts: list[list[Unit]], stage: int) -> None:
-        """The passes of a stage, in compiled code where that is possible."""
-        compiled: dict[torch.dtype, list[Unit]] = {}
-        for group, units in zip(groups, parts, strict=True):
-            kinds = {tensor.dtype for unit in units for tensor in unit.theta}
-            able = len(kinds) == 1 and all(
-                can_be_fused(tensor)
-                for unit in units
-                for tensors in (unit.theta, unit.p, unit.gradient)
-                for tensor in tensors
-            )
-            if group["fused"] and units and not able:
-                raise RuntimeError(
-                    "fused=True needs parameters and gradients on the CPU, contiguous, float32 or float64, "
-                    "of one type in each group; with fused=None it is used where that is possible"
-                )
-            if group["fused"] is not False and able:
-                compiled.setdefault(kinds.pop(), []).extend(units)
-            else:
-                for unit in units:
+    def _advance(self, parts: list[Part], stage: int) -> None:
+        """The passes of a stage."""
+        together: dict[Any, list[Unit]] = {}
+        for part in parts:
+            for unit in part.units:
+                if part.fused:
+                    together.setdefault((unit.theta[0].dtype, unit.seed, unit.step), []).append(unit)
+                else:
                     plain.run(unit, stage, self._noise)
-        for together in compiled.values():
-            self._fused.run(together, stage)
+        for units in together.values():
+            self._fused.run(units, stage)
 
     _noise = staticmethod(plain.drawn)
 
-    def _finish(self, group: dict[str, Any], units: list[Unit]) -> None:
-        """Note what the step has left, and tell autograd that the parameters have changed."""
+    def _finish(self, part: Part) -> None:
+        """Note what the step has left."""
+        group = part.group
         group["previous"] = list(values.current(group))
         group["step"] += 1
-        stepped = [i for i, p in enumerate(group["params"]) if p.grad is not None and p.numel()]
-        for i in stepped:
-            parameter = group["params"][i]
-            state = self.state[parameter]
-            state["step"] += 1
-            if "copy" in state:
-                parameter.copy_(state["copy"])
+        for unit in part.units:
+            unit.publish()
+            for parameter in unit.parameters:
+                self.state[parameter]["step"] += 1
         if group.get("thermostat") == "tensor":
-            for i, unit in zip(stepped, units, strict=True):
-                group["xi"][i] = unit.xi
-        elif "xi" in group and units:
-            group["xi"] = units[0].xi
-        if stepped:
-            torch.autograd.graph.increment_version([group["params"][i] for i in stepped])
+            place = {id(parameter): i for i, parameter in enumerate(group["params"])}
+            for unit in part.units:
+                group["xi"][place[id(unit.parameters[0])]] = unit.xi
+        elif "xi" in group and part.units:
+            group["xi"] = part.units[0].xi
 
 
-def _start(group: dict[str, Any], parameter: Tensor, state: dict[str, Any]) -> None:
-    """The state of a parameter before its first step."""
-    kind = torch.float32 if parameter.dtype in HALF else parameter.dtype
-    state["step"] = 0
-    state["momentum"] = torch.zeros_like(parameter, dtype=kind)
-    if parameter.dtype in HALF:
-        state["copy"] = parameter.detach().to(kind, copy=True)
-    if group["method"] == Adam.__name__:
-        state["second"] = torch.zeros_like(parameter, dtype=kind)
+def _check_options(options: dict[str, Any]) -> None:
+    """Refuse a seed or a switch that is none."""
+    whole("seed", options["seed"], low=0, high=2**64)
+    if not isinstance(options["fused"], bool | None):
+        raise TypeError(f"fused must be True, False or None, got {options['fused']!r}")
+    if not isinstance(options["maximize"], bool):
+        raise TypeError(f"maximize must be True or False, got {options['maximize']!r}")
 
 
-def _gradient(parameter: Tensor) -> Tensor:
-    gradient = parameter.grad
-    assert gradient is not None
-    if gradient.is_sparse or gradient.is_complex():
-        kind = "sparse" if gradient.is_sparse else "complex"
-        raise RuntimeError(f"{kind} gradients are not supported: use dense gradients of real parameters")
-    return gradient.float() if parameter.dtype in HALF else gradient
+def _fuses(group: dict[str, Any], units: list[Unit]) -> bool:
+    """Whether compiled code steps a group."""
+    if group["fused"] is False or not units:
+        return False
+    kind = units[0].theta[0].dtype
+    able = all(
+        can_be_fused(theta, kind) and all(can_be_fused(t, kind) and t.shape == theta.shape for t in others)
+        for unit in units
+        for theta, *others in zip(
+            unit.theta, unit.p, unit.gradient, *filter(None, [unit.second]), strict=True
+        )
+    )
+    if group["fused"] and not able:
+        raise RuntimeError(
+            "fused=True needs parameters and gradients on the CPU, contiguous, float32 or float64, "
+            "of one type in each group; with fused=None it is used where that is possible"
+        )
+    return able

@@ -13,46 +13,51 @@ from heatbath.engine.program import ADAM, DESCEND, READ, A, B, C, F, S
 from heatbath.torch.recipes import Pass
 from heatbath.torch.units import Unit
 
-Noise = Callable[[Tensor, int, int, int, int], Tensor]
+Noise = Callable[[list[Tensor], int, int, int, list[int]], list[Tensor]]
 
 
-def drawn(like: Tensor, seed: int, step: int, use: int, first: int) -> Tensor:
-    """Standard normal numbers for a tensor: a function of where they are used."""
-    address = hashlib.sha256(f"{seed} {step} {use} {first}".encode()).digest()
-    generator = torch.Generator(like.device)
-    generator.manual_seed(int.from_bytes(address[:8], "little", signed=True))
-    return torch.empty_like(like).normal_(generator=generator)
+def drawn(like: list[Tensor], seed: int, step: int, use: int, first: list[int]) -> list[Tensor]:
+    """Standard normal numbers for tensors: a function of where they are used.
+
+    Generators on the CPU look at 32 bits of their seed: it counts the steps from a number that is scrambled
+    from all else, so that no two steps have the same.
+    """
+    address = hashlib.sha256(f"{seed} {use} {first[0]}".encode()).digest()
+    start = (int.from_bytes(address[:8], "little") + step) % 2**63
+    generators = {device: torch.Generator(device) for device in {tensor.device for tensor in like}}
+    for generator in generators.values():
+        generator.manual_seed(start)
+    return [torch.empty_like(t).normal_(generator=generators[t.device]) for t in like]
 
 
 def run(unit: Unit, stage: int, noise: Noise) -> None:
     """All passes of a stage."""
     passes = unit.recipe.stages[stage].passes if stage < len(unit.recipe.stages) else ()
-    rows = sorted(set(unit.rows))
+    alike = unit.alike()
     for one in passes:
-        squares = [run_pass(one, unit.with_row(row), row, noise) for row in rows]
-        read = [value for value in squares if value is not None]
+        for own in alike:
+            own.xi = unit.xi
+        read = [value for own in alike if (value := run_pass(one, own, noise)) is not None]
         unit.kinetic = sum(read) if read else unit.kinetic
         if one.thermostat >= 0:
-            rate, tau, mean = unit.recipe.table[max(rows), one.thermostat, :3].tolist()
+            rate, tau, mean = unit.recipe.table[max(unit.rows), one.thermostat, :3].tolist()
             target = tau if tau >= 0 else unit.root_tau**2
             share = 1.0 / unit.size if mean > 0 else 1.0
             unit.xi += rate * share * (unit.kinetic - unit.size * target)
 
 
-def run_pass(one: Pass, unit: Unit, row: int, noise: Noise) -> float | None:
-    """The operations of a pass on tensors that share a row; p·p if it is read."""
+def run_pass(one: Pass, unit: Unit, noise: Noise) -> float | None:
+    """The operations of a pass on tensors that share a row and a step; p·p if it is read."""
     read = None
     for place in range(one.first, one.stop):
         kind, use, offset = unit.recipe.operations[place].tolist()
-        c = unit.recipe.table[row, place].tolist()
-        step = unit.step + offset
+        c = unit.recipe.table[unit.rows[0], place].tolist()
+        step = unit.steps[0] + offset
         if kind == READ:
             read = _sum_of_squares(unit.p)
             continue
         amplitude = _amplitude(kind, c, unit) if use >= 0 else 0.0
-        R = [
-            noise(p, unit.seed, step, use, first) for p, first in zip(unit.p, unit.first, strict=True)
-        ] if amplitude != 0 else []  # fmt: skip
+        R = noise(unit.p, unit.seed, step, use, unit.first) if amplitude != 0 else []
         _act(kind, c, unit, R, amplitude)
     return read
 
@@ -98,11 +103,11 @@ def _adam(unit: Unit, c: list[float]) -> None:
     torch._foreach_add_(unit.p, unit.gradient, alpha=1 - beta1)
     torch._foreach_mul_(unit.second, beta2)
     torch._foreach_addcmul_(unit.second, unit.gradient, unit.gradient, value=1 - beta2)
-    root = torch._foreach_sqrt(torch._foreach_div(unit.second, 1 - beta2 ** (unit.step + 1)))
+    root = torch._foreach_sqrt(torch._foreach_div(unit.second, 1 - beta2 ** (unit.steps[0] + 1)))
     torch._foreach_add_(root, eps)
     if decay != 0:
         torch._foreach_mul_(unit.theta, 1.0 - decay)
-    torch._foreach_addcdiv_(unit.theta, unit.p, root, value=rate / (1 - beta1 ** (unit.step + 1)))
+    torch._foreach_addcdiv_(unit.theta, unit.p, root, value=rate / (1 - beta1 ** (unit.steps[0] + 1)))
 
 
 def _sum_of_squares(tensors: list[Tensor]) -> float:

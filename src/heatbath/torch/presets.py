@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from heatbath import methods
 from heatbath.methods import Method
+from heatbath.schedules import from_plain
 from heatbath.torch import layers
 from heatbath.torch.optimizer import Partitioned
+from heatbath.torch.values import METHODS
 
 
 class _Everywhere(Partitioned):
@@ -18,6 +21,21 @@ class _Everywhere(Partitioned):
         if not all(isinstance(entry, dict) for entry in given):
             given = [{"params": given}]
         super().__init__([{"method": method, **group} for group in given], lr, **options)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a part; without a "method" it has that of the first part, as it is now."""
+        if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
+            param_group = _as_in(self.param_groups[0]) | param_group
+        super().add_param_group(param_group)
+
+
+def _as_in(group: dict[str, Any]) -> dict[str, Any]:
+    """The method of a group, with its coefficients as they are now."""
+    names = [field.name for field in fields(METHODS[group["method"]]) if field.name != "xi"]
+    plain = {name: group["schedules"].get(name, group[name]) for name in names}
+    return {"method": group["method"]} | {
+        name: from_plain(value) if isinstance(value, dict) else value for name, value in plain.items()
+    }
 
 
 class Langevin(_Everywhere):
@@ -72,6 +90,14 @@ class _Layered(Partitioned):
     ) -> None:
         groups = layers.split(model, hidden, output)
         super().__init__([{"method": own[group["part"]], **group} for group in groups], lr, **options)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a layer; without a "method", that of the layers with the same "part", as it is now."""
+        if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
+            (param_group,) = layers.checked_parts([param_group])
+            like = next(group for group in self.param_groups if group["part"] == param_group["part"])
+            param_group = _as_in(like) | param_group
+        super().add_param_group(param_group)
 
 
 class LaLa(_Layered):

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from heatbath import noise
+from heatbath.checks import is_real
 from heatbath.engine.program import TEMPER
 from heatbath.letters import temper
 from heatbath.torch.recipes import Recipe
@@ -31,10 +33,14 @@ def move(groups: Groups, recipes: list[Recipe], loss: Any) -> Move | None:
         tempering = ladder(group)
         if tempering is None:
             continue
+        if not is_real(loss) and not (isinstance(loss, Tensor) and loss.numel() == 1):
+            raise RuntimeError(
+                f"simulated tempering needs a closure that returns the loss of all data, got {loss!r}"
+            )
         n = group["step"] + next(stage.offset for stage in recipe.stages if stage.begins == TEMPER)
         if n == 0 or n % tempering.every:
             return None
-        potential = float(loss) + sum(
+        potential = (-float(loss) if group["maximize"] else float(loss)) + sum(
             float(other["weight_decay"]) / 2 * float(p.detach().double().square().sum())
             for other in groups
             for p in other["params"]
@@ -44,6 +50,13 @@ def move(groups: Groups, recipes: list[Recipe], loss: Any) -> Move | None:
         rung, factor = temper(np.array([group["rung"]]), np.array([potential]), side, chance, *values)
         return Move(int(rung[0]), float(factor[0]))
     return None
+
+
+def check_ladders(groups: Groups) -> None:
+    """Refuse ladders that differ: there is one rung for all."""
+    ladders = {str(found) for group in groups if (found := ladder(group))}
+    if len(ladders) > 1:
+        raise ValueError(f"all tempered groups climb one ladder, got {' and '.join(sorted(ladders))}")
 
 
 def carry_out(move: Move, group: dict[str, Any], units: list[Unit]) -> None:

@@ -1,12 +1,18 @@
-"""Units: the tensors of a param group that share a ξ, as a step finds them."""
+"""Units: the tensors of a param group that share a ξ, as a step finds them, and the state of a parameter."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import torch
 from torch import Tensor
 
+from heatbath.methods import Adam
 from heatbath.torch.recipes import Recipe
+
+HALF = (torch.float16, torch.bfloat16)
+TENSORS = ("momentum", "second", "copy")  # what the state of a parameter has, if its method needs it
 
 
 @dataclass
@@ -14,20 +20,23 @@ class Unit:
     """θ, momenta, gradients and (for Adam) second moments of the tensors that have a gradient.
 
     `first` are the positions of their first elements in the numbering of the noise, `rows` the rows of
-    coefficients: 0 for a tensor's first step, 1 later. `kinetic` is p·p where it was last read.
+    coefficients: 0 for a tensor's first step, 1 later; `steps` how often each was stepped, for Adam, or its
+    group. `kinetic` is p·p where it was last read. θ of half-precision parameters are float32 copies.
     """
 
     recipe: Recipe
-    theta: list[Tensor]
-    p: list[Tensor]
-    gradient: list[Tensor]
-    second: list[Tensor]
-    first: list[int]
-    rows: list[int]
     xi: float
     root_tau: float
     seed: int
     step: int
+    parameters: list[Tensor] = field(default_factory=list)
+    theta: list[Tensor] = field(default_factory=list)
+    p: list[Tensor] = field(default_factory=list)
+    gradient: list[Tensor] = field(default_factory=list)
+    second: list[Tensor] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
     kinetic: float = -1.0
 
     @property
@@ -35,17 +44,94 @@ class Unit:
         """How many parameters are stepped."""
         return sum(tensor.numel() for tensor in self.theta)
 
-    def with_row(self, row: int) -> Unit:
-        """The same with only the tensors of one row."""
-        chosen = [i for i, own in enumerate(self.rows) if own == row]
-        if len(chosen) == len(self.rows):
-            return self
+    def add(self, group: dict[str, Any], parameter: Tensor, state: dict[str, Any], first: int) -> None:
+        """Take in a parameter with its state."""
+        self.parameters.append(parameter)
+        self.theta.append(state.get("copy", parameter))
+        self.p.append(state["momentum"])
+        self.gradient.append(gradient_of(parameter))
+        if "second" in state:
+            self.second.append(state["second"])
+        self.first.append(first)
+        self.rows.append(min(state["step"], 1))
+        self.steps.append(state["step"] if group["method"] == Adam.__name__ else self.step)
 
-        def pick(values: list[Tensor]) -> list[Tensor]:
-            return [values[i] for i in chosen] if values else []
+    def alike(self) -> list[Unit]:
+        """Units of the tensors that have the same row and step."""
+        kinds = list(zip(self.rows, self.steps, strict=True))
+        if len(set(kinds)) == 1:
+            return [self]
+        made = []
+        for kind in sorted(set(kinds)):
+            chosen = [i for i, own in enumerate(kinds) if own == kind]
+            lists: dict[str, Any] = {
+                name: [value[i] for i in chosen]
+                for name, value in vars(self).items()
+                if isinstance(value, list) and value
+            }
+            made.append(replace(self, **lists))
+        return made
 
-        return Unit(
-            self.recipe, pick(self.theta), pick(self.p), pick(self.gradient), pick(self.second),
-            [self.first[i] for i in chosen], [row] * len(chosen), self.xi, self.root_tau, self.seed,
-            self.step,
-        )  # fmt: skip
+    def renew_gradients(self) -> None:
+        """Take the gradients that a closure has made in the middle of a step."""
+        if any(parameter.grad is None for parameter in self.parameters):
+            raise RuntimeError("the closure must make the same gradients every time within a step")
+        self.gradient = list(map(gradient_of, self.parameters))
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Write copies back into half-precision parameters, and tell autograd that all have changed."""
+        for parameter, theta in zip(self.parameters, self.theta, strict=True):
+            if theta is not parameter:
+                parameter.copy_(theta)
+        torch.autograd.graph.increment_version(self.parameters)
+
+
+def prepare(group: dict[str, Any], parameter: Tensor, state: dict[str, Any]) -> None:
+    """Make the state of a parameter before its first step, and fit it to a parameter that has changed.
+
+    Momenta of half-precision parameters are float32, with a float32 copy of the parameter beside them; what
+    others have written into the parameter goes into the copy.
+    """
+    if hasattr(parameter, "placements"):
+        raise RuntimeError("parameters sharded over processes (DTensor) are not supported: use whole ones")
+    half = parameter.dtype in HALF
+    kind = torch.float32 if half else parameter.dtype
+    state.setdefault("step", 0)
+    if "momentum" not in state:
+        state["momentum"] = torch.zeros_like(parameter, dtype=kind)
+    if group["method"] == Adam.__name__ and "second" not in state:
+        state["second"] = torch.zeros_like(parameter, dtype=kind)
+    if half and "copy" not in state:
+        state["copy"] = parameter.detach().to(kind, copy=True)
+    elif half:
+        written = state["copy"].to(parameter.dtype) != parameter
+        state["copy"] = torch.where(written, parameter.to(kind), state["copy"])
+    else:
+        state.pop("copy", None)
+    for name in TENSORS:
+        if name not in state:
+            continue
+        if state[name].shape != parameter.shape:
+            raise RuntimeError(
+                f"the {name} of a parameter has shape {tuple(state[name].shape)} and the parameter has "
+                f"{tuple(parameter.shape)}: it was replaced, or the state of another model was loaded; make "
+                "a new optimiser"
+            )
+        if state[name].dtype != kind or state[name].device != parameter.device:
+            state[name] = state[name].to(parameter.device, kind)
+
+
+def gradient_of(parameter: Tensor) -> Tensor:
+    """The gradient in the type in which the parameter is stepped."""
+    gradient = parameter.grad
+    assert gradient is not None
+    if gradient.is_sparse or gradient.is_complex():
+        kind = "sparse" if gradient.is_sparse else "complex"
+        raise RuntimeError(f"{kind} gradients are not supported: use dense gradients of real parameters")
+    return gradient.float() if parameter.dtype in HALF else gradient
+
+
+def is_lazy(parameter: Tensor) -> bool:
+    """Whether a parameter of a lazy module has no shape yet."""
+    return isinstance(parameter, torch.nn.UninitializedParameter)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, get_args
 
-from heatbath.checks import POSITIVE
+from heatbath.checks import NON_NEGATIVE, is_real, real
 from heatbath.grids import FIXED
 from heatbath.methods import AdaptiveLangevin, Method
 from heatbath.partition import Partition
@@ -22,6 +22,8 @@ from heatbath.schedules import (
 )
 
 METHODS = {kind.__name__: kind for kind in get_args(Method)}
+WORDING = tuple(name for name in FIXED if name != "xi")  # what a recipe depends on beside numbers
+STANDSTILL = 1e-30  # the stepsize at lr = 0, where a scheduler begins or ends: nothing moves
 
 
 @lru_cache
@@ -30,14 +32,19 @@ def coefficients(name: str) -> tuple[str, ...]:
     return tuple(field.name for field in fields(METHODS[name]) if field.name not in FIXED)
 
 
-def to_values(method: object, lr: object) -> dict[str, Any]:
-    """A method and a stepsize as the plain values of a group."""
+def to_values(group: dict[str, Any], lr: object) -> dict[str, Any]:
+    """The method of a new group, with the coefficients beside it, and a stepsize as plain values."""
+    method = group["method"]
+    if isinstance(method, str) and method in METHODS:  # as in the groups of an optimiser
+        kind = METHODS[method]
+        method = kind(**{field.name: group[field.name] for field in fields(kind) if field.name in group})
     if not isinstance(method, get_args(Method)):
         raise TypeError(
             f"'method' must be a method such as heatbath.Langevin(gamma=1.0, tau=1e-5), got {method!r}"
         )
     name = type(method).__name__
-    given: dict[str, Coefficient] = {"lr": coefficient("lr", lr, POSITIVE)}
+    method = replace(method, **{f.name: group[f.name] for f in fields(method) if f.name in group})
+    given: dict[str, Coefficient] = {"lr": coefficient("lr", lr, NON_NEGATIVE)}
     given |= {key: getattr(method, key) for key in coefficients(name)}
     values: dict[str, Any] = {"method": name, "schedules": {}, "step": 0, "previous": None}
     for key, value in given.items():
@@ -73,7 +80,48 @@ def follow_schedules(group: dict[str, Any]) -> None:
 
 def current(group: dict[str, Any]) -> tuple[float, ...]:
     """The stepsize and the coefficients that a group has now."""
-    return tuple(float(group[key]) for key in ("lr", *coefficients(group["method"])))
+    h, *others = (float(group[key]) for key in ("lr", *coefficients(group["method"])))
+    return (h or STANDSTILL, *others)
+
+
+def key(group: dict[str, Any]) -> tuple[Any, ...]:
+    """All that the recipe of a group depends on."""
+    try:
+        now = current(group)
+    except (KeyError, TypeError, ValueError):
+        check(group)
+        raise
+    before = None if group["previous"] is None else tuple(group["previous"])
+    return group["method"], now, before, group["maximize"], str(group["schedules"]), *map(group.get, WORDING)
+
+
+def check(group: dict[str, Any]) -> None:
+    """Refuse what a user has set to something that a step cannot use."""
+    name = group["method"]
+    if not isinstance(name, str) or name not in METHODS:
+        raise ValueError(
+            f"a group's method is one of {', '.join(METHODS)}, got {name!r}; for another make a new optimiser"
+        )
+    needed = ("lr", *coefficients(name), *(f.name for f in fields(METHODS[name]) if f.name in FIXED))
+    missing = [key for key in needed if key not in group]
+    before = group["previous"]
+    if missing or (before is not None and len(before) != 1 + len(coefficients(name))):
+        raise ValueError(f"the method of a group cannot be changed to {name!r}: make a new optimiser for it")
+    for key in ("lr", *coefficients(name)):
+        value = group[key]
+        if isinstance(value, Schedule):
+            raise TypeError(
+                f"{key} was set to a schedule: put it into group['schedules'][{key!r}], as a plain dict "
+                "(heatbath.schedules.to_plain)"
+            )
+        if not is_real(value) and not hasattr(value, "item"):
+            raise TypeError(f"{key} must be a number, got {value!r} of type {type(value).__name__}")
+    real("lr", float(group["lr"]), NON_NEGATIVE)
+    if "thermostat" in group and (group["thermostat"] == "tensor") != isinstance(group["xi"], list):
+        raise ValueError(
+            f"thermostat cannot be changed to {group['thermostat']!r} where ξ is {group['xi']!r}: make a new "
+            "optimiser"
+        )
 
 
 def to_partition(group: dict[str, Any], before: tuple[float, ...], now: tuple[float, ...]) -> Partition:

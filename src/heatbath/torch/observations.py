@@ -1,0 +1,64 @@
+"""What a sampler's user wants to know of the parts: temperature, friction, noise of the gradient."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from heatbath.diagnostics import Blocks, Estimate
+from heatbath.torch.units import Unit
+
+Group = dict[str, Any]
+SERIES = ("temperature", "friction", "gradient noise")
+
+
+class Observations:
+    """Means over steps of each part, by the number of its group."""
+
+    def __init__(self) -> None:
+        self.series: dict[tuple[int, str], Blocks] = {}
+
+    def note(self, place: int, group: Group, units: list[Unit]) -> None:
+        """Add a step of a group, if its temperature was read."""
+        if not units or any(unit.kinetic < 0 for unit in units):
+            return
+        size = sum(unit.size for unit in units)
+        self._add(place, "temperature", sum(unit.kinetic for unit in units) / size)
+        h, tau = float(group["lr"]), float(group["tau"])
+        if "xi" not in group:
+            self._add(place, "friction", float(group["gamma"]))
+            return
+        xi = sum(unit.xi * unit.size for unit in units) / size
+        self._add(place, "friction", xi)
+        if h > 0:
+            scale = float(group["epsilon"]) if group["friction"] == "sde" else 1.0
+            self._add(place, "gradient noise", (2 * tau * scale * xi - float(group["sigma"]) ** 2) / h)
+
+    def means(self, series: str, groups: list[Group]) -> dict[str, Estimate]:
+        """The means of the parts that have this series, by their labels."""
+        return {
+            label: _estimate(self.series[place, series])
+            for place, label in enumerate(labels(groups))
+            if (place, series) in self.series
+        }
+
+    def _add(self, place: int, series: str, value: float) -> None:
+        self.series.setdefault((place, series), Blocks()).add(value)
+
+
+def _estimate(blocks: Blocks) -> Estimate:
+    estimate = blocks.estimate()
+    return Estimate(estimate.value, 0.0) if math.isinf(estimate.value) else estimate  # γ = inf
+
+
+def labels(groups: list[Group]) -> list[str]:
+    """A name for each group, different from all others: its own, its part, or its number."""
+    found = [str(group.get("name", group.get("part", i))) for i, group in enumerate(groups)]
+    if len(set(found)) < len(found):
+        found = [
+            ": ".join(str(group[key]) for key in ("part", "name") if key in group) or str(i)
+            for i, group in enumerate(groups)
+        ]
+    if len(set(found)) < len(found):
+        found = [f"{name} ({i})" for i, name in enumerate(found)]
+    return found

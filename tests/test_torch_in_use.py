@@ -1,0 +1,481 @@
+"""The optimisers where models change, parameters are skipped, values are set by hand, and things go wrong."""
+
+import copy
+import math
+import os
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import heatbath as hb
+import heatbath.torch as ht
+from heatbath.schedules import Linear, SimulatedTempering
+
+TAU = 1e-3
+
+
+def network(kind=torch.float32, seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(2, 20), nn.Tanh(), nn.Linear(20, 1)).to(kind)
+
+
+def backward(model, optimizer):
+    optimizer.zero_grad()
+    kind = next(model.parameters()).dtype
+    loss = model(torch.ones(4, 2, dtype=kind)).square().mean()
+    loss.backward()
+    return loss
+
+
+def steps(model, optimizer, count):
+    for _ in range(count):
+        backward(model, optimizer)
+        optimizer.step()
+
+
+def single(value=0.0, size=4, kind=torch.float32):
+    return nn.Parameter(torch.full((size,), value, dtype=kind))
+
+
+# Models that change under the optimiser
+
+
+@pytest.mark.parametrize(("first", "then"), [("float", "double"), ("double", "float"), ("float", "bfloat16")])
+def test_a_model_may_change_its_type(first, then):
+    """Momenta follow it; a half-precision model has its float32 copies from then on."""
+    model = getattr(network(), first)()
+    optimizer = ht.AdLaLa(model)
+    steps(model, optimizer, 3)
+    before = optimizer.state[model[0].weight]["momentum"].double().clone()
+    getattr(model, then)()
+    backward(model, optimizer)
+    optimizer.param_groups[0]["lr"] = optimizer.param_groups[1]["lr"] = 0.0
+    optimizer.step()
+    state = optimizer.state[model[0].weight]
+    assert state["momentum"].dtype == (torch.float64 if then == "double" else torch.float32)
+    assert ("copy" in state) == (then == "bfloat16")
+    assert (state["momentum"].double() - before).abs().max() < 0.1 * before.abs().max() + 0.1
+
+
+def test_a_state_of_other_shapes_is_refused():
+    small, large = single(size=10), single(size=1000)
+    for one in (small, large):
+        one.grad = torch.ones_like(one)
+    made = ht.Langevin([small], 0.1, 1.0, TAU)
+    made.step()
+    other = ht.Langevin([large], 0.1, 1.0, TAU)
+    with pytest.raises(ValueError, match=r"has shape \(10,\), and the parameter has \(1000,\)"):
+        other.load_state_dict(made.state_dict())
+    small.data = torch.zeros(11)
+    small.grad = torch.ones(11)
+    with pytest.raises(RuntimeError, match=r"has shape \(10,\) and the parameter has \(11,\)"):
+        made.step()
+
+
+def test_subclasses_of_tensors_are_stepped_in_plain_operations():
+    """Their memory is not where `data_ptr` says."""
+
+    class Wrapped(torch.Tensor):
+        pass
+
+    optimizer = ht.Langevin([single()], 0.1, 1.0, TAU, fused=True)
+    (parameter,) = optimizer.param_groups[0]["params"]
+    parameter.grad = torch.ones(4).as_subclass(Wrapped)
+    with pytest.raises(RuntimeError, match="fused=True needs"):
+        optimizer.step()
+    optimizer.param_groups[0]["fused"] = None
+    optimizer.step()
+    assert (parameter != 0).all()
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_what_others_write_into_half_precision_parameters_stays(kind):
+    model = network(kind)
+    optimizer = ht.Langevin(model, 1e-3, 1.0, 0.0)
+    steps(model, optimizer, 1)
+    model.load_state_dict({name: torch.zeros_like(value) for name, value in model.state_dict().items()})
+    with torch.no_grad():
+        model[2].bias.fill_(0.5)
+    steps(model, optimizer, 1)
+    assert model[0].weight.abs().max() < 0.01
+    assert model[2].bias.item() == pytest.approx(0.5, abs=0.01)
+
+
+def test_half_precision_parameters_see_every_gradient_where_they_are():
+    """A word with two gradients a step: the second is taken after the first drift."""
+    seen = {}
+    for kind in (torch.float32, torch.bfloat16):
+        parameter = single(1.0, 1, kind)
+        optimizer = ht.Langevin([parameter], 0.5, 1.0, 0.0, "BAOBA")
+        at = seen[kind] = []
+
+        def closure(parameter=parameter, at=at):
+            at.append(parameter.item())
+            parameter.grad = parameter.detach().clone()
+            return 0.0
+
+        optimizer.step(closure)
+        optimizer.step(closure)
+    assert seen[torch.bfloat16] == pytest.approx(seen[torch.float32], abs=4e-3)
+    assert len(set(seen[torch.float32])) == 4
+
+
+def test_a_float32_state_loaded_into_a_half_precision_model_gets_copies():
+    model, half = network(), network(torch.bfloat16)
+    optimizer, loaded = ht.Langevin(model, 1e-3, 1.0, 0.0), ht.Langevin(half, 1e-3, 1.0, 0.0)
+    steps(model, optimizer, 1)
+    loaded.load_state_dict(optimizer.state_dict())
+    steps(half, loaded, 1)
+    assert loaded.state[half[0].weight]["copy"].dtype == torch.float32
+
+
+def test_lazy_modules_may_come_to_life_after_the_optimiser():
+    model = nn.Sequential(nn.LazyLinear(5), nn.Tanh(), nn.Linear(5, 1))
+    optimizer = ht.AdLaLa(model)
+    assert "? parameters" in repr(optimizer)
+    model[2](torch.ones(1, 5)).sum().backward()
+    optimizer.step()
+    steps(model, optimizer, 3)
+    assert torch.isfinite(model[0].weight).all()
+
+
+# Parameters that are skipped or frozen
+
+
+def test_adam_corrects_its_bias_by_the_steps_of_the_parameter():
+    """The first step of a parameter whose gradient comes late is torch's."""
+    for fused in (True, False):
+        early, late = single(), single()
+        optimizer = ht.Partitioned([{"params": [early, late], "method": hb.Adam()}], 0.01, fused=fused)
+        for _ in range(50):
+            early.grad = torch.ones(4)
+            optimizer.step()
+        late.grad = torch.ones(4)
+        optimizer.step()
+        assert late.detach().numpy() == pytest.approx(-0.01, rel=1e-5)
+        assert early.detach().numpy() == pytest.approx(-0.51, rel=1e-4)
+
+
+def test_a_parameter_may_be_frozen_between_steps_of_a_word_with_two_gradients():
+    model = network()
+    optimizer = ht.Langevin(model, 0.1, 1.0, TAU, "BAOBA")
+    optimizer.step(lambda: backward(model, optimizer))
+    model[0].weight.requires_grad_(False)
+    model[0].weight.grad = None
+    before = copy.deepcopy(model.state_dict())
+    optimizer.step(lambda: backward(model, optimizer))
+    after = model.state_dict()
+    assert [torch.equal(after[name], before[name]) for name in before] == [True, False, False, False]
+
+
+# Coefficients of groups
+
+
+def test_a_group_may_have_coefficients_of_its_own():
+    decayed, plain = single(), single()
+    groups = [{"params": [decayed], "weight_decay": 0.5, "tau": 7.0, "word": "OBA"}, {"params": [plain]}]
+    optimizer = ht.Langevin(groups, lr=0.1, gamma=1.0, tau=TAU)
+    first, second = optimizer.param_groups
+    assert [first[k] for k in ("weight_decay", "tau", "gamma", "word")] == [0.5, 7.0, 1.0, "OBA"]
+    assert [second[k] for k in ("weight_decay", "tau", "gamma", "word")] == [0.0, TAU, 1.0, "BAOAB"]
+    with pytest.raises(ValueError, match="tau must be >= 0"):
+        ht.Langevin([{"params": [single()], "tau": -1.0}], lr=0.1, gamma=1.0, tau=TAU)
+
+
+def test_a_group_may_be_added_without_a_method():
+    """It has that of the others, as it is by then."""
+    optimizer = ht.Langevin([single()], 0.1, gamma=1.0, tau=Linear(1.0, 0.5, 10))
+    optimizer.param_groups[0]["gamma"] = 3.0
+    optimizer.add_param_group({"params": [single()], "lr": 0.01})
+    first, added = optimizer.param_groups
+    assert (added["gamma"], added["lr"], added["schedules"]["tau"]) == (3.0, 0.01, first["schedules"]["tau"])
+    layered = ht.AdLaLa(network(), epsilon=0.2)
+    layered.add_param_group({"params": [single()], "part": "hidden", "tau": 0.5})
+    added = layered.param_groups[-1]
+    assert (added["method"], added["epsilon"], added["tau"]) == ("AdaptiveLangevin", 0.2, 0.5)
+    with pytest.raises(ValueError, match='a group needs a "part"'):
+        layered.add_param_group({"params": [single()]})
+    with pytest.raises(ValueError, match='every group needs "params" and a "method"'):
+        ht.Partitioned([{"params": [single()], "method": hb.SGD()}], 0.1).add_param_group(
+            {"params": [single()]}
+        )
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_every_group_has_its_own_seed(fused):
+    method = hb.Langevin(1.0, 1.0)
+    moved = []
+    for seed in (1, 2):
+        a, b = single(), single()
+        groups = [{"params": [a], "method": method}, {"params": [b], "method": method, "seed": seed}]
+        optimizer = ht.Partitioned(groups, 0.1, fused=fused)
+        a.grad, b.grad = torch.zeros(4), torch.zeros(4)
+        optimizer.step()
+        moved.append((a.tolist(), b.tolist()))
+    assert moved[0][0] == moved[1][0]
+    assert moved[0][1] != moved[1][1]
+    for wrong in ({"seed": -3}, {"fused": "yes"}, {"maximize": 1}):
+        with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+            ht.Partitioned([{"params": [single()], "method": method, **wrong}], 0.1)
+
+
+def test_at_lr_zero_nothing_moves():
+    """Schedulers that begin or end at 0 work; the step under way is closed."""
+    model = network(torch.float64)
+    optimizer = ht.AdLaLa(model)
+    warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: min(1.0, epoch / 3))
+    before = copy.deepcopy(model.state_dict())
+    steps(model, optimizer, 1)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    for _ in range(5):
+        warm_up.step()
+        steps(model, optimizer, 1)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 3)
+    for _ in range(3):
+        cosine.step()
+        steps(model, optimizer, 1)
+    assert optimizer.param_groups[0]["lr"] == 0
+    before = copy.deepcopy(model.state_dict())
+    steps(model, optimizer, 3)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not torch.equal(model[0].weight, network(torch.float64)[0].weight)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("method", "AdaptiveLangevin", "cannot be changed to 'AdaptiveLangevin'"),
+        ("method", "SGD", "cannot be changed to 'SGD'"),
+        ("method", hb.Langevin(1.0, 1.0), "a group's method is one of"),
+        ("tau", "hot", "tau must be a number, got 'hot'"),
+        ("tau", Linear(1.0, 0.5, 10), "put it into group"),
+        ("tau", -1.0, "tau must be >= 0"),
+        ("lr", -0.1, "lr must be >= 0"),
+        ("word", "BAX", "X"),
+    ],
+)
+def test_what_cannot_be_set_in_a_group_is_refused_and_nothing_moves(name, value, told):
+    model = network()
+    optimizer = ht.Langevin(model, 0.1, 1.0, TAU)
+    steps(model, optimizer, 2)
+    before = copy.deepcopy(model.state_dict())
+    optimizer.param_groups[0][name] = value
+    with pytest.raises((TypeError, ValueError), match=told):
+        steps(model, optimizer, 1)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(("before", "after"), [("part", "tensor"), ("tensor", "part")])
+def test_the_thermostat_cannot_be_changed(before, after):
+    model = network()
+    optimizer = ht.AdaptiveLangevin(model, 0.1, TAU, 0.01, 0.1, thermostat=before)
+    steps(model, optimizer, 1)
+    optimizer.param_groups[0]["thermostat"] = after
+    with pytest.raises(ValueError, match=f"thermostat cannot be changed to '{after}'"):
+        steps(model, optimizer, 1)
+
+
+def test_the_state_of_another_kind_of_optimiser_is_refused():
+    model = network()
+    with pytest.raises(ValueError, match="the state of another kind of optimiser"):
+        ht.Langevin(model, 0.1, 1.0, TAU).load_state_dict(torch.optim.Adam(model.parameters()).state_dict())
+
+
+def test_a_step_that_one_group_refuses_moves_no_other():
+    a, b = single(), nn.Parameter(torch.zeros(3, 4).t())
+    method = hb.Langevin(1.0, 1.0)
+    groups = [{"params": [a], "method": method}, {"params": [b], "method": method, "fused": True}]
+    optimizer = ht.Partitioned(groups, 0.1)
+    a.grad, b.grad = torch.ones(4), torch.ones(4, 3)
+    with pytest.raises(RuntimeError, match="fused=True needs"):
+        optimizer.step()
+    assert (a == 0).all()
+
+
+# Tempering
+
+
+def test_minimising_and_maximising_are_tempered_alike():
+    """Maximising -L is minimising L: the same rungs."""
+    rungs = []
+    for sign, maximize in ((1, False), (-1, True)):
+        parameter = single(1.0)
+        ladder = SimulatedTempering([1.0, 2.0], every=1)
+        optimizer = ht.Langevin([parameter], 0.1, 1.0, ladder, maximize=maximize)
+
+        def closure(sign=sign, parameter=parameter):
+            parameter.grad = sign * torch.ones(4)
+            return sign * 3.0
+
+        seen = rungs.append([]) or rungs[-1]
+        for _ in range(40):
+            optimizer.step(closure)
+            seen.append(optimizer.param_groups[0]["rung"])
+    assert rungs[0] == rungs[1]
+    assert 0 < sum(rungs[0]) < 40
+
+
+def test_tempering_is_refused_early_where_it_cannot_work():
+    model = network()
+    ladder = SimulatedTempering([1e-3, 1e-2], every=100)
+    optimizer = ht.Langevin(model, 0.1, 1.0, ladder)
+    with pytest.raises(RuntimeError, match="a closure that returns the loss of all data, got None"):
+        optimizer.step(lambda: None)
+    other = SimulatedTempering([1e-3, 1e-2, 1e-1], every=100)
+    with pytest.raises(ValueError, match="all tempered groups climb one ladder"):
+        ht.Partitioned(
+            [
+                {"params": model[0].parameters(), "method": hb.Langevin(1.0, ladder)},
+                {"params": model[2].parameters(), "method": hb.Langevin(1.0, other)},
+            ],
+            0.1,
+        )
+
+
+# What is observed
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_divergence_shows_in_the_temperature_and_in_xi(fused, wrong):
+    a, b = single(1.0), single(1.0, 40_000)
+    optimizer = ht.AdaptiveLangevin([a, b], 0.1, TAU, 0.01, 0.1, fused=fused)
+    for _ in range(3):
+        a.grad, b.grad = torch.ones(4), torch.ones(40_000)
+        b.grad[100] = wrong
+        optimizer.step()
+    assert not math.isfinite(optimizer.param_groups[0]["xi"])
+    (temperature,) = optimizer.temperature().values()
+    assert not math.isfinite(temperature.value)
+
+
+def test_every_part_has_a_label_of_its_own():
+    model = network()
+    first, *others = model.parameters()
+    groups = [
+        {"params": [first], "part": "hidden"},
+        {"params": others[:1], "part": "hidden"},
+        {"params": others[1:], "part": "output"},
+    ]
+    optimizer = ht.AdLaLa(groups)
+    steps(model, optimizer, 1)
+    assert list(optimizer.temperature()) == ["hidden (0)", "hidden (1)", "output (2)"]
+    body, head = nn.Sequential(nn.Linear(2, 3), nn.Tanh()), nn.Sequential(nn.Linear(3, 1))
+    optimizer = ht.AdLaLa(hidden=body, output=head)
+    steps(nn.Sequential(body, head), optimizer, 1)
+    assert list(optimizer.temperature()) == ["hidden: 0", "output: 0"]
+
+
+def test_means_are_of_the_coefficients_at_each_step():
+    """Friction on a schedule is averaged, and the noise found does not depend on the stepsize of the end."""
+    parameter = single()
+    optimizer = ht.Langevin([parameter], 0.1, Linear(10.0, 0.0, 100), TAU)
+    for _ in range(100):
+        parameter.grad = torch.zeros(4)
+        optimizer.step()
+    (friction,) = optimizer.friction().values()
+    assert friction.value == pytest.approx(5.05)
+    parameter, rng = single(size=1000), np.random.default_rng(0)
+    optimizer = ht.AdaptiveLangevin([parameter], 0.2, 0.5, 0.1, 0.01)
+    for n in range(8000):
+        if n == 2000:
+            optimizer.forget_past()
+        if n == 5000:
+            optimizer.param_groups[0]["lr"] = 0.05
+        noise = torch.from_numpy(2.0 * rng.standard_normal(1000, np.float32))
+        parameter.grad = parameter.detach() + noise
+        optimizer.step()
+    (found,) = optimizer.gradient_noise().values()
+    assert found.value == pytest.approx(4.0, rel=0.1)
+
+
+def test_infinite_friction_is_reported():
+    model = network()
+    optimizer = ht.LOL(model)
+    steps(model, optimizer, 3)
+    assert list(optimizer.friction().values())[1].value == math.inf
+
+
+# Layers
+
+
+def test_parametrised_layers_stay_whole():
+    norm = torch.nn.utils.parametrizations.weight_norm
+    model = nn.Sequential(norm(nn.Linear(2, 4)), nn.Tanh(), norm(nn.Linear(4, 1)))
+    for given in (model, list(model.named_parameters())):
+        optimizer = ht.AdLaLa(given)
+        assert [(g["part"], g["name"], len(g["params"])) for g in optimizer.param_groups] == [
+            ("hidden", "0", 3),
+            ("output", "2", 3),
+        ]
+
+
+def test_an_output_layer_that_cannot_be_meant_is_refused():
+    model = nn.Sequential(nn.Linear(2, 4), nn.LayerNorm(4))
+    with pytest.raises(ValueError, match="has vectors only"):
+        ht.AdLaLa(model.named_parameters())
+    with pytest.raises(ValueError, match="nothing is left for the hidden layers"):
+        ht.AdLaLa(model, output=model)
+    with pytest.raises(ValueError, match="has parameters that the model has not"):
+        ht.AdLaLa(model, output=nn.Linear(1, 1))
+
+
+# Noise of the plain way
+
+
+def test_no_two_steps_of_the_plain_way_share_their_noise():
+    """Generators on the CPU look at 32 bits of their seed only: it must count the steps."""
+    seeds = set()
+    like = [torch.empty(1)]
+    for step in range(3000):
+        seeds.add(ht.optimizer.plain.drawn(like, 5, step, 0, [0])[0].item())
+    assert len(seeds) > 2990  # of 3000 numbers in float32 a few coincide
+    a = ht.optimizer.plain.drawn([torch.empty(1000)], 5, 2**32 + 7, 0, [0])[0]
+    b = ht.optimizer.plain.drawn([torch.empty(1000)], 5, 8, 0, [0])[0]
+    assert not torch.equal(a, b)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_compiled_step_has_the_same_results(fused, whole):
+    """The step alone, or with the gradient in one function: without warnings, and without compiling again."""
+    results = {}
+    for compiled in (False, True):
+        torch._dynamo.reset()
+        model = network(torch.float64)
+        optimizer = ht.AdLaLa(model, fused=fused)
+
+        def training_step(model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            model(torch.ones(4, 2, dtype=torch.float64)).square().mean().backward()
+            optimizer.step()
+
+        step = training_step if whole else optimizer.step
+        step = torch.compile(step, backend="eager") if compiled else step
+        for n in range(12):
+            if not whole:
+                backward(model, optimizer)
+            with torch._dynamo.config.patch(error_on_recompile=n > 2):
+                step()
+        results[compiled] = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+    assert torch.allclose(results[True], results[False], atol=1e-12)
+
+
+def test_parameters_sharded_over_processes_are_refused(tmp_path):
+    """They have no address of their own, and their noise would be that of another element."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    store = dist.FileStore(os.fspath(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        parameter = nn.Parameter(distribute_tensor(torch.zeros(1000), mesh, [Shard(0)]))
+        parameter.grad = distribute_tensor(torch.ones(1000), mesh, [Shard(0)])
+        with pytest.raises(RuntimeError, match="sharded over processes"):
+            ht.Langevin([parameter], 0.1, 1.0, TAU).step()
+    finally:
+        dist.destroy_process_group()
