@@ -1,11 +1,13 @@
 """A step of our optimisers against torch's fused Adam, in one run: ratios of medians of interleaved repeats.
 
-- The step alone, at 20 million parameters and at 100; in plain torch operations, too.
+- The step alone, at 20 million parameters and at 100; in plain torch operations, and posteriors' baoa, too
+  (of a log posterior that is the sum of the parameters, so that its gradient costs next to nothing).
 - A whole training step of a 784-1000-1000-10 network with batch 128.
 """
 
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -34,6 +36,23 @@ def stepper(make: Make, size: int) -> Callable[[], None]:
     parameter.grad = torch.randn(size)
     optimizer = make([parameter])
     return lambda: optimizer.step()
+
+
+def posteriors_stepper(size: int) -> Callable[[], None]:
+    """Steps of posteriors' baoa on one tensor."""
+    with warnings.catch_warnings():  # about a library that it uses
+        warnings.simplefilter("ignore")
+        import posteriors
+    transform = posteriors.sgmcmc.baoa.build(
+        lambda params, batch: (params["theta"].sum(), torch.tensor([])), lr=1e-3, alpha=1.0, temperature=1e-4
+    )
+    state = transform.init({"theta": torch.randn(size)})
+
+    def step() -> None:
+        nonlocal state
+        state, _ = transform.update(state, None)
+
+    return step
 
 
 def trainer(make: Callable[[torch.nn.Module], Optimizer]) -> Callable[[], None]:
@@ -76,6 +95,7 @@ def main() -> None:
     """Print microseconds, with ratios to fused Adam."""
     for size, repeats, inner in ((20_000_000, 15, 1), (100, 30, 100)):
         steps = {name: stepper(make, size) for name, make in OPTIMISERS.items()}
+        steps["posteriors' baoa"] = posteriors_stepper(size)
         show(f"a step of {size:,} parameters", medians(steps, repeats, inner))
     whole = {
         "Adam, fused": trainer(lambda model: torch.optim.Adam(model.parameters(), fused=True)),

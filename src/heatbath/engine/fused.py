@@ -21,14 +21,11 @@ from heatbath.noise import TILE
 PIECE = 64 * TILE
 
 
-class Tensors(NamedTuple):
-    """Addresses of θ, p, the gradient and the second moment, and the unit and the row of coefficients."""
-
-    addresses: NDArray[np.int64]  # (tensors, 4)
-    first: NDArray[np.int64]  # the position of the first element in the numbering of the noise
-    unit: NDArray[np.int64]
-    row: NDArray[np.int64]
-    step: NDArray[np.int64]  # how often it was stepped, or its group
+# Columns of the array of tensors: addresses of θ, p, the gradient and the second moment; the position of the
+# first element in the numbering of the noise; the unit; the row of coefficients; how often it was stepped
+THETA, MOMENTUM, GRADIENT, SECOND, FIRST, UNIT, ROW, STEP = range(8)
+# and of the array of units: p·p where it was read (-1: nowhere), ξ, the square root of the rung's temperature
+KINETIC, XI, ROOT_TAU = range(3)
 
 
 class Work(NamedTuple):
@@ -39,67 +36,63 @@ class Work(NamedTuple):
     operations: NDArray[np.int64]
     table: NDArray[np.float64]  # (rows, operations, WIDTH)
     size: NDArray[np.int64]  # of each unit, as far as it is stepped
-    row: NDArray[np.int64]  # of each unit: that of its E
-
-
-class Sums(NamedTuple):
-    """p·p where it is read, by piece and by unit; ξ; the square root of the rung's temperature, by unit."""
-
-    pieces: NDArray[np.float64]
-    kinetic: NDArray[np.float64]
-    xi: NDArray[np.float64]
-    root_tau: NDArray[np.float64]
 
 
 @compiled(cache=True)
-def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, sums, seed):
-    """The pieces begin to end - 1 of some passes; then, to `finish` each, what lies between two passes."""
+def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, sums, units, seed):
+    """The pieces begin to end - 1 of some passes; then, to `finish` each, what lies between two passes.
+
+    `sums` has room for p·p of every piece.
+    """
     tile = np.empty(TILE, like.dtype)
     words = np.empty((4, TILE // 4), np.uint32)
     room = tile, words, np.empty((MOVES, WIDTH + 1)), np.empty((MOVES, 3), np.int64)
     span = np.empty((1, 2), np.int64)
-    bytes_each = like.itemsize
     for k in range(first_pass, last_pass):
         for i in range(begin, end):
             t, low, high = work.pieces[i]
-            u, base = tensors.unit[t], tensors.first[t] * bytes_each
+            own = tensors[t]
+            u, base = own[UNIT], own[FIRST] * like.itemsize
             start, stop = work.segments[k, u, 0], work.segments[k, u, 1]
             span[0, 0], span[0, 1] = low, high
-            theta = at_address(like, tensors.addresses[t, 0] - base, high)
-            p = at_address(like, tensors.addresses[t, 1] - base, high)
-            G = at_address(like, tensors.addresses[t, 2] - base, high)
-            second = at_address(like, tensors.addresses[t, 3] - base, high)
-            read = -1.0
+            sums[i] = -1.0
             if stop > start:
-                read = run_segment(
-                    theta,
-                    p,
-                    G,
-                    second,
+                sums[i] = run_segment(
+                    at_address(like, own[THETA] - base, high),
+                    at_address(like, own[MOMENTUM] - base, high),
+                    at_address(like, own[GRADIENT] - base, high),
+                    at_address(like, own[SECOND] - base, high),
                     span,
                     work.operations[start:stop],
-                    work.table[tensors.row[t], start:stop],
-                    sums.xi[u],
-                    sums.root_tau[u],
+                    work.table[own[ROW], start:stop],
+                    units[u, XI],
+                    units[u, ROOT_TAU],
                     seed,
                     0,
-                    tensors.step[t],
+                    own[STEP],
                     room,
                     True,
                 )
-            sums.pieces[i] = read
         if finish:
-            total = np.full(sums.kinetic.shape[0], -1.0)
-            for i in range(work.pieces.shape[0]):
-                if not sums.pieces[i] < 0:  # NaN is a sum, too
-                    u = tensors.unit[work.pieces[i, 0]]
-                    total[u] = sums.pieces[i] if total[u] < 0 else total[u] + sums.pieces[i]
-            for u in range(total.shape[0]):
-                if not total[u] < 0:
-                    sums.kinetic[u] = total[u]
-                thermostat = work.segments[k, u, 2]
-                if thermostat >= 0:
-                    c = work.table[work.row[u], thermostat]
-                    target = c[1] if c[1] >= 0 else sums.root_tau[u] ** 2
-                    share = 1.0 / work.size[u] if c[2] > 0 else 1.0
-                    sums.xi[u] += c[0] * share * (sums.kinetic[u] - work.size[u] * target)
+            _between_passes(k, tensors, work, sums, units)
+
+
+@compiled
+def _between_passes(k, tensors, work, sums, units):
+    """Sum p·p of the units, always in the same order, and move ξ where E follows."""
+    total = np.full(units.shape[0], -1.0)
+    row = np.zeros(units.shape[0], np.int64)  # E has that of the tensor that was stepped most often
+    for i in range(work.pieces.shape[0]):
+        u = tensors[work.pieces[i, 0], UNIT]
+        row[u] = max(row[u], tensors[work.pieces[i, 0], ROW])
+        if not sums[i] < 0:  # NaN is a sum, too
+            total[u] = sums[i] if total[u] < 0 else total[u] + sums[i]
+    for u in range(units.shape[0]):
+        if not total[u] < 0:
+            units[u, KINETIC] = total[u]
+        thermostat = work.segments[k, u, 2]
+        if thermostat >= 0:
+            c = work.table[row[u], thermostat]
+            target = c[1] if c[1] >= 0 else units[u, ROOT_TAU] ** 2
+            share = 1.0 / work.size[u] if c[2] > 0 else 1.0
+            units[u, XI] += c[0] * share * (units[u, KINETIC] - work.size[u] * target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heatbath.engine.fused import PIECE, Sums, Tensors, Work, fused_step
+from heatbath.engine.fused import PIECE, Work, fused_step
 from heatbath.engine.threads import spread, thread_count
 from heatbath.torch.recipes import Recipe
 from heatbath.torch.units import Unit
@@ -50,42 +51,25 @@ class Fused:
         pieces, sizes = self._pieces(
             [[(f, t.numel()) for f, t in zip(u.first, u.theta, strict=True)] for u in units]
         )
-        addresses, first, owner, row, steps = [], [], [], [], []
-        for u, unit in enumerate(units):
-            for i, theta in enumerate(unit.theta):
-                second = unit.second[i].data_ptr() if unit.second else 0
-                addresses.append(
-                    (theta.data_ptr(), unit.p[i].data_ptr(), unit.gradient[i].data_ptr(), second)
-                )
-                owner.append(u)
-            first += unit.first
-            row += unit.rows
-            steps += unit.steps
-        tensors = Tensors(
-            np.array(addresses, np.int64), np.array(first, np.int64), np.array(owner, np.int64),
-            np.array(row, np.int64), np.array(steps, np.int64),
-        )  # fmt: skip
-        later = np.array([max(unit.rows) for unit in units])
-        work = Work(pieces, segments, operations, rows, sizes, later)
-        sums = Sums(
-            np.zeros(len(pieces)), np.full(len(units), -1.0), np.array([unit.xi for unit in units]),
-            np.array([unit.root_tau for unit in units]),
-        )  # fmt: skip
+        tensors = np.array([row for u, unit in enumerate(units) for row in _rows(u, unit)], np.int64)
+        work = Work(pieces, segments, operations, rows, sizes)
+        sums = np.empty(len(pieces))
+        own = np.array([(-1.0, unit.xi, unit.root_tau) for unit in units])
         like, seed = LIKE[units[0].theta[0].dtype], np.uint64(units[0].seed)
         if len(pieces) <= SERIAL:
-            fused_step(like, 0, len(pieces), 0, len(segments), True, tensors, work, sums, seed)
+            fused_step(like, 0, len(pieces), 0, len(segments), True, tensors, work, sums, own, seed)
         else:
             threads = thread_count()
             for k in range(len(segments)):
 
                 def part(begin: int, end: int, k: int = k) -> None:
-                    fused_step(like, begin, end, k, k + 1, False, tensors, work, sums, seed)
+                    fused_step(like, begin, end, k, k + 1, False, tensors, work, sums, own, seed)
 
                 spread(part, len(pieces), threads, even=True)
-                fused_step(like, 0, 0, k, k + 1, True, tensors, work, sums, seed)
-        for u, unit in enumerate(units):
-            unit.xi = float(sums.xi[u])
-            unit.kinetic = unit.kinetic if sums.kinetic[u] < 0 else float(sums.kinetic[u])
+                fused_step(like, 0, 0, k, k + 1, True, tensors, work, sums, own, seed)
+        for unit, (kinetic, xi, _) in zip(units, own.tolist(), strict=True):
+            unit.xi = xi
+            unit.kinetic = unit.kinetic if kinetic < 0 else kinetic
 
     def _code(
         self, recipes: tuple[Recipe, ...], stage: int
@@ -128,3 +112,13 @@ class Fused:
             sizes = np.array([sum(size for _, size in unit) for unit in units], np.int64)
             self.pieces[key] = np.array(made, np.int64).reshape(-1, 3), sizes
         return self.pieces[key]
+
+
+def _rows(u: int, unit: Unit) -> Iterator[tuple[int, ...]]:
+    """The tensors of a unit as compiled code takes them."""
+    for i, theta in enumerate(unit.theta):
+        yield (
+            theta.data_ptr(), unit.p[i].data_ptr(), unit.gradient[i].data_ptr(),
+            unit.second[i].data_ptr() if unit.second else 0,
+            unit.first[i], u, unit.rows[i], unit.steps[i],
+        )  # fmt: skip

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from heatbath.diagnostics import Blocks, Estimate
 from heatbath.torch.units import Unit
 
 Group = dict[str, Any]
-SERIES = ("temperature", "friction", "gradient noise")
 
 
 class Observations:
@@ -17,6 +15,7 @@ class Observations:
 
     def __init__(self) -> None:
         self.series: dict[tuple[int, str], Blocks] = {}
+        self.fixed: dict[int, tuple[int, float]] = {}  # how often γ was noted, and its sum
 
     def note(self, place: int, group: Group, units: list[Unit]) -> None:
         """Add a step of a group, if its temperature was read."""
@@ -24,31 +23,30 @@ class Observations:
             return
         size = sum(unit.size for unit in units)
         self._add(place, "temperature", sum(unit.kinetic for unit in units) / size)
-        h, tau = float(group["lr"]), float(group["tau"])
         if "xi" not in group:
-            self._add(place, "friction", float(group["gamma"]))
+            count, total = self.fixed.get(place, (0, 0.0))
+            self.fixed[place] = count + 1, total + float(group["gamma"])
             return
         xi = sum(unit.xi * unit.size for unit in units) / size
         self._add(place, "friction", xi)
+        h, tau = float(group["lr"]), float(group["tau"])
         if h > 0:
             scale = float(group["epsilon"]) if group["friction"] == "sde" else 1.0
             self._add(place, "gradient noise", (2 * tau * scale * xi - float(group["sigma"]) ** 2) / h)
 
     def means(self, series: str, groups: list[Group]) -> dict[str, Estimate]:
         """The means of the parts that have this series, by their labels."""
-        return {
-            label: _estimate(self.series[place, series])
-            for place, label in enumerate(labels(groups))
-            if (place, series) in self.series
-        }
+        found = {}
+        for place, label in enumerate(labels(groups)):
+            if (place, series) in self.series:
+                found[label] = self.series[place, series].estimate()
+            elif series == "friction" and place in self.fixed:
+                count, total = self.fixed[place]
+                found[label] = Estimate(total / count, 0.0)
+        return found
 
     def _add(self, place: int, series: str, value: float) -> None:
         self.series.setdefault((place, series), Blocks()).add(value)
-
-
-def _estimate(blocks: Blocks) -> Estimate:
-    estimate = blocks.estimate()
-    return Estimate(estimate.value, 0.0) if math.isinf(estimate.value) else estimate  # γ = inf
 
 
 def labels(groups: list[Group]) -> list[str]:

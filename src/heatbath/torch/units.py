@@ -78,7 +78,6 @@ class Unit:
             raise RuntimeError("the closure must make the same gradients every time within a step")
         self.gradient = list(map(gradient_of, self.parameters))
 
-    @torch.no_grad()
     def publish(self) -> None:
         """Write copies back into half-precision parameters, and tell autograd that all have changed."""
         for parameter, theta in zip(self.parameters, self.theta, strict=True):
