@@ -1,0 +1,130 @@
+"""Gradients of dense networks on all their data: the mean, and how much mini-batches differ from it."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath.checks import FRICTION, NON_NEGATIVE, POSITIVE, real
+from heatbath.diagnostics.runs import check_single
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+ROWS = 10_000  # data at a time, to need little memory
+
+
+def gradient_moments(network: Any, theta: Array, problem: Any, draw: int) -> tuple[Array, Array]:
+    """The mean over the training data of the gradient of the loss, and of its squares, without any prior.
+
+    In float64. A datum's gradient by a weight is (what comes back) x (what went in), so the mean of squares
+    needs no gradient of single data.
+    """
+    X, Y = problem.X_train[draw], problem.Y_train[draw]
+    size = network.parameters(problem.inputs, problem.outputs)
+    sums, squares = np.zeros(size), np.zeros(size)
+    for begin in range(0, len(X), ROWS):
+        rows = slice(begin, begin + ROWS)
+        end = size
+        for inputs, back in _backwards(network, np.asarray(theta, np.float64), X[rows], Y[rows], problem):
+            for total, power in ((sums, 1), (squares, 2)):
+                weight, bias = (back**power).T @ inputs**power, (back**power).sum(axis=0)
+                total[end - weight.size - bias.size : end] += np.concatenate([weight.ravel(), bias])
+            end -= weight.size + bias.size
+    return sums / len(X), squares / len(X)
+
+
+def gradient_noise(run: Any) -> xr.DataArray:
+    """The variance s² of the mini-batch gradient at every chain's final parameters, by chain and part.
+
+    The mean over a part's parameters of (1 - b/n)/b S², the exact variance for b of n data drawn without
+    replacement, where S² is the variance of single data's gradients (their squares divided by n - 1). It is
+    what `gradient_heating` and `adaptive_friction` take. NaN for a chain that diverged.
+    """
+    import xarray as xr
+
+    check_single(run)
+    plan, problem = run.plan, run.problem
+    parts = plan.parts()
+    n = problem.X_train.shape[1]
+    found = np.full((len(run.theta), len(parts)), np.nan)
+    for chain in np.flatnonzero(run.died < 0):
+        draw = int(run.data["draw"].values[chain])
+        mean, square = gradient_moments(run.network, run.theta[chain], problem, draw)
+        variance = (1 / plan.batch - 1 / n) * np.maximum(square - mean**2, 0) * n / max(n - 1, 1)
+        for place, part in enumerate(parts):
+            found[chain, place] = np.mean(np.concatenate([variance[list(span)] for span in part.tensors]))
+    coordinates = {"part": [part.name for part in parts], "chain": run.data["chain"].values}
+    return xr.DataArray(found, coordinates, ("chain", "part"), "gradient_noise")
+
+
+def gradient_heating(h: float, gamma: float, noise: float, curvature: float = 0.0) -> float:
+    """By how much gradient noise of variance s² (`noise`) heats the positions of a Langevin part.
+
+    (h² s²/4) coth(γh/2)/(1 - h² k/4) is added to k var θ, that is, to τ, on a loss kθ²/2: exact for white
+    noise and the words BAOAB, BAOA, OBABO and ABOBA at the kick. The curvature k = 0 is its limit for small
+    steps.
+    """
+    h, gamma = real("h", h, POSITIVE), real("gamma", gamma, FRICTION)
+    noise, curvature = real("noise", noise, NON_NEGATIVE), real("curvature", curvature)
+    if h**2 * curvature >= 4:
+        raise ValueError(f"h² x curvature must be < 4, the limit of stability, got {h**2 * curvature:g}")
+    if gamma == 0:
+        return math.inf if noise else 0.0
+    return h**2 * noise / 4 / math.tanh(gamma * h / 2) / (1 - h**2 * curvature / 4)
+
+
+def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float:
+    """The mean friction γ_eff = (h s² + σ²)/(2τ) that an Adaptive Langevin part finds, for small steps.
+
+    s² is the variance of the gradient noise (`noise`); with `friction="sde"` the mean of ξ is γ_eff/ε.
+    """
+    h, tau = real("h", h, POSITIVE), real("tau", tau, POSITIVE)
+    return (h * real("noise", noise, NON_NEGATIVE) + real("sigma", sigma) ** 2) / (2 * tau)
+
+
+def _backwards(network: Any, theta: Array, X: Array, Y: Array, problem: Any) -> list[tuple[Array, Array]]:
+    """From the last layer to the first: what went into it, and the derivative by what it gave, by datum."""
+    inputs, weights, begin = [X], [], 0
+    sizes = network.sizes(problem.inputs, problem.outputs)
+    for width, out in pairwise(sizes):
+        W = theta[begin : begin + width * out].reshape(out, width)
+        values = inputs[-1] @ W.T + theta[begin + width * out : begin + width * out + out]
+        begin += (width + 1) * out
+        weights.append(W)
+        inputs.append(_activated(values, network.activation) if len(inputs) < len(sizes) - 1 else values)
+    back = _residual(inputs.pop(), Y, problem.task)
+    found = []
+    for values, W in zip(reversed(inputs), reversed(weights), strict=True):
+        found.append((values, back))
+        back = (back @ W) * _slope(values, network.activation)
+    return found
+
+
+def _residual(logits: Array, Y: Array, task: str) -> Array:
+    """The derivative of a datum's loss by its logits."""
+    if task == "regression":
+        return logits - Y
+    if task == "binary":
+        return np.asarray(0.5 * (1 + np.tanh(logits / 2)) - Y)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    hot = Y.astype(np.int64) == np.arange(logits.shape[1])
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True) - hot)
+
+
+def _activated(values: Array, activation: str) -> Array:
+    if activation == "identity":
+        return values
+    return np.tanh(values) if activation == "tanh" else np.maximum(values, 0)
+
+
+def _slope(activated: Array, activation: str) -> Array | float:
+    """The derivative of an activation where it has this value."""
+    if activation == "identity":
+        return 1.0
+    return 1 - activated**2 if activation == "tanh" else (activated > 0).astype(np.float64)

@@ -1,0 +1,160 @@
+"""Temperatures of a run beside their targets: kinetic ones of momenta, configurational ones of θ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath.checks import choice, whole
+from heatbath.diagnostics.gradients import gradient_moments
+from heatbath.diagnostics.runs import check_single
+from heatbath.diagnostics.series import Estimate, mean
+from heatbath.partition import Part
+from heatbath.schedules import SimulatedTempering, at
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+LEVEL = 0.01  # a temperature agrees while its difference from τ has at least this p-value
+
+
+def equipartition(run: Any, burn_in: int = 0, by: Literal["part", "layer"] = "part") -> xr.Dataset:
+    """Kinetic temperatures beside their targets, for every part, or layer, whose method has a temperature.
+
+    A data set along `part` or `layer`: `target` (τ at the last step), `temperature`, its 95 % interval `low`
+    to `high`, `ratio` to the target, `p_value` of the difference, and a `verdict`: "agrees" with τ where that
+    is at least 0.01, "differs" below, "unknown" where there is too little to tell. `.to_pandas()` is a table.
+
+    - Parts: the mean of p·p/N where the thermostat reads it (before O, at E), over the records after step
+      `burn_in` and over chains, correlation taken into account. The records must be evenly spaced.
+    - Layers: momenta are not recorded, so this is p·p/N of the final state, between two steps, over chains,
+      and needs several. On a quadratic kθ²/2 a rotated BAOAB has exactly τ there, ABOBA τ/(1 - h²k/4).
+
+    A part agrees only as far as the word does: h, gradient noise and heat from parts at other τ all count.
+    """
+    check_single(run)
+    choice("by", by, ("part", "layer"))
+    burn_in = whole("burn_in", burn_in, low=0, high=run.step)
+    parts, alive = _thermal(run)
+    if by == "part":
+        chosen = _records(run, burn_in)
+        traces = run.data["temperature"]
+        found = [mean(traces.sel(part=part.name).values[alive][:, chosen]) for part in parts]
+        return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], found)
+    layers = [(layer, part) for part in parts for layer in part.layers]
+    spans = _layer_spans(run)
+    found = [mean((run.p[alive][:, spans[layer]] ** 2).mean(axis=1)[:, None]) for layer, _ in layers]
+    return _table("layer", [layer for layer, _ in layers], [_target(run, part) for _, part in layers], found)
+
+
+def configurational(run: Any) -> xr.Dataset:
+    """Configurational temperatures of a run's samples on all training data, for every part that has a τ.
+
+    The virial <θ·∇U>/N over samples and chains, with θ, ∇U and N of the part and U the loss plus the
+    Gaussian prior: it is τ under exp(-U/τ) for every part, wherever that law can be normalised (a prior on
+    all parameters suffices). A data set as that of `equipartition`. Needs `train(..., samples=N)`.
+    """
+    check_single(run)
+    if "samples" not in run.data or not run.data.sizes["sample"]:
+        raise ValueError("no samples were kept: train with samples=N, and long enough")
+    parts, alive = _thermal(run)
+    decay = _decay(run)
+    products = np.empty((np.count_nonzero(alive), *run.data["samples"].shape[1:]))
+    chains = zip(run.data["samples"].values[alive], run.data["draw"].values[alive], strict=True)
+    for chain, (samples, draw) in enumerate(chains):
+        for place, theta in enumerate(samples.astype(np.float64)):
+            force, _ = gradient_moments(run.network, theta, run.problem, int(draw))
+            products[chain, place] = theta * (force + decay * theta)
+    found = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
+    return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], found)
+
+
+def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:
+    """The configurational temperature <θ·∇U>/N of samples (chain, sample, N); ∇U is a function of (..., N).
+
+    It is τ under exp(-U/τ), wherever that can be normalised: a definition without any choice of a centre.
+    """
+    samples = np.asarray(theta, np.float64)
+    if samples.ndim != 3:
+        raise ValueError(f"theta must be (chain, sample, parameter), got an array of shape {samples.shape}")
+    return mean((samples * gradient(samples)).mean(axis=2))
+
+
+def _thermal(run: Any) -> tuple[list[Part], NDArray[np.bool_]]:
+    """The parts whose method has a temperature, and which chains are alive."""
+    parts = [part for part in run.plan.parts() if hasattr(part.method, "tau")]
+    if not parts:
+        raise ValueError("no part of this run has a temperature: that needs Langevin or AdaptiveLangevin")
+    return parts, run.died < 0
+
+
+def _target(run: Any, part: Part) -> float:
+    """τ of a part at the last step."""
+    tau = part.method.tau  # type: ignore[union-attr]
+    if isinstance(tau, SimulatedTempering):
+        raise ValueError(f"part {part.name!r} is tempered, so it has no single temperature to compare with")
+    return at(tau, run.step - 1)
+
+
+def _records(run: Any, burn_in: int) -> NDArray[np.intp]:
+    """The records after `burn_in`, which must be evenly spaced."""
+    steps = run.data["step"].values
+    chosen = np.flatnonzero(steps > burn_in)
+    if not chosen.size:
+        raise ValueError(f"there is no record after burn_in={burn_in}: the last is of step {steps[-1:]}")
+    if chosen.size > 2 and np.ptp(np.diff(steps[chosen])) > 1:  # a number of records may not divide the steps
+        raise ValueError(
+            "the records after burn_in are not evenly spaced, so their correlation is not known: train with "
+            "a number of records, or choose a burn_in after which they are"
+        )
+    return chosen
+
+
+def _layer_spans(run: Any) -> dict[str, slice]:
+    """Where each layer's parameters lie."""
+    layers = run.network.layers(run.problem.inputs, run.problem.outputs)
+    ends = list(accumulate(map(sum, layers.values()), initial=0))
+    return {name: slice(*ends) for name, ends in zip(layers, pairwise(ends), strict=True)}
+
+
+def _elements(part: Part) -> list[int]:
+    return [element for span in part.tensors for element in span]
+
+
+def _decay(run: Any) -> Array:
+    """The precision λ of the prior on every parameter, at the last step."""
+    decay = np.zeros(run.plan.parameters)
+    for part in run.plan.parts():
+        decay[_elements(part)] = at(getattr(part.method, "weight_decay", 0.0), run.step - 1)
+    return decay
+
+
+def _table(dimension: str, names: list[str], targets: list[float], found: list[Estimate]) -> xr.Dataset:
+    import xarray as xr
+
+    p_values = [_p_value(estimate, target) for estimate, target in zip(found, targets, strict=True)]
+    ratios = [estimate.value / tau if tau else math.nan for estimate, tau in zip(found, targets, strict=True)]
+    columns = {
+        "target": targets,
+        "temperature": [estimate.value for estimate in found],
+        "low": [estimate.interval[0] for estimate in found],
+        "high": [estimate.interval[1] for estimate in found],
+        "ratio": ratios,
+        "p_value": p_values,
+        "verdict": ["unknown" if math.isnan(p) else "agrees" if p >= LEVEL else "differs" for p in p_values],
+    }
+    return xr.Dataset({name: (dimension, values) for name, values in columns.items()}, {dimension: names})
+
+
+def _p_value(estimate: Estimate, target: float) -> float:
+    """Two-sided; below 0.05 just where the 95 % interval leaves out the target, NaN where there is none."""
+    difference = abs(estimate.value - target)
+    if estimate.error == 0:
+        return float(difference == 0)
+    return math.erfc(difference / estimate.error / math.sqrt(2))
