@@ -27,8 +27,6 @@ LAYOUT = [
     "quadratic",
     "engine",
     "diagnostics",
-    "prediction",
-    "torch",
     "networks",
     "datasets",
     "plans",
@@ -38,6 +36,8 @@ LAYOUT = [
     "texts",
     "storage",
     "results",
+    "prediction",
+    "torch",
     "training",
 ]
 

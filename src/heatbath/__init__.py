@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from heatbath.methods import Momentum as Momentum
     from heatbath.networks import Dense as Dense
     from heatbath.partition import Partition as Partition
+    from heatbath.prediction import Samples as Samples
+    from heatbath.prediction import predict as predict
     from heatbath.presets import LOL as LOL
     from heatbath.presets import AdLAdL as AdLAdL
     from heatbath.presets import AdLaLa as AdLaLa
@@ -42,6 +44,7 @@ _HOME = {
     **dict.fromkeys(["LOL", "AdLAdL", "AdLaLa", "LaLa"], "presets"),
     "Dense": "networks",
     "Partition": "partition",
+    **dict.fromkeys(["Samples", "predict"], "prediction"),
     "Reference": "reference",
     **dict.fromkeys(["Run", "load"], "results"),
     "Progress": "simulation",

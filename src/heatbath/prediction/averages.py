@@ -1,0 +1,75 @@
+"""Running averages of what samples say: mean, variance and entropies, in memory that does not grow."""
+
+from __future__ import annotations
+
+import math
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from heatbath.datasets.problem import Floats, Task
+
+A = TypeVar("A")
+
+
+class Prediction(NamedTuple, Generic[A]):
+    """What samples say together: NumPy arrays for a run, tensors in the CPU's memory for a torch model.
+
+    `mean` and `variance` are (data, outputs), of probabilities or of the values of a regression. `entropy`
+    (data,), in nats, is that of the mean, summed over columns that are labels or values of their own. Of
+    probabilities it is the sum of two: `expected_entropy`, the mean over samples of their entropies, which is
+    the noise of the data as they see it, and `mutual_information`, what they disagree about. These two are
+    None in a regression, and where only the means were kept.
+    """
+
+    mean: A
+    variance: A
+    entropy: A
+    expected_entropy: A | None
+    mutual_information: A | None
+
+
+class Average:
+    """The running mean and squared deviations of what samples say (Welford), and their mean entropy."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._count = 0
+        self._mean = self._squares = self._entropy = np.zeros(())
+
+    def add(self, said: Floats) -> None:
+        """Take in what one more sample says: probabilities or values, (data, outputs)."""
+        self._count += 1
+        difference = said - self._mean
+        self._mean = self._mean + difference / self._count
+        self._squares = self._squares + difference * (said - self._mean)
+        if self._task != "regression":
+            own = entropy_of(said, self._task)
+            self._entropy = self._entropy + (own - self._entropy) / self._count
+
+    def prediction(self) -> Prediction[Floats]:
+        """What all of them say together."""
+        if not self._count:
+            raise ValueError("there are no samples: take some after the burn-in")
+        variance = self._squares / self._count
+        if self._task == "regression":
+            return Prediction(self._mean, variance, normal_entropy(variance), None, None)
+        entropy = entropy_of(self._mean, self._task)
+        disagreement = np.maximum(entropy - self._entropy, 0.0)  # it is never negative but for rounding
+        return Prediction(self._mean, variance, entropy, self._entropy, disagreement)
+
+
+def entropy_of(probabilities: Floats, task: Task) -> Floats:
+    """The entropy of classes, or the sum of those of binary columns."""
+    from scipy.special import entr
+
+    entropies = entr(probabilities)
+    if task == "binary":
+        entropies = entropies + entr(1 - probabilities)
+    return np.asarray(entropies.sum(axis=-1))
+
+
+def normal_entropy(variance: Floats) -> Floats:
+    """The entropy of independent normal columns: minus infinity where the variance is 0."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(0.5 * np.log(2 * math.pi * math.e * variance).sum(axis=-1))
