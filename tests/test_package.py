@@ -39,6 +39,7 @@ LAYOUT = [
     "prediction",
     "torch",
     "training",
+    "landscape",
 ]
 
 
