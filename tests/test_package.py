@@ -40,6 +40,7 @@ LAYOUT = [
     "torch",
     "training",
     "landscape",
+    "plotting",
 ]
 
 

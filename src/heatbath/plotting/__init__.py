@@ -1,0 +1,24 @@
+"""Pictures: every function draws on the Axes it is given, or on a new figure, and returns the Axes.
+
+Nothing global is touched: no pyplot figure, no window, no rcParams. A new figure has the width of a column of
+a paper; `panels` makes several Axes side by side on a page. Lines differ in colour (Okabe and Ito's, which
+the colour-blind can tell apart) and in dashes. `save` writes PNG and SVG, `embed` is for HTML.
+"""
+
+from heatbath.plotting.distributions import distributions as distributions
+from heatbath.plotting.distributions import parameters as parameters
+from heatbath.plotting.landscapes import line as line
+from heatbath.plotting.landscapes import surface as surface
+from heatbath.plotting.output import embed as embed
+from heatbath.plotting.output import save as save
+from heatbath.plotting.planes import classifier as classifier
+from heatbath.plotting.planes import data as data
+from heatbath.plotting.planes import plane as plane
+from heatbath.plotting.planes import uncertainty as uncertainty
+from heatbath.plotting.style import panels as panels
+from heatbath.plotting.summaries import Score as Score
+from heatbath.plotting.summaries import heat_map as heat_map
+from heatbath.plotting.summaries import reliability as reliability
+from heatbath.plotting.summaries import scores as scores
+from heatbath.plotting.traces import curves as curves
+from heatbath.plotting.traces import temperatures as temperatures

@@ -1,0 +1,181 @@
+"""Pictures of loss landscapes: on a line between two networks, and on a surface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from heatbath.checks import real
+from heatbath.plotting.series import value_name
+from heatbath.plotting.style import SMALL, SYMBOLS, axes_or_new, colour_bar, dress, key, logarithmic, look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+
+
+def line(
+    loss: xr.DataArray | Mapping[str, xr.DataArray], *, log: bool = False, ax: Axes | None = None
+) -> Axes:
+    """The loss on a line through two networks, over its coordinate `alpha`: one is at 0, the other at 1.
+
+    With a second dimension, of several pairs, each is a thin line and their mean a thick one. Dots mark the
+    two ends. The barrier is the highest loss between them above the higher end, 0 if there is none; the label
+    has its mean over the pairs, and its range, and on a single line an arrow shows it. Several losses are a
+    dict by name. `log`: a logarithmic axis.
+    """
+    given = loss if isinstance(loss, Mapping) else {"": loss}
+    if not given:
+        raise TypeError("at least one loss is needed, got an empty dict")
+    found = {label: _checked_line(label, own) for label, own in given.items()}
+    names = {value_name(own) or "loss" for own in found.values()}
+    ax = axes_or_new(ax)
+    for place, (label, own) in enumerate(found.items()):
+        alpha, pairs, style = own["alpha"].values, own.values, look(place)
+        mean = pairs.mean(axis=0)
+        if len(pairs) > 1:
+            ax.plot(alpha, pairs.T, color=style["color"], linewidth=0.5, alpha=0.45)
+        told = f"{label}: " if label else ""
+        ax.plot(alpha, mean, linewidth=1.6, label=told + _told(alpha, pairs), **style)
+        dots: Any = {"color": style["color"], "markeredgecolor": "white", "markersize": 6, "zorder": 4}
+        ax.plot([0.0, 1.0], np.interp([0.0, 1.0], alpha, mean), "o", **dots)
+        if len(found) == len(pairs) == 1:
+            _point_out(ax, alpha, mean)
+    if log:
+        logarithmic(ax)
+    dress(ax, SYMBOLS["alpha"], names.pop() if len(names) == 1 else "loss")
+    key(ax)
+    return ax
+
+
+def surface(
+    loss: xr.DataArray,
+    marks: Mapping[str, tuple[float, float]] | None = None,
+    *,
+    log: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """The loss on a plane of networks, over its coordinates `alpha` and `beta`, as filled contours.
+
+    `marks` names places (alpha, beta), such as the minima. `log`: levels at equal ratios.
+    """
+    from matplotlib.colors import LogNorm
+    from matplotlib.patheffects import withStroke
+
+    values = _checked_surface(loss, log)
+    low, high = values.min(), values.max()
+    if low == high:
+        raise ValueError(f"the loss is {low:g} everywhere: there are no contours to draw")
+    levels = _levels(low, high, log)
+    alpha, beta = loss["alpha"].values, loss["beta"].values
+    ax = axes_or_new(ax)
+    style: Any = {"levels": levels, "cmap": "viridis", "norm": LogNorm(low, high) if log else None}
+    shades = ax.contourf(alpha, beta, values.T, **style)
+    ax.contour(alpha, beta, values.T, levels=levels[::2], colors="white", linewidths=0.3, alpha=0.6)
+    ends = dict(zip("xy", (ax.get_xlim(), ax.get_ylim()), strict=True))
+    for name, place in (marks or {}).items():
+        x, y = (real(f"the place of {name!r}", value) for value in place)
+        ax.plot(x, y, "o", color="white", markeredgecolor="black", markersize=6, clip_on=False, zorder=4)
+        right, top = x > np.mean(ends["x"]), y > np.mean(ends["y"])
+        written = ax.annotate(
+            name,
+            (x, y),
+            xytext=(-6 if right else 6, -6 if top else 6),
+            textcoords="offset points",
+            horizontalalignment="right" if right else "left",
+            verticalalignment="top" if top else "bottom",
+            fontsize=SMALL,
+            zorder=5,
+        )
+        written.set_path_effects([withStroke(linewidth=2, foreground="white")])
+    dress(ax, SYMBOLS["alpha"], SYMBOLS["beta"], box=True)
+    bar = colour_bar(ax, shades, value_name(loss) or "loss")
+    bar.set_ticks(levels[::5].tolist(), labels=[f"{level:.2g}" for level in levels[::5]])
+    bar.ax.minorticks_off()
+    return ax
+
+
+def _checked_line(label: object, loss: object) -> xr.DataArray:
+    """The loss as (pairs, alpha), with alpha rising."""
+    told = f"the loss on a line{f' of {label!r}' if label else ''}"
+    if not isinstance(loss, xr.DataArray) or not isinstance(label, str):
+        raise TypeError(f"{told} must be a DataArray, or a dict of them by name; got {type(loss).__name__}")
+    if "alpha" not in loss.dims or loss.ndim > 2 or "alpha" not in loss.coords or 0 in loss.shape:
+        raise ValueError(
+            f"{told} needs the coordinate alpha, and may have one dimension more; got {dict(loss.sizes)}"
+        )
+    own = loss if loss.ndim == 2 else loss.expand_dims("pair")
+    own = own.transpose(..., "alpha").sortby("alpha")
+    alpha = own["alpha"].values
+    if alpha[0] > 0 or alpha[-1] < 1:
+        raise ValueError(
+            f"{told} must reach from alpha = 0 to 1, where the networks are; got {alpha[0]:g} to "
+            f"{alpha[-1]:g}"
+        )
+    if not np.isfinite(own.values).all():
+        raise ValueError(f"{told} has values that are not finite: leave those pairs out")
+    return own
+
+
+def _checked_surface(loss: object, log: bool) -> Floats:
+    """The loss as (alpha, beta)."""
+    if not isinstance(loss, xr.DataArray):
+        raise TypeError(f"the loss on a surface must be a DataArray, got {type(loss).__name__}")
+    if (
+        set(loss.dims) != {"alpha", "beta"}
+        or not {"alpha", "beta"} <= set(loss.coords)
+        or min(loss.shape) < 2
+    ):
+        raise ValueError(
+            f"the loss on a surface needs the coordinates alpha and beta, got {dict(loss.sizes)}"
+        )
+    values: Floats = loss.transpose("alpha", "beta").values
+    if not np.isfinite(values).all() or (log and values.min() <= 0):
+        raise ValueError("the loss on a surface must be finite, and > 0 on a logarithmic scale")
+    return values
+
+
+def _told(alpha: Floats, pairs: Floats) -> str:
+    """The barriers in words."""
+    found = barriers(alpha, pairs)
+    if not found.any():
+        return "no barrier"
+    if len(found) == 1:
+        return f"barrier {found[0]:.3g}"
+    return f"barrier {found.mean():.3g} ({found.min():.3g} to {found.max():.3g})"
+
+
+def _point_out(ax: Axes, alpha: Floats, loss: Floats) -> None:
+    """An arrow from the level of the higher end up to the highest loss between the ends."""
+    inside = np.flatnonzero((alpha > 0) & (alpha < 1))
+    (height,) = barriers(alpha, loss[None])
+    if height:
+        top = inside[loss[inside].argmax()]
+        base = loss[top] - height
+        ax.plot([0, 1], [base, base], color="0.5", linewidth=0.8, linestyle=":")
+        style: Any = {"arrowstyle": "<->", "color": "0.3", "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", (alpha[top], loss[top]), (alpha[top], base), arrowprops=style)
+
+
+def barriers(alpha: Floats, pairs: Floats) -> Floats:
+    """The barrier of each pair: the highest loss between 0 and 1, above the higher of the two ends."""
+    between = (alpha > 0) & (alpha < 1)
+    ends = np.array([np.interp([0.0, 1.0], alpha, pair).max() for pair in pairs])
+    highest = pairs[:, between].max(axis=1, initial=-np.inf)
+    return np.asarray(np.maximum(highest - ends, 0.0))
+
+
+def _levels(low: float, high: float, log: bool) -> Floats:
+    """Some twenty levels from the lowest value to the highest, at equal ratios or at round numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    if not log:
+        return np.asarray(MaxNLocator(20).tick_values(low, high))
+    levels = np.geomspace(low, high, 21)
+    levels[[0, -1]] = low, high  # without rounding
+    return levels

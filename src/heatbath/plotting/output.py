@@ -1,0 +1,82 @@
+"""Pictures as files and as text."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heatbath.checks import whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 200
+METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+
+
+def save(picture: Figure | Axes, path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Write a figure as PNG (200 dots per inch) and as SVG beside it, and return their paths.
+
+    An ending .png or .svg of the path is replaced by both, others are kept. Each file is there whole or not
+    at all, and the same picture makes the same bytes.
+    """
+    figure = _figure(picture)
+    given = Path(path)
+    stem = given.with_suffix("") if given.suffix.lower() in (".png", ".svg") else given
+    if not stem.parent.is_dir():
+        raise FileNotFoundError(f"{stem} cannot be written: there is no folder {stem.parent}")
+    png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in METADATA)
+    contents = {png: _render(figure, "png", DPI), svg: _render(figure, "svg", DPI)}
+    for target, content in contents.items():
+        _replace(target, content)
+    return png, svg
+
+
+def embed(picture: Figure | Axes, width: int = 1000) -> str:
+    """A figure as a data URI of a PNG, for HTML that needs no other file; at most `width` pixels wide."""
+    figure = _figure(picture)
+    dpi = min(DPI, whole("width", width, low=1) / figure.get_figwidth())
+    return "data:image/png;base64," + base64.b64encode(_render(figure, "png", dpi)).decode()
+
+
+def _figure(picture: object) -> Figure:
+    """The whole figure that an Axes is on."""
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    figure = picture.figure.figure if isinstance(picture, Axes) else picture
+    if not isinstance(figure, Figure):
+        raise TypeError(f"a Figure or an Axes of matplotlib is needed, got {picture!r}")
+    return figure
+
+
+def _render(figure: Figure, kind: str, dpi: float) -> bytes:
+    """The bytes of a picture: no date, no version, and names within an SVG that do not change.
+
+    A layout begins where the last one ended, and would differ in the last digits: each begins anew.
+    """
+    import matplotlib
+
+    before = [(ax, ax.get_position(original=True), ax.get_in_layout()) for ax in figure.axes]
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "heatbath"}):
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=METADATA[kind])
+    for ax, place, laid_out in before:
+        ax.set_position(place)
+        ax.set_in_layout(laid_out)  # which set_position has ended
+    return buffer.getvalue()
+
+
+def _replace(target: Path, content: bytes) -> None:
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()
