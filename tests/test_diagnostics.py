@@ -360,6 +360,13 @@ def test_the_samples_of_a_run_have_the_configurational_temperature_tau(tau, h):
     assert float(table["high"][0]) == pytest.approx(expected.interval[1], rel=1e-9)
 
 
+def test_without_a_prior_weights_grow_and_the_virial_is_negative():
+    run = hb.train(SPIRALS, SMALL, hb.AdLaLa(h=0.25), 4000, 20, chains=4, samples=40, burn_in=2000)
+    assert (d.configurational(run)["high"] < 0).all()
+    sizes = (run.data["samples"] ** 2).sum("parameter")
+    assert (sizes.isel(sample=-1) > 1.2 * sizes.isel(sample=0)).all()
+
+
 def test_the_configurational_temperature_of_a_torch_model_is_tau_and_leaves_it_as_it_was():
     """Independent samples of the exact law of a linear model with a prior, in two layers of U's own."""
     torch.manual_seed(0)

@@ -58,7 +58,8 @@ def configurational(run: Any) -> xr.Dataset:
 
     The virial <θ·∇U>/N over samples and chains, with θ, ∇U and N of the part and U the loss plus the
     Gaussian prior: it is τ under exp(-U/τ) for every part, wherever that law can be normalised (a prior on
-    all parameters suffices). A data set as that of `equipartition`. Needs `train(..., samples=N)`.
+    all parameters suffices; without one a classifier's weights grow for ever, and it is negative while they
+    do). A data set as that of `equipartition`. Needs `train(..., samples=N)`.
     """
     check_single(run)
     if "samples" not in run.data or not run.data.sizes["sample"]:
