@@ -31,6 +31,11 @@ def work(rank, store, results, fused):
         "xi": torch.tensor([group["xi"] for group in optimizer.param_groups if "xi" in group]),
     }
     torch.save(state, f"{results}/{rank}.pt")
+    dist.barrier()
+    del (
+        model,
+        optimizer,
+    )  # the reducer first: it must not be the last to hold the group, or torch may deadlock
     dist.destroy_process_group()
 
 

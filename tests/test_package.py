@@ -41,6 +41,8 @@ LAYOUT = [
     "training",
     "landscape",
     "plotting",
+    "experiments",
+    "cli",
 ]
 
 

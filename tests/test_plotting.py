@@ -661,23 +661,25 @@ def test_a_line_refuses_what_is_none(given, error, words):
 
 @pytest.mark.parametrize("log", [False, True])
 def test_a_surface_has_alpha_to_the_right_and_beta_upwards(log):
-    ax = plotting.surface(on_surface(lambda a, b: 2.0 + a + 0 * b), log=log)
+    slope = on_surface(lambda a, b: 2.0 + a + 3.0 * b)
+    ax = plotting.surface(slope, log=log)
     filled, contours = ax.collections[:2]
     levels = filled.levels
     assert len(levels) >= 11
     steps = np.diff(np.log(levels) if log else levels)
     np.testing.assert_allclose(steps, steps[0])
-    assert levels[0] <= 1.0 < 4.0 <= levels[-1]
+    assert levels[0] <= 1.0 < 7.0 <= levels[-1]
     assert filled.get_cmap().name == "viridis"
+    for low, high, path in zip(levels, levels[1:], filled.get_paths(), strict=False):
+        height = 2.0 + path.vertices @ [1.0, 3.0]
+        assert np.all((height > low - 0.02) & (height < high + 0.02))
     for level, path in zip(contours.levels, contours.get_paths(), strict=True):
-        np.testing.assert_allclose(path.vertices[:, 0], level - 2.0, atol=0.01)
+        np.testing.assert_allclose(2.0 + path.vertices @ [1.0, 3.0], level, atol=0.02)
     assert ax.get_xlim() == (-1, 2)
     assert ax.get_ylim() == (0, 1)
     assert (ax.get_xlabel(), ax.get_ylabel()) == (r"$\alpha$", r"$\beta$")
-    turned = plotting.surface(on_surface(lambda a, b: 2.0 + a + 0 * b).transpose("beta", "alpha"), log=log)
-    np.testing.assert_array_equal(
-        turned.collections[1].get_paths()[3].vertices, contours.get_paths()[3].vertices
-    )
+    turned = plotting.surface(slope.transpose("beta", "alpha"), log=log).collections[1].get_paths()
+    np.testing.assert_array_equal(turned[3].vertices, contours.get_paths()[3].vertices)
 
 
 def test_the_minima_are_marked_where_they_are():

@@ -331,7 +331,8 @@ def test_extra_state_is_no_part_of_a_sample(extra, nested, tmp_path):
     assert all("extra" not in name for state in samples for name in state)
     x = torch.randn(3, 2)
     said = predict(model, samples, x, task="regression").mean
-    torch.testing.assert_close(predict(model, [model.state_dict()], x, task="regression").mean, said)
+    for state in (model.state_dict(), {**model.state_dict(), "epoch": 3}):
+        torch.testing.assert_close(predict(model, [state], x, task="regression").mean, said)
 
 
 def test_a_forward_that_alters_buffers_alters_neither_model_nor_samples():
@@ -455,10 +456,19 @@ def test_the_entropy_is_noise_of_the_data_and_disagreement_of_the_samples():
 
 
 def test_disagreement_is_never_negative():
-    model = torch.nn.Linear(2, 3)
-    told = predict(model, states(1) * 7, torch.randn(500, 2), task="classes")
+    rng, average = np.random.default_rng(0), Average("classes")
+    p = rng.dirichlet(np.ones(3), 500)
+    for _ in range(7):
+        average.add(p * (1 + 1e-16 * rng.integers(-5, 5, p.shape)))
+    told = average.prediction()
+    assert (told.entropy < told.expected_entropy).any()  # by rounding
     assert (told.mutual_information >= 0).all()
     assert (told.mutual_information < 1e-12).all()
+
+
+def test_no_gradients_are_recorded():
+    model, x = torch.nn.Linear(2, 3), torch.randn(5, 2, requires_grad=True)
+    assert not predict(model, [dict(model.named_parameters())], x, task="classes").mean.requires_grad
 
 
 def test_one_sample_is_in_memory_at_a_time_and_training_may_go_on_between():
@@ -671,6 +681,9 @@ def test_bins_are_closed_on_the_right_and_15_unless_said():
     np.testing.assert_array_equal(scores.reliability(p, [0, 0, 0], bins=4).count, [0, 1, 1, 1])
     assert len(scores.reliability(p, [0, 0, 0]).count) == 15
     assert scores.reliability(p, [0, 0, 0], bins=1).count.tolist() == [3]
+    p, y = drawn(2000)
+    assert scores.calibration_error(p, y) == scores.calibration_error(p, y, bins=15)
+    assert scores.calibration_error(p, y) != scores.calibration_error(p, y, bins=10)
 
 
 def test_of_equally_probable_classes_the_first_counts():

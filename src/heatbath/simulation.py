@@ -109,13 +109,12 @@ class Simulation:
         `progress` is told after each call, and `save` is called whenever `every` seconds have passed.
         """
         ensembles = [group.ensemble for group in self.groups]
-        limits = threadpool_limits(1, "blas") if self._large else nullcontext()
         stride = 1
-        with limits:
-            try:
-                ensembles[0].prepare()
-            except KeyboardInterrupt:  # nothing has moved yet
-                return False
+        try:
+            ensembles[0].prepare()  # loads BLAS, too, which cannot be limited before
+        except KeyboardInterrupt:  # nothing has moved yet
+            return False
+        with threadpool_limits(1, "blas") if self._large else nullcontext():
             begin = saved = time.perf_counter()
             with deferred_interrupts() as interrupted:
                 while self.step < self.plan.steps and self.alive and not interrupted():

@@ -116,7 +116,7 @@ class Samples:
 
     def _claim(self, folder: Path) -> None:
         """Write down what makes the samples in a folder, or see that it is the same."""
-        if self._kept or (folder / SETTINGS).exists():
+        if (folder / SETTINGS).exists():
             self._check(folder)
         else:
             text = json.dumps({**self._settings, "tensors": self._shapes()}, indent=1)
@@ -158,7 +158,7 @@ def check_module(model: object) -> None:
 
 
 def tensors(state: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The parameters and buffers in a state, without the extra state that modules of some kinds add."""
+    """The parameters and buffers in a state: what is no tensor is left out, and so is extra state."""
     from torch import Tensor
 
     return {

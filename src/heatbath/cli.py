@@ -1,0 +1,170 @@
+"""The command line: `heatbath reproduce` runs the paper's experiments and says which of its claims hold."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from heatbath.experiments import NAMES, find
+from heatbath.simulation import Progress as Moment
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 100},
+)
+COLOURS = {"holds": "cyan", "holds in part": "yellow", "does not hold": "red"}
+
+
+@app.callback()
+def heatbath() -> None:
+    """Train and sample neural networks with thermodynamic methods."""
+
+
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Experiments; all of them if none is named.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Where results and report go.")] = Path("reproduction"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Seconds instead of minutes: shows that it works, proves nothing.")
+    ] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the experiments and what they claim.")] = False,
+    only_report: Annotated[
+        bool, typer.Option("--only-report", help="Write the report of what is finished.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run finished experiments again.")] = False,
+    docs: Annotated[
+        Path | None, typer.Option(help="Also write the report as Markdown into this folder.")
+    ] = None,
+) -> None:
+    """Run the paper's experiments and say of every claim whether it holds.
+
+    Results are kept: after Ctrl-C the same command goes on with the experiments that are not finished. MNIST
+    is read from the folder in HEATBATH_DATA, or fetched once.
+    """
+    console = Console()
+    chosen = list(dict.fromkeys(names or NAMES))
+    if unknown := [name for name in chosen if name not in NAMES]:
+        _refuse(f"there is no experiment {', '.join(unknown)}: accepted are {', '.join(NAMES)}")
+    if show:
+        _list(console, chosen)
+        return
+    from heatbath.experiments import report, runner
+
+    results: list[runner.Result] = []
+    failed: dict[str, str] = {}
+    begin = time.perf_counter()
+    try:
+        if only_report:
+            for name in chosen:
+                if done := runner.finished(find(name), folder / name, quick):
+                    results.append(done)
+            if not results:
+                _refuse(f"nothing is finished in {folder}: run heatbath reproduce first")
+        else:
+            with _bars(console) as bars:
+                made = runner.reproduce(chosen, folder, quick, again, lambda name: _teller(bars, name))
+                for outcome in made:
+                    if isinstance(outcome, runner.Result):
+                        results.append(outcome)
+                        _tell(bars.console, outcome)
+                    else:
+                        name, error = outcome
+                        failed[name] = str(error)
+                        bars.console.print(f"[red]{name} was not run[/red]: {error}", highlight=False)
+    except KeyboardInterrupt:
+        console.print(f"stopped; go on with: {_command(sys.argv[1:])}")
+        raise typer.Exit(130) from None
+    except (OSError, ValueError) as error:
+        _refuse(str(error))
+    command = _command(["reproduce", *(names or []), *(["--quick"] if quick else [])])
+    if results:
+        folder.mkdir(parents=True, exist_ok=True)
+        report.write_html(results, failed, folder / "report.html", command)
+        if docs is not None:
+            report.write_markdown(results, failed, docs, f"{command} --docs {docs}")
+        told = report.counts([runner.summary(result) for result in results])
+        console.print(
+            f"claims: {told}; {time.perf_counter() - begin:,.0f} s; report: {folder / 'report.html'}"
+        )
+    if failed:
+        raise typer.Exit(1)
+
+
+def _list(console: Console, names: list[str]) -> None:
+    table = Table(box=None)
+    for column in ("name", "experiment", "claims"):
+        table.add_column(column)
+    for name in names:
+        experiment = find(name)
+        table.add_row(name, experiment.title, "\n".join(f"• {claim.text}" for claim in experiment.claims))
+    console.print(table)
+
+
+def _bars(console: Console) -> Progress:
+    columns = (
+        TextColumn("{task.description:16}"),
+        BarColumn(24),
+        TextColumn("{task.fields[told]}"),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _teller(bars: Progress, name: str) -> Callable[[Moment], None]:
+    """What the progress of an experiment is told to: one bar, which its runs fill one after the other."""
+    for old in bars.task_ids:
+        bars.remove_task(old)
+    task: TaskID = bars.add_task(name, total=None, told="")
+    if bars.disable:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+
+    def tell(now: Moment) -> None:
+        told = f"{now.speed:,.0f} steps/s  test loss {now.loss:.3f}"
+        bars.update(task, total=now.steps, completed=now.step, told=told)
+
+    return tell
+
+
+def _tell(console: Console, result: object) -> None:
+    """The verdicts on an experiment."""
+    from heatbath.experiments.runner import Result
+
+    assert isinstance(result, Result)
+    console.print(
+        f"[bold]{result.experiment.name}[/bold]  {result.experiment.title}  ({result.seconds:.0f} s)",
+        highlight=False,
+    )
+    for claim, found in zip(result.experiment.claims, result.findings(), strict=True):
+        verdict = f"[{COLOURS[found.verdict]}]{found.verdict}[/]"
+        console.print(f"  {verdict}: {claim.text}: {found.ours}", highlight=False, soft_wrap=True)
+
+
+def _command(arguments: list[str]) -> str:
+    return " ".join(["heatbath", *arguments])
+
+
+def _refuse(message: str) -> None:
+    """One line on stderr, and a code that says that it went wrong."""
+    print(f"heatbath: {message}", file=sys.stderr)
+    raise typer.Exit(2)
+
+
+def main() -> None:
+    """The entry point."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Classifiers of Adam and AdLaLa on the 4-turn spiral, at three times."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from heatbath import plotting
+from heatbath.datasets import Problem, spirals
+from heatbath.experiments import pictures
+from heatbath.experiments.base import Claim, Experiment, Finding, Settings, Tell, above, higher, mean
+from heatbath.experiments.common import adlala, complete, final, scores
+from heatbath.methods import Adam
+from heatbath.networks import Dense
+from heatbath.partition import Partition
+from heatbath.training import compare
+
+LAST = 10  # steps over which the classifier is averaged
+
+
+def data(s: Settings) -> Problem:
+    """The spirals."""
+    return spirals(4, n_train=s.points, n_test=s.points, p=1, draws=s.runs)
+
+
+def run(s: Settings, tell: Tell) -> xr.Dataset:
+    """Each method from its own start; probabilities on the plane, averaged over the last steps."""
+    problem = data(s)
+    grid = plotting.plane(problem, s.grid)
+    spacing = float(np.ptp(grid[:, 0])) / (s.grid - 1)
+    steps = [step for at in s.at for step in range(at - LAST + 1, at + 1)]
+    found = []
+    for name, (method, scale) in s.methods.items():
+        network = Dense((s.units,), init="gaussian", scale=scale)
+        made = complete(
+            compare(
+                problem,
+                network,
+                {name: method},
+                steps=max(s.at),
+                batch=s.points // 50,
+                repeats=s.runs,
+                record=steps,
+                weights=True,
+                progress=tell,
+                seed=s.seed,
+            )
+        )
+        theta = made.weights().values  # chain, record, parameter
+        x = (grid - problem.shift) / problem.scale
+        maps = np.empty((s.runs, len(s.at), s.grid, s.grid))
+        for run in range(s.runs):
+            for i in range(len(s.at)):
+                said = [
+                    problem.decode(network.forward(theta[run, LAST * i + k], x, 1))[:, 0] for k in range(LAST)
+                ]
+                maps[run, i] = np.mean(said, axis=0).reshape(s.grid, s.grid)
+        slopes = np.gradient(maps, spacing, axis=(2, 3))
+        own = scores(made)
+        pick = [LAST * (i + 1) - 1 for i in range(len(s.at))]
+        dataset = xr.Dataset({key: value.isel(record=pick) for key, value in own.items()})
+        dataset["map"] = (("method", "record", "y", "x"), maps[:1])
+        dataset["roughness"] = (("method", "run", "record"), np.hypot(*slopes).mean(axis=(2, 3))[None])
+        found.append(dataset)
+    return xr.concat(found, dim="method")
+
+
+def smoother(data: xr.Dataset) -> Finding:
+    """The mean size of the gradient of the probability over the plane."""
+    ours, other = (final(data, "roughness", method=m) for m in ("AdLaLa", "Adam"))
+    told = f"AdLaLa {mean(ours).told(digits=2)}, Adam {mean(other).told(digits=2)} per unit of length"
+    return Finding(told, above(mean(other - ours)))
+
+
+def lower_loss(data: xr.Dataset) -> Finding:
+    """The test loss at the end."""
+    ours, other = (final(data, "loss", method=m) for m in ("AdLaLa", "Adam"))
+    told = f"AdLaLa {mean(ours).told(digits=3)}, Adam {mean(other).told(digits=3)}"
+    return Finding(told, above(mean(other - ours)))
+
+
+EXPERIMENT = Experiment(
+    name="classifiers",
+    title="Classifiers of Adam and AdLaLa on the 4-turn spiral",
+    settings={
+        "units": 500,
+        "points": 1000,
+        "at": (20_000, 40_000, 60_000),
+        "runs": 8,
+        "seed": 0,
+        "grid": 120,
+        "methods": {
+            "Adam": (Partition(Adam(), 0.005), 0.5),
+            "AdLaLa": (adlala(0.1, 0.03, tau=1e-4, sigma=0.01, epsilon=0.1, tau_output=1e-5), 0.01),
+        },
+    },
+    quick={"units": 20, "points": 200, "at": (100, 200, 300), "runs": 2, "grid": 20},
+    run=run,
+    draw=lambda found, s: pictures.classifiers(found, data(s)),
+    claims=(
+        Claim(
+            "AdLaLa has a higher test accuracy",
+            lambda data: higher(final(data, method="AdLaLa"), final(data, method="Adam")),
+        ),
+        Claim("AdLaLa has a lower loss", lower_loss),
+        Claim("AdLaLa's classifier is smoother", smoother),
+    ),
+    notes="p = 1; Adam from N(0, 0.5²), AdLaLa from N(0, 0.01²); maps are averaged over the last 10 steps.",
+)

@@ -1,0 +1,112 @@
+"""The test loss on the surface through a start and two minima: MNIST and the 2-turn spiral."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from heatbath.datasets import Problem, mnist, spirals
+from heatbath.experiments import pictures
+from heatbath.experiments.base import Claim, Experiment, Finding, Settings, Tell, above, below, mean
+from heatbath.experiments.common import adlala, complete
+from heatbath.landscape import saddle, surface
+from heatbath.networks import Dense
+from heatbath.partition import Partition
+from heatbath.training import train
+
+NONE = 0.05
+
+
+def planes(
+    s: Settings,
+    tell: Tell,
+    problem: Problem,
+    network: Dense,
+    method: Partition,
+    steps: int,
+    batch: int,
+    starts: int,
+) -> xr.DataArray:
+    """For every start two runs of the method from there, and the loss on the surface that they span."""
+    begin = network.start(problem.inputs, problem.outputs, range(starts), s.seed)
+    made = complete(
+        train(
+            problem,
+            network,
+            method,
+            steps=steps,
+            batch=batch,
+            chains=2 * starts,
+            record=1,
+            seed=s.seed,
+            progress=tell,
+            start=np.repeat(begin, 2, axis=0),
+        )
+    )
+    grid = np.linspace(0, 1, s.grid)
+    begin = begin.astype(made.theta.dtype)
+    found = surface(problem, network, begin, made.theta[::2], made.theta[1::2], grid, grid)["loss"]
+    return found.rename(chain="run")
+
+
+def run(s: Settings, tell: Tell) -> xr.Dataset:
+    """Both problems."""
+    digits = planes(
+        s, tell, mnist(), Dense((s.units,)), s.mnist, s.mnist_steps, s.mnist_batch, s.mnist_starts
+    )
+    problem = spirals(2, n_train=s.points, n_test=s.points)
+    spiral = planes(s, tell, problem, Dense((20,)), s.spiral, s.steps, s.batch, s.starts)
+    return xr.Dataset({"mnist": digits.rename(run="mnist_run"), "spiral": spiral})
+
+
+def monotone(data: xr.Dataset) -> Finding:
+    """How far the loss ever rises on a ray from the start, on MNIST."""
+    rays = data["mnist"].transpose("mnist_run", "beta", "alpha").values
+    lowest = np.minimum.accumulate(rays, axis=-1)
+    rise = mean(((rays - lowest).max(axis=(1, 2))) / rays[:, 0, 0])
+    return Finding(f"largest rise {rise.percent()} of the loss at the start", below(rise, NONE))
+
+
+def saddles(data: xr.Dataset) -> Finding:
+    """The lowest pass between the two minima in the plane, above the higher of them."""
+    passes = saddle(data["spiral"])["height"].values
+    share = mean(passes / data["spiral"].isel(alpha=0, beta=0).values)
+    many = float(np.mean(passes > NONE * data["spiral"].isel(alpha=0, beta=0).values))
+    told = f"in {100 * many:.0f} % of the planes; height {share.percent()} of the loss at the start"
+    return Finding(told, above(share, NONE))
+
+
+EXPERIMENT = Experiment(
+    name="surface",
+    title="The test loss on a surface through two minima",
+    settings={
+        "units": 100,
+        "mnist_steps": 6_000,
+        "mnist_batch": 128,
+        "mnist_starts": 2,
+        "steps": 20_000,
+        "batch": 25,
+        "points": 500,
+        "starts": 12,
+        "grid": 41,
+        "seed": 0,
+        "mnist": adlala(0.1, 1.0, tau=1e-6, sigma=1e-3),
+        "spiral": adlala(0.25, 0.5),
+    },
+    quick={
+        "units": 10,
+        "mnist_steps": 20,
+        "mnist_starts": 2,
+        "steps": 200,
+        "points": 100,
+        "starts": 2,
+        "grid": 5,
+    },
+    run=run,
+    draw=lambda data, s: pictures.surfaces(data),
+    claims=(
+        Claim("MNIST: a monotonic decline from the start to the ends", monotone, "consistent"),
+        Claim("2-turn spiral: saddle points in the plane", saddles, "frequently"),
+    ),
+    notes="The two minima are two runs of AdLaLa from one start with other noise and mini-batches.",
+)
