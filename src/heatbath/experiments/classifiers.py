@@ -7,7 +7,7 @@ import xarray as xr
 
 from heatbath import plotting
 from heatbath.datasets import Problem, spirals
-from heatbath.experiments import pictures
+from heatbath.experiments import planes
 from heatbath.experiments.base import Claim, Experiment, Finding, Settings, Tell, above, higher, mean
 from heatbath.experiments.common import adlala, complete, final, scores
 from heatbath.methods import Adam
@@ -96,7 +96,7 @@ EXPERIMENT = Experiment(
     },
     quick={"units": 20, "points": 200, "at": (100, 200, 300), "runs": 2, "grid": 20},
     run=run,
-    draw=lambda found, s: pictures.classifiers(found, data(s)),
+    draw=lambda found, s: planes.classifiers(found, data(s)),
     claims=(
         Claim(
             "AdLaLa has a higher test accuracy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import xarray as xr
 
 from heatbath.datasets import Problem, spirals, trigonometric
-from heatbath.experiments import pictures
+from heatbath.experiments import planes
 from heatbath.experiments.base import Experiment, Settings, Tell
 
 
@@ -34,5 +34,5 @@ EXPERIMENT = Experiment(
     settings={"points": 1000, "turns": (2, 4), "widths": (6, 10)},
     quick={"points": 200},
     run=run,
-    draw=lambda data, s: pictures.data(data, list(problems(s).values())),
+    draw=lambda data, s: planes.data(data, list(problems(s).values())),
 )

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from heatbath.datasets import Problem, spirals
-from heatbath.experiments import pictures
+from heatbath.experiments import planes
 from heatbath.experiments.base import (
     FAILS,
     HOLDS,
@@ -117,7 +117,7 @@ DRIVING_NOISE = Experiment(
     },
     quick={"units": 10, "points": 200, "steps": 200, "runs": 2},
     run=run_noise,
-    draw=lambda data, s: pictures.driving_noise(data),
+    draw=lambda data, s: planes.driving_noise(data),
     claims=(
         Claim(
             "Without σ_A, or with σ_A below 1e-3, no better than chance",
@@ -147,7 +147,7 @@ def run_lol(s: Settings, tell: Tell) -> xr.Dataset:
             seed=s.seed,
         )
     )
-    return xr.Dataset(scores(made) | pictures.maps(made, {"tau": [s.taus[0], *s.taus[-5:]]}))
+    return xr.Dataset(scores(made) | planes.maps(made, {"tau": [s.taus[0], *s.taus[-5:]]}))
 
 
 def best_tau(data: xr.Dataset) -> float:
@@ -189,11 +189,11 @@ LOL_TEMPERATURE = Experiment(
         "runs": 8,
         "seed": 0,
         "init": "torch",
-        "taus": (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3),
+        "taus": (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
     },
     quick={"units": 10, "points": 200, "steps": 200, "runs": 2},
     run=run_lol,
-    draw=lambda data, s: pictures.temperature(data, four_turns(s)),
+    draw=lambda data, s: planes.temperature(data, four_turns(s), square=True),
     claims=(
         Claim("Accuracy rises with τ to a best value", rises_to_best, "best at τ = 1e-5"),
         Claim("Beyond it accuracy falls", then_falls),

@@ -9,7 +9,18 @@ import xarray as xr
 
 from heatbath.datasets import spirals
 from heatbath.experiments import pictures
-from heatbath.experiments.base import Claim, Experiment, Finding, Mean, Settings, Tell, above, below, mean
+from heatbath.experiments.base import (
+    Array,
+    Claim,
+    Experiment,
+    Finding,
+    Mean,
+    Settings,
+    Tell,
+    above,
+    below,
+    bootstrap,
+)
 from heatbath.experiments.common import adlala, scores, side_by_side
 from heatbath.methods import SGD, Adam
 from heatbath.networks import Dense
@@ -27,14 +38,18 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
 
 
 def rise(data: xr.Dataset, method: str) -> Mean:
-    """How far each run's test loss has risen above its lowest, at the end, as a share of that.
+    """How far the mean test loss over runs is above its lowest at the end, as a share of that.
 
     Both are means over a twentieth of the records, so that single records do not decide.
     """
     loss = data["loss"].sel({"method": method}).values
     width = max(1, loss.shape[1] // 20)
-    smooth = np.apply_along_axis(lambda one: np.convolve(one, np.ones(width) / width, mode="valid"), 1, loss)
-    return mean(smooth[:, -1] / smooth.min(axis=1) - 1)
+
+    def at_end(curves: Array) -> float:
+        smooth = np.convolve(curves.mean(axis=0), np.ones(width) / width, mode="valid")
+        return float(smooth[-1] / smooth.min() - 1)
+
+    return bootstrap(at_end, loss)
 
 
 def turns_up(method: str) -> Any:
@@ -79,7 +94,7 @@ EXPERIMENT = Experiment(
     },
     quick={"units": 20, "points": 100, "test_points": 200, "steps": 400, "runs": 2, "records": 20},
     run=run,
-    draw=lambda data, s: pictures.curves(data),
+    draw=lambda data, s: pictures.curves(data, log=False),
     claims=(
         Claim(
             "The test loss of SGD turns up again",

@@ -9,7 +9,6 @@ import numpy as np
 import xarray as xr
 
 from heatbath import plotting
-from heatbath.datasets import Problem
 from heatbath.experiments.base import mean
 from heatbath.plotting import style
 from heatbath.plotting.style import (
@@ -20,29 +19,13 @@ from heatbath.plotting.style import (
     key,
     logarithmic,
     look,
-    number,
     panels,
     percent_on,
 )
-from heatbath.results import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-GRID = 120  # points along each side of a map
-
-
-def maps(run: Run, labels: Mapping[str, Sequence[Any]]) -> dict[str, xr.DataArray]:
-    """What the first run at each of some points of a sweep says over the plane."""
-    ((axis, values),) = labels.items()
-    inputs = plotting.plane(run.problem, GRID)
-    said = [run.select(**{axis: value}).predict(inputs)[0, :, 0].reshape(GRID, GRID) for value in values]
-    return {
-        "map": xr.DataArray(
-            np.array(said), dims=(f"{axis}_of_map", "y", "x"), coords={f"{axis}_of_map": list(values)}
-        )
-    }
 
 
 def by_method(data: xr.Dataset, name: str, methods: Sequence[str] = ()) -> dict[str, xr.DataArray]:
@@ -60,58 +43,6 @@ def without_key(ax: Axes) -> None:
     """Take a legend away: another picture has it."""
     if legend := ax.get_legend():
         legend.remove()
-
-
-def temperature(data: xr.Dataset, problem: Problem) -> Figure:
-    """Classifiers at several temperatures, and beside them the accuracy at all temperatures."""
-    from matplotlib.figure import Figure
-
-    shown = data["tau_of_map"].values
-    columns = len(shown) // 2
-    figure = Figure(figsize=(PAGE, 1.9 + 0.5 * PAGE / (columns + 1)), layout="constrained")
-    grid = figure.add_gridspec(2, columns + 1, width_ratios=[1.0] * columns + [1.15])
-    for place, tau in enumerate(shown):
-        ax = figure.add_subplot(grid[divmod(place, columns)])
-        own = data["map"].sel(tau_of_map=tau).values
-        plotting.classifier(problem, own.reshape(-1), bar=False, ax=ax)
-        without_key(ax)
-        found = mean(data["accuracy"].sel(tau=tau).isel(record=-1))
-        ax.set_title(rf"$\tau$ = {number(float(tau))}: {100 * found.value:.1f} %", fontsize=SMALL)
-        ax.set(xlabel="", ylabel="", aspect="auto")
-    against(figure.add_subplot(grid[:, columns]), data["accuracy"].isel(record=-1), "tau")
-    return figure
-
-
-def against(ax: Axes, accuracy: xr.DataArray, axis: str) -> None:
-    """Mean accuracy over a coefficient on a logarithmic axis; zero stands apart at the left."""
-    values = accuracy[axis].values.astype(float)
-    found = np.array([mean(accuracy.sel({axis: value})) for value in values])
-    positive = values[values > 0]
-    at = np.where(values > 0, values, positive.min() / 10)
-    ax.errorbar(
-        at,
-        found[:, 0],
-        yerr=np.abs(found[:, 1:] - found[:, :1]).T,
-        fmt="o-",
-        ms=4,
-        capsize=2,
-        color=COLOURS[0],
-    )
-    ax.set_xscale("log")
-    if (values == 0).any():
-        ax.set_xticks([at[0], *positive[::2]], ["0", *(number(v) for v in positive[::2])])
-    dress(ax, style.symbol(axis), "test accuracy")
-    percent_on(ax.yaxis)
-
-
-def data(data: xr.Dataset, problems: Sequence[Problem]) -> Figure:
-    """The data of several problems."""
-    axes = panels(2, 2, height=PAGE)
-    for ax, problem, name in zip(axes, problems, data["problem"].values, strict=True):
-        plotting.data(problem, ax=ax)
-        ax.set_aspect("auto")
-        ax.set_title(str(name), fontsize=SMALL)
-    return whole(axes)
 
 
 def lines(data: xr.Dataset) -> Figure:
@@ -216,28 +147,11 @@ def box(ax: Axes, found: Mapping[str, Any]) -> None:
     percent_on(ax.xaxis)
 
 
-def classifiers(data: xr.Dataset, problem: Problem) -> Figure:
-    """The classifier of every method at every time."""
-    methods = [str(m) for m in data["method"].values]
-    times = data["step"].values
-    axes = panels(len(methods), len(times), height=0.72 * PAGE)
-    for row, method in enumerate(methods):
-        for column in range(len(times)):
-            ax = axes[row * len(times) + column]
-            own = data["map"].sel({"method": method}).isel(record=column).values
-            plotting.classifier(problem, own.reshape(-1), bar=False, ax=ax)
-            without_key(ax)
-            found = mean(data["accuracy"].sel({"method": method}).isel(record=column))
-            ax.set_title(f"{method}, {int(times[column]):,} steps: {100 * found.value:.1f} %", fontsize=SMALL)
-            ax.set(xlabel="", ylabel="")
-    return whole(axes)
-
-
-def curves(data: xr.Dataset) -> Figure:
+def curves(data: xr.Dataset, log: bool = True) -> Figure:
     """Test accuracy and test loss over the steps."""
     axes = panels(1, 2, height=0.5 * PAGE)
     plotting.curves(by_method(data, "accuracy"), ax=axes[0])
-    plotting.curves(by_method(data, "loss"), log=True, ax=axes[1])
+    plotting.curves(by_method(data, "loss"), log=log, ax=axes[1])
     axes[0].set_ylabel("test accuracy")
     axes[1].set_ylabel("test loss")
     without_key(axes[1])
@@ -251,6 +165,8 @@ def tuned(data: xr.Dataset) -> Figure:
     settings = [str(m) for m in data["method"].values]
     own = mean(final.sel({"method": "AdLaLa"}))
     sigmas = dict.fromkeys(name.split()[1] for name in settings if name.startswith("SGLD"))
+    for ax in axes:
+        ax.set_xscale("log")
     for place, sigma in enumerate(sigmas):
         points(
             axes[0],
@@ -263,7 +179,6 @@ def tuned(data: xr.Dataset) -> Figure:
     for ax in axes:
         ax.axhspan(own.low, own.high, color="0.85", zorder=0)
         ax.axhline(own.value, color="black", linestyle=":", label="AdLaLa")
-        ax.set_xscale("log")
         dress(ax, "stepsize $h$", "test accuracy")
         percent_on(ax.yaxis)
         key(ax)
@@ -275,6 +190,8 @@ def points(ax: Axes, final: xr.DataArray, names: Sequence[str], label: str, plac
     h = [float(name.rpartition("h=")[2]) for name in names]
     found = np.array([mean(final.sel({"method": name})) for name in names])
     errors = np.abs(found[:, 1:] - found[:, :1]).T
+    ax.set_xticks(h, [f"{value:g}" for value in h], minor=False)
+    ax.set_xticks([], minor=True)
     ax.errorbar(
         h, found[:, 0], yerr=errors, fmt="o", ms=3.5, capsize=2, label=label, linewidth=1.1, **look(place)
     )
@@ -288,20 +205,11 @@ def robustness(data: xr.Dataset) -> Figure:
             data["step"], (100 * values).var("chain", ddof=1), label=name, linewidth=1.3, **look(place)
         )
     plotting.curves(by_method(data, "accuracy"), ax=axes[1])
-    dress(axes[0], "steps", "variance of the test accuracy (squared points)")
+    dress(axes[0], "steps", "variance (squared points)")
     style.steps_on(axes[0].xaxis)
     key(axes[0])
     without_key(axes[1])
     axes[1].set_ylabel("mean test accuracy")
-    return whole(axes)
-
-
-def driving_noise(data: xr.Dataset) -> Figure:
-    """The map over τ₁ and σ_A."""
-    table = data["accuracy"].mean("run").transpose("tau1", "sigma")
-    axes = panels(1, 1, width=0.8 * PAGE, height=0.5 * PAGE)
-    plotting.heat_map(table.rename("accuracy").rename(tau1="tau"), ax=axes[0])
-    axes[0].set_ylabel(r"$\tau_1$")
     return whole(axes)
 
 
@@ -312,9 +220,10 @@ def equipartition(data: xr.Dataset) -> Figure:
     for part in warm["part"].values:
         values = warm["temperature"].sel(part=part).values
         found = mean(values[np.isfinite(values)] / float(warm["tau"].sel(part=part)))
-        rows.append(plotting.Score(str(part), found.value, (found.low, found.high), 1.0))
+        rows.append(plotting.Score(str(part), found.value, (found.low, found.high)))
     axes = panels(1, 1, width=0.8 * PAGE, height=1.2 + 0.26 * len(rows))
     plotting.scores(rows, "kinetic temperature / τ", ax=axes[0])
+    axes[0].axvline(1.0, color="black", linewidth=0.8, linestyle=":")
     axes[0].set_xscale("log")
     return whole(axes)
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import xarray as xr
 
 from heatbath.datasets import Problem, trigonometric
-from heatbath.experiments import pictures
+from heatbath.experiments import planes
 from heatbath.experiments.base import (
     FAILS,
     HOLDS,
@@ -50,7 +50,7 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
             seed=s.seed,
         )
     )
-    return xr.Dataset(scores(made) | pictures.maps(made, {"tau": list(s.taus[:4])}))
+    return xr.Dataset(scores(made) | planes.maps(made, {"tau": list(s.taus[:4])}))
 
 
 def rises(data: xr.Dataset) -> Finding:
@@ -87,7 +87,7 @@ EXPERIMENT = Experiment(
     },
     quick={"units": 20, "points": 200, "steps": 300, "runs": 2},
     run=run,
-    draw=lambda data, s: pictures.temperature(data, problem(s)),
+    draw=lambda data, s: planes.temperature(data, problem(s)),
     claims=(
         Claim("Test accuracy rises with τ", rises, "results significantly improve from 1e-8 to 1e-5"),
         Claim(
