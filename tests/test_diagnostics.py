@@ -687,3 +687,23 @@ def test_roughness_refuses_what_is_not_a_classifier_of_the_plane():
         d.roughness(logistic([[1.0, 2.0]]), 1, 1)
     with pytest.raises(ValueError, match="task must be one of 'binary', 'classes'"):
         d.module_roughness(torch.nn.Linear(2, 1), -1, 1, task="regression")
+
+
+@pytest.mark.parametrize(("h", "gamma", "s"), [(0.2, 0.5, 2.0), (0.1, math.inf, 1.0), (0.4, 5.0, 0.7)])
+def test_gradient_noise_heats_the_momenta_that_o_reads(h, gamma, s):
+    """On a loss that is nearly flat."""
+    tau, rng = 0.3, np.random.default_rng(0)
+    partition = hb.Partition(hb.Langevin(gamma, tau), h)
+    chains = hb.Reference(
+        lambda theta, batch: s * rng.standard_normal(theta.shape),
+        np.zeros((400, 50)),
+        partition,
+        {"all": (50,)},
+    )
+    heat = []
+    for n in range(400):
+        chains.advance(1)
+        if n >= 100:
+            heat.append(chains.temperature["all"].mean())
+    assert np.mean(heat) == pytest.approx(tau + d.kinetic_heating(h, gamma, s**2), rel=0.01)
+    assert d.kinetic_heating(h, 0.0, 0.0) == 0

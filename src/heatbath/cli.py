@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -62,42 +64,46 @@ def reproduce(
         return
     from heatbath.experiments import report, runner
 
-    results: list[runner.Result] = []
-    failed: dict[str, str] = {}
+    place = folder / "quick" if quick else folder  # a quick run never replaces a full one
+    told = Console(highlight=False, soft_wrap=True)
     begin = time.perf_counter()
+    failed: dict[str, str] = {}
     try:
-        if only_report:
-            for name in chosen:
-                if done := runner.finished(find(name), folder / name, quick):
-                    results.append(done)
-            if not results:
-                _refuse(f"nothing is finished in {folder}: run heatbath reproduce first")
-        else:
+        for needed in filter(None, (place, docs)):
+            needed.mkdir(parents=True, exist_ok=True)
+        if not only_report:
             with _bars(console) as bars:
-                made = runner.reproduce(chosen, folder, quick, again, lambda name: _teller(bars, name))
-                for outcome in made:
+                for outcome in runner.reproduce(
+                    chosen, place, quick, again, lambda name: _teller(bars, name)
+                ):
                     if isinstance(outcome, runner.Result):
-                        results.append(outcome)
                         _tell(bars.console, outcome)
                     else:
-                        name, error = outcome
-                        failed[name] = str(error)
-                        bars.console.print(f"[red]{name} was not run[/red]: {error}", highlight=False)
+                        failed[outcome[0]] = str(outcome[1])
+                        bars.console.print(
+                            f"[red]{outcome[0]} was not run[/red]: {escape(str(outcome[1]))}", soft_wrap=True
+                        )
+        found = {name: runner.finished(find(name), place / name, quick) for name in NAMES}
+        results = [result for result in found.values() if result]
+        if not results:
+            _refuse(f"nothing is finished in {place}: run heatbath reproduce first")
+        missing = {name: failed.get(name, "not finished yet") for name, result in found.items() if not result}
+        arguments = ["reproduce", *(["--quick"] if quick else [])]
+        command = shlex.join(["heatbath", *arguments])
+        report.write_html(results, missing, place / "report.html", command)
+        if docs is not None:
+            report.write_markdown(results, missing, docs, f"{command} --docs {docs}")
     except KeyboardInterrupt:
-        console.print(f"stopped; go on with: {_command(sys.argv[1:])}")
+        again_with = [argument for argument in sys.argv[1:] if argument != "--again"]
+        told.print(f"stopped; go on with: {shlex.join(['heatbath', *again_with])}", markup=False)
         raise typer.Exit(130) from None
     except (OSError, ValueError) as error:
         _refuse(str(error))
-    command = _command(["reproduce", *(names or []), *(["--quick"] if quick else [])])
-    if results:
-        folder.mkdir(parents=True, exist_ok=True)
-        report.write_html(results, failed, folder / "report.html", command)
-        if docs is not None:
-            report.write_markdown(results, failed, docs, f"{command} --docs {docs}")
-        told = report.counts([runner.summary(result) for result in results])
-        console.print(
-            f"claims: {told}; {time.perf_counter() - begin:,.0f} s; report: {folder / 'report.html'}"
-        )
+    counts = report.counts([runner.summary(result) for result in results])
+    told.print(
+        f"claims: {counts}; {time.perf_counter() - begin:,.0f} s; report: {place / 'report.html'}",
+        markup=False,
+    )
     if failed:
         raise typer.Exit(1)
 
@@ -146,16 +152,12 @@ def _tell(console: Console, result: object) -> None:
         f"[bold]{result.experiment.name}[/bold]  {result.experiment.title}  ({result.seconds:.0f} s)",
         highlight=False,
     )
-    for claim, found in zip(result.experiment.claims, result.findings(), strict=True):
+    for claim, found in zip(result.experiment.claims, result.findings, strict=True):
         verdict = f"[{COLOURS[found.verdict]}]{found.verdict}[/]"
-        console.print(f"  {verdict}: {claim.text}: {found.ours}", highlight=False, soft_wrap=True)
+        console.print(f"  {verdict}: {claim.text}: {escape(found.ours)}", highlight=False, soft_wrap=True)
 
 
-def _command(arguments: list[str]) -> str:
-    return " ".join(["heatbath", *arguments])
-
-
-def _refuse(message: str) -> None:
+def _refuse(message: str) -> NoReturn:
     """One line on stderr, and a code that says that it went wrong."""
     print(f"heatbath: {message}", file=sys.stderr)
     raise typer.Exit(2)

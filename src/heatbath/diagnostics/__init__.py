@@ -7,6 +7,7 @@ from heatbath.diagnostics.chains import over_chains as over_chains
 from heatbath.diagnostics.gradients import adaptive_friction as adaptive_friction
 from heatbath.diagnostics.gradients import gradient_heating as gradient_heating
 from heatbath.diagnostics.gradients import gradient_noise as gradient_noise
+from heatbath.diagnostics.gradients import kinetic_heating as kinetic_heating
 from heatbath.diagnostics.modules import module_configurational as module_configurational
 from heatbath.diagnostics.modules import module_gradient_noise as module_gradient_noise
 from heatbath.diagnostics.modules import module_roughness as module_roughness

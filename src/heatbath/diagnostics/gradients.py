@@ -79,6 +79,19 @@ def gradient_heating(h: float, gamma: float, noise: float, curvature: float = 0.
     return h**2 * noise / 4 / math.tanh(gamma * h / 2) / (1 - h**2 * curvature / 4)
 
 
+def kinetic_heating(h: float, gamma: float, noise: float) -> float:
+    """By how much gradient noise of variance s² heats the momenta of a Langevin part where its O reads them.
+
+    h² s²/(1 - exp(-2γh)) is added to τ: between two O's the momenta get one full kick. Exact without
+    curvature, for white noise and words with one O.
+    """
+    h, gamma = real("h", h, POSITIVE), real("gamma", gamma, FRICTION)
+    noise = real("noise", noise, NON_NEGATIVE)
+    if gamma == 0:
+        return math.inf if noise else 0.0
+    return h**2 * noise / -math.expm1(-2 * gamma * h)
+
+
 def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float:
     """The mean friction γ_eff = (h s² + σ²)/(2τ) that an Adaptive Langevin part finds, for small steps.
 

@@ -17,9 +17,9 @@ from heatbath.experiments.base import (
     Settings,
     Tell,
     above,
-    agrees,
     all_of,
     below,
+    in_range,
     mean,
     within,
 )
@@ -52,7 +52,10 @@ def curves(
     first, second = theta.values
     lengths = np.linalg.norm(moved.values, axis=-1)
     return xr.Dataset(
-        {name: values.isel(record=-1, drop=True) for name, values in scores(made).items()}
+        {
+            name: values.isel(record=-1, drop=True, missing_dims="ignore")
+            for name, values in scores(made).items()
+        }
         | {
             "line": by_axes(made, loss),
             "apart": ("run", np.linalg.norm(first - second, axis=-1) / lengths.mean(axis=0)),
@@ -100,7 +103,7 @@ def run_mnist(s: Settings, tell: Tell) -> xr.Dataset:
     digits = curves(s, tell, mnist(), Dense((s.units,), init=s.init), s.methods)
     small = Settings(**vars(s) | {"steps": s.spiral_steps, "batch": s.spiral_batch})
     problem = spirals(1, n_train=s.points, n_test=s.points, draws=s.runs)
-    spiral = curves(small, tell, problem, Dense((20,), init=s.init), SPIRAL_METHODS)
+    spiral = curves(small, tell, problem, Dense((20,), init=s.init), s.spiral_methods)
     return xr.concat(
         [digits, spiral], dim=xr.DataArray(["MNIST", "1-turn spiral"], dims="problem", name="problem")
     )
@@ -118,6 +121,7 @@ LINE_MNIST = Experiment(
         "init": "torch",
         "alphas": 51,
         "methods": {"AdLaLa": adlala(0.1, 1.0, tau=1e-6, sigma=1e-3), "Adam": Partition(Adam(), 0.001)},
+        "spiral_methods": SPIRAL_METHODS,
         "spiral_steps": 20_000,
         "spiral_batch": 25,
         "points": 500,
@@ -133,23 +137,29 @@ LINE_MNIST = Experiment(
         Claim("AdLaLa and Adam converge to different minima", other_minima),
         Claim("Their final test loss is similar", like_loss, "similar"),
     ),
-    notes="The paper gives no coefficients for MNIST: with those here both methods pass 97 % test accuracy.",
+    notes=(
+        "The paper gives no settings here. MNIST: batches of 128, 12,000 steps, and coefficients with "
+        "which both methods pass 97 % test accuracy; the spiral: 20 units, 500 data, 5 % batches, "
+        "coefficients as for two turns. Torch's start."
+    ),
 )
 
 
 def run_spiral(s: Settings, tell: Tell) -> xr.Dataset:
     """The spiral with two turns."""
     problem = spirals(2, n_train=s.points, n_test=s.points, draws=s.runs)
-    return curves(s, tell, problem, Dense((s.units,), init=s.init), SPIRAL_METHODS)
+    return curves(s, tell, problem, Dense((s.units,), init=s.init), s.methods)
 
 
 def a_barrier(data: xr.Dataset) -> Finding:
-    """Whether there is one for both methods."""
-    found = {str(m): mean(heights(data, m)) for m in data["method"].values}
-    told = "; ".join(f"{m} {height.percent()}" for m, height in found.items())
-    return Finding(
-        f"height over the loss at the start: {told}", all_of(*(above(h, NONE) for h in found.values()))
-    )
+    """In how many runs of each method there is one; typically: in more than half."""
+    told, verdicts = [], []
+    for method in map(str, data["method"].values):
+        found = heights(data, method)
+        share = mean(found > NONE)
+        told.append(f"{method} in {share.percent()} of the runs, mean height {100 * found.mean():.1f} %")
+        verdicts.append(above(share, 0.5))
+    return Finding("; ".join(told) + " of the loss at the start", all_of(*verdicts))
 
 
 def higher_for_adlala(data: xr.Dataset) -> Finding:
@@ -162,6 +172,7 @@ LINE_SPIRAL = Experiment(
     name="line-spiral",
     title="The loss on a line: the 2-turn spiral",
     settings={
+        "methods": SPIRAL_METHODS,
         "units": 20,
         "points": 500,
         "steps": 20_000,
@@ -175,16 +186,21 @@ LINE_SPIRAL = Experiment(
     run=run_spiral,
     draw=lambda data, s: pictures.lines(data),
     claims=(
-        Claim("There is a barrier between the start and the end", a_barrier),
+        Claim("There is typically a barrier between the start and the end", a_barrier, "typically"),
         Claim("It is higher towards AdLaLa's minimum", higher_for_adlala),
         Claim(
             "AdLaLa's test accuracy",
-            lambda data: agrees(final(data, method="AdLaLa"), 0.985, True),
+            lambda data: in_range(final(data, method="AdLaLa"), 0.98, 0.99),
             "98 to 99 %",
         ),
         Claim(
-            "Adam's test accuracy", lambda data: agrees(final(data, method="Adam"), 0.925, True), "91 to 94 %"
+            "Adam's test accuracy",
+            lambda data: in_range(final(data, method="Adam"), 0.91, 0.94),
+            "91 to 94 %",
         ),
     ),
-    notes="20 starts, two in the paper. The coefficients are those of the same network over 100 runs.",
+    notes=(
+        "20 starts, two in the paper, each with its own data. Start and coefficients are not given: "
+        "torch's start, and the coefficients of the same network over 100 runs."
+    ),
 )

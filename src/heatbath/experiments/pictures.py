@@ -66,7 +66,7 @@ def lines(data: xr.Dataset) -> Figure:
 def surfaces(data: xr.Dataset) -> Figure:
     """The loss on a surface, for MNIST and for the spiral."""
     axes = panels(1, 2, height=0.46 * PAGE)
-    ends = {"start": (0.0, 0.5), r"$\theta_{f,1}$": (1.0, 1.0), r"$\theta_{f,2}$": (1.0, 0.0)}
+    ends = {r"start ($\alpha = 0$)": (0.0, 0.5), r"$\theta_{f,1}$": (1.0, 1.0), r"$\theta_{f,2}$": (1.0, 0.0)}
     for ax, name, title in zip(axes, ("mnist", "spiral"), ("MNIST", "2-turn spiral"), strict=True):
         dimension = "mnist_run" if name == "mnist" else "run"
         plotting.surface(data[name].isel({dimension: 0}).rename("test loss"), ends, ax=ax)
@@ -87,7 +87,7 @@ def weights_over_time(data: xr.Dataset) -> Figure:
                 data["step"].values[1:],
             )
             found = mean(data["accuracy"].sel({"method": method}).isel(record=-1))
-            title = f"{method}: {100 * found.value:.0f} %" if row == 0 else ""
+            title = f"{method}: {100 * found.value:.1f} %" if row == 0 else ""
             ax.set_title(title, fontsize=SMALL)
             dress(ax, "weights" if row == 0 else "biases", "share per bin" if column == 0 else "")
     handles, labels = axes[0].get_legend_handles_labels()
@@ -102,7 +102,7 @@ def histogram(ax: Axes, counts: xr.DataArray, steps: Any) -> None:
     """Outlines of histograms, one for each record, on a logarithmic axis."""
     edges = edges_of(counts)
     for place, (own, step) in enumerate(zip(counts.values, steps, strict=True)):
-        ax.stairs(own / max(own.sum(), 1), edges, label=f"step {int(step):,}", linewidth=1.1, **look(place))
+        ax.stairs(own, edges, label=f"step {int(step):,}", linewidth=1.1, **look(place))
     logarithmic(ax, bottom=1e-5)
     ax.set_xlim(-3, 3)
 
@@ -122,7 +122,7 @@ def weights_of_runs(data: xr.Dataset) -> Figure:
         for place, method in enumerate(methods):
             counts = data["histogram"].sel({"method": method, "kind": kind}).isel(record=-1)
             ax.stairs(
-                counts.values / counts.values.sum(),
+                counts.values,
                 edges_of(counts),
                 label=method,
                 linewidth=1.1,
@@ -231,16 +231,18 @@ def equipartition(data: xr.Dataset) -> Figure:
 def effects(data: xr.Dataset) -> Figure:
     """The effect of inner and outer points over the steps."""
     axes = panels(1, 2, height=0.5 * PAGE)
+    top = float(data["effect"].mean("run").max()) * 1.1
     for ax, method in zip(axes, data["method"].values, strict=False):
         own = data["effect"].sel({"method": method})
         for place, where in enumerate(own["where"].values):
             found = np.array([mean(one) for one in own.sel(where=where).transpose("record", "run").values])
-            steps = np.maximum(own["step"].values, 1)
+            steps = own["step"].values
             ax.plot(steps, found[:, 0], label=f"{where} third", linewidth=1.4, **look(place))
             ax.fill_between(
                 steps, found[:, 1], found[:, 2], color=look(place)["color"], alpha=0.2, linewidth=0
             )
-        ax.set(xscale="log", title=str(method))
+        ax.set_xscale("symlog", linthresh=20)
+        ax.set(title=str(method), ylim=(0, 1.05 * top), xlim=(0, None))
         ax.title.set_fontsize(SMALL)
         dress(ax, "steps", "norm of a datum's gradient")
         key(ax)

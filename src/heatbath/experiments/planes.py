@@ -46,8 +46,8 @@ def temperature(data: xr.Dataset, problem: Problem, square: bool = False) -> Fig
     for place, tau in enumerate(shown):
         ax = figure.add_subplot(grid[divmod(place, columns)])
         small_map(ax, problem, data["map"].sel(tau_of_map=tau))
-        found = mean(data["accuracy"].sel(tau=tau).isel(record=-1))
-        ax.set_title(rf"$\tau$ = {number(float(tau))}: {100 * found.value:.1f} %", fontsize=SMALL)
+        own = float(data["accuracy"].sel(tau=tau).isel(record=-1, run=0))  # of the run that is shown
+        ax.set_title(rf"$\tau$ = {number(float(tau))}: {100 * own:.1f} %", fontsize=SMALL)
         ax.set_aspect("equal" if square else "auto")
     against(figure.add_subplot(grid[:, columns]), data["accuracy"].isel(record=-1), "tau")
     return figure
@@ -108,8 +108,8 @@ def classifiers(data: xr.Dataset, problem: Problem) -> Figure:
         for column in range(len(times)):
             ax = axes[row * len(times) + column]
             small_map(ax, problem, data["map"].sel({"method": method}).isel(record=column))
-            found = mean(data["accuracy"].sel({"method": method}).isel(record=column))
-            ax.set_title(f"{method}, {int(times[column]):,} steps: {100 * found.value:.1f} %", fontsize=SMALL)
+            own = float(data["accuracy"].sel({"method": method}).isel(record=column, run=0))
+            ax.set_title(f"{method}, {int(times[column]):,} steps: {100 * own:.1f} %", fontsize=SMALL)
     return whole(axes)
 
 

@@ -9,7 +9,6 @@ from heatbath.datasets import spirals
 from heatbath.experiments import pictures
 from heatbath.experiments.base import (
     FAILS,
-    HOLDS,
     IN_PART,
     Array,
     Claim,
@@ -19,12 +18,17 @@ from heatbath.experiments.base import (
     Settings,
     Tell,
     above,
+    all_of,
+    below,
     bootstrap,
+    within,
 )
 from heatbath.experiments.common import adlala, by_axes, side_by_side
 from heatbath.methods import SGD
 from heatbath.networks import Dense
 from heatbath.partition import Partition
+
+EARLY = 2000  # until when the paper speaks of the beginning
 
 
 def effects(theta: Array, X: Array, y: Array, units: int) -> Array:
@@ -66,37 +70,41 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
 
 
 def ratio(data: xr.Dataset, method: str, low: int, high: int) -> Mean:
-    """The effect of outer points over that of inner ones, mean over the records from step low to high."""
-    chosen = (data["step"].values >= low) & (data["step"].values <= high)
-    own = data["effect"].sel({"method": method}).isel(record=chosen).mean("record")
-    return bootstrap(lambda a, b: float(a.mean() / b.mean()), own.sel(where="outer"), own.sel(where="inner"))
+    """The effect of outer points over that of inner ones, mean over the steps from low to high."""
+    steps = data["step"].values
+    chosen = (steps >= low) & (steps <= high)
+    own = data["effect"].sel({"method": method}).isel(record=chosen).transpose("where", "run", "record")
+    inner, outer = np.trapezoid(own.values, steps[chosen], axis=-1)
+    return bootstrap(lambda a, b: float(a.mean() / b.mean()), outer, inner)
 
 
 def outer_first(data: xr.Dataset) -> Finding:
     """SGD before step 2000."""
-    found = ratio(data, "SGD", 0, 2000)
-    return Finding(f"outer over inner {found.told(digits=2)} until step 2,000", above(found, 1.0))
+    found = ratio(data, "SGD", 0, EARLY)
+    start = data["effect"].sel({"method": "SGD"}).isel(record=0).mean("run")
+    told = f"outer over inner {found.told(digits=2)} until step {EARLY:,}; at the start "
+    return Finding(
+        told + f"{float(start.sel(where='outer') / start.sel(where='inner')):.2f}", above(found, 1.0)
+    )
 
 
 def changes(data: xr.Dataset) -> Finding:
-    """SGD later."""
+    """SGD later: inner points move the weights more, after outer ones did."""
     last = int(data["step"].values.max())
-    before, after = ratio(data, "SGD", 0, 2000), ratio(data, "SGD", last // 2, last)
-    verdict = HOLDS if after.value < 1 else IN_PART if after.value < before.value else FAILS
-    return Finding(
-        f"outer over inner {before.told(digits=2)} until step 2,000, {after.told(digits=2)} at the end",
-        verdict,
-    )
+    before, after = ratio(data, "SGD", 0, EARLY), ratio(data, "SGD", last // 2, last)
+    verdicts = above(before, 1.0), below(after, 1.0)
+    told = f"outer over inner {before.told(digits=2)} until step {EARLY:,}, "
+    told += f"{after.told(digits=2)} in the second half"
+    return Finding(told, FAILS if FAILS in verdicts else all_of(*verdicts))
 
 
 def alike(data: xr.Dataset) -> Finding:
-    """AdLaLa from the outset."""
-    found = ratio(data, "AdLaLa", 0, 2000)
-    far = max(found.value, 1 / found.value)
-    return Finding(
-        f"outer over inner {found.told(digits=2)} until step 2,000",
-        HOLDS if far <= 1.25 else IN_PART if far <= 1.6 else FAILS,
-    )
+    """AdLaLa from the outset: within a quarter, or in part within twice that."""
+    found = ratio(data, "AdLaLa", 0, EARLY)
+    verdict = within(found, 1.25)
+    if verdict == FAILS and within(found, 1.5) != FAILS:
+        verdict = IN_PART
+    return Finding(f"outer over inner {found.told(digits=2)} until step {EARLY:,}", verdict)
 
 
 EXPERIMENT = Experiment(
@@ -139,5 +147,9 @@ EXPERIMENT = Experiment(
         Claim("SGD: that changes after 2,000 steps or so", changes),
         Claim("AdLaLa: inner and outer points alike from the outset", alike, "more or less equally"),
     ),
-    notes="The effect of a datum is the norm of its gradient, a mean over the inner and the outer third.",
+    notes=(
+        "The effect of a datum is the norm of its gradient, a mean over the inner and the outer third. "
+        "The paper gives no settings here: those of the same network over 100 runs, 40 runs, torch's "
+        "start."
+    ),
 )

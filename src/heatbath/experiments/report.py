@@ -33,7 +33,8 @@ TITLE = "Partitioned Integrators for Thermodynamic Parameterization of Neural Ne
 def counts(summaries: Sequence[dict[str, Any]]) -> str:
     """How many claims hold, hold in part, and do not."""
     verdicts = [claim["verdict"] for one in summaries for claim in one["claims"]]
-    return ", ".join(f"{verdicts.count(kind)} {kind}" for kind in MARKS)
+    told = {HOLDS: "hold", IN_PART: "hold in part or are not decided", FAILS: "do not hold"}
+    return ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in told.items())
 
 
 def about(results: Sequence[Result], command: str) -> str:
@@ -92,6 +93,7 @@ def _html_section(one: dict[str, Any], result: Result) -> str:
         f'<h2 id="{one["name"]}">{escape(one["title"])}</h2>',
         f'<img alt="{escape(one["title"])}" src="{uri}">',
         f"<p>{escape(one['notes'])}</p>" if one["notes"] else "",
+        f"<p>{escape(one['diverged'])}.</p>" if one["diverged"] else "",
     ]
     if one["claims"]:
         rows = [
@@ -148,7 +150,8 @@ def write_markdown(results: Sequence[Result], failed: dict[str, str], folder: Pa
     for one, result in zip(told, results, strict=True):
         small = pictures / f"{one['name']}.png"
         small.write_bytes(shrunk(result.picture))
-        lines += ["", f"## {one['name']}", "", f"{one['title']}. {one['notes']}".strip(), ""]
+        about_it = ". ".join(filter(None, (one["title"], one["notes"].rstrip("."), one["diverged"]))) + "."
+        lines += ["", f"## {one['name']}", "", about_it, ""]
         lines += [f"![{one['title']}](reproduction/{small.name})"]
         for table in one["tables"]:
             lines += ["", table["title"] + ":", "", *_markdown(table["columns"], table["rows"])]

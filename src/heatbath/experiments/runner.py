@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,20 @@ from typing import Any
 import xarray as xr
 
 from heatbath import files, plotting
-from heatbath.experiments import base, common, find
+from heatbath.experiments import find
 from heatbath.experiments.base import Experiment, Finding, Settings, Table, Tell
+
+# What results do not depend on
+ASIDE = (
+    "plotting",
+    "torch",
+    "estimators",
+    "explorer",
+    "cli",
+    "experiments/report.py",
+    "experiments/runner.py",
+    "experiments/pictures.py",
+)
 
 
 @dataclass(frozen=True)
@@ -33,21 +44,19 @@ class Result:
     data: xr.Dataset
     picture: Path
 
+    @cached_property
     def findings(self) -> list[Finding]:
         """The verdicts on the claims."""
         return [claim.check(self.data) for claim in self.experiment.claims]
 
+    @cached_property
     def tables(self) -> list[Table]:
         """The tables beside that of the claims."""
         return self.experiment.tables(self.data)
 
 
 def reproduce(
-    names: Iterable[str],
-    folder: str | os.PathLike[str],
-    quick: bool,
-    again: bool,
-    tell: Callable[[str], Tell],
+    names: Iterable[str], folder: Path, quick: bool, again: bool, tell: Callable[[str], Tell]
 ) -> Iterator[Result | tuple[str, Exception]]:
     """Run experiments that are not finished yet; what comes out of each, or why it could not be run.
 
@@ -56,37 +65,47 @@ def reproduce(
     """
     for name in names:
         experiment = find(name)
-        place = Path(folder) / name
         try:
-            done = None if again else finished(experiment, place, quick)
-            yield done or _run(experiment, place, quick, tell(name))
+            done = None if again else finished(experiment, folder / name, quick)
+            yield done or _run(experiment, folder / name, quick, tell(name))
         except (OSError, ValueError, RuntimeError) as error:
             yield name, error
 
 
 def finished(experiment: Experiment, place: Path, quick: bool) -> Result | None:
-    """The result in a folder, if it is of this experiment as it is now."""
-    path = place / "data.nc"
-    if not path.exists():
+    """The result in a folder, if it is whole and of this experiment as it is now."""
+    try:
+        data = files.read(place / "data.nc")
+    except (OSError, ValueError):  # none, or damaged: it will be run again
         return None
-    data = files.read(path)
     if data.attrs.get("heatbath_experiment") != fingerprint(experiment, quick):
         return None
-    seconds = float(data.attrs["heatbath_seconds"])
-    return _drawn(experiment, place, quick, seconds, data)
+    return _drawn(experiment, place, quick, float(data.attrs["heatbath_seconds"]), data)
 
 
 def fingerprint(experiment: Experiment, quick: bool) -> str:
-    """What a result depends on: the settings, the experiment's own code, the version."""
-    code = [inspect.getsource(module) for module in (import_module(experiment.run.__module__), base, common)]
-    told = [version("heatbath"), experiment.name, repr(experiment.chosen(quick)), *code]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+    """What a result depends on: the settings, and all code that training and measuring may use."""
+    told = f"{_code()} {experiment.name} {experiment.chosen(quick)!r}"
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+@lru_cache
+def _code() -> str:
+    root = Path(files.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root).as_posix()
+        if not name.startswith(ASIDE):
+            digest.update(name.encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def _run(experiment: Experiment, place: Path, quick: bool, tell: Tell) -> Result:
     begin = time.perf_counter()
+    place.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*diverged.*")  # that they do is among the results
+        warnings.filterwarnings("ignore", message=".*interrupted.*")  # it ends all, see `complete`
         data = experiment.run(Settings(**experiment.chosen(quick)), tell)
     seconds = time.perf_counter() - begin
     data.attrs |= {
@@ -95,9 +114,17 @@ def _run(experiment: Experiment, place: Path, quick: bool, tell: Tell) -> Result
         "heatbath_experiment": fingerprint(experiment, quick),
         "heatbath_seconds": seconds,
     }
-    place.mkdir(parents=True, exist_ok=True)
-    files.write(place / "data.nc", data)
+    _write(place / "data.nc", data)
     return _drawn(experiment, place, quick, seconds, data)
+
+
+def _write(path: Path, data: xr.Dataset) -> None:
+    """Write the data; a damaged file that is in the way is kept under another name."""
+    try:
+        files.write(path, data)
+    except FileExistsError:
+        os.replace(path, path.with_name("damaged-data.nc"))
+        files.write(path, data)
 
 
 def _drawn(experiment: Experiment, place: Path, quick: bool, seconds: float, data: xr.Dataset) -> Result:
@@ -111,7 +138,7 @@ def _drawn(experiment: Experiment, place: Path, quick: bool, seconds: float, dat
 
 def summary(result: Result) -> dict[str, Any]:
     """All that is said of a result, as plain values."""
-    pairs = zip(result.experiment.claims, result.findings(), strict=True)
+    pairs = zip(result.experiment.claims, result.findings, strict=True)
     return {
         "name": result.experiment.name,
         "title": result.experiment.title,
@@ -119,15 +146,23 @@ def summary(result: Result) -> dict[str, Any]:
         "seconds": round(result.seconds, 1),
         "version": version("heatbath"),
         "notes": result.experiment.notes,
+        "diverged": diverged(result.data),
         "settings": {name: str(value) for name, value in result.settings.items()},
         "claims": [
             {"claim": claim.text, "paper": claim.paper, "ours": found.ours, "verdict": found.verdict}
             for claim, found in pairs
         ],
         "tables": [
-            {"title": table.title, "columns": table.columns, "rows": table.rows} for table in result.tables()
+            {"title": table.title, "columns": table.columns, "rows": table.rows} for table in result.tables
         ],
     }
+
+
+def diverged(data: xr.Dataset) -> str:
+    """How many runs have, in words; nothing if none has."""
+    if "diverged" not in data or not (lost := int(data["diverged"].sum())):
+        return ""
+    return f"{lost} of {data['diverged'].size} runs diverged and count as chance"
 
 
 def write_text(path: Path, text: str) -> None:

@@ -11,13 +11,13 @@ from heatbath.experiments import planes
 from heatbath.experiments.base import (
     FAILS,
     HOLDS,
+    IN_PART,
     Claim,
     Experiment,
     Finding,
     Settings,
     Tell,
     above,
-    all_of,
     mean,
 )
 from heatbath.experiments.common import complete, final, scores
@@ -36,7 +36,7 @@ def problem(s: Settings) -> Problem:
 
 def run(s: Settings, tell: Tell) -> xr.Dataset:
     """Train at every temperature."""
-    method = Partition(Langevin(gamma=10.0, tau=list(s.taus)), h=0.4)
+    method = Partition(Langevin(gamma=s.gamma, tau=list(s.taus)), h=s.h)
     made = complete(
         sweep(
             problem(s),
@@ -54,29 +54,34 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
 
 
 def rises(data: xr.Dataset) -> Finding:
-    """From each of the paper's temperatures to the next, and from the first to the last."""
+    """From the first of the paper's temperatures to the last; in part, if it falls on the way."""
     taus = [tau for tau in data["tau"].values if tau <= max(PAPER) * 1.01]
     found = [final(data, tau=tau) for tau in taus]
-    steps = [mean(b - a) for a, b in pairwise(found)]
     told = ", ".join(f"{mean(x).told(100)}" for x in found)
-    total = above(mean(found[-1] - found[0]))
-    every = [HOLDS if step.value > 0 or not step.high < 0 else FAILS for step in steps]
-    return Finding(f"{told} % at τ = {', '.join(f'{tau:g}' for tau in taus)}", all_of(total, *every))
+    total = mean(found[-1] - found[0])
+    verdict = above(total)
+    if verdict == HOLDS and any(mean(b - a, of=len(taus)).high < 0 for a, b in pairwise(found)):
+        verdict = IN_PART
+    told += f" % at τ = {', '.join(f'{tau:g}' for tau in taus)}; {total.told(100)} points from first to last"
+    return Finding(told, verdict)
 
 
 def falls(data: xr.Dataset) -> Finding:
     """The best temperature against the hottest."""
-    best = max(data["tau"].values, key=lambda tau: final(data, tau=tau).mean())
-    hot = data["tau"].values.max()
-    told = f"best at τ = {best:g}: {mean(final(data, tau=best)).percent()}; at τ = {hot:g}: "
-    told += mean(final(data, tau=hot)).percent()
-    return Finding(told, above(mean(final(data, tau=best) - final(data, tau=hot))) if best < hot else FAILS)
+    taus = data["tau"].values
+    best, hot = max(taus, key=lambda tau: final(data, tau=tau).mean()), taus.max()
+    fall = mean(final(data, tau=best) - final(data, tau=hot), of=len(taus) - 1)
+    told = f"best at τ = {best:g}: {mean(final(data, tau=best)).percent()}; "
+    told += f"{fall.told(100)} points less at τ = {hot:g}"
+    return Finding(told, above(fall) if best < hot else FAILS)
 
 
 EXPERIMENT = Experiment(
     name="temperature",
     title="The role of temperature: BAOAB on trigonometric data",
     settings={
+        "h": 0.4,
+        "gamma": 10.0,
         "units": 500,
         "points": 1000,
         "steps": 50_000,
@@ -96,5 +101,8 @@ EXPERIMENT = Experiment(
             "further increases can negatively affect the results",
         ),
     ),
-    notes="Trigonometric data, a = 3, b = 2, c = 0.02; h = 0.4, γ = 10. The start is torch's: none is given.",
+    notes=(
+        "Trigonometric data, a = 3, b = 2, c = 0.02. The start is torch's, as none is given. Six runs, "
+        "one in the paper, each with its own data; the maps are of the first."
+    ),
 )
