@@ -23,6 +23,7 @@ bench: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/optimisers.py
 	$(BIN)/python benchmarks/costs.py
 	$(BIN)/python benchmarks/rounds.py
+	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/estimators.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

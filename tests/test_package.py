@@ -41,6 +41,7 @@ LAYOUT = [
     "training",
     "landscape",
     "plotting",
+    "estimators",
     "experiments",
     "cli",
 ]

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from heatbath import reference as reference
     from heatbath import schedules as schedules
     from heatbath import splitting as splitting
+    from heatbath.estimators import ThermodynamicClassifier as ThermodynamicClassifier
+    from heatbath.estimators import ThermodynamicRegressor as ThermodynamicRegressor
     from heatbath.methods import SGD as SGD
     from heatbath.methods import SGLD as SGLD
     from heatbath.methods import Adam as Adam
@@ -42,6 +44,7 @@ _HOME = {
     **dict.fromkeys(["datasets", "noise", "quadratic", "reference", "schedules", "splitting"]),
     **dict.fromkeys(["SGD", "SGLD", "Adam", "AdaptiveLangevin", "Frozen", "Langevin", "Momentum"], "methods"),
     **dict.fromkeys(["LOL", "AdLAdL", "AdLaLa", "LaLa"], "presets"),
+    **dict.fromkeys(["ThermodynamicClassifier", "ThermodynamicRegressor"], "estimators"),
     "Dense": "networks",
     "Partition": "partition",
     **dict.fromkeys(["Samples", "predict"], "prediction"),

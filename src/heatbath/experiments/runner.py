@@ -22,6 +22,7 @@ from heatbath.experiments.base import Experiment, Finding, Settings, Table, Tell
 
 # What results do not depend on
 ASIDE = (
+    "__init__.py",
     "plotting",
     "torch",
     "estimators",

@@ -1,0 +1,245 @@
+"""What the classifier and the regressor share: parameters, training, averages over the samples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal, Self
+
+import numpy as np
+from joblib.parallel import get_active_backend
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from heatbath.checks import NON_NEGATIVE, Interval, real, whole
+from heatbath.datasets import Problem
+from heatbath.datasets.problem import Floats, Task
+from heatbath.estimators.weights import check_weights, copies
+from heatbath.methods import AdaptiveLangevin, Frozen, Langevin
+from heatbath.networks import Dense
+from heatbath.partition import Partition
+from heatbath.prediction import Prediction, predict_run
+from heatbath.results import Run
+from heatbath.simulation import Progress
+from heatbath.training import train
+
+# AdLaLa with a prior, chosen by 5-fold log loss on small tables (benchmarks/estimators.py): it varies little
+# for h from 0.2 to 0.4, tau from 1e-5 to 3e-4 and gamma from 0.3 to 1; without the prior long runs overfit
+DEFAULT = Partition(
+    {
+        "hidden": AdaptiveLangevin(tau=1e-4, sigma=0.01, epsilon=0.1, weight_decay=3e-3),
+        "output": Langevin(gamma=0.5, tau=1e-4, weight_decay=3e-3),
+    },
+    h=0.3,
+)
+FEWEST, MOST = 200, 20_000  # steps where none are given
+RECORDS = 10  # of the losses in one call
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Thermodynamic(BaseEstimator):  # type: ignore[misc]
+    """What both estimators have: parameters, training and averages.
+
+    - `hidden`, `activation`: the network, as in `Dense`.
+    - `method`: a `Partition`; None for an AdLaLa with a prior that suits small tables, `DEFAULT`.
+    - `weight_decay`: the prior of every part, in place of the method's own; None leaves that as it is.
+    - `steps`: None for one step for each datum, but at least 200 and at most 20,000.
+    - `batch`: data in a mini-batch, or all if there are fewer.
+    - `chains`, `samples`: predictions are averages over `samples` networks of each of `chains` chains, spread
+      over the second half of the steps (at most one a step).
+    - `scale`: give every feature mean 0 and variance 1 over the training data.
+    - `early_stopping`: set `validation_fraction` of the data aside and look at their loss, the mean over the
+      chains, every time a sample is taken, from the start on. Training ends when it has not fallen by `tol`
+      for `n_iter_no_change` looks; predictions average over the latest `samples` samples.
+    - `warm_start`: `fit` goes on from where the last one ended, as `partial_fit` does.
+    - `random_state`: None for other numbers each time.
+    - `threads`: None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. It does not
+      change the results.
+    - `verbose`: print the steps and the loss on the way.
+    """
+
+    hidden: Sequence[int] = (100,)
+    activation: Literal["relu", "tanh", "identity"] = "relu"
+    method: Partition | None = None
+    weight_decay: float | None = None
+    steps: int | None = None
+    batch: int = 32
+    chains: int = 4
+    samples: int = 10
+    scale: bool = True
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 10
+    tol: float = 1e-4
+    warm_start: bool = False
+    random_state: Any = None
+    threads: int | None = None
+    verbose: bool = False
+
+    @property
+    def _goes_on(self) -> bool:
+        return bool(self.warm_start) and hasattr(self, "run_")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "run_")
+
+    def _check_partial(self) -> None:
+        if self.early_stopping:
+            raise ValueError("partial_fit makes all its steps: set early_stopping=False, or call fit")
+
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool, **options: Any
+    ) -> tuple[Floats, NDArray[Any], Floats]:
+        """The data and their weights, checked by scikit-learn."""
+        inputs, known = validate_data(self, X, y, reset=reset, dtype=np.float64, **options)
+        return inputs, known, np.asarray(_check_sample_weight(sample_weight, inputs, dtype=np.float64))
+
+    def _sample(
+        self,
+        X: Floats,
+        Y: Floats,
+        weights: Floats,
+        task: Task,
+        targets: Sequence[str],
+        goes_on: bool,
+        early_stopping: bool,
+    ) -> Self:
+        """Train from the start, or go on from where the run stands, on the data Y (data, columns)."""
+        check_weights(weights)
+        before = self.run_ if goes_on else None
+        seed = _seed(self.random_state)
+        kept = np.flatnonzero(weights > 0)
+        aside = kept[:0]
+        if early_stopping:
+            share = real("validation_fraction", self.validation_fraction, Interval(0.0, 1.0, open=True))
+            classes = None if task == "regression" else Y[kept, 0]
+            kept, aside = train_test_split(kept, test_size=share, random_state=seed, stratify=classes)
+        parts = [np.repeat(rows, copies(weights[rows])) for rows in (kept, aside)]
+        problem = self._problem(X, Y, parts, task, targets, before)
+        steps = min(max(len(kept), FEWEST), MOST) if self.steps is None else whole("steps", self.steps, low=1)
+        self.run_: Run = self._run(problem, steps, seed, before, early_stopping)
+        self.n_iter_ = self.run_.step
+        self.loss_curve_ = self.run_.loss("train").mean("chain").values.tolist()
+        return self
+
+    def _problem(
+        self,
+        X: Floats,
+        Y: Floats,
+        parts: list[NDArray[np.int64]],
+        task: Task,
+        targets: Sequence[str],
+        before: Run | None,
+    ) -> Problem:
+        """The rows for training and validation, scaled as they were before, or by the training data."""
+        if before is not None:
+            old = before.problem
+            scales = (old.shift, old.scale, old.target_shift, old.target_scale)
+        else:
+            scales = (
+                *_standard(X[parts[0]], bool(self.scale)),
+                *_standard(Y[parts[0]], task == "regression"),
+            )
+        X, Y = (X - scales[0]) / scales[1], (Y - scales[2]) / scales[3]
+        (X_train, Y_train), (X_test, Y_test) = ((X[None, rows], Y[None, rows]) for rows in parts)
+        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        if len(set(names)) < X.shape[1]:
+            names = [f"x{i}" for i in range(1, X.shape[1] + 1)]
+        return Problem("data", task, X_train, Y_train, X_test, Y_test, tuple(names), tuple(targets), *scales)
+
+    def _run(self, problem: Problem, steps: int, seed: int, before: Run | None, early_stopping: bool) -> Run:
+        """The run after so many steps (or fewer), with its samples."""
+        method, network = self._method(), Dense(self.hidden, self.activation)
+        samples = min(whole("samples", self.samples, low=1), steps - steps // 2)
+        thin = (steps - steps // 2) // samples
+        stride, count = (thin, 1) if early_stopping else (steps, samples)
+        batch = min(whole("batch", self.batch, low=1), problem.X_train.shape[1])
+        options: dict[str, Any] = {"threads": self._threads(), "progress": _tell if self.verbose else None}
+        record = 1 if early_stopping else RECORDS
+        if before is None:
+            run = train(
+                problem, network, method, stride, batch, self.chains, seed, record, samples=count, thin=thin,
+                **options,
+            )  # fmt: skip
+        else:
+            self._check_same(before, network)
+            burn_in = before.step + stride - count * thin
+            plan = replace(before.plan, problem=problem, batch=batch, burn_in=burn_in, thin=thin)
+            moved = Run(plan, before.step, before.data.isel(sample=slice(0, 0)))
+            run = moved.resume(stride, method, record=record, **options)
+        end = run.step - stride + steps
+        first = len(run.data["step"]) - 1
+        while early_stopping and run.finished and run.step < end and not self._stalled(run, first):
+            run = run.resume(min(stride, end - run.step), record=1, **options)
+        return run
+
+    def _stalled(self, run: Run, first: int) -> bool:
+        """Whether the validation loss, from record `first` on, has stopped falling."""
+        tol = real("tol", self.tol, NON_NEGATIVE)
+        patience = whole("n_iter_no_change", self.n_iter_no_change, low=1)
+        losses = run.loss("test").mean("chain").values[first:]
+        best = np.minimum.accumulate(losses)
+        falls = [0, *(i for i, (old, new) in enumerate(pairwise(best), start=1) if new < old - tol)]
+        return len(losses) - 1 - falls[-1] >= patience
+
+    def _check_same(self, before: Run, network: Dense) -> None:
+        given, known = (network, self.chains), (before.network, before.plan.repeats)
+        if given != known:
+            raise ValueError(
+                f"a run goes on with its network and chains, {known[0]!r} and {known[1]}; got {given[0]!r} "
+                f"and {given[1]}: fit anew with warm_start=False"
+            )
+
+    def _method(self) -> Partition:
+        """The method asked for, with the prior asked for."""
+        if self.method is not None and not isinstance(self.method, Partition):
+            raise TypeError(f"method must be a Partition such as AdLaLa(), or None; got {self.method!r}")
+        method = DEFAULT if self.method is None else self.method
+        if self.method is None and not self.hidden:
+            method = Partition(DEFAULT.methods["output"], DEFAULT.h)
+        if self.weight_decay is None:
+            return method
+        decay = real("weight_decay", self.weight_decay, NON_NEGATIVE)
+        parts = {
+            key: own if isinstance(own, Frozen) else replace(own, weight_decay=decay)
+            for key, own in method.methods.items()
+        }
+        return Partition(parts, method.h)
+
+    def _threads(self) -> int | None:
+        if self.threads is not None or "HEATBATH_THREADS" in os.environ:
+            return self.threads
+        backend, _ = get_active_backend()
+        return 1 if backend.nesting_level else None
+
+    def _prediction(self, X: ArrayLike) -> Prediction[Floats]:
+        """What the latest samples say together."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        latest = self.run_.data.isel(sample=slice(-self.samples, None))
+        return predict_run(Run(self.run_.plan, self.run_.step, latest), X)
+
+
+def _seed(random_state: object) -> int:
+    """A seed; NumPy's global generator is not touched."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31))
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _standard(values: Floats, wanted: bool) -> tuple[Floats, Floats]:
+    """The shift and scale that give every column mean 0 and variance 1, or change nothing."""
+    if not wanted:
+        return np.zeros(values.shape[1]), np.ones(values.shape[1])
+    scaler = StandardScaler().fit(values)
+    return scaler.mean_, scaler.scale_
+
+
+def _tell(progress: Progress) -> None:
+    print(f"step {progress.step} of {progress.steps}, loss {progress.loss:.4g}")

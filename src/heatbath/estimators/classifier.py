@@ -1,0 +1,103 @@
+"""The classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from heatbath.datasets.problem import Floats
+from heatbath.estimators.base import Thermodynamic
+from heatbath.estimators.weights import check_weights
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[misc]
+    """Two classes or more, by the mean probabilities of many sampled networks.
+
+    `class_weight` is None, "balanced" (in inverse proportion to the classes' sizes) or a dict. For the other
+    parameters see `estimators.base.Thermodynamic`.
+
+    Sample weights and class weights are multiplied, and decide how often each datum stands in the training
+    set, see `estimators.weights`: exactly for whole multiples of the smallest weight.
+
+    Fitted, it has `classes_`, `n_features_in_`, `feature_names_in_` (of a table with names), `n_iter_`, the
+    steps made, `loss_curve_`, the training loss on the way as a mean over the chains, and `run_`, the `Run`.
+    """
+
+    class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on the data X (data, features) of the classes y (data,)."""
+        goes_on = self._goes_on
+        X, y, weights = self._checked(X, y, sample_weight, reset=not goes_on, ensure_min_samples=2)
+        check_classification_targets(y)
+        weights = weights * compute_sample_weight(self.class_weight, y)
+        check_weights(weights)
+        found = np.unique(y[weights > 0])
+        if len(found) < 2:
+            raise ValueError(
+                f"data of two classes or more with a positive weight are needed, got one class, {found}"
+            )
+        if not goes_on:
+            self.classes_ = np.unique(y)
+        return self._learn(X, y, weights, goes_on, bool(self.early_stopping))
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Go on from where the run stands, `steps` more steps, on these data.
+
+        θ, p and ξ go on as they are, and features are scaled as in the first call. Predictions are of the
+        samples of the latest call. The first call needs all `classes` that there will be.
+        """
+        goes_on = hasattr(self, "run_")
+        X, y, weights = self._checked(X, y, sample_weight, reset=not goes_on)
+        check_classification_targets(y)
+        self._check_partial()
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs all data at once: give partial_fit a dict of weights instead"
+            )
+        if not goes_on:
+            if classes is None:
+                raise ValueError("the first call of partial_fit needs classes=, all that there will be")
+            self.classes_ = np.unique(np.asarray(classes))
+            if len(self.classes_) < 2:
+                raise ValueError(f"classes must be two or more, got {self.classes_}")
+        elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+            raise ValueError(f"classes must stay those of the first call, {self.classes_}; got {classes}")
+        weights = weights * compute_sample_weight(self.class_weight, y)
+        return self._learn(X, y, weights, goes_on, early_stopping=False)
+
+    def _learn(
+        self, X: Floats, y: NDArray[Any], weights: Floats, goes_on: bool, early_stopping: bool
+    ) -> Self:
+        if not (known := np.isin(y, self.classes_)).all():
+            raise ValueError(
+                f"y has the classes {np.unique(y[~known])}, which the run does not know: it goes on with "
+                f"{self.classes_}; fit anew with warm_start=False"
+            )
+        Y = np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
+        task: Literal["binary", "classes"] = "binary" if len(self.classes_) == 2 else "classes"
+        return self._sample(X, Y, weights, task, [str(c) for c in self.classes_], goes_on, early_stopping)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """The mean probability of each class, (data, classes)."""
+        mean = self._prediction(X).mean
+        return np.hstack([1 - mean, mean]) if len(self.classes_) == 2 else mean
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class with the largest mean probability."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])

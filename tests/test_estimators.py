@@ -1,0 +1,452 @@
+"""The scikit-learn estimators: scikit-learn's own checks, and what else they claim."""
+
+import pickle
+import re
+from dataclasses import replace
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris, load_wine, make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import heatbath as hb
+from heatbath.estimators.base import DEFAULT
+from heatbath.estimators.weights import copies
+
+WINE = load_wine(return_X_y=True)
+SMALL = {"hidden": (8,), "steps": 40, "chains": 2, "samples": 4, "random_state": 0}
+X, Y = make_classification(90, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
+X = 10 * X + np.arange(5)  # units of the user's own
+TWO = (Y > 0).astype(int)
+VALUES = 100 + X @ [1.0, -2.0, 0.5, 0.0, 3.0]
+
+
+def classifier(**given):
+    return hb.ThermodynamicClassifier(**{**SMALL, **given})
+
+
+def regressor(**given):
+    return hb.ThermodynamicRegressor(**{**SMALL, **given})
+
+
+BOTH = pytest.mark.parametrize(("make", "y"), [(classifier, Y), (classifier, TWO), (regressor, VALUES)])
+
+MINIBATCHES = "the mini-batches differ between copies and weights, and between orders of the data"
+
+
+@parametrize_with_checks(
+    [
+        hb.ThermodynamicClassifier(steps=40, chains=2, samples=4),
+        hb.ThermodynamicRegressor(steps=40, chains=2, samples=4),
+        hb.ThermodynamicClassifier(),
+        hb.ThermodynamicRegressor(),
+    ],
+    expected_failed_checks=lambda estimator: {"check_sample_weight_equivalence_on_dense_data": MINIBATCHES},
+)
+def test_scikit_learn_s_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_default_settings_are_good_ones_for_a_small_table():
+    assert (
+        cross_val_score(hb.ThermodynamicClassifier(random_state=0), *WINE, scoring="neg_log_loss").min()
+        > -0.3
+    )
+    assert cross_val_score(hb.ThermodynamicClassifier(random_state=0), *WINE).mean() > 0.95
+    table = load_diabetes(return_X_y=True)
+    assert cross_val_score(hb.ThermodynamicRegressor(random_state=0), *table).mean() > 0.4
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(50, 200), (700, 700), (20_100, 20_000)])
+def test_there_is_a_step_for_each_datum_within_bounds(rows, steps):
+    data = np.arange(rows)[:, None]
+    fitted = classifier(hidden=(1,), chains=1, samples=1, batch=1, steps=None).fit(data, np.arange(rows) % 2)
+    assert fitted.n_iter_ == steps
+
+
+@BOTH
+def test_predictions_are_means_over_samples_and_chains(make, y):
+    fitted = make().fit(X, y)
+    said = fitted.run_.predict(X, samples=True)
+    assert said.shape[:2] == (2, 4)
+    mean = said.mean(axis=(0, 1))
+    if make is regressor:
+        np.testing.assert_allclose(fitted.predict(X), mean[:, 0], rtol=1e-10)
+        values, spread = fitted.predict(X, return_std=True)
+        np.testing.assert_allclose(values, mean[:, 0], rtol=1e-10)
+        np.testing.assert_allclose(spread, said.std(axis=(0, 1))[:, 0], rtol=1e-7)
+        assert (spread > 0).all()
+    else:
+        probabilities = fitted.predict_proba(X)
+        np.testing.assert_allclose(probabilities[:, -1], mean[:, -1], rtol=1e-10)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
+        np.testing.assert_array_equal(fitted.predict(X), probabilities.argmax(axis=1))
+
+
+def test_samples_are_spread_over_the_second_half_of_the_steps_and_are_one_a_step_at_most():
+    assert classifier().fit(X, Y).run_.data["sample_step"].values.tolist() == [25, 30, 35, 40]
+    assert classifier(steps=5).fit(X, Y).run_.data["sample_step"].values.tolist() == [3, 4, 5]
+
+
+def test_classes_may_be_text_and_keep_their_order():
+    names = np.array(["b", "a", "c"])[Y]
+    fitted = classifier(steps=300).fit(X, names)
+    assert fitted.classes_.tolist() == ["a", "b", "c"]
+    assert fitted.run_.problem.targets == ("a", "b", "c")
+    assert fitted.score(X, names) > 0.75
+    assert fitted.predict_proba(X)[names == "c", 2].mean() > 0.5
+
+
+def test_a_table_with_names_keeps_them():
+    table = pd.DataFrame(X, columns=list("vwxyz"))
+    fitted = classifier().fit(table, Y)
+    assert fitted.feature_names_in_.tolist() == list("vwxyz")
+    assert fitted.run_.problem.features == tuple("vwxyz")
+    np.testing.assert_array_equal(fitted.predict_proba(table), classifier().fit(X, Y).predict_proba(X))
+    with pytest.raises(ValueError, match="feature names should match"):
+        fitted.predict(table[["z", "y", "x", "w", "v"]])
+
+
+def test_features_are_scaled_unless_asked_not_to_be():
+    scaled, raw = regressor().fit(X, VALUES).run_.problem, regressor(scale=False, steps=1).fit(X, VALUES)
+    np.testing.assert_allclose(scaled.X_train[0].mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(scaled.X_train[0].std(axis=0), 1)
+    np.testing.assert_array_equal(raw.run_.problem.X_train[0], X)
+    np.testing.assert_allclose(raw.run_.problem.Y_train.std(), 1)
+
+
+def test_a_regression_is_in_the_user_s_units_and_may_have_several_targets():
+    both = np.stack([VALUES, -1e3 * VALUES], axis=1)
+    fitted = regressor(steps=1500, hidden=(30,)).fit(X, both)
+    assert fitted.predict(X).shape == both.shape
+    assert fitted.score(X, both) > 0.97
+    assert regressor(steps=1500, hidden=(30,)).fit(X, VALUES).score(X, VALUES) > 0.97
+    mean, spread = fitted.predict(X, return_std=True)
+    assert spread.shape == mean.shape
+    assert 100 < np.median(spread[:, 1] / spread[:, 0]) < 10_000
+    assert get_tags(fitted).target_tags.multi_output
+
+
+def test_loss_curve_is_the_mean_over_the_chains_of_the_training_loss():
+    fitted = classifier().fit(X, Y)
+    np.testing.assert_allclose(fitted.loss_curve_, fitted.run_.loss("train").values.mean(axis=0))
+    assert len(fitted.loss_curve_) == 10
+    assert fitted.loss_curve_[-1] < fitted.loss_curve_[0]
+
+
+# weights
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ([1, 1, 1], [1, 1, 1]),
+        ([0.1, 0.3, 0.0, 0.2], [1, 3, 0, 2]),
+        ([5, 0], [1, 0]),
+        ([0, 0], [0, 0]),
+        ([1.5, 1.0], [19, 13]),  # of 32
+        ([1e300, 1.0, 1e300], [24, 0, 24]),
+        ([1e300, 1e-300, 1e300], [1, 0, 1]),
+    ],
+)
+def test_copies_are_exact_for_whole_multiples_and_near_otherwise(weights, expected):
+    assert copies(np.array(weights, float)).tolist() == expected
+
+
+def test_copies_are_right_for_every_datum_and_for_all_of_one_weight_to_one_copy():
+    rng = np.random.default_rng(0)
+    weights = rng.choice([0.37, 1.0, 2.9], size=300)
+    found, exact = copies(weights), 16 * 300 * weights / weights.sum()
+    assert found.sum() == 16 * 300
+    assert np.abs(found - exact).max() < 1
+    for weight in np.unique(weights):
+        assert abs(found[weights == weight].sum() - exact[weights == weight].sum()) < 1
+
+
+@BOTH
+def test_a_weight_of_0_leaves_a_datum_out_and_2_counts_it_twice(make, y):
+    weights = np.arange(90) % 3
+    options = {"batch": 1000, "steps": 20}  # all data in every batch: later, rounding is amplified
+    weighted = make(**options).fit(X, y, sample_weight=weights * 0.7)
+    rows = np.repeat(np.arange(90), weights)
+    repeated, plain = make(**options).fit(X[rows], y[rows]), make(**options).fit(X, y)
+    np.testing.assert_allclose(weighted.run_.theta, repeated.run_.theta, rtol=1e-3, atol=1e-5)
+    assert not np.allclose(weighted.run_.theta, plain.run_.theta, rtol=1e-3, atol=1e-5)
+    kept = make().fit(X, y, sample_weight=np.arange(90) < 80)
+    np.testing.assert_array_equal(kept.run_.theta, make().fit(X[:80], y[:80]).run_.theta)
+
+
+def test_class_weights_are_sample_weights_and_multiply_them():
+    given = classifier(class_weight={0: 3, 1: 1, 2: 2}).fit(X, Y, sample_weight=1 + np.arange(90) % 2)
+    same = classifier().fit(X, Y, sample_weight=np.array([3, 1, 2])[Y] * (1 + np.arange(90) % 2))
+    np.testing.assert_array_equal(given.run_.theta, same.run_.theta)
+
+
+def test_class_weights_count_in_partial_fit():
+    given = classifier(class_weight={0: 3, 1: 1, 2: 2}).partial_fit(X, Y, classes=[0, 1, 2])
+    same = classifier().partial_fit(X, Y, classes=[0, 1, 2], sample_weight=np.array([3, 1, 2])[Y])
+    np.testing.assert_array_equal(given.run_.theta, same.run_.theta)
+
+
+def test_balanced_classes_have_equal_shares_and_are_predicted_more_often():
+    rng = np.random.default_rng(1)
+    rare = (np.arange(200) % 10 == 0).astype(int)
+    data = rng.standard_normal((200, 2)) + rare[:, None]
+    plain = classifier(steps=400).fit(data, rare)
+    balanced = classifier(steps=400, class_weight="balanced").fit(data, rare)
+    assert plain.run_.problem.Y_train.mean() == 0.1
+    assert balanced.run_.problem.Y_train.mean() == pytest.approx(0.5, abs=1e-3)
+    assert balanced.predict_proba(data)[:, 1].mean() > 2 * plain.predict_proba(data)[:, 1].mean()
+
+
+# going on
+
+
+@BOTH
+def test_partial_fit_goes_on_bit_for_bit_as_one_longer_run_and_drops_older_samples(make, y):
+    method = hb.AdLaLa(h=0.1, tau=3e-3)
+    options = {} if make is regressor else {"classes": np.unique(y)}
+    parts = make(method=method).partial_fit(X, y, **options).partial_fit(X, y)
+    whole = make(method=method, steps=80).fit(X, y)
+    for name in ("theta", "p", "xi_now"):
+        np.testing.assert_array_equal(parts.run_.data[name], whole.run_.data[name])
+    assert parts.n_iter_ == 80
+    assert parts.run_.data["sample_step"].values.tolist() == [65, 70, 75, 80]
+    assert len(parts.loss_curve_) == 20
+    warm = make(method=method, warm_start=True).fit(X, y).fit(X, y)
+    np.testing.assert_array_equal(warm.run_.theta, whole.run_.theta)
+    np.testing.assert_array_equal(warm.predict(X), parts.predict(X))
+    anew = make(method=method).fit(X, y).fit(X, y)
+    assert anew.n_iter_ == 40
+
+
+def test_partial_fit_learns_from_data_that_come_in_parts():
+    fitted = classifier(steps=20)
+    for rows in np.array_split(np.argsort(X[:, 1]), 30):  # three data at a time
+        for _ in range(3):
+            fitted.partial_fit(X[rows], Y[rows], classes=[0, 1, 2])
+    assert fitted.n_iter_ == 90 * 20
+    assert fitted.run_.problem.X_train.shape == (1, 3, 5)
+    shift = np.sort(X[np.argsort(X[:, 1])[:3]], axis=0).mean(axis=0)
+    np.testing.assert_allclose(fitted.run_.problem.shift, shift)  # of the first part
+    assert len(fitted.run_.data["sample_step"]) == 4
+    mixed = classifier(steps=100, scale=False)
+    order = np.random.default_rng(0).permutation(90)
+    for rows in [*np.array_split(order, 3)] * 5:
+        mixed.partial_fit(X[rows] / 10, Y[rows], classes=[0, 1, 2])
+    assert mixed.score(X / 10, Y) > 0.75
+    np.testing.assert_array_equal(mixed.run_.problem.X_train[0], X[rows] / 10)
+
+
+def test_a_run_that_went_on_can_be_saved_and_loaded(tmp_path):
+    fitted = classifier().fit(X, Y).partial_fit(X[:50], Y[:50])
+    fitted.run_.save(tmp_path / "run.nc")
+    loaded = hb.load(tmp_path / "run.nc")
+    np.testing.assert_array_equal(loaded.predict(X, samples=True), fitted.run_.predict(X, samples=True))
+
+
+def test_coefficients_may_change_when_a_run_goes_on_but_not_the_network():
+    fitted = classifier(method=hb.AdLaLa(tau=1e-4), warm_start=True).fit(X, Y)
+    fitted.set_params(method=hb.AdLaLa(tau=1e-2)).fit(X, Y)
+    tau = fitted.run_.partition.methods["hidden"].tau
+    assert (tau(39), tau(40)) == (1e-4, 1e-2)
+    for changed in ({"hidden": (9,)}, {"chains": 3}, {"activation": "tanh"}):
+        with pytest.raises(ValueError, match="a run goes on with its network and chains"):
+            clone(fitted).fit(X, Y).set_params(**changed).fit(X, Y)
+
+
+# early stopping
+
+
+@BOTH
+def test_early_stopping_ends_when_the_validation_loss_no_longer_falls(make, y):
+    options = {"early_stopping": True, "validation_fraction": 0.2, "n_iter_no_change": 3, "tol": 0.01}
+    fitted = make(steps=4000, samples=20, hidden=(50,), **options).fit(X, y)
+    assert fitted.run_.problem.X_train.shape[1:] == (72, 5)
+    assert fitted.run_.problem.X_test.shape[1:] == (18, 5)
+    assert fitted.n_iter_ < 4000
+    losses = fitted.run_.loss("test").values.mean(axis=0)
+    assert len(losses) == fitted.n_iter_ / 100
+    stalled = [all(losses[i - 2 : i + 1] > losses[: i - 2].min() - 0.01) for i in range(3, len(losses))]
+    assert stalled.index(True) == len(stalled) - 1
+    patient = make(steps=430, **(options | {"n_iter_no_change": 50})).fit(X, y)
+    assert patient.n_iter_ == 430  # 8 looks every 53 steps, and the rest
+
+
+def test_early_stopping_averages_over_the_latest_samples_and_counts_anew_in_a_warm_start():
+    options = {"early_stopping": True, "n_iter_no_change": 5, "tol": 0.1, "warm_start": True}
+    fitted = classifier(steps=800, **options).fit(X, Y)
+    steps = fitted.n_iter_
+    assert 600 <= steps < 800  # a look every 100 steps
+    latest = fitted.run_.predict(X, samples=True)[:, -4:].mean(axis=(0, 1))
+    assert fitted.run_.data.sizes["sample"] > 4
+    np.testing.assert_allclose(fitted.predict_proba(X), latest, rtol=1e-10)
+    fitted.fit(X, Y)
+    assert fitted.n_iter_ >= steps + 600
+    assert fitted.run_.data["sample_step"].values[0] == steps + 100
+
+
+def test_classes_have_their_shares_in_the_validation_data():
+    rare = (np.arange(90) % 9 == 0).astype(int)
+    problem = classifier(early_stopping=True, validation_fraction=0.2).fit(X, rare).run_.problem
+    assert problem.Y_test.sum() == 2
+
+
+# parameters
+
+
+def test_the_method_is_the_one_given_with_the_prior_that_is_asked_for():
+    method = hb.Partition({"hidden": hb.Langevin(1.0, 1e-3, weight_decay=0.1), "output": hb.Frozen()}, 0.1)
+    assert classifier(method=method).fit(X, Y).run_.partition == method
+    assert classifier().fit(X, Y).run_.partition == DEFAULT
+    changed = classifier(method=method, weight_decay=0.5).fit(X, Y).run_.partition
+    hidden = replace(method.methods["hidden"], weight_decay=0.5)
+    assert changed == hb.Partition({"hidden": hidden, "output": hb.Frozen()}, 0.1)
+    strong = regressor(weight_decay=1e3, method=hb.AdLaLa(h=0.01), steps=300).fit(X, VALUES)
+    assert np.ptp(strong.predict(X)) < 0.05 * np.ptp(VALUES)
+
+
+def test_a_network_without_hidden_layers_is_linear():
+    fitted = regressor(hidden=(), steps=1000).fit(X, VALUES)
+    assert fitted.score(X, VALUES) > 0.97
+    np.testing.assert_allclose(
+        fitted.predict(X[:1] + X[1:2] - X[2:3]), fitted.predict(X[:3]) @ [1, 1, -1], rtol=1e-6
+    )
+
+
+@BOTH
+def test_results_follow_the_random_state_and_nothing_else(make, y):
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    first, same, other = (make(random_state=seed).fit(X, y).run_.theta for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, same)
+    assert np.any(first != other)
+    anew = [make(random_state=None).fit(X, y).run_.theta for _ in range(2)]
+    assert np.any(anew[0] != anew[1])
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+    np.testing.assert_array_equal(make(threads=1, random_state=1).fit(X, y).run_.theta, first)
+
+
+def test_progress_is_printed_only_if_asked_for(capsys):
+    classifier().fit(X, Y)
+    assert capsys.readouterr().out == ""
+    classifier(verbose=True).fit(X, Y)
+    assert re.search(r"step 40 of 40, loss \d\.\d+\n", capsys.readouterr().out)
+
+
+# in use
+
+
+def test_threads_are_one_within_parallel_calls(monkeypatch):
+    monkeypatch.delenv("HEATBATH_THREADS", raising=False)
+    assert classifier()._threads() is None
+    assert classifier(threads=3)._threads() == 3
+    for backend in ("threading", "loky"):
+        with joblib.parallel_config(backend=backend):
+            asked = joblib.Parallel(n_jobs=2)(joblib.delayed(classifier()._threads)() for _ in range(2))
+        assert asked == [1, 1]
+    monkeypatch.setenv("HEATBATH_THREADS", "2")
+    assert joblib.Parallel(n_jobs=2, backend="threading")([joblib.delayed(classifier()._threads)()]) == [None]
+
+
+def test_grid_searches_over_pipelines_give_the_same_in_parallel():
+    pipeline = make_pipeline(MinMaxScaler(), classifier())
+    grid = {"thermodynamicclassifier__weight_decay": [1e-3, 10.0]}
+    alone, parallel = (GridSearchCV(pipeline, grid, cv=3, n_jobs=n).fit(X, Y) for n in (None, 2))
+    np.testing.assert_array_equal(
+        alone.cv_results_["mean_test_score"], parallel.cv_results_["mean_test_score"]
+    )
+    assert alone.best_params_ == {"thermodynamicclassifier__weight_decay": 1e-3}
+    np.testing.assert_array_equal(alone.predict_proba(X), parallel.predict_proba(X))
+
+
+@BOTH
+def test_pickles_predict_the_same_and_clones_are_not_fitted(make, y, tmp_path):
+    fitted = make().fit(X, y)
+    joblib.dump(fitted, tmp_path / "model")
+    for copy in (pickle.loads(pickle.dumps(fitted)), joblib.load(tmp_path / "model")):
+        np.testing.assert_array_equal(copy.predict(X), fitted.predict(X))
+        np.testing.assert_array_equal(copy.fit(X, y).run_.theta, fitted.run_.theta)
+    fresh = clone(fitted)
+    assert fresh.get_params() == fitted.get_params()
+    with pytest.raises(NotFittedError):
+        fresh.predict(X)
+
+
+# errors
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"steps": -1}, "steps must be a whole number >= 1, got -1"),
+        ({"steps": 2.5}, "steps must be a whole number >= 1, got 2.5"),
+        ({"batch": 0}, "batch must be a whole number >= 1, got 0"),
+        ({"chains": 0}, "chains must be a whole number >= 1, got 0"),
+        ({"samples": 0}, "samples must be a whole number >= 1, got 0"),
+        ({"threads": 0}, "threads must be a whole number >= 1, got 0"),
+        ({"hidden": 100}, "hidden must be a list of layer sizes such as"),
+        ({"activation": "gelu"}, "activation must be one of 'relu', 'tanh', 'identity', got 'gelu'"),
+        ({"method": "adam"}, r"method must be a Partition such as AdLaLa\(\), or None; got 'adam'"),
+        ({"method": hb.AdLaLa(tau=[1e-4, 1e-3])}, "tau: a list is an axis of a sweep"),
+        ({"weight_decay": -1.0}, "weight_decay must be >= 0 and finite, got -1"),
+        ({"early_stopping": True, "validation_fraction": 0.0}, "validation_fraction must be > 0 and < 1"),
+        ({"early_stopping": True, "n_iter_no_change": 0}, "n_iter_no_change must be a whole number >= 1"),
+        ({"early_stopping": True, "tol": -1}, "tol must be >= 0 and finite, got -1"),
+    ],
+)
+@BOTH
+def test_parameters_that_make_no_sense_are_refused(make, y, given, told):
+    with pytest.raises((ValueError, TypeError), match=told):
+        make(**given).fit(X, y)
+
+
+def test_data_that_make_no_sense_are_refused():
+    holes = X.copy()
+    holes[3, 1] = np.nan
+    fitted = classifier().fit(X, Y)
+    for bad, told in [
+        (lambda: classifier().fit(X, np.zeros(90)), r"two classes or more .* got one class, \[0"),
+        (lambda: classifier().fit(X, Y, sample_weight=Y == 0), "got one class"),
+        (lambda: classifier().fit(X, VALUES), "Unknown label type"),
+        (lambda: classifier().fit(holes, Y), "contains NaN"),
+        (lambda: classifier().fit([["a"], ["b"]], [0, 1]), "could not convert string to float"),
+        (lambda: classifier().fit(X, Y, sample_weight=-np.ones(90)), "weights .* must be >= 0"),
+        (lambda: regressor().fit(X, VALUES, sample_weight=-np.ones(90)), "weights .* must be >= 0"),
+        (lambda: regressor().fit(X, VALUES, sample_weight=np.zeros(90)), "weight"),
+        (lambda: classifier(class_weight={0: -1, 1: 1, 2: 1}).fit(X, Y), "they are from -1 to 1"),
+        (lambda: classifier(class_weight="equal").fit(X, Y), "class_weight"),
+        (lambda: fitted.predict(X[:, :3]), "X has 3 features, but ThermodynamicClassifier is expecting 5"),
+        (lambda: classifier().partial_fit(X, Y), "needs classes="),
+        (lambda: classifier().partial_fit(X, Y, classes=[1]), "classes must be two or more"),
+        (lambda: classifier().partial_fit(X, Y, classes=[0, 1]), r"y has the classes \[2\]"),
+        (lambda: classifier().fit(X, Y).partial_fit(X, Y, classes=[0, 1]), "classes must stay"),
+        (
+            lambda: classifier(class_weight="balanced").partial_fit(X, Y, classes=[0, 1, 2]),
+            "all data at once",
+        ),
+        (lambda: classifier(early_stopping=True).partial_fit(X, Y, classes=[0, 1, 2]), "set early_stopping="),
+        (lambda: regressor(early_stopping=True).partial_fit(X, VALUES), "set early_stopping="),
+        (lambda: classifier(warm_start=True).fit(X, TWO).fit(X, Y), r"y has the classes \[2\]"),
+        (
+            lambda: regressor(warm_start=True).fit(X, VALUES).fit(X, VALUES[:, None]),
+            r"y must be \('data',\), got \(90, 1\)",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=told):
+            bad()
+
+
+def test_a_classifier_of_more_rows_than_a_batch_and_fewer_learns_alike():
+    data = load_iris(return_X_y=True)
+    for batch in (20, 1000):
+        assert (
+            hb.ThermodynamicClassifier(batch=batch, steps=500, random_state=0).fit(*data).score(*data) > 0.93
+        )
