@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: .venv/base
 	$(BIN)/python examples/spiral.py
@@ -25,8 +25,11 @@ bench: .venv/bench
 	$(BIN)/python benchmarks/rounds.py
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/estimators.py
 
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache
 
 .venv/base: pyproject.toml constraints.txt
 	@echo "installing heatbath into .venv"
@@ -42,4 +45,9 @@ clean:
 .venv/bench: .venv/dev
 	@echo "installing what the benchmarks compare with into .venv"
 	$(INSTALL) '.[all,dev,clients,bench]'
+	touch $@
+
+.venv/docs: .venv/base
+	@echo "installing what makes the documentation into .venv"
+	$(INSTALL) '.[docs]'
 	touch $@

@@ -3,13 +3,13 @@
 import ast
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import heatbath as hb
+from tests.pages import python, run_snippets
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "heatbath"
@@ -45,14 +45,6 @@ LAYOUT = [
     "experiments",
     "cli",
 ]
-
-
-def python(*arguments, **options):
-    done = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, check=False, **options
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_import_loads_numpy_at_most():
@@ -126,14 +118,8 @@ def test_constraints_pin_everything_exactly_and_no_local_builds():
     assert names - {"heatbath"} <= pinned
 
 
-def snippets():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len(blocks) >= 3
-    return "\n".join(blocks)
-
-
 def test_the_snippets_of_the_readme_run(tmp_path):
-    python("-W", "error", "-c", snippets(), cwd=tmp_path)
+    run_snippets(ROOT / "README.md", tmp_path)
 
 
 def test_the_examples_of_the_docstrings_hold():

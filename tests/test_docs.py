@@ -1,0 +1,175 @@
+"""The documentation: its snippets run, its links and names lead somewhere, and the site builds."""
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import heatbath as hb
+from tests.pages import run_snippets, snippets
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+WRITTEN = [page for page in PAGES if page.name != "reproduction.md"]  # which `heatbath reproduce` makes
+WITH_CODE = [page for page in WRITTEN if snippets(page)]
+SUBPACKAGES = ("datasets", "diagnostics", "landscape", "plotting", "prediction", "torch")
+
+
+def names(pages):
+    return {"argvalues": pages, "ids": [page.stem for page in pages]}
+
+
+def prose(page):
+    """The text of a page without its code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page):
+    """What a link to a page may end in: its headings, as the table of contents spells them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
+def broken_links(page):
+    """The links and pictures of a page that lead nowhere, or out of the site."""
+    found = re.findall(r"\]\(([^)\s]+)\)", prose(page))
+    for target in found:
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        if not file.is_file() or (anchor and anchor not in anchors(file)):
+            yield target
+
+
+@pytest.mark.parametrize("page", **names(WITH_CODE))
+def test_the_snippets_of_a_page_run(page, tmp_path):
+    run_snippets(page, tmp_path)
+
+
+def test_the_pages_that_show_code_are_tested():
+    assert {"index", "tutorial", "pytorch", "theory"} <= {page.stem for page in WITH_CODE}
+
+
+def test_every_formula_of_the_theory_has_a_snippet_that_could_fail():
+    sections = re.split(r"^##+ ", (DOCS / "theory.md").read_text(), flags=re.MULTILINE)[1:]
+    assert len(sections) >= 8
+    assert all("assert " in section for section in sections)
+
+
+@pytest.mark.parametrize("page", **names(PAGES))
+def test_internal_links_lead_somewhere(page):
+    assert not list(broken_links(page))
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A heading\n[a](page.md#a-heading) [b](page.md#b) [c](other.md) ![d](d.png)\n")
+    assert list(broken_links(page)) == ["page.md#b", "other.md", "d.png"]
+
+
+def test_the_navigation_has_every_page():
+    nav = re.search(r"^nav:\n((?:  - .*\n)+)", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE)
+    listed = re.findall(r"- (\S+\.md)", nav[1])
+    assert set(listed) == {page.name for page in WRITTEN} | {"reproduction.md"}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_generated_page_is_in_the_navigation_only_if_it_is_there(tmp_path, there):
+    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    if there:
+        (tmp_path / "reproduction.md").write_text("# The paper, reproduced\n")
+
+    class config:
+        docs_dir, nav = str(tmp_path), ["index.md", "reproduction.md"]
+
+    hooks.on_config(config)
+    assert config.nav == (["index.md", "reproduction.md"] if there else ["index.md"])
+
+
+def found(path):
+    """What a dotted path leads to."""
+    parts = path.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[count:]:
+            thing = getattr(thing, name)
+        return thing
+    raise ModuleNotFoundError(path)
+
+
+def test_the_reference_has_every_public_name_once():
+    paths = re.findall(r"^::: (\S+)$", (DOCS / "api.md").read_text(), flags=re.MULTILINE)
+    documented = [found(path) for path in paths]
+    assert len({id(thing) for thing in documented}) == len(paths)
+    whole = [thing for thing in documented if inspect.ismodule(thing)]  # shown with all that is in them
+    public = {name: getattr(hb, name) for name in dir(hb)}
+    for package in SUBPACKAGES:
+        tree = ast.parse((ROOT / "src" / "heatbath" / package / "__init__.py").read_text())
+        exported = [
+            alias.asname for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        ]
+        public |= {f"{package}.{name}": found(f"heatbath.{package}.{name}") for name in exported}
+    missing = [
+        name
+        for name, thing in public.items()
+        if not any(thing is other for other in documented)
+        and getattr(thing, "__module__", None) not in {module.__name__ for module in whole}
+        and name not in ("__version__", "datasets", "reference")  # the last two are shown name by name
+    ]
+    assert not missing
+
+
+def test_the_places_that_extending_names_are_there():
+    """A file, and in the same row or sentence what is said to be in it."""
+    text = (DOCS / "extending.md").read_text()
+    files = {}
+    for name in re.findall(r"`([\w/]+\.(?:py|md))`", text):
+        files[name] = next(p for p in (ROOT / "src" / "heatbath" / name, ROOT / name) if p.is_file())
+    assert len(files) >= 20
+    inside = {
+        "splitting.py": ["NAMED", "LETTERS", "NOISE_LETTERS"],
+        "methods.py": ["Method", "__post_init__"],
+        "reference.py": ["_act"],
+        "grids.py": ["FIXED"],
+        "engine/program.py": ["_baseline", "_operations", "encode"],
+        "engine/coefficients.py": ["_fill"],
+        "engine/tiles.py": ["_prepare", "run_segment"],
+        "torch/plain.py": ["_act"],
+        "experiments/__init__.py": ["PLACES"],
+        "tests/test_methods.py": ["EXAMPLES"],
+        "tests/test_reference.py": ["METHODS", "test_a_chain_does_not_depend_on_the_others"],
+        "tests/test_order.py": ["EXACT_ON_A_QUADRATIC"],
+        "tests/test_engine.py": ["PARTITIONS"],
+        "tests/test_torch.py": ["PARTITIONS", "PRESETS"],
+        "tests/test_correspondences.py": ["TORCH"],
+    }
+    for name, expected in inside.items():
+        for symbol in expected:
+            assert re.search(rf"`(?:\w+\.)?{symbol}`", text), f"{symbol} is not mentioned"
+            assert re.search(
+                rf"^\s*(?:def |class )?{symbol}\b", files[name].read_text(), flags=re.MULTILINE
+            ), f"{name} has no {symbol}"
+
+
+def test_the_site_builds_without_warnings_and_fetches_nothing(tmp_path):
+    pytest.importorskip("mkdocs", reason="the extra docs is not installed: make docs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for page in tmp_path.glob("*.html"):
+        fetched = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"?(https?:[^\" >]+)", page.read_text())
+        assert not fetched, page.name
