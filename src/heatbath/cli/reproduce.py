@@ -1,4 +1,4 @@
-"""The command line: `heatbath reproduce` runs the paper's experiments and says which of its claims hold."""
+"""`heatbath reproduce` runs the paper's experiments and says which of their claims hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -15,24 +15,15 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, complain
 from heatbath.experiments import NAMES, find
-from heatbath.simulation import Progress as Moment
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    context_settings={"max_content_width": 100},
-)
+if TYPE_CHECKING:
+    from heatbath.simulation import Progress as Moment
+
 COLOURS = {"holds": "cyan", "holds in part": "yellow", "does not hold": "red"}
 
 
-@app.callback()
-def heatbath() -> None:
-    """Train and sample neural networks with thermodynamic methods."""
-
-
-@app.command()
 def reproduce(
     names: Annotated[
         list[str] | None, typer.Argument(help="Experiments; all of them if none is named.")
@@ -96,7 +87,7 @@ def reproduce(
     except KeyboardInterrupt:
         again_with = [argument for argument in sys.argv[1:] if argument != "--again"]
         told.print(f"stopped; go on with: {shlex.join(['heatbath', *again_with])}", markup=False)
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     except (OSError, ValueError) as error:
         _refuse(str(error))
     counts = report.counts([runner.summary(result) for result in results])
@@ -105,7 +96,7 @@ def reproduce(
         markup=False,
     )
     if failed:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILURE)
 
 
 def _list(console: Console, names: list[str]) -> None:
@@ -159,14 +150,5 @@ def _tell(console: Console, result: object) -> None:
 
 def _refuse(message: str) -> NoReturn:
     """One line on stderr, and a code that says that it went wrong."""
-    print(f"heatbath: {message}", file=sys.stderr)
-    raise typer.Exit(2)
-
-
-def main() -> None:
-    """The entry point."""
-    app()
-
-
-if __name__ == "__main__":
-    main()
+    complain(message)
+    raise typer.Exit(USAGE)

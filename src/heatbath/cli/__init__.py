@@ -1,0 +1,41 @@
+"""The command line: train, compare, sweep, resume, predict, info, and reproduce for the paper."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, cast
+
+import typer
+
+from heatbath.cli.errors import complain
+from heatbath.cli.info import info
+from heatbath.cli.predict import predict
+from heatbath.cli.reproduce import reproduce
+from heatbath.cli.runs import compare, resume, sweep, train
+
+USAGE = cast(type[Any], typer.BadParameter.__base__)  # UsageError, of Click or of Typer's own copy of it
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 100},
+)
+for command in (train, compare, sweep, resume, predict, reproduce, info):
+    app.command()(command)
+
+
+@app.callback()
+def heatbath() -> None:
+    """Train and sample neural networks with thermodynamic methods."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point: mistakes in the options are one line on stderr, as all others are."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = app(given or ["--help"], prog_name="heatbath", standalone_mode=False)
+    except USAGE as error:
+        complain(f"{error.format_message()} (see heatbath --help)")
+        code = 2
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,74 @@
+"""How a run is getting on: a live display in a terminal, a line now and then elsewhere; always on stderr."""
+
+from __future__ import annotations
+
+import math
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from heatbath.partition import Partition
+from heatbath.schedules import Schedule, at
+
+if TYPE_CHECKING:
+    from heatbath.plans import Plan
+    from heatbath.simulation import Progress
+
+PAUSE = 10.0  # seconds between two lines where there is no terminal
+
+WAIT = "preparing (the first run compiles, for some 20 s)"
+
+
+class Display:
+    """What `progress` calls: steps, speed, time left, loss, and the temperatures of a single method's parts.
+
+    Of several methods or points the loss is the mean, and temperatures would say nothing.
+    """
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self._plan, self._console = plan, console
+        single = isinstance(plan.partition, Partition) and not plan.axes
+        taus = {part.name: getattr(part.method, "tau", None) for part in plan.parts()}
+        self._taus = {name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule) and single}
+        self._live = Live(Text(WAIT), console=console, transient=True, refresh_per_second=8)
+        self._told = time.monotonic()
+
+    def __enter__(self) -> Display:
+        if self._console.is_terminal:
+            self._live.start()
+        else:
+            self._console.print(WAIT)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def __call__(self, now: Progress) -> None:
+        """Tell how things stand."""
+        if self._console.is_terminal:
+            bar = ProgressBar(total=now.steps, completed=now.step, width=40)
+            self._live.update(Group(bar, *(Text(line, overflow="ellipsis") for line in self.lines(now))))
+        elif now.seconds >= 1.0 and time.monotonic() - self._told >= PAUSE:
+            self._told = time.monotonic()
+            self._console.print(", ".join(self.lines(now)), highlight=False, soft_wrap=True)
+
+    def lines(self, now: Progress) -> list[str]:
+        """What is told."""
+        left = f"{now.left:,.0f} s left" if math.isfinite(now.left) else "time left unknown"
+        told = [f"step {now.step:,} of {now.steps:,}, {now.speed:,.0f} steps/s, {left}"]
+        if math.isfinite(now.loss):
+            split = "test" if self._plan.problem.X_test.shape[1] else "train"
+            many = "" if len(self._plan.points) == 1 else " (mean of all)"
+            told.append(f"{split} loss {now.loss:.4f}{many}")
+        for name, tau in self._taus.items():
+            if name in now.temperature:
+                target = at(tau, max(now.step - 1, 0))
+                told.append(f"temperature {name} {now.temperature[name]:.2e} (target {target:.2e})")
+        return told

@@ -1,0 +1,77 @@
+"""The folder of a run: settings.toml, run.nc, the summary and the figures; and text files that are whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from itertools import count
+from pathlib import Path
+
+from heatbath.experiments.runner import write_text
+
+SETTINGS, RUN = "settings.toml", "run.nc"
+
+
+def check_free(out: Path | None) -> None:
+    """Refuse a folder that holds something."""
+    if out is not None and out.is_dir() and any(not _is_leftover(path.name) for path in out.iterdir()):
+        hint = f"; go on with the run in it: heatbath resume {out}" if (out / SETTINGS).exists() else ""
+        raise FileExistsError(f"{out} is not empty, so it is left alone: choose another --out{hint}")
+
+
+def claim_folder(out: Path | None, name: str, settings: str) -> Path:
+    """A folder for a new run, with its settings: `out`, which must be empty or new, or a new runs/NAME-N."""
+    folder = _named(out) if out is not None else _numbered(name)
+    try:
+        save_text(folder / SETTINGS, settings)
+    except BaseException:
+        release_folder(folder)
+        raise
+    return folder
+
+
+def release_folder(folder: Path) -> None:
+    """Remove the folder of a run that could not begin."""
+    if not (folder / RUN).exists():
+        with contextlib.suppress(OSError):
+            (folder / SETTINGS).unlink(missing_ok=True)
+            folder.rmdir()
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise type(error)(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _named(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise type(error)(f"{folder} cannot be made: {error.strerror}") from None
+    return folder
+
+
+def _numbered(name: str) -> Path:
+    """The first of runs/NAME-1, runs/NAME-2, ... that is not there yet."""
+    short = re.sub(r"[^\w.-]+", "_", name)[:80]
+    for number in count(1):
+        folder = Path("runs") / f"{short}-{number}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError as error:
+            if folder.parent.is_dir():
+                continue
+            raise FileExistsError("runs is not a folder: say --out FOLDER") from error
+        except OSError as error:
+            raise type(error)(f"{folder} cannot be made ({error.strerror}): say --out FOLDER") from None
+        return folder
+    raise AssertionError
+
+
+def _is_leftover(name: str) -> bool:
+    """Whether a file is what a writer that was killed has left."""
+    return name.startswith(".") and os.path.splitext(name)[1] == ".part"

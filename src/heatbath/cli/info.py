@@ -1,0 +1,55 @@
+"""`heatbath info`: what this installation is, and where it looks for things."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from heatbath.cli.errors import FAILURE, emit, ending
+
+PACKAGES = ("heatbath", "numpy", "numba", "scipy", "xarray", "matplotlib", "torch", "arviz", "pyarrow")
+
+
+def info() -> None:
+    """Say which versions there are, how many threads, where compiled code is kept, and where MNIST is."""
+    with ending(FAILURE):
+        emit("".join(f"{name:12} {value}\n" for name, value in _facts().items()))
+
+
+def _facts() -> dict[str, str]:
+    from heatbath.engine import compile as kernels
+    from heatbath.engine.threads import thread_count
+
+    facts = {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+    folder = kernels._FOLDER
+    compiled = len(list(Path(folder).rglob("*.nbc"))) if folder else 0
+    told = f"{compiled} compiled" if compiled else "none yet: the first run compiles, for some 20 s"
+    facts["threads"] = str(thread_count())
+    facts["kernels"] = f"{told}, in {folder}" if folder else "not kept: set HEATBATH_CACHE to a folder"
+    places = _places()
+    found = [place for place in places if _has_mnist(place)]
+    facts["data"] = f"{places[0]}{'' if places[0].is_dir() else ' (not there)'}"
+    facts["MNIST"] = f"in {found[0]}" if found else "not there: fetched when it is first needed"
+    return facts
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _places() -> list[Path]:
+    """Where MNIST is looked for, in turns."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
+    data = os.environ.get("HEATBATH_DATA")
+    return [Path(data), Path(data) / "mnist", cache] if data else [cache]
+
+
+def _has_mnist(folder: Path) -> bool:
+    from heatbath.datasets.digits import MNIST
+
+    return all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in MNIST)

@@ -1,0 +1,146 @@
+"""The settings of a run: one table of what they are, which makes the options and reads them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from heatbath.cli.methods import METHODS
+from heatbath.cli.reading import number, sizes, whole_number
+
+Settings = dict[str, dict[str, Any]]
+
+
+class Setting(NamedTuple):
+    """A key of a section of the settings, and the option for it (`--name` unless said)."""
+
+    section: str
+    name: str
+    kind: str
+    told: str
+    option: str = ""
+
+    @property
+    def flag(self) -> str:
+        """The option."""
+        return self.option or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def argument(self) -> str:
+        """What the option is called as an argument of a command."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+
+SETTINGS = (
+    Setting("problem", "name", "text", "spirals, trigonometric, rings or mnist.", "--problem"),
+    Setting("problem", "data", "text", "Your own data: a CSV or Parquet file, instead of a problem."),
+    Setting("problem", "target", "text", "The column of the file to predict."),
+    Setting("problem", "task", "text", "binary, classes or regression (default: what it looks like)."),
+    Setting("problem", "test_share", "number", "The share of the file that is set aside to test (0.2)."),
+    Setting("problem", "standardise", "truth", "Give the columns of the file mean 0 and variance 1 (yes)."),
+    Setting("problem", "turns", "number", "Of spirals (2)."),
+    Setting("problem", "a", "number", "Of spirals (2), trigonometric (6)."),
+    Setting("problem", "b", "number", "Of trigonometric (1)."),
+    Setting("problem", "p", "number", "Of spirals (0.5)."),
+    Setting("problem", "c", "number", "Noise of the data (0.02)."),
+    Setting("problem", "gap", "number", "Of rings (0.5)."),
+    Setting("problem", "pinch", "number", "Of rings (0.1)."),
+    Setting("problem", "pinches", "whole", "Of rings (4)."),
+    Setting("problem", "n_train", "whole", "Training data of a built-in problem (1000)."),
+    Setting("problem", "n_test", "whole", "Test data of a built-in problem (1000)."),
+    Setting("problem", "draws", "whole", "Independent data sets, which the chains take in turns (1)."),
+    Setting("problem", "seed", "whole", "Of the data, or of the test rows of a file (0).", "--problem-seed"),
+    Setting("problem", "folder", "text", "Where MNIST's files are.", "--mnist"),
+    Setting("network", "hidden", "wholes", "Sizes of the hidden layers, such as 100,100 (100)."),
+    Setting("network", "activation", "text", "relu, tanh or identity (relu)."),
+    Setting("network", "init", "text", "Where chains start: torch, gaussian or zeros (torch)."),
+    Setting("network", "scale", "number", "Standard deviation of a gaussian start (0.01).", "--init-scale"),
+    Setting("method", "name", "text", ", ".join(METHODS), "--method"),
+    Setting("method", "h", "coefficient", "Stepsize."),
+    Setting("method", "tau", "coefficient", "Temperature."),
+    Setting("method", "gamma", "coefficient", "Friction; of adlala, that of the output layer."),
+    Setting("method", "sigma", "coefficient", "Noise of adlala, adl and sgld."),
+    Setting("method", "epsilon", "coefficient", "Coupling of the thermostat of adlala and adl."),
+    Setting("method", "tau_output", "coefficient", "Temperature of the output layer."),
+    Setting("method", "gamma_output", "coefficient", "Friction of the output layer of lala."),
+    Setting("method", "word", "text", "The splitting, such as BAOAB."),
+    Setting("method", "word_output", "text", "The splitting of the output layer's own method."),
+    Setting("method", "weight_decay", "coefficient", "Precision of a Gaussian prior."),
+    Setting("method", "mu", "coefficient", "Of momentum."),
+    Setting("method", "kind", "whole", "Of momentum: 1 or 2."),
+    Setting("method", "beta1", "coefficient", "Of adam."),
+    Setting("method", "beta2", "coefficient", "Of adam."),
+    Setting("method", "eps", "coefficient", "Of adam."),
+    Setting("method", "xi", "coefficient", "Where the friction of adlala and adl starts."),
+    Setting("method", "friction", "text", "Of adlala and adl: map or sde."),
+    Setting("method", "thermostat", "text", "Of adlala and adl: part or tensor."),
+    Setting("method", "kinetic", "text", "Of adlala and adl: sum or mean."),
+    Setting("training", "steps", "whole", "Steps (20000)."),
+    Setting("training", "batch", "whole", "Data in a mini-batch (20, or all where there are fewer)."),
+    Setting("training", "chains", "whole", "Independent chains, of each method or point (10)."),
+    Setting("training", "seed", "whole", "Of starts, noise and mini-batches (0)."),
+    Setting("training", "record", "whole", "How many records of loss, accuracy and temperatures (100)."),
+    Setting("training", "losses_every", "whole", "Loss and accuracy at every so manieth record (1)."),
+    Setting("training", "samples", "whole", "How many states of each chain to keep, for predictions."),
+    Setting("training", "burn_in", "whole", "Steps before the first sample."),
+    Setting("training", "thin", "whole", "Steps from sample to sample."),
+    Setting("training", "epochs", "truth", "Mini-batches from shuffled epochs (no: fresh subsets)."),
+    Setting("training", "momenta", "text", "At the start: zero or thermal (zero)."),
+    Setting("training", "dtype", "text", "float32 or float64 (float32)."),
+)  # fmt: skip
+SECTIONS = ("problem", "network", "method", "training")
+TITLES = dict(zip(SECTIONS, ("The problem", "The network", "The method", "The training"), strict=True))
+READERS: dict[str, Callable[[str, str], Any]] = {"number": number, "whole": whole_number, "wholes": sizes}
+METAVARS = {"number": "NUMBER", "whole": "WHOLE", "wholes": "SIZES", "text": "TEXT", "coefficient": "NUMBER"}
+
+
+def keys(section: str) -> list[str]:
+    """What a section of the settings may have."""
+    return [setting.name for setting in SETTINGS if setting.section == section]
+
+
+def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of some sections; it gets what was said as its argument `given`."""
+    chosen = [setting for setting in SETTINGS if setting.section in sections]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "given"]
+
+        @wraps(command)
+        def wrapped(**values: Any) -> None:
+            said = {setting: values.pop(setting.argument) for setting in chosen}
+            command(given={setting: value for setting, value in said.items() if value is not None}, **values)
+
+        parameters = [*own, *map(_parameter, chosen)]
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return wrapped
+
+    return decorate
+
+
+def _parameter(setting: Setting) -> inspect.Parameter:
+    """The option of a setting as Typer takes it."""
+    flag = f"{setting.flag}/--no-{setting.flag[2:]}" if setting.kind == "truth" else setting.flag
+    panel = TITLES[setting.section]
+    option = typer.Option(
+        flag, help=setting.told, rich_help_panel=panel, metavar=METAVARS.get(setting.kind), show_default=False
+    )
+    kind = bool | None if setting.kind == "truth" else str | None
+    return inspect.Parameter(
+        setting.argument, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+    )
+
+
+def said(given: dict[Setting, Any]) -> Settings:
+    """What options say, as sections of values; coefficients stay text, and are read with the method."""
+    found: Settings = {}
+    for setting, value in given.items():
+        read = READERS.get(setting.kind)
+        own = found.setdefault(setting.section, {})
+        own[setting.name] = read(setting.flag, value) if read else value
+    return found

@@ -1,0 +1,176 @@
+"""The figures of a run: curves, temperatures and classifiers, and what a sweep finds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heatbath import plotting
+from heatbath.checks import is_real
+from heatbath.cli.summaries import measures
+from heatbath.plotting.style import COLOURS, TEXT, dress, number, percent_on, symbol
+from heatbath.results import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_LINES = 8  # points of a sweep whose curves are drawn
+MOST_ROWS = 20  # points of a sweep over many axes
+DECADE = 10.0  # values that span more are on a logarithmic axis
+MOST = 1.005  # intervals may go past 100 %, accuracies do not
+ENDS = ("mean", "low", "high")
+
+
+def draw_all(command: str, run: Run, told: dict[str, Any], folder: Path) -> list[Path]:
+    """Draw all figures that a run can have, and save them as PNG and SVG: the paths of the PNG files."""
+    made: dict[str, Figure] = {}
+    if command == "sweep":
+        made["sweep"] = _sweep(run, told)
+    if command != "sweep" or len(run.plan.points) <= MOST_LINES:
+        made["curves"] = _curves(run)
+    if command == "train" and _has_temperature(run):
+        made["temperatures"] = _figure(plotting.temperatures(run))
+    if command != "sweep" and _has_plane(run):
+        made["classifier" if command == "train" else "classifiers"] = _classifiers(run)
+    return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in made.items()]
+
+
+def _curves(run: Run) -> Figure:
+    """Accuracy and loss over the steps; the legends are below, a line for each method or point at most."""
+    names = _shown(run)
+    height = 2.5 + 0.17 * len(run.plan.points)
+    axes = plotting.panels(1, len(names), width=3.5 * len(names), height=height)
+    for ax, (name, split) in zip(axes, names, strict=True):
+        trace = run.data[name].sel(split=split)
+        low = float(np.nanmin(trace.values))
+        plotting.curves(trace, log=name == "loss" and low > 0, ax=ax)
+        if name == "loss" and low > 0:
+            ax.set_ylim(bottom=max(ax.get_ylim()[0], 0.8 * low))  # a band may go below 0, losses do not
+    return _figure(axes[0])
+
+
+def _shown(run: Run) -> list[tuple[str, str]]:
+    """Accuracy and loss on test data, or on training data without them."""
+    found = measures(run)
+    return [pair for pair in found if pair[1] == found[0][1]]
+
+
+def _has_temperature(run: Run) -> bool:
+    return any(hasattr(part.method, "tau") for part in run.plan.parts()) and bool((run.died < 0).any())
+
+
+def _has_plane(run: Run) -> bool:
+    return run.problem.inputs == 2 and run.problem.task != "regression"
+
+
+def _classifiers(run: Run) -> Figure:
+    """What the median chain of each method says over the plane; the title has its accuracy."""
+    name, split = measures(run)[0]
+    chains = [_median_chain(run, place) for place in range(len(run.plan.points))]
+    columns = min(3, len(chains))
+    rows = math.ceil(len(chains) / columns)
+    width = 3.4 if columns == 1 else 2.6 * columns + 0.6
+    axes = plotting.panels(rows, columns, width=width, height=0.4 + 2.6 * rows)
+    draw = plotting.classifier if run.problem.task == "binary" else plotting.uncertainty
+    for place, (ax, chain) in enumerate(zip(axes, chains, strict=False)):
+        label = run.plan.points[place][0].get("method", "")
+        if chain is None:
+            ax.set_title(f"{label}: all chains diverged", fontsize=TEXT)
+            ax.set_axis_off()
+            continue
+        draw(run.problem, run, chain=chain, bar=place % columns == columns - 1, ax=ax)
+        score = run.data[name].sel(split=split).values[chain, -1]
+        told = f"{split} accuracy {100 * score:.1f} %"
+        ax.set_title(f"{label}: {told}" if label else told, fontsize=TEXT)
+        _tidy(ax, place, columns, len(chains))
+    for ax in axes[len(chains) :]:
+        ax.set_axis_off()
+    return _figure(axes[0])
+
+
+def _tidy(ax: Axes, place: int, columns: int, count: int) -> None:
+    """Labels and legends once, at the edges."""
+    if place % columns:
+        ax.set_ylabel("")
+    if place + columns < count:
+        ax.set_xlabel("")
+    legend = ax.get_legend()
+    if legend is not None and place != count - 1:
+        legend.remove()
+
+
+def _median_chain(run: Run, place: int) -> int | None:
+    """The chain of a method whose score is the median, or the next below it; None if all diverged."""
+    name, split = measures(run)[0]
+    first = place * run.plan.repeats
+    own = np.arange(first, first + run.plan.repeats)
+    own = own[run.died[own] < 0]
+    if not own.size:
+        return None
+    order = np.argsort(run.data[name].sel(split=split).values[own, -1], kind="stable")
+    return int(own[order[(len(own) - 1) // 2]])
+
+
+def _sweep(run: Run, told: dict[str, Any]) -> Figure:
+    """The first measure over the grid: a curve, a heat map, or of more axes the best points."""
+    axes, (name, split) = run.plan.axes, measures(run)[0]
+    labels = [[row["labels"][axis] for row in told["rows"]] for axis in axes]
+    if len(axes) == 1 and all(is_real(value) for value in labels[0]):
+        return _line(told, axes[0], name, split)
+    if len(axes) == 2:
+        rows, columns = (len(set(own)) for own in labels)
+        (ax,) = plotting.panels(width=min(1.9 + 0.5 * columns, 9.0), height=min(1.1 + 0.32 * rows, 8.0))
+        last = run.data[name].sel(split=split).isel(record=-1)
+        means = last.groupby(axes).mean().transpose(*axes).rename(name)
+        return _figure(plotting.heat_map(run if (name, split) == ("accuracy", "test") else means, ax=ax))
+    return _best(told, name, split)
+
+
+def _line(told: dict[str, Any], axis: str, name: str, split: str) -> Figure:
+    """A measure over one coefficient, with intervals; on a logarithmic axis where the values span decades."""
+    known = [row for row in told["rows"] if row[f"{split}_{name}"] is not None]
+    x = np.array([row["labels"][axis] for row in known])
+    middle, low, high = (np.array([_or_nan(row, name, split, key) for row in known]) for key in ENDS)
+    order = np.argsort(x)
+    (ax,) = plotting.panels(width=4.0, height=2.9)
+    ax.plot(x[order], middle[order], "o-", color=COLOURS[0], markersize=4, linewidth=1.2)
+    ax.vlines(x, low, high, color=COLOURS[0], linewidth=1.4)
+    above = x[x > 0]
+    if x.min() >= 0 and above.size and above.max() / above.min() >= DECADE:
+        ax.set_xscale("log") if x.min() > 0 else ax.set_xscale("symlog", linthresh=above.min())
+    dress(ax, symbol(axis), f"{split} {name}")
+    if name == "accuracy":
+        percent_on(ax.yaxis)
+        ax.set_ylim(top=min(ax.get_ylim()[1], MOST))
+    return _figure(ax)
+
+
+def _best(told: dict[str, Any], name: str, split: str) -> Figure:
+    """The best points, with their intervals."""
+    known = [row for row in told["rows"] if row[f"{split}_{name}"] is not None]
+    known.sort(key=lambda row: row[f"{split}_{name}"]["mean"], reverse=name == "accuracy")
+    scores = []
+    for row in known[:MOST_ROWS]:
+        label = ", ".join(f"{symbol(axis)} = {number(value)}" for axis, value in row["labels"].items())
+        middle, low, high = (_or_nan(row, name, split, key) for key in ENDS)
+        ends = (low, high) if math.isfinite(low) else (middle, middle)
+        scores.append(plotting.Score(label, middle, ends))
+    (ax,) = plotting.panels(width=6.0, height=0.95 + 0.24 * len(scores))
+    plotting.scores(scores, f"{split} {name}", percent=name == "accuracy", ax=ax)
+    if name == "accuracy":
+        ax.set_xlim(right=min(ax.get_xlim()[1], MOST))
+    return _figure(ax)
+
+
+def _or_nan(row: dict[str, Any], name: str, split: str, key: str) -> float:
+    value = row[f"{split}_{name}"][key]
+    return math.nan if value is None else float(value)
+
+
+def _figure(ax: Axes) -> Figure:
+    figure: Figure = ax.figure.figure
+    return figure

@@ -1,0 +1,100 @@
+"""`heatbath predict`: what a run's networks say of new data."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heatbath.cli.errors import FAILURE, USAGE, emit, ending
+
+if TYPE_CHECKING:
+    from heatbath.results import Run
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run.nc, or the folder it is in.", metavar="RUN")],
+    file: Annotated[
+        Path, typer.Argument(help="New data: CSV or Parquet, with the run's columns.", metavar="FILE")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A new CSV file (default: CSV on stdout).")
+    ] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a comparison or a sweep, which: method=AdLaLa, or tau=1e-4; one for each axis."
+        ),
+    ] = None,
+) -> None:
+    """Predict: the new data with columns of what the networks of a run say of them, together.
+
+    Classes: prediction, a probability for each class, and entropy (in nats). Regression: prediction, and std,
+    the standard deviation over the networks. These are the run's samples, or its chains if none were kept.
+    """
+    from heatbath.cli.folders import RUN, save_text
+    from heatbath.cli.tables import read_table
+    from heatbath.results import load
+
+    with ending(USAGE):
+        if out is not None and out.exists():
+            raise FileExistsError(f"{out} is there already, so it is left alone: choose another --out")
+        table = read_table(file)
+    with ending(FAILURE):
+        trained = load(run / RUN if run.is_dir() else run)
+    with ending(USAGE):
+        labels = dict(_label(text) for text in select or [])
+        if len(trained.plan.points) > 1 and not labels:
+            asked = " ".join(f"--select {axis}=..." for axis in trained.plan.axes)
+            raise ValueError(f"{run} has {len(trained.plan.points)} methods or points: say which, {asked}")
+        chosen = trained.select(**labels) if labels else trained
+        columns = [table.column(name) for name in chosen.problem.features]
+        said = _said(chosen, [list(row) for row in zip(*columns, strict=True)])
+        if taken := [name for name in said if name in table.header]:
+            raise ValueError(f"{file} has a column {', '.join(taken)} already: rename it")
+    with ending(FAILURE):
+        text = _csv(table.header, [row for _, row in table.rows], said)
+        save_text(out, text) if out is not None else emit(text)
+
+
+def _label(text: str) -> tuple[str, object]:
+    """A name and a value, a number if it is one."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--select is written as method=AdLaLa or tau=1e-4, got {text!r}")
+    try:
+        return name, float(value)
+    except ValueError:
+        return name, value
+
+
+def _said(run: Run, rows: list[list[float]]) -> dict[str, list[Any]]:
+    """The new columns."""
+    import numpy as np
+
+    from heatbath.prediction import predict_run
+
+    problem = run.problem
+    X = np.array(rows).reshape(-1, problem.inputs)
+    found = predict_run(run, X, over="samples" if "samples" in run.data else "chains")
+    if problem.task == "regression":
+        single = len(problem.targets) == 1
+        named = [("" if single else f"_{target}", i) for i, target in enumerate(problem.targets)]
+        values = {f"prediction{end}": found.mean[:, i].tolist() for end, i in named}
+        return values | {f"std{end}": np.sqrt(found.variance[:, i]).tolist() for end, i in named}
+    shares = found.mean if problem.outputs > 1 else np.concatenate([1 - found.mean, found.mean], axis=1)
+    names = [problem.targets[place] for place in shares.argmax(axis=1)]
+    probabilities = {f"probability_{name}": shares[:, i].tolist() for i, name in enumerate(problem.targets)}
+    return {"prediction": names, **probabilities, "entropy": found.entropy.tolist()}
+
+
+def _csv(header: list[str], rows: list[list[Any]], said: dict[str, list[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*header, *said])
+    for row, new in zip(rows, zip(*said.values(), strict=True), strict=True):
+        writer.writerow([*row, *new])
+    return text.getvalue()

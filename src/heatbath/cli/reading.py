@@ -1,0 +1,45 @@
+"""Numbers that are written on the command line or in a file."""
+
+from __future__ import annotations
+
+from heatbath.checks import POSITIVE, real, whole
+
+
+def number(label: str, text: str) -> float:
+    """A number."""
+    try:
+        return float(_checked(text))
+    except ValueError:
+        raise ValueError(f"{label} must be a number, got {text!r}") from None
+
+
+def whole_number(label: str, text: str) -> int:
+    """A whole number."""
+    try:
+        return int(_checked(text))
+    except ValueError:
+        raise ValueError(f"{label} must be a whole number, got {text!r}") from None
+
+
+def sizes(label: str, text: str) -> list[int]:
+    """Whole numbers with commas between them; none at all for empty text."""
+    return [whole_number(label, size) for size in text.split(",")] if text.strip() else []
+
+
+def numbers(label: str, text: str) -> float | list[float]:
+    """A number, a list `1e-5,1e-4`, or a range `1e-6:1e-2:5`: so many values, evenly spaced in logarithms."""
+    if ":" in text:
+        ends = text.split(":")
+        if len(ends) != 3:
+            raise ValueError(f"{label}: a range is written as FIRST:LAST:HOW_MANY, got {text!r}")
+        first, last = (real(f"{label}: an end of a range", number(label, end), POSITIVE) for end in ends[:2])
+        count = whole(f"{label}: how many values a range has", whole_number(label, ends[2]), 2, 10_001)
+        ratio = (last / first) ** (1 / (count - 1))
+        return [first, *(float(f"{first * ratio**i:.12g}") for i in range(1, count - 1)), last]
+    return [number(label, part) for part in text.split(",")] if "," in text else number(label, text)
+
+
+def _checked(text: str) -> str:
+    if "_" in text:  # Python would read 1_000 as a number
+        raise ValueError
+    return text

@@ -1,0 +1,199 @@
+"""The commands that run something: train, compare, sweep, and resume, which goes on with any of them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from heatbath.checks import NON_NEGATIVE, real
+from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, complain, emit, ending
+from heatbath.cli.options import Setting, said, takes_settings
+
+if TYPE_CHECKING:
+    from heatbath.plans import Plan
+    from heatbath.results import Run
+
+File = Annotated[
+    Path | None, typer.Option("--settings", help="A TOML file of settings; options win over it.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="The folder for the results (default: a new runs/NAME-N).")
+]
+Threads = Annotated[int | None, typer.Option(help="Threads (default: HEATBATH_THREADS, or all cores).")]
+Every = Annotated[float, typer.Option(help="Seconds between two checkpoints.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else, on stdout.")]
+Named = Annotated[
+    list[str] | None,
+    typer.Option("--method", help="A method, such as sgld:h=0.1,sigma=0.01; say this several times."),
+]
+
+
+@takes_settings("problem", "network", "method", "training")
+def train(
+    given: dict[Setting, Any],
+    settings: File = None,
+    out: Out = None,
+    threads: Threads = None,
+    every: Every = 60.0,
+    json: Json = False,
+) -> None:
+    """Train or sample a network by one method: many chains, from different starts.
+
+    heatbath train --problem spirals --turns 4 --method adlala --h 0.25 --steps 20000
+
+    heatbath train --data FILE.csv --target COLUMN --method lol
+    """
+    _start("train", settings, given, [], out, threads, every, json)
+
+
+@takes_settings("problem", "network", "training")
+def compare(
+    given: dict[Setting, Any],
+    method: Named = None,
+    settings: File = None,
+    out: Out = None,
+    threads: Threads = None,
+    every: Every = 60.0,
+    json: Json = False,
+) -> None:
+    """Compare methods on one problem, from the same starts and on the same mini-batches.
+
+    heatbath compare --problem spirals --turns 4 --method adlala:h=0.25 --method adam:h=0.005
+    """
+    _start("compare", settings, given, method or [], out, threads, every, json)
+
+
+@takes_settings("problem", "network", "method", "training")
+def sweep(
+    given: dict[Setting, Any],
+    settings: File = None,
+    out: Out = None,
+    threads: Threads = None,
+    every: Every = 60.0,
+    json: Json = False,
+) -> None:
+    """Train at every point of a grid of coefficients.
+
+    Several values are written as a list, 1e-5,1e-4, or as a range FIRST:LAST:HOW_MANY, evenly spaced in
+    logarithms: 1e-6:1e-2:5 is 1e-6, 1e-5, 1e-4, 1e-3, 1e-2.
+
+    heatbath sweep --problem spirals --method lol --tau 0,1e-4,1e-3 --h 0.05:0.4:4
+    """
+    _start("sweep", settings, given, [], out, threads, every, json)
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run that was interrupted.")],
+    threads: Threads = None,
+    every: Every = 60.0,
+    json: Json = False,
+) -> None:
+    """Go on with a run that was interrupted or killed; it ends as if nothing had happened.
+
+    Of a finished run the summary and the figures are made again.
+    """
+    from heatbath.cli.folders import SETTINGS
+    from heatbath.cli.settings import make_plan, merged, read_settings
+
+    with ending(USAGE):
+        if not (folder / SETTINGS).is_file():
+            raise FileNotFoundError(f"{folder} holds no run: there is no {SETTINGS} in it")
+        _check_manner(threads, every)
+        command, sections = read_settings(folder / SETTINGS)
+        plan, _ = make_plan(command, merged(sections, {}, []))
+    _carry_out(command, plan, folder, threads, every, json)
+
+
+def _start(
+    command: str,
+    file: Path | None,
+    given: dict[Setting, Any],
+    methods: list[str],
+    out: Path | None,
+    threads: int | None,
+    every: float,
+    json: bool,
+) -> None:
+    """Begin a new run, or refuse to before anything is written."""
+    from heatbath.cli.folders import check_free, claim_folder, release_folder
+    from heatbath.cli.settings import make_plan, merged, read_settings, write_settings
+
+    with ending(USAGE):
+        _check_manner(threads, every)
+        check_free(out)
+        sections = read_settings(file, command)[1] if file else {}
+        plan, complete = make_plan(command, merged(sections, said(given), methods))
+        text = write_settings(command, complete)
+        name = complete["method"]["name"] if "method" in complete else command
+    with ending(FAILURE):
+        folder = claim_folder(out, f"{plan.problem.name}-{name}", text)
+    try:
+        _carry_out(command, plan, folder, threads, every, json)
+    except typer.Exit as end:
+        if end.exit_code == FAILURE:
+            release_folder(folder)
+        raise
+
+
+def _check_manner(threads: int | None, every: float) -> None:
+    """Refuse what says how to run, and not what, where it is wrong."""
+    from heatbath.engine.threads import thread_count
+
+    thread_count(threads)
+    real("every", every, NON_NEGATIVE)
+
+
+def _carry_out(command: str, plan: Plan, folder: Path, threads: int | None, every: float, json: bool) -> None:
+    """Run a plan from its start, or from where its folder stands, and write what comes out of it."""
+    try:
+        with ending(FAILURE):
+            run = _simulated(plan, folder, threads, every)
+            if not run.finished:
+                raise KeyboardInterrupt
+            _report(command, run, folder, json)
+    except KeyboardInterrupt:
+        complain(f"interrupted; go on with: heatbath resume {shlex.quote(str(folder))}")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _simulated(plan: Plan, folder: Path, threads: int | None, every: float) -> Run:
+    """The run of a plan, which is in its file when it ends, or stops."""
+    from heatbath.cli.display import Display
+    from heatbath.cli.folders import RUN
+    from heatbath.results import load, simulate
+    from heatbath.storage import check_same
+
+    path = folder / RUN
+    before = load(path, plan.problem) if path.exists() else None
+    if before is not None:
+        check_same(path, before.plan, plan)
+    with Display(plan, Console(stderr=True)) as display:
+        run = simulate(plan, before, threads, display, path, every)
+    if run is not before:
+        run.save(path)  # a checkpoint that fails is a warning, but this must not
+    return run
+
+
+def _report(command: str, run: Run, folder: Path, json: bool) -> None:
+    """Write the summary and the figures, and print the summary."""
+    from heatbath.cli.folders import save_text
+    from heatbath.cli.pictures import draw_all
+    from heatbath.cli.summaries import as_json, as_markdown, as_table, summary
+
+    told = summary(command, run)
+    save_text(folder / "summary.json", as_json(told))
+    save_text(folder / "summary.md", as_markdown(told))
+    figures = draw_all(command, run, told, folder)
+    if json:
+        emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **told}))
+        return
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    with console.capture() as text:
+        console.print(as_table(told))
+        console.print(f"results: {folder}", highlight=False, soft_wrap=True)
+    emit(text.get())

@@ -1,0 +1,172 @@
+"""Summaries of runs: a row for each method or point, with means over chains and their 95 % intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from heatbath.checks import is_real
+from heatbath.diagnostics import Estimate, equipartition, mean
+from heatbath.results import Run
+from heatbath.schedules import SimulatedTempering
+
+Row = dict[str, Any]
+
+
+def measures(run: Run) -> list[tuple[str, str]]:
+    """What is measured, as (accuracy or loss, split), the most telling first."""
+    splits = ["test", "train"] if run.problem.X_test.shape[1] else ["train"]
+    names = ["loss"] if run.problem.task == "regression" else ["accuracy", "loss"]
+    return [(name, split) for name in names for split in splits]
+
+
+def summary(command: str, run: Run) -> dict[str, Any]:
+    """All that is said of a run, as plain values that JSON has."""
+    plan = run.plan
+    rows = [_row(run, place, labels) for place, (labels, _) in enumerate(plan.points)]
+    name, split = measures(run)[0]
+    key = f"{split}_{name}"
+    known = [row for row in rows if row[key] is not None]
+    best = (max if name == "accuracy" else min)(known, key=lambda row: row[key]["mean"], default=None)
+    return {
+        "command": command,
+        "problem": plan.problem.name,
+        "task": plan.problem.task,
+        "hidden": list(plan.network.hidden),
+        "steps": run.step,
+        "batch": plan.batch,
+        "chains": plan.repeats,
+        "seed": plan.seed,
+        "best": None if best is None or len(rows) == 1 else best["labels"],
+        "rows": rows,
+    }
+
+
+def as_json(values: dict[str, Any]) -> str:
+    """JSON, indented."""
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_markdown(told: dict[str, Any]) -> str:
+    """A table of Markdown under a heading."""
+    columns, rows = cells(told)
+    lines = [f"# {title(told)}", "", *_markdown(columns, rows), "", "Means over chains (95 % intervals)."]
+    return "\n".join(lines) + "\n"
+
+
+def as_table(told: dict[str, Any]) -> Table:
+    """A table for the terminal: all of a single row, one below the other; of several, what fits."""
+    columns, rows = cells(told)
+    table = Table(title=title(told), caption="means over chains (95 % intervals)", title_justify="left")
+    if len(rows) == 1:
+        table.show_header = False
+        for pair in zip(columns, rows[0], strict=True):
+            table.add_row(*pair)
+        return table
+    shown = [i for i, column in enumerate(columns) if not column.startswith(("train ", "temperature "))]
+    for i in shown:
+        table.add_column(columns[i], justify="left" if columns[i] == "method" else "right")
+    for row in rows:
+        table.add_row(*(row[i] for i in shown))
+    return table
+
+
+def title(told: dict[str, Any]) -> str:
+    """What was run."""
+    sizes = "-".join(map(str, told["hidden"])) or "no"
+    counts = f"{told['steps']:,} steps, batch {told['batch']}, {told['chains']} chains"
+    return f"{told['problem']}, {sizes} hidden units, {counts}"
+
+
+def cells(told: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The columns of the table, and its rows, as text; columns that say nothing are left out."""
+    rows = told["rows"]
+    fixed = ("labels", "chains", "diverged", "temperatures")
+    labels, names = list(rows[0]["labels"]), [name for name in rows[0] if name not in fixed]
+    parts = list(dict.fromkeys(part for row in rows for part in row["temperatures"]))
+    lost = any(row["diverged"] for row in rows)
+    columns = [*labels, *(name.replace("_", " ") for name in names)]
+    columns += [f"temperature {part} / target" for part in parts] + (["diverged"] if lost else [])
+    body = []
+    for row in rows:
+        line = [_short(row["labels"][label]) for label in labels]
+        line += [_told(row[name], percent="accuracy" in name) for name in names]
+        line += [_heat(row["temperatures"].get(part)) for part in parts]
+        body.append(line + ([f"{row['diverged']} of {row['chains']}"] if lost else []))
+    return columns, body
+
+
+def _row(run: Run, place: int, labels: dict[str, Any]) -> Row:
+    """What is said of one method or point."""
+    chains = slice(place * run.plan.repeats, (place + 1) * run.plan.repeats)
+    alive = run.died[chains] < 0
+    row: Row = {
+        "labels": {name: _label(value) for name, value in labels.items()},
+        "chains": len(alive),
+        "diverged": int(np.count_nonzero(~alive)),
+    }
+    for name, split in measures(run):
+        values = run.data[name].sel(split=split).values[chains][alive, -1]
+        values = values[np.isfinite(values)]
+        row[f"{split}_{name}"] = _plain(mean(values[:, None])) if values.size else None
+    single = len(run.plan.points) == 1 or run.plan.axes == ["method"]
+    row["temperatures"] = _temperatures(run, labels) if single and alive.any() else {}
+    return row
+
+
+def _temperatures(run: Run, labels: dict[str, Any]) -> dict[str, Any]:
+    """Kinetic temperatures over the second half of a run, by part, beside their targets."""
+    own = run.select(**labels) if labels else run
+    taus = [part.method.tau for part in own.plan.parts() if hasattr(part.method, "tau")]
+    if not taus or any(isinstance(tau, SimulatedTempering) for tau in taus):
+        return {}
+    burn_in = run.step // 2 if (run.data["step"].values > run.step // 2).any() else 0
+    table = equipartition(own, burn_in=burn_in)
+    columns = {"target": "target", "mean": "temperature", "low": "low", "high": "high"}
+    return {
+        str(part): {name: _finite(float(table[column].values[i])) for name, column in columns.items()}
+        for i, part in enumerate(table["part"].values)
+    }
+
+
+def _plain(estimate: Estimate) -> dict[str, float | None]:
+    low, high = estimate.interval
+    return {name: _finite(v) for name, v in (("mean", estimate.value), ("low", low), ("high", high))}
+
+
+def _label(value: Any) -> float | str:
+    return float(value) if is_real(value) and math.isfinite(value) else str(value)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _told(found: dict[str, Any] | None, percent: bool) -> str:
+    """A mean with its interval: 93.4 % (92.9 to 93.9)."""
+    if found is None or found["mean"] is None:
+        return "–"
+    scale, digits, unit = (100, 1, " %") if percent else (1, 4, "")
+    told = f"{scale * found['mean']:.{digits}f}{unit}"
+    if found["low"] is None:
+        return told
+    return f"{told} ({scale * found['low']:.{digits}f} to {scale * found['high']:.{digits}f})"
+
+
+def _heat(found: dict[str, Any] | None) -> str:
+    return "–" if found is None or found["mean"] is None else f"{found['mean']:.2e} / {found['target']:.2e}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if is_real(value) else str(value)
+
+
+def _markdown(columns: list[str], rows: list[list[str]]) -> list[str]:
+    def line(row: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+    return [line(columns), line(["---"] * len(columns)), *map(line, rows)]

@@ -1,0 +1,709 @@
+"""The command line: what its commands write, that interrupted ones end alike, and what mistakes say."""
+
+import csv
+import errno
+import io
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import heatbath as hb
+from heatbath import files
+from heatbath.cli import main, methods, pictures, reading, runs
+from heatbath.cli.display import Display
+from heatbath.cli.settings import make_plan, merged, read_settings, write_settings
+from tests.runs import differences
+
+SMALL = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "8", "--steps", "60",
+         "--chains", "3", "--batch", "10", "--record", "20"]  # fmt: skip
+ADLALA = ["--method", "adlala", "--h", "0.2", "--tau", "2e-4"]
+WHOLE = ("run.nc", "settings.toml", "summary.json", "summary.md")
+
+
+@pytest.fixture
+def call(capsys):
+    """Call a command: its code, and what it says on stdout and stderr."""
+
+    def called(*arguments):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return end.value.code, out, err
+
+    return called
+
+
+@pytest.fixture
+def refused(call):
+    """Call a command that must fail, in one line; the line."""
+
+    def called(*arguments, code=2):
+        found, out, err = call(*arguments)
+        lines = [line for line in err.splitlines() if not line.startswith("preparing")]
+        assert (found, out, len(lines)) == (code, "", 1), (found, out, err)
+        assert lines[0].startswith("heatbath: ")
+        return lines[0]
+
+    return called
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a run of AdLaLa with samples."""
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    with pytest.raises(SystemExit) as end:
+        main(["train", *SMALL, *ADLALA, "--samples", "5", "--out", str(folder)])
+    assert end.value.code == 0
+    return folder
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A CSV file with three classes, and one with numbers to predict."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    kinds = np.array(["blue", "green", "red"])[(X[:, 0] > 0).astype(int) + (X[:, 1] > 0)]
+    for name, target in (("kind", kinds), ("size", 100 + X @ [1.0, 2.0, 0.0])):
+        rows = [["a", "b", "c", name], *([*x, y] for x, y in zip(X.tolist(), target.tolist(), strict=True))]
+        (tmp_path / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    return tmp_path / "kind.csv"
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# What the commands do
+
+
+def test_train_writes_the_run_that_the_library_makes(trained):
+    problem = hb.datasets.spirals(n_train=100, n_test=60)
+    run = hb.train(
+        problem, hb.Dense((8,)), hb.AdLaLa(h=0.2, tau=2e-4), 60, 10, chains=3, record=20, samples=5
+    )
+    found = hb.load(trained / "run.nc")
+    assert found.finished
+    assert differences(found, run) == []
+    names = {path.name for path in trained.iterdir()}
+    pairs = {f"{name}.{kind}" for name in ("curves", "temperatures", "classifier") for kind in ("png", "svg")}
+    assert names == {"settings.toml", "run.nc", "summary.json", "summary.md", *pairs}
+
+
+def test_settings_toml_makes_the_same_files_byte_for_byte(trained, tmp_path, call):
+    code, _, _ = call("train", "--settings", trained / "settings.toml", "--out", tmp_path / "again")
+    assert code == 0
+    names = {path.name for path in trained.iterdir()}
+    assert names == {path.name for path in (tmp_path / "again").iterdir()}
+    assert [n for n in names if (trained / n).read_bytes() != (tmp_path / "again" / n).read_bytes()] == []
+
+
+def test_settings_toml_is_complete(trained):
+    """Whatever the defaults become, it has all that decides the run."""
+    told = tomllib.loads((trained / "settings.toml").read_text())
+    assert told["command"] == "train"
+    assert told["problem"]["turns"] == 2
+    assert told["method"] == {
+        "name": "adlala", "h": 0.2, "tau": 2e-4, "sigma": 0.01, "epsilon": 0.1, "gamma": 0.1,
+    }  # fmt: skip
+    assert told["network"] == {"hidden": [8], "activation": "relu", "init": "torch", "scale": 0.01}
+    assert {"steps", "batch", "chains", "seed", "record", "samples", "dtype"} <= set(told["training"])
+
+
+def test_options_win_over_the_file_and_another_method_leaves_nothing_of_the_old_one(trained):
+    _, file = read_settings(trained / "settings.toml", "train")
+    _, same = make_plan("train", merged(file, {"method": {"tau": "3e-4"}, "training": {"steps": 70}}, []))
+    assert same["method"]["tau"] == 3e-4
+    assert same["method"]["h"] == 0.2
+    assert same["training"]["steps"] == 70
+    plan, other = make_plan("train", merged(file, {"method": {"name": "lol"}}, []))
+    assert plan.partition == hb.LOL()
+    assert other["method"]["tau"] == 1e-3
+    rings = merged(file, {"problem": {"name": "rings"}}, [])["problem"]
+    assert rings == {"name": "rings"}
+
+
+def test_the_summary_has_means_with_student_s_intervals_and_temperatures(trained):
+    from scipy import stats
+
+    told = json.loads((trained / "summary.json").read_text())
+    run = hb.load(trained / "run.nc")
+    (row,) = told["rows"]
+    values = run.accuracy("test").values[:, -1]
+    half = stats.t.ppf(0.975, 2) * values.std(ddof=1) / np.sqrt(3)
+    found = row["test_accuracy"]
+    np.testing.assert_allclose(
+        [found["mean"], found["low"], found["high"]],
+        [values.mean(), values.mean() - half, values.mean() + half],
+        rtol=1e-9,
+    )
+    late = run.temperature("hidden").values[:, run.data["step"].values > 30]
+    assert row["temperatures"]["hidden"]["target"] == 2e-4
+    assert row["temperatures"]["hidden"]["mean"] == pytest.approx(late.mean())
+    text = (trained / "summary.md").read_text()
+    assert f"{100 * values.mean():.1f} % ({100 * (values.mean() - half):.1f} to" in text
+
+
+def test_json_is_one_object_on_stdout_and_nothing_else(tmp_path, call, no_pictures):
+    code, out, _ = call("train", *SMALL, "--method", "sgd", "--h", "0.1", "--json", "--out", tmp_path / "run")
+    told = json.loads(out)
+    assert code == 0
+    assert told["folder"] == str(tmp_path / "run")
+    written = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert {key: told[key] for key in written} == written
+
+
+def test_compare_runs_the_methods_from_the_same_starts(tmp_path, call):
+    chosen = ["--method", "sgd:h=0.1", "--method", "adlala:h=0.2,tau=2e-4"]
+    code, out, _ = call("compare", *SMALL, *chosen, "--out", tmp_path / "both")
+    assert code == 0
+    run = hb.load(tmp_path / "both" / "run.nc")
+    assert run.partition == {"SGD": hb.Partition(hb.SGD(), 0.1), "AdLaLa": hb.AdLaLa(h=0.2, tau=2e-4)}
+    alone = hb.train(run.problem, hb.Dense((8,)), hb.Partition(hb.SGD(), 0.1), 60, 10, chains=3, record=20)
+    assert differences(run.select(method="SGD"), alone) == []
+    assert (tmp_path / "both" / "classifiers.png").stat().st_size > 10_000
+    assert re.search(r"SGD .*\d %.*to", out)
+    rows = json.loads((tmp_path / "both" / "summary.json").read_text())["rows"]
+    assert [row["labels"]["method"] for row in rows] == ["SGD", "AdLaLa"]
+    assert rows[0]["temperatures"] == {}
+    assert list(rows[1]["temperatures"]) == ["hidden", "output"]
+
+
+def test_sweep_takes_lists_and_logarithmic_ranges(tmp_path, call):
+    options = ["--method", "lol", "--h", "0.1", "--tau", "1e-5,1e-3", "--gamma", "1e-2:1:3"]
+    code, _, _ = call("sweep", *SMALL, *options, "--out", tmp_path / "grid")
+    assert code == 0
+    told = json.loads((tmp_path / "grid" / "summary.json").read_text())
+    found = [tuple(row["labels"].values()) for row in told["rows"]]
+    assert found == [(gamma, tau) for gamma in (0.01, 0.1, 1.0) for tau in (1e-5, 1e-3)]
+    scores = [row["test_accuracy"]["mean"] for row in told["rows"]]
+    assert told["best"] == told["rows"][int(np.argmax(scores))]["labels"]
+    assert (tmp_path / "grid" / "sweep.png").exists()
+    run = hb.load(tmp_path / "grid" / "run.nc").select(tau=1e-5, gamma=0.1)
+    alone = hb.train(run.problem, hb.Dense((8,)), hb.LOL(0.1, 0.1, 1e-5), 60, 10, chains=3, record=20)
+    assert differences(run, alone) == []
+
+
+@pytest.mark.parametrize(
+    "values", [["--tau", "0,1e-4"], ["--tau", "0,1e-4", "--h", ".1,.2", "--gamma", "1,2"]]
+)
+def test_sweeps_over_one_axis_and_over_three_are_drawn(values, tmp_path, call):
+    assert call("sweep", *SMALL, "--method", "lol", *values, "--out", tmp_path / "grid")[0] == 0
+    assert (tmp_path / "grid" / "sweep.svg").stat().st_size > 5000
+
+
+def test_ranges_are_evenly_spaced_in_logarithms():
+    assert reading.numbers("tau", "1e-6:1e-2:5") == [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
+    assert reading.numbers("tau", "8:1:4") == [8.0, 4.0, 2.0, 1.0]
+    assert reading.numbers("tau", "0.3,0") == [0.3, 0.0]
+    assert reading.numbers("gamma", "inf") == float("inf")
+    for wrong in ("1:2", "0:1:3", "1:2:1", "1:2:1.5", "a", "1,,2", "1_0", ""):
+        with pytest.raises(ValueError, match="tau"):
+            reading.numbers("tau", wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"name": "adlala"}, hb.AdLaLa()),
+        ({"name": "lol"}, hb.LOL()),
+        ({"name": "lala", "h": "0.1", "gamma": "1", "tau": "1e-4", "tau_output": "0"},
+         hb.LaLa(0.1, 1.0, 1e-4, None, 0.0)),
+        ({"name": "langevin", "h": "0.1", "gamma": "inf", "tau": "1e-4", "word": "OBABO"},
+         hb.Partition(hb.Langevin(float("inf"), 1e-4, "OBABO"), 0.1)),
+        ({"name": "adl", "word": "BAFEFAB", "xi": "0.3", "kinetic": "mean"},
+         hb.Partition(hb.AdaptiveLangevin(1e-4, 0.01, 0.1, "BAFEFAB", 0.3, kinetic="mean"), 0.15)),
+        ({"name": "sgld", "h": 0.1, "sigma": 0.02}, hb.Partition(hb.SGLD(0.02), 0.1)),
+        ({"name": "sgd", "h": 0.1, "weight_decay": "1e-3"}, hb.Partition(hb.SGD(1e-3), 0.1)),
+        ({"name": "momentum", "h": 0.1, "mu": "0.8", "kind": "2"}, hb.Partition(hb.Momentum(0.8, 2), 0.1)),
+        ({"name": "adam", "h": 0.01, "beta1": "0.8"}, hb.Partition(hb.Adam(0.8), 0.01)),
+        ({"name": "adlala", "word_output": "OBABO", "word": "BAFEFAB"},
+         hb.Partition({"hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.1, "BAFEFAB"),
+                       "output": hb.Langevin(0.1, 1e-4, "OBABO")}, 0.15)),
+        ({"name": "sgd", "h": {"schedule": "Linear", "start": 0.1, "stop": 0.01, "steps": 50}},
+         hb.Partition(hb.SGD(), hb.schedules.Linear(0.1, 0.01, 50))),
+    ],
+)  # fmt: skip
+def test_every_method_is_the_library_s_and_its_table_makes_it_again(given, expected):
+    partition, table = methods.partition_of(given)
+    assert partition == expected
+    assert (
+        methods.partition_of(tomllib.loads(write_settings("train", {"method": table}))["method"])[0]
+        == expected
+    )
+
+
+def test_methods_that_come_twice_bear_their_coefficients():
+    found = methods.labelled([methods.method_of(text) for text in ("sgd:h=0.1", "sgd:h=0.2", "lol")])
+    assert list(found) == ["SGD h=0.1", "SGD h=0.2", "LOL"]
+    with pytest.raises(ValueError, match=r"SGD h=0\.1 is there twice"):
+        methods.labelled([methods.method_of("sgd:h=0.1")] * 2)
+
+
+def test_runs_without_a_name_get_a_folder_of_their_own(tmp_path, monkeypatch, call, no_pictures):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert call("train", *SMALL, "--method", "sgd", "--h", "0.1")[0] == 0
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["spirals-sgd-1", "spirals-sgd-2"]
+
+
+def test_the_display_tells_speed_loss_temperature_and_time_left():
+    problem = hb.datasets.spirals(n_train=100, n_test=60)
+    plan, _ = make_plan(
+        "train", merged({}, {"problem": {"name": "spirals"}, "method": {"name": "adlala"}}, [])
+    )
+    now = hb.Progress(500, 1000, 2.0, 0.25, {"hidden": 1.5e-4, "output": 2e-4}, 0)
+    assert problem.inputs == plan.problem.inputs
+    live, plain = (Console(file=io.StringIO(), force_terminal=kind, width=120) for kind in (True, False))
+    for console in (live, plain):
+        with Display(plan, console) as display:
+            display._told -= 60  # as if a minute had passed
+            display(now)
+        text = console.file.getvalue()
+        assert "step 500 of 1,000, 250 steps/s, 2 s left" in text
+        assert "test loss 0.2500" in text
+        assert "temperature hidden 1.50e-04 (target 1.00e-04)" in text
+    assert "\x1b" not in plain.file.getvalue()
+
+
+def test_lines_come_only_now_and_then_where_there_is_no_terminal():
+    plan, _ = make_plan("train", merged({}, {"problem": {"name": "spirals"}, "method": {"name": "lol"}}, []))
+    console = Console(file=io.StringIO(), force_terminal=False)
+    with Display(plan, console) as display:
+        for step in range(1, 50):
+            display(hb.Progress(step, 1000, 2.0, 0.25, {}, 0))
+    assert "step" not in console.file.getvalue()
+
+
+# Data of the user's own, and predictions
+
+
+def test_predictions_of_classes_are_the_mean_over_samples(tmp_path, table, call, no_pictures):
+    options = ["--target", "kind", "--method", "lol", "--hidden", "8", "--steps", "60", "--samples", "4"]
+    assert call("train", "--data", table, *options, "--out", tmp_path / "run")[0] == 0
+    code, out, _ = call("predict", tmp_path / "run", table)
+    rows = rows_of(out)
+    assert code == 0
+    run = hb.load(tmp_path / "run" / "run.nc")
+    X = [[float(row[name]) for name in "abc"] for row in rows]
+    expected = run.predict(X, samples=True).mean(axis=(0, 1))
+    found = np.array([[float(row[f"probability_{name}"]) for name in run.problem.targets] for row in rows])
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    entropy = -(expected * np.log(expected)).sum(axis=1)
+    np.testing.assert_allclose([float(row["entropy"]) for row in rows], entropy, atol=1e-9)
+    assert [row["prediction"] for row in rows] == [run.problem.targets[i] for i in expected.argmax(axis=1)]
+    assert [row["kind"] for row in rows] == [row["kind"] for row in rows_of(table.read_text())]
+
+
+def test_predictions_of_numbers_are_in_the_user_s_units_and_columns_go_by_name(
+    tmp_path, table, call, no_pictures
+):
+    data = table.with_name("size.csv")
+    options = ["--target", "size", "--method", "adam", "--h", "0.01", "--hidden", "8", "--steps", "300"]
+    assert call("train", "--data", data, *options, "--out", tmp_path / "run")[0] == 0
+    turned = tmp_path / "turned.csv"
+    turned.write_text("c,b,a\n0,0.5,1\n1,-1,0\n")
+    assert call("predict", tmp_path / "run" / "run.nc", turned, "--out", tmp_path / "said.csv")[0] == 0
+    rows = rows_of((tmp_path / "said.csv").read_text())
+    said = hb.load(tmp_path / "run" / "run.nc").predict([[1, 0.5, 0], [0, -1, 1]])[..., 0]
+    np.testing.assert_allclose([float(row["prediction"]) for row in rows], said.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose([float(row["std"]) for row in rows], said.std(axis=0), rtol=1e-9)
+    assert 90 < float(rows[0]["prediction"]) < 110
+    assert set(rows[0]) == {"a", "b", "c", "prediction", "std"}
+
+
+def test_of_a_comparison_one_method_predicts(tmp_path, call, refused, no_pictures):
+    chosen = ["--method", "sgd:h=0.1", "--method", "lol"]
+    assert call("compare", *SMALL, *chosen, "--out", tmp_path / "both")[0] == 0
+    new = tmp_path / "new.csv"
+    new.write_text("x1,x2\n0.5,1\n")
+    assert "say which, --select method=..." in refused("predict", tmp_path / "both", new)
+    _, out, _ = call("predict", tmp_path / "both", new, "--select", "method=LOL")
+    said = hb.load(tmp_path / "both" / "run.nc").select(method="LOL").predict([[0.5, 1.0]]).mean()
+    assert float(rows_of(out)[0]["probability_1"]) == pytest.approx(said, rel=1e-12)
+
+
+def test_parquet_is_read_as_csv_is(tmp_path, table, call, no_pictures):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = rows_of(table.read_text())
+    columns = {name: [row[name] if name == "kind" else float(row[name]) for row in rows] for name in rows[0]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "kind.parquet")
+    options = ["--target", "kind", "--method", "lol", "--hidden", "8", "--steps", "60"]
+    for name in ("csv", "parquet"):
+        data = tmp_path / f"kind.{name}"
+        assert call("train", "--data", data, *options, "--out", tmp_path / name)[0] == 0
+    runs = [hb.load(tmp_path / name / "run.nc") for name in ("csv", "parquet")]
+    assert differences(*runs) == []
+    assert repr(runs[0].problem) == repr(runs[1].problem)
+    said = [call("predict", tmp_path / "csv", tmp_path / f"kind.{name}")[1] for name in ("csv", "parquet")]
+    assert said[0] == said[1]
+
+
+def test_without_pyarrow_parquet_is_refused_in_one_line(tmp_path, refused, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    line = refused("train", "--data", "x.parquet", "--target", "y", "--method", "lol")
+    assert "cannot be read" in line
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    line = refused("train", "--data", tmp_path / "x.parquet", "--target", "y", "--method", "lol")
+    assert "pip install 'heatbath[parquet]'" in line
+
+
+def test_info_says_what_there_is(call, monkeypatch, tmp_path):
+    monkeypatch.setenv("HEATBATH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEATBATH_THREADS", "3")
+    code, out, _ = call("info")
+    facts = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert code == 0
+    assert facts["heatbath"] == hb.__version__
+    assert facts["threads"] == "3"
+    assert facts["data"] == str(tmp_path)
+    assert facts["MNIST"].startswith("not there")
+    assert "compile" in facts["kernels"]
+    (tmp_path / "mnist").mkdir()
+    for name in hb.datasets.digits.MNIST:
+        (tmp_path / "mnist" / f"{name}.gz").touch()
+    assert f"in {tmp_path / 'mnist'}" in call("info")[1]
+
+
+# Interruptions
+
+LONG = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "20", "--steps", "120000",
+        "--chains", "2", "--batch", "10", "--record", "50", "--samples", "20", *ADLALA]  # fmt: skip
+HEATBATH = [sys.executable, "-c", "from heatbath.cli import main; main()"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The files of a run that nothing has disturbed, and the seconds it took."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    begin = time.perf_counter()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "draw_all", lambda *arguments: [])
+        with pytest.raises(SystemExit):
+            main(["train", *LONG, "--threads", "1", "--every", "0.15", "--out", str(folder)])
+    return {name: (folder / name).read_bytes() for name in WHOLE}, time.perf_counter() - begin
+
+
+def differing(folder, expected):
+    return [name for name, content in expected.items() if (folder / name).read_bytes() != content]
+
+
+def killed(arguments, run, seconds):
+    """Start a command in a process of its own, and kill it: did it still run?
+
+    After some seconds, or, for None, when it has written its run file for the second time.
+    """
+    before = run.stat().st_ino if run.exists() else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which do nothing here
+        child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(1, 2)
+        try:
+            main(arguments)
+        finally:
+            os._exit(0)
+    if seconds is None:
+        found, patience = {before}, time.monotonic() + 60
+        while len(found) < 3 and time.monotonic() < patience:
+            found |= {run.stat().st_ino} if run.exists() else set()
+            time.sleep(0.001)
+    else:
+        time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_killed_runs_that_are_resumed_have_the_same_files_byte_for_byte(tmp_path, undisturbed, no_pictures):
+    hits, steps = kill_and_resume(tmp_path, undisturbed, count=3, seed=3)
+    assert hits >= 1
+    assert any(0 < step < 120_000 for step in steps)
+
+
+def kill_and_resume(place, undisturbed, count, seed):
+    """Kill runs once or twice and resume them: how many kills hit, and at which steps the runs went on."""
+    expected, seconds = undisturbed
+    chance = random.Random(seed)
+    hits, steps = 0, []
+    for number in range(count):
+        folder = place / str(number)
+        start = ["train", *LONG, "--threads", "1", "--every", "0.15", "--out", str(folder)]
+        resume = ["resume", str(folder), "--threads", "1", "--every", "0.15"]
+        for turn in range(chance.randint(1, 2)):
+            begun = (folder / "settings.toml").exists()
+            after = None if number == turn == 0 else chance.uniform(0.0, 0.8 * seconds)
+            hits += killed(resume if begun else start, folder / "run.nc", after)
+        steps.append(hb.load(folder / "run.nc").step if (folder / "run.nc").exists() else 0)
+        with pytest.raises(SystemExit) as end:
+            main(resume if (folder / "settings.toml").exists() else start)
+        assert end.value.code == 0
+        assert differing(folder, expected) == []
+    return hits, steps
+
+
+def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(tmp_path, undisturbed, call, no_pictures):
+    expected, _ = undisturbed
+    folder = tmp_path / "with space"
+    command = [*HEATBATH, "train", *LONG, "--every", "0.1", "--out", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    patience = time.monotonic() + 120
+    while time.monotonic() < patience:
+        if (folder / "run.nc").exists() and hb.load(folder / "run.nc").step > 0:
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert out == ""
+    assert err.splitlines()[-1] == f"heatbath: interrupted; go on with: heatbath resume '{folder}'"
+    assert 0 < hb.load(folder / "run.nc").step < 120_000
+    assert not (folder / "summary.json").exists()
+    code, out, _ = call("resume", folder, "--json")
+    assert code == 0
+    assert json.loads(out)["steps"] == 120_000
+    assert differing(folder, expected) == []
+
+
+def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pictures):
+    before = {path.name: path.read_bytes() for path in trained.iterdir()}
+    assert call("resume", trained)[0] == 0
+    assert {path.name: path.read_bytes() for path in trained.iterdir()} == before
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["train"], "say --problem NAME or --data FILE"),
+        (["train", "--problem", "spirals"], "say --method NAME; accepted: adlala, lol"),
+        (["train", "--nonsense"], "No such option: --nonsense"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["train", "--problem", "circles", "--method", "lol"], "there is no problem 'circles'"),
+        (["train", "--problem", "rings", "--turns", "4", "--method", "lol"], "rings has no turns; accepted"),
+        (["train", "--problem", "spirals", "--method", "lbfgs"], "there is no method 'lbfgs'"),
+        (["train", *SMALL, "--method", "sgd"], "method SGD needs h: say --h NUMBER"),
+        (["train", *SMALL, "--method", "sgd", "--h", "0.1", "--tau", "1"], "SGD has no tau; accepted: h"),
+        (["train", *SMALL, "--method", "sgd", "--h", "fast"], "h must be a number, got 'fast'"),
+        (["train", *SMALL, "--method", "sgd", "--h", "-1"], "h must be > 0"),
+        (["train", *SMALL, "--method", "sgd", "--h", "0.1,0.2"], "several are for heatbath sweep"),
+        (["train", *SMALL, "--method", "adl", "--word", "XYZ"], "XYZ"),
+        (["train", *SMALL, "--method", "lol", "--hidden", ""], "'hidden' names no layer"),
+        (["train", *SMALL, "--method", "lol", "--hidden", "10,x"], "--hidden must be a whole number"),
+        (["train", *SMALL, "--method", "lol", "--batch", "101"], "batch (of 100 training data) must be"),
+        (["train", *SMALL, "--method", "lol", "--steps", "1e4"], "--steps must be a whole number, got '1e4'"),
+        (["train", *SMALL, "--method", "lol", "--thin", "3"], "say how many samples"),
+        (["train", *SMALL, "--method", "lol", "--threads", "0"], "threads must be"),
+        (["train", *SMALL, "--method", "lol", "--every", "-1"], "every must be"),
+        (["train", *SMALL, "--method", "lol", "--chains", "100000000000"], "GB are free"),
+        (["sweep", *SMALL, "--method", "lol"], "a sweep needs several values"),
+        (["compare", *SMALL], "say what to compare"),
+        (["compare", *SMALL, "--method", "sgd:h"], "a method is written as sgld:h=0.1,sigma=0.01"),
+        (["train", "--settings", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["train", "--data", "nowhere.csv", "--target", "y", "--method", "lol"], "nowhere.csv cannot be"),
+        (["train", "--data", "nowhere.csv", "--method", "lol"], "say --data FILE --target COLUMN"),
+        (["train", "--data", "x.csv", "--problem", "rings", "--method", "lol"], "problem or data, not both"),
+        (["resume", "nowhere"], "nowhere holds no run"),
+        (["predict", "nowhere", "nowhere.csv"], "nowhere.csv cannot be read"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_options_are_one_line_and_nothing_is_written(
+    arguments, told, refused, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert told in refused(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("a,y\n1,2", "must have one column 'target'"),
+        ("a,target\n1,x\nred,y\n2,x", "row 3, column 'a': a number is needed, got 'red'"),
+        ("a,target\n1,x\nnan,y", "row 3, column 'a': a number is needed, got 'nan'"),
+        ("a,target\n1,x\n,y", "row 3, column 'a'"),
+        ("a,target\n1,x\n2,x\n3,x", "at least two classes"),
+        ("a,target\n1,x\n2", "2 cells are needed"),
+        ("a,target\n1,\n2,x", "the value is missing"),
+        ("", "header"),
+        ("\0", "must have"),
+    ],
+)
+def test_mistakes_in_data_are_one_line_and_nothing_is_written(content, told, refused, tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_text(content)
+    arguments = ["--data", data, "--target", "target", "--method", "lol", "--out", tmp_path / "run"]
+    assert told in refused("train", *arguments)
+    assert list(tmp_path.iterdir()) == [data]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("[problem", "is not a TOML file"),
+        ("a = " + "[" * 5000, "is not a TOML file"),
+        ("[optimiser]\nh = 1", "'optimiser' is not a section; accepted: problem, network, training, method"),
+        ("[method]\nlr = 1", "method has no lr; accepted: name, h, tau"),
+        ("command = 'compare'", "is for heatbath compare, and not for heatbath train"),
+        ("command = 3", "command must be one of train, compare, sweep, got 3"),
+        ("method = 3", "'method' is not a section"),
+        ("[problem]\nname = 'spirals'\nturns = 'four'", "turns must be a number"),
+        ("[problem]\nname = ['spirals']", "there is no problem"),
+        ("[network]\nhidden = 3", "hidden must be a list"),
+        ("[training]\nrecord = [1, 2]", "record must be a whole number"),
+        ("[method]\ntau = {schedule = 'Stairs'}", "a schedule is a dict"),
+        ("[training]\nsteps = 2020-01-01", "steps must be a whole number"),
+    ],
+)
+def test_mistakes_in_settings_are_one_line(content, told, refused, tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text(content)
+    options = [] if "name" in content else ["--problem", "spirals"]
+    assert told in refused(
+        "train", "--settings", file, *options, "--method", "lol", "--out", tmp_path / "run"
+    )
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_that_holds_something_is_left_alone(trained, refused, tmp_path):
+    before = {path.name: path.read_bytes() for path in trained.iterdir()}
+    line = refused("train", *SMALL, "--method", "lol", "--out", trained)
+    assert f"heatbath resume {trained}" in line
+    assert {path.name: path.read_bytes() for path in trained.iterdir()} == before
+    (tmp_path / "letter.txt").write_text("dear")
+    assert "is not empty" in refused("train", *SMALL, "--method", "lol", "--out", tmp_path)
+    assert "cannot be made" in refused("train", *SMALL, *ADLALA, "--out", tmp_path / "letter.txt", code=1)
+
+
+def test_settings_that_were_edited_do_not_go_on_with_the_old_run(trained, refused, tmp_path):
+    folder = Path(shutil.copytree(trained, tmp_path / "run"))
+    text = (folder / "settings.toml").read_text()
+    (folder / "settings.toml").write_text(text.replace("tau = 0.0002", "tau = 0.0003"))
+    before = (folder / "run.nc").read_bytes()
+    assert "is of another run, with other partition" in refused("resume", folder, code=1)
+    assert (folder / "run.nc").read_bytes() == before
+
+
+def test_data_that_have_changed_are_not_taken_for_the_old_ones(tmp_path, table, call, refused, no_pictures):
+    options = ["--target", "kind", "--method", "lol", "--hidden", "8", "--steps", "60"]
+    assert call("train", "--data", table, *options, "--out", tmp_path / "run")[0] == 0
+    table.write_text(table.read_text() + "1,2,3,red\n")
+    again = ["train", "--settings", tmp_path / "run" / "settings.toml", "--out", tmp_path / "again"]
+    assert "has changed since these settings were written" in refused(*again)
+    assert call(*again, "--data", table)[0] == 0
+
+
+def test_a_damaged_run_is_refused(trained, refused, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text("x1,x2\n0.5,1\n")
+    content = (trained / "run.nc").read_bytes()
+    for damaged, told in (
+        (content[:-40], "truncated, or damaged"),
+        (content[:500] + b"!" + content[501:], "is damaged: its checksum is wrong"),
+        (b"something else", "is not a run file"),
+    ):
+        (tmp_path / "run.nc").write_bytes(damaged)
+        assert told in refused("predict", tmp_path / "run.nc", new, code=1)
+        shutil.copy(trained / "settings.toml", tmp_path)
+        assert told in refused("resume", tmp_path, code=1)
+        assert (tmp_path / "run.nc").read_bytes() == damaged
+
+
+def test_predictions_refuse_what_they_cannot_use(trained, refused, tmp_path):
+    new = tmp_path / "new.csv"
+    for content, told in (
+        ("x1\n0.5\n", "must have one column 'x2'; it has 'x1'"),
+        ("x1,x2\n0.5,red\n", "row 2, column 'x2': a number is needed, got 'red'"),
+        ("x1,x2,entropy\n0.5,1,2\n", "has a column entropy already"),
+        ("", "is empty: a header is needed"),
+    ):
+        new.write_text(content)
+        assert told in refused("predict", trained, new)
+    new.write_text("x1,x2\n0.5,1\n")
+    assert "there already" in refused("predict", trained, new, "--out", new)
+    assert new.read_text() == "x1,x2\n0.5,1\n"
+    assert "there is no axis tau" in refused("predict", trained, new, "--select", "tau=1")
+
+
+def test_all_chains_that_diverge_are_one_line(refused, tmp_path):
+    line = refused("train", *SMALL, "--method", "sgd", "--h", "1e30", "--out", tmp_path / "run", code=1)
+    assert "all chains diverged" in line
+
+
+# A full disk
+
+
+def full(*arguments, **options):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("place", ["heatbath.cli.folders.write_text", "heatbath.files.write"])
+def test_on_a_full_disk_nothing_is_left_half_written(place, refused, tmp_path, monkeypatch):
+    monkeypatch.setattr(place, full)
+    line = refused("train", *SMALL, *ADLALA, "--out", tmp_path / "run", code=1)
+    assert "No space left on device" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_leaves_the_last_checkpoint_to_go_on_from(
+    call, tmp_path, monkeypatch, undisturbed, no_pictures
+):
+    write, calls = files.write, []
+
+    def filling(path, data):
+        calls.append(path)
+        full() if len(calls) > 2 else write(path, data)
+
+    monkeypatch.setattr(files, "write", filling)
+    code, _, err = call("train", *LONG, "--every", "0.1", "--out", tmp_path / "run")
+    assert code == 1
+    assert "warning: the checkpoint at step" in err
+    assert err.splitlines()[-1] == "heatbath: No space left on device"
+    assert 0 < hb.load(tmp_path / "run" / "run.nc").step < 120_000
+    monkeypatch.undo()
+    assert call("resume", tmp_path / "run")[0] == 0
+    assert differing(tmp_path / "run", undisturbed[0]) == []
+
+
+def test_output_that_cannot_be_written_is_an_error():
+    with open("/dev/full", "w") as nowhere:
+        command = [*HEATBATH, "info"]
+        done = subprocess.run(command, stdout=nowhere, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "heatbath: the output cannot be written: No space left on device\n"
+
+
+def test_help_lists_the_commands_and_takes_no_time():
+    """The heavy packages are loaded when a command needs them."""
+    code = "import sys, heatbath.cli; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"numba", "matplotlib", "xarray", "torch"} & set(loaded)
+    done = subprocess.run([*HEATBATH, "--help"], capture_output=True, text=True, check=True)
+    for name in ("train", "compare", "sweep", "resume", "predict", "reproduce", "info"):
+        assert re.search(rf"\b{name}\b", done.stdout)
+    assert runs.train.__name__ == "train"

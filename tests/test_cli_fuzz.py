@@ -1,0 +1,124 @@
+"""The command line given nonsense: whatever a file holds, mistakes are one line and never a traceback."""
+
+import tomllib
+
+import pytest
+import tomli_w
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from heatbath.cli import main, pictures, runs
+from heatbath.cli.methods import METHODS
+from heatbath.cli.options import SECTIONS, SETTINGS
+
+FEW = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+ODD = st.one_of(
+    st.sampled_from(
+        [-1, 0, 1, 2, 7, 2**40, 2**70, 0.5, -0.5, 1e-4, 1e308, float("inf"), float("nan"), True, ""]
+    ),
+    st.sampled_from(["1,2", "1:2:3", "0:1:2", "inf", "x", "BAOAB", "zero", "thermal", "tanh", "mean"]),
+    st.lists(st.sampled_from([0, 1, 3, 0.1, "x", 2**70, {}]), max_size=3),
+    st.dictionaries(
+        st.sampled_from(["schedule", "start", "steps"]), st.sampled_from(["Linear", 1, 0.1]), max_size=3
+    ),
+)
+SANE = {
+    "problem": {"name": "spirals", "n_train": 20, "n_test": 10},
+    "network": {"hidden": [4]},
+    "training": {"steps": 5, "batch": 5, "chains": 2},
+}
+BOUNDED = {"draws", "n_train", "n_test"}  # any number of data is accepted, and made
+
+
+@st.composite
+def contents(draw):
+    """Settings that are sane but for a few values, or a few sections, or that are other TOML altogether."""
+    made = {section: dict(values) for section, values in SANE.items()}
+    made["method"] = {"name": draw(st.sampled_from([*METHODS])), "h": 0.1, "tau": 1e-4, "gamma": 1.0}
+    for _ in range(draw(st.integers(0, 3))):
+        setting = draw(st.sampled_from([s for s in SETTINGS if s.name not in BOUNDED]))
+        made[setting.section][setting.name] = draw(ODD)
+    for name in draw(st.lists(st.sampled_from([*SECTIONS, "methods", "command", "seed"]), max_size=1)):
+        made[name] = draw(ODD)
+    return made
+
+
+def code_of(capsys, *arguments):
+    """The code of a command, which says at most one line if it is not 0."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    err = capsys.readouterr().err
+    lines = [line for line in err.splitlines() if not line.startswith(("preparing", "heatbath: warning"))]
+    assert end.value.code in (0, 1, 2)
+    assert len(lines) == (end.value.code != 0), err
+    return end.value.code
+
+
+@pytest.fixture
+def read_only(monkeypatch, tmp_path):
+    """Everything is read and checked, and nothing is run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runs, "_carry_out", lambda *arguments: None)
+    return tmp_path
+
+
+@FEW
+@given(made=contents(), command=st.sampled_from(["train", "sweep", "compare"]))
+def test_no_settings_make_a_traceback(read_only, capsys, made, command):
+    (read_only / "settings.toml").write_text(tomli_w.dumps(made))
+    code_of(capsys, command, "--settings", read_only / "settings.toml")
+
+
+@FEW
+@given(text=st.text(st.sampled_from("[]{}=.,'\"\n# ab1-:\\\0é"), max_size=60))
+def test_no_text_in_the_place_of_settings_makes_a_traceback(read_only, capsys, text):
+    (read_only / "settings.toml").write_text(text)
+    assert code_of(capsys, "train", "--settings", read_only / "settings.toml") == 2
+
+
+CELLS = st.one_of(
+    st.sampled_from(["1", "-2.5", "1e400", "nan", "inf", "", "red", "1_0", '"', "é", "0x1", "true", " 3 "]),
+    st.floats(-1e3, 1e3).map(str),
+)
+
+
+@FEW
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=1, max_size=4), max_size=8),
+    header=st.sampled_from(["a,b,y", "a,y", "y", "y,y,a", "", "a,b,c,y", "\ufeffa,y"]),
+    task=st.sampled_from([[], ["--task", "regression"], ["--task", "classes"], ["--task", "binary"]]),
+)
+def test_no_csv_makes_a_traceback(read_only, capsys, rows, header, task):
+    (read_only / "data.csv").write_text("\n".join([header, *map(",".join, rows)]), encoding="utf-8")
+    options = ["--target", "y", "--method", "lol", *task]
+    code_of(capsys, "train", "--data", read_only / "data.csv", *options)
+
+
+@settings(FEW, max_examples=20)
+@given(content=st.binary(max_size=80), name=st.sampled_from(["data.csv", "data.parquet"]))
+def test_no_bytes_make_a_traceback(read_only, capsys, content, name):
+    (read_only / name).write_bytes(content)
+    assert code_of(capsys, "train", "--data", read_only / name, "--target", "y", "--method", "lol") == 2
+    assert code_of(capsys, "train", "--settings", read_only / name) == 2
+    assert code_of(capsys, "resume", read_only / name) == 2
+    assert code_of(capsys, "predict", read_only / name, read_only / name) in (1, 2)
+
+
+@settings(FEW, max_examples=12)
+@given(made=contents())
+def test_settings_that_are_accepted_run_to_the_end(tmp_path_factory, monkeypatch, capsys, made):
+    """Or say in one line why they do not, and those that they write are accepted again."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
+    (folder / "settings.toml").write_text(tomli_w.dumps(made))
+    if code_of(capsys, "train", "--settings", folder / "settings.toml", "--out", folder / "run") == 0:
+        assert tomllib.loads((folder / "run" / "settings.toml").read_text())["command"] == "train"
+        again = ["--settings", folder / "run" / "settings.toml", "--out", folder / "again"]
+        assert code_of(capsys, "train", *again) == 0
+        assert (folder / "run" / "run.nc").read_bytes() == (folder / "again" / "run.nc").read_bytes()
