@@ -3,7 +3,7 @@
 On each data set 5 folds, stratified and shuffled. The MLP is tuned in each fold, on its training data, by log
 loss over a grid of sizes, penalties and learning rates; its time is that of one fit with what was found, not
 of the search. Printed are means over the folds, and medians of the times, the best of three in each fold.
-The search takes three minutes.
+The search takes a few minutes.
 """
 
 import time
