@@ -18,12 +18,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from rich.console import Console
 
 import heatbath as hb
-from heatbath import files
+from heatbath import files, results
 from heatbath.cli import main, methods, pictures, reading, runs
 from heatbath.cli.display import Display
+from heatbath.cli.errors import ending
 from heatbath.cli.settings import make_plan, merged, read_settings, write_settings
 from tests.runs import differences
 
@@ -235,6 +237,9 @@ def test_ranges_are_evenly_spaced_in_logarithms():
         ({"name": "sgd", "h": 0.1, "weight_decay": "1e-3"}, hb.Partition(hb.SGD(1e-3), 0.1)),
         ({"name": "momentum", "h": 0.1, "mu": "0.8", "kind": "2"}, hb.Partition(hb.Momentum(0.8, 2), 0.1)),
         ({"name": "adam", "h": 0.01, "beta1": "0.8"}, hb.Partition(hb.Adam(0.8), 0.01)),
+        ({"name": "adlala", "word": "BAFEFAB"},
+         hb.Partition({"hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.1, "BAFEFAB"),
+                       "output": hb.Langevin(0.1, 1e-4)}, 0.15)),
         ({"name": "adlala", "word_output": "OBABO", "word": "BAFEFAB"},
          hb.Partition({"hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.1, "BAFEFAB"),
                        "output": hb.Langevin(0.1, 1e-4, "OBABO")}, 0.15)),
@@ -270,7 +275,7 @@ def test_the_display_tells_speed_loss_temperature_and_time_left():
     plan, _ = make_plan(
         "train", merged({}, {"problem": {"name": "spirals"}, "method": {"name": "adlala"}}, [])
     )
-    now = hb.Progress(500, 1000, 2.0, 0.25, {"hidden": 1.5e-4, "output": 2e-4}, 0)
+    now = hb.Progress(500, 1000, 2.0, 0.25, {"hidden": 1.5e-4, "output": 2e-4}, 0, 0.875)
     assert problem.inputs == plan.problem.inputs
     live, plain = (Console(file=io.StringIO(), force_terminal=kind, width=120) for kind in (True, False))
     for console in (live, plain):
@@ -279,7 +284,7 @@ def test_the_display_tells_speed_loss_temperature_and_time_left():
             display(now)
         text = console.file.getvalue()
         assert "step 500 of 1,000, 250 steps/s, 2 s left" in text
-        assert "test loss 0.2500" in text
+        assert "test loss 0.2500, accuracy 87.5 %" in text
         assert "temperature hidden 1.50e-04 (target 1.00e-04)" in text
     assert "\x1b" not in plain.file.getvalue()
 
@@ -463,7 +468,9 @@ def kill_and_resume(place, undisturbed, count, seed):
     return hits, steps
 
 
-def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(tmp_path, undisturbed, call, no_pictures):
+def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
+    tmp_path, undisturbed, call, no_pictures, monkeypatch
+):
     expected, _ = undisturbed
     folder = tmp_path / "with space"
     command = [*HEATBATH, "train", *LONG, "--every", "0.1", "--out", str(folder)]
@@ -480,8 +487,16 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(tmp_path, undisturbed,
     assert err.splitlines()[-1] == f"heatbath: interrupted; go on with: heatbath resume '{folder}'"
     assert 0 < hb.load(folder / "run.nc").step < 120_000
     assert not (folder / "summary.json").exists()
+    begun, simulate = [], results.simulate
+    monkeypatch.setattr(
+        results,
+        "simulate",
+        lambda plan, before, *rest: begun.append(before.step) or simulate(plan, before, *rest),
+    )
+    reached = hb.load(folder / "run.nc").step
     code, out, _ = call("resume", folder, "--json")
     assert code == 0
+    assert begun == [reached]  # it goes on, and does not start over
     assert json.loads(out)["steps"] == 120_000
     assert differing(folder, expected) == []
 
@@ -651,6 +666,13 @@ def test_predictions_refuse_what_they_cannot_use(trained, refused, tmp_path):
 def test_all_chains_that_diverge_are_one_line(refused, tmp_path):
     line = refused("train", *SMALL, "--method", "sgd", "--h", "1e30", "--out", tmp_path / "run", code=1)
     assert "all chains diverged" in line
+
+
+def test_what_goes_wrong_is_one_line_however_long(capsys):
+    with pytest.raises(typer.Exit) as end, ending(1):
+        raise ValueError("one\n  two\nthree")
+    assert end.value.exit_code == 1
+    assert capsys.readouterr().err == "heatbath: one two three\n"
 
 
 # A full disk

@@ -12,7 +12,7 @@ from heatbath.cli.methods import METHODS
 from heatbath.cli.options import SECTIONS, SETTINGS
 
 FEW = settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -100,7 +100,7 @@ def test_no_csv_makes_a_traceback(read_only, capsys, rows, header, task):
     code_of(capsys, "train", "--data", read_only / "data.csv", *options)
 
 
-@settings(FEW, max_examples=20)
+@settings(FEW, max_examples=8)
 @given(content=st.binary(max_size=80), name=st.sampled_from(["data.csv", "data.parquet"]))
 def test_no_bytes_make_a_traceback(read_only, capsys, content, name):
     (read_only / name).write_bytes(content)
@@ -110,7 +110,7 @@ def test_no_bytes_make_a_traceback(read_only, capsys, content, name):
     assert code_of(capsys, "predict", read_only / name, read_only / name) in (1, 2)
 
 
-@settings(FEW, max_examples=12)
+@settings(FEW, max_examples=6)
 @given(made=contents())
 def test_settings_that_are_accepted_run_to_the_end(tmp_path_factory, monkeypatch, capsys, made):
     """Or say in one line why they do not, and those that they write are accepted again."""

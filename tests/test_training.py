@@ -132,11 +132,12 @@ def test_losses_are_taken_at_every_kth_record_and_the_last():
 
 def test_progress_is_told_what_it_needs():
     seen: list[Progress] = []
-    short(progress=seen.append)
+    run = short(progress=seen.append)
     assert seen[-1].step == seen[-1].steps == 200
     assert seen[-1].left == 0
     assert seen[-1].speed > 0
-    assert np.isfinite(seen[-1].loss)
+    assert seen[-1].loss == pytest.approx(float(run.loss("test")[:, -1].mean()))
+    assert seen[-1].accuracy == pytest.approx(float(run.accuracy("test")[:, -1].mean()))
     assert set(seen[-1].temperature) == {"hidden", "output"}
 
 

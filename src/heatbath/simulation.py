@@ -29,9 +29,9 @@ PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progres
 class Progress:
     """How far a run has come: what `progress` is called with, about ten times a second.
 
-    `loss` is the mean over the chains of the test loss (of the training loss, without test data) at the last
-    record, and `temperature` their mean kinetic temperature by part, now. `first` is the step at which this
-    call began.
+    `loss` and `accuracy` are means over the chains on the test data (on the training data, if there are no
+    others) at the last record, and `temperature` their mean kinetic temperature by part, now. `first` is the
+    step at which this call began.
     """
 
     step: int
@@ -40,6 +40,7 @@ class Progress:
     loss: float
     temperature: dict[str, float]
     first: int = 0
+    accuracy: float = float("nan")
 
     @property
     def speed(self) -> float:
@@ -181,17 +182,19 @@ class Simulation:
         """How things stand, as of the last record with a loss."""
         split = 1 if self.plan.problem.X_test.shape[1] else 0
         losses: list[float] = []
+        right: list[float] = []
         heat: dict[str, list[float]] = {}
         for group in self.groups:
             notes, alive = group.ensemble.notes, group.ensemble.chains.died < 0
             known = np.flatnonzero(notes.losses & (notes.steps <= self.step))
             losses += notes.loss[alive, known[-1], split].tolist() if known.size else []
+            right += notes.accuracy[alive, known[-1], split].tolist() if known.size else []
             for name, values in group.by_part(group.ensemble.chains.temperature[alive]).items():
                 heat.setdefault(name, []).extend(values.tolist())
         means = {name: float(np.mean(values)) for name, values in heat.items() if values}
         temperature = {name: mean for name, mean in means.items() if np.isfinite(mean)}
-        loss = float(np.mean(losses)) if losses else float("nan")
-        return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first)
+        loss, accuracy = (float(np.mean(values)) if values else float("nan") for values in (losses, right))
+        return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first, accuracy)
 
 
 def _grouped(plan: Plan, layers: Mapping[str, Any]) -> Iterator[tuple[list[int], list[Program]]]:

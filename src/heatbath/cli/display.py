@@ -66,7 +66,8 @@ class Display:
         if math.isfinite(now.loss):
             split = "test" if self._plan.problem.X_test.shape[1] else "train"
             many = "" if len(self._plan.points) == 1 else " (mean of all)"
-            told.append(f"{split} loss {now.loss:.4f}{many}")
+            share = f", accuracy {100 * now.accuracy:.1f} %" if math.isfinite(now.accuracy) else ""
+            told.append(f"{split} loss {now.loss:.4f}{share}{many}")
         for name, tau in self._taus.items():
             if name in now.temperature:
                 target = at(tau, max(now.step - 1, 0))
