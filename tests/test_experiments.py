@@ -561,8 +561,11 @@ def test_the_report_has_all_that_is_finished_and_names_what_is_not(folder):
 def test_code_that_results_depend_on_is_in_the_fingerprint(monkeypatch):
     experiment = experiments.find("points")
     before = runner.fingerprint(experiment, True)
-    monkeypatch.setattr(runner, "_code", lambda: "other code")
-    assert runner.fingerprint(experiment, True) != before
+    monkeypatch.setattr(runner, "_library", lambda: "another library")
+    other = runner.fingerprint(experiment, True)
+    assert other != before
+    monkeypatch.setattr(runner, "_source", lambda module: module)
+    assert runner.fingerprint(experiment, True) not in (before, other)
 
 
 def test_the_list_has_all_names_and_claims():

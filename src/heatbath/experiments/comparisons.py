@@ -134,8 +134,9 @@ def faster(method: str, at_least: float) -> Any:
         with np.errstate(invalid="ignore"):
             ratio = bootstrap(lambda a, b: float(np.median(b) / np.median(a)), own, adam)
         told = (
-            f"median {np.median(own):,.0f} steps, Adam {np.median(adam):,.0f}: {ratio.told()} times as many"
+            f"median {np.median(own):,.0f} steps, Adam {np.median(adam):,.0f}: {ratio.told()} times as many; "
         )
+        told += f"{np.isinf(own).sum()} and {np.isinf(adam).sum()} of {len(own)} runs never arrive"
         return Finding(told, all_of(above(ratio, 1.0), above(ratio, at_least)))
 
     return check

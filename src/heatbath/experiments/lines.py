@@ -15,6 +15,7 @@ from heatbath.experiments.base import (
     Experiment,
     Finding,
     Settings,
+    Table,
     Tell,
     above,
     all_of,
@@ -109,6 +110,16 @@ def run_mnist(s: Settings, tell: Tell) -> xr.Dataset:
     )
 
 
+def accuracies(data: xr.Dataset) -> list[Table]:
+    """The test accuracy of both methods on both problems."""
+    methods = [str(method) for method in data["method"].values]
+    rows = tuple(
+        (str(name), *(mean(final(data, problem=name, method=m)).percent() for m in methods))
+        for name in data["problem"].values
+    )
+    return [Table("Test accuracy at the end", ("problem", *methods), rows)]
+
+
 LINE_MNIST = Experiment(
     name="line-mnist",
     title="The loss on a line: MNIST and the 1-turn spiral",
@@ -128,6 +139,7 @@ LINE_MNIST = Experiment(
     },
     quick={"units": 10, "steps": 30, "runs": 2, "alphas": 5, "spiral_steps": 200, "points": 100},
     run=run_mnist,
+    tables=accuracies,
     draw=lambda data, s: pictures.lines(data),
     claims=(
         Claim("No barrier on MNIST", no_barrier("MNIST"), "no evidence of a loss-barrier"),

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,9 @@ from typing import Any
 import xarray as xr
 
 from heatbath import files, plotting
-from heatbath.experiments import find
+from heatbath.experiments import base, common, find, planes
 from heatbath.experiments.base import Experiment, Finding, Settings, Table, Tell
 
-# What results do not depend on
 ASIDE = (
     "__init__.py",
     "plotting",
@@ -28,10 +28,8 @@ ASIDE = (
     "estimators",
     "explorer",
     "cli",
-    "experiments/report.py",
-    "experiments/runner.py",
-    "experiments/pictures.py",
-)
+    "experiments",
+)  # not what decides
 
 
 @dataclass(frozen=True)
@@ -85,13 +83,22 @@ def finished(experiment: Experiment, place: Path, quick: bool) -> Result | None:
 
 
 def fingerprint(experiment: Experiment, quick: bool) -> str:
-    """What a result depends on: the settings, and all code that training and measuring may use."""
-    told = f"{_code()} {experiment.name} {experiment.chosen(quick)!r}"
-    return hashlib.sha256(told.encode()).hexdigest()
+    """What a result depends on: the settings, and the code that trains and measures."""
+    own = [
+        _source(module)
+        for module in (experiment.run.__module__, base.__name__, common.__name__, planes.__name__)
+    ]
+    told = [_library(), *own, experiment.name, repr(experiment.chosen(quick))]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+
+def _source(module: str) -> str:
+    return Path(str(import_module(module).__file__)).read_text(encoding="utf-8")
 
 
 @lru_cache
-def _code() -> str:
+def _library() -> str:
+    """The code beside the experiments, hashed."""
     root = Path(files.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
