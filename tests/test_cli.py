@@ -652,7 +652,6 @@ def test_predictions_refuse_what_they_cannot_use(trained, refused, tmp_path):
     for content, told in (
         ("x1\n0.5\n", "must have one column 'x2'; it has 'x1'"),
         ("x1,x2\n0.5,red\n", "row 2, column 'x2': a number is needed, got 'red'"),
-        ("x1,x2,entropy\n0.5,1,2\n", "has a column entropy already"),
         ("", "is empty: a header is needed"),
     ):
         new.write_text(content)
@@ -729,3 +728,44 @@ def test_help_lists_the_commands_and_takes_no_time():
     for name in ("train", "compare", "sweep", "resume", "predict", "reproduce", "info"):
         assert re.search(rf"\b{name}\b", done.stdout)
     assert runs.train.__name__ == "train"
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder of its own to work in."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_new_columns_get_names_of_their_own(call, trained, elsewhere):
+    """A feature may be called as they are."""
+    Path("other.csv").write_text("x1,x2,entropy\n0.5,1,2\n")
+    code, out, _ = call("predict", trained, "other.csv")
+    assert code == 0
+    assert out.splitlines()[0].endswith("entropy,prediction,probability_0,probability_1,heatbath_entropy")
+
+
+def test_many_classes_in_a_plane_have_no_classifier_picture_and_all_else(call, elsewhere):
+    rows = [f"{i % 7},{i % 5},{'abcdefgh'[i % 8]}" for i in range(80)]
+    Path("eight.csv").write_text("\n".join(["a,b,t", *rows]) + "\n")
+    settings = ("--method", "adlala", "--steps", "20", "--hidden", "5", "--chains", "2")
+    assert call("train", "--data", "eight.csv", "--target", "t", *settings, "--out", "r8")[0] == 0
+    assert Path("r8/curves.png").exists()
+    assert not Path("r8/classifier.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("sweep", "--problem", "spirals", "--method", "adlala", "--tau", "1e-4,1e-4"),
+            "tau has a value twice",
+        ),
+        (("predict", "RUN", "FILE", "--select", "tau=1", "--select", "tau=2"), "names one axis twice"),
+    ],
+)
+def test_values_that_are_given_twice_are_refused(arguments, told, call, trained, elsewhere):
+    Path("new.csv").write_text("x1,x2\n0.5,1\n")
+    places = {"RUN": str(trained), "FILE": "new.csv"}
+    code, _, complaint = call(*(places.get(argument, argument) for argument in arguments))
+    assert code == 2
+    assert told in complaint

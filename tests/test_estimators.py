@@ -450,3 +450,22 @@ def test_a_classifier_of_more_rows_than_a_batch_and_fewer_learns_alike():
         assert (
             hb.ThermodynamicClassifier(batch=batch, steps=500, random_state=0).fit(*data).score(*data) > 0.93
         )
+
+
+def test_class_weights_need_not_name_every_class_of_a_batch():
+    X, y = np.random.default_rng(0).standard_normal((60, 2)), np.repeat(["a", "b", "c"], 20)
+    classifier = hb.ThermodynamicClassifier(class_weight={"a": 2.0}, steps=20, chains=1, samples=2)
+    classifier.partial_fit(X, y, classes=["a", "b", "c"]).partial_fit(X[20:], y[20:])
+    assert list(classifier.classes_) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="class_weight names the classes"):
+        classifier.set_params(class_weight={"d": 2.0}).partial_fit(X, y)
+
+
+def test_after_a_fit_that_failed_there_is_none():
+    X, y = np.random.default_rng(0).standard_normal((60, 2)), np.repeat(["a", "b", "c"], 20)
+    for made, target in ((hb.ThermodynamicClassifier, y), (hb.ThermodynamicRegressor, X[:, 0])):
+        estimator = made(steps=20, chains=1, samples=2).fit(X, target)
+        with pytest.raises(ValueError, match="steps"):
+            estimator.set_params(steps=-1).fit(X, target)
+        with pytest.raises(NotFittedError):
+            estimator.predict(X)

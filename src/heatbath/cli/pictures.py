@@ -11,6 +11,7 @@ import numpy as np
 from heatbath import plotting
 from heatbath.checks import is_real
 from heatbath.cli.summaries import measures
+from heatbath.plotting.planes import DOTS
 from heatbath.plotting.style import COLOURS, TEXT, dress, number, percent_on, symbol
 from heatbath.results import Run
 
@@ -64,7 +65,8 @@ def _has_temperature(run: Run) -> bool:
 
 
 def _has_plane(run: Run) -> bool:
-    return run.problem.inputs == 2 and run.problem.task != "regression"
+    problem = run.problem
+    return problem.inputs == 2 and problem.task != "regression" and len(problem.targets) <= len(DOTS)
 
 
 def _classifiers(run: Run) -> Figure:

@@ -33,7 +33,8 @@ def predict(
     """Predict: the new data with columns of what the networks of a run say of them, together.
 
     Classes: prediction, a probability for each class, and entropy (in nats). Regression: prediction, and std,
-    the standard deviation over the networks. These are the run's samples, or its chains if none were kept.
+    the standard deviation over the networks. These are the run's samples, or its chains if none were kept. A
+    name that the data have already gets heatbath_ before it.
     """
     from heatbath.cli.folders import RUN, save_text
     from heatbath.cli.tables import read_table
@@ -46,15 +47,17 @@ def predict(
     with ending(FAILURE):
         trained = load(run / RUN if run.is_dir() else run)
     with ending(USAGE):
-        labels = dict(_label(text) for text in select or [])
+        pairs = [_label(text) for text in select or []]
+        labels = dict(pairs)
+        if len(labels) < len(pairs):
+            raise ValueError(f"--select names one axis twice: {', '.join(select or [])}")
         if len(trained.plan.points) > 1 and not labels:
             asked = " ".join(f"--select {axis}=..." for axis in trained.plan.axes)
             raise ValueError(f"{run} has {len(trained.plan.points)} methods or points: say which, {asked}")
         chosen = trained.select(**labels) if labels else trained
         columns = [table.column(name) for name in chosen.problem.features]
         said = _said(chosen, [list(row) for row in zip(*columns, strict=True)])
-        if taken := [name for name in said if name in table.header]:
-            raise ValueError(f"{file} has a column {', '.join(taken)} already: rename it")
+        said = {_free(name, table.header): values for name, values in said.items()}
     with ending(FAILURE):
         text = _csv(table.header, [row for _, row in table.rows], said)
         save_text(out, text) if out is not None else emit(text)
@@ -69,6 +72,13 @@ def _label(text: str) -> tuple[str, object]:
         return name, float(value)
     except ValueError:
         return name, value
+
+
+def _free(name: str, header: list[str]) -> str:
+    """A name for a new column that no column has."""
+    while name in header:
+        name = f"heatbath_{name}"
+    return name
 
 
 def _said(run: Run, rows: list[list[float]]) -> dict[str, list[Any]]:

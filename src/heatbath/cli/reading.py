@@ -36,7 +36,12 @@ def numbers(label: str, text: str) -> float | list[float]:
         count = whole(f"{label}: how many values a range has", whole_number(label, ends[2]), 2, 10_001)
         ratio = (last / first) ** (1 / (count - 1))
         return [first, *(float(f"{first * ratio**i:.12g}") for i in range(1, count - 1)), last]
-    return [number(label, part) for part in text.split(",")] if "," in text else number(label, text)
+    if "," not in text:
+        return number(label, text)
+    found = [number(label, part) for part in text.split(",")]
+    if len(set(found)) < len(found):
+        raise ValueError(f"{label} has a value twice: {text}")
+    return found
 
 
 def _checked(text: str) -> str:

@@ -201,7 +201,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         if self.method is not None and not isinstance(self.method, Partition):
             raise TypeError(f"method must be a Partition such as AdLaLa(), or None; got {self.method!r}")
         method = DEFAULT if self.method is None else self.method
-        if self.method is None and not self.hidden:
+        if self.method is None and np.size(self.hidden) == 0:
             method = Partition(DEFAULT.methods["output"], DEFAULT.h)
         if self.weight_decay is None:
             return method
@@ -242,4 +242,5 @@ def _standard(values: Floats, wanted: bool) -> tuple[Floats, Floats]:
 
 
 def _tell(progress: Progress) -> None:
-    print(f"step {progress.step} of {progress.steps}, loss {progress.loss:.4g}")
+    told = f", loss {progress.loss:.4g}" if np.isfinite(progress.loss) else ""
+    print(f"step {progress.step} of {progress.steps}{told}")

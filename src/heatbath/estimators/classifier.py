@@ -38,7 +38,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         goes_on = self._goes_on
         X, y, weights = self._checked(X, y, sample_weight, reset=not goes_on, ensure_min_samples=2)
         check_classification_targets(y)
-        weights = weights * compute_sample_weight(self.class_weight, y)
+        classes: NDArray[Any] = self.classes_ if goes_on else np.unique(y)
+        weights = weights * self._class_weights(y, classes)
         check_weights(weights)
         found = np.unique(y[weights > 0])
         if len(found) < 2:
@@ -46,7 +47,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
                 f"data of two classes or more with a positive weight are needed, got one class, {found}"
             )
         if not goes_on:
-            self.classes_ = np.unique(y)
+            self.__dict__.pop("run_", None)  # if this fit fails, there is none
+            self.classes_: NDArray[Any] = classes
         return self._learn(X, y, weights, goes_on, bool(self.early_stopping))
 
     def partial_fit(
@@ -77,8 +79,19 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
                 raise ValueError(f"classes must be two or more, got {self.classes_}")
         elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
             raise ValueError(f"classes must stay those of the first call, {self.classes_}; got {classes}")
-        weights = weights * compute_sample_weight(self.class_weight, y)
+        weights = weights * self._class_weights(y, self.classes_)
         return self._learn(X, y, weights, goes_on, early_stopping=False)
+
+    def _class_weights(self, y: NDArray[Any], classes: NDArray[Any]) -> Floats:
+        """The weight of every datum by its class; classes that a dict does not name have 1."""
+        if not isinstance(self.class_weight, dict):
+            return np.asarray(compute_sample_weight(self.class_weight, y), np.float64)
+        if unknown := [name for name in self.class_weight if name not in classes]:
+            raise ValueError(f"class_weight names the classes {unknown}, and there are {classes}")
+        found = np.ones(len(y))
+        for name, weight in self.class_weight.items():
+            found[y == name] = weight
+        return found
 
     def _learn(
         self, X: Floats, y: NDArray[Any], weights: Floats, goes_on: bool, early_stopping: bool

@@ -54,6 +54,8 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
             raise ValueError(
                 f"a run goes on with the targets it has: y must be {('data', *self._shape)}, got {y.shape}"
             )
+        if not goes_on:
+            self.__dict__.pop("run_", None)  # if this fit fails, there is none
         self._shape: tuple[int, ...] = y.shape[1:]
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         names = ["y"] if Y.shape[1] == 1 else [f"y{i}" for i in range(1, Y.shape[1] + 1)]
