@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 from heatbath.datasets import Problem, from_arrays, from_csv
 from heatbath.datasets.problem import Task
+from heatbath.datasets.tables import csv_rows
 
 
 class Table(NamedTuple):
@@ -69,14 +69,7 @@ def read_problem(
 
 
 def _read_csv(path: Path) -> Table:
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-    except OSError as error:
-        raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a CSV file in UTF-8: {error}") from None
+    rows = csv_rows(path)
     if not rows:
         raise ValueError(f"{path} is empty: a header is needed")
     (_, header), *body = rows

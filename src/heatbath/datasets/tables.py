@@ -19,6 +19,18 @@ from heatbath.datasets.problem import Floats, Problem, Task, numbers
 MOST_CLASSES = 20  # whole numbers with more distinct values than this are taken for a regression's targets
 
 
+def csv_rows(path: str | os.PathLike[str]) -> list[tuple[int, list[str]]]:
+    """The rows of a CSV file that are not empty, with the numbers of their lines."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            return [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+    except OSError as error:
+        raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a CSV file in UTF-8: {error}") from None
+
+
 def from_csv(
     path: str | os.PathLike[str],
     target: str,
@@ -32,14 +44,7 @@ def from_csv(
     Features are numbers. Text in the target column makes classes, in alphabetical order; for numbers there
     see `from_arrays`.
     """
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-    except OSError as error:
-        raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a CSV file in UTF-8: {error}") from None
+    rows = csv_rows(path)
     if len(rows) < 2:
         raise ValueError(f"{path} must have a header and at least one row of data, it has {len(rows)} rows")
     (_, header), *body = rows

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from heatbath.datasets import Problem
 from heatbath.experiments.base import Array, Settings, Table, Tell, mean
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.results import Run
-from heatbath.training import compare
+from heatbath.training import compare, sweep
 
 
 def adlala(
@@ -83,6 +84,22 @@ def side_by_side(
         seed=s.seed,
         progress=tell,
         **options,
+    )
+    return complete(made)
+
+
+def over_grid(s: Settings, tell: Tell, problem: Problem, partition: Partition, record: int) -> Run:
+    """Train at every point of a grid, on batches of 2 %."""
+    made = sweep(
+        problem,
+        Dense((s.units,), init=s.init),
+        partition,
+        steps=s.steps,
+        batch=s.points // 50,
+        repeats=s.runs,
+        record=record,
+        progress=tell,
+        seed=s.seed,
     )
     return complete(made)
 

@@ -25,12 +25,10 @@ from heatbath.experiments.base import (
     bootstrap,
     mean,
 )
-from heatbath.experiments.common import complete, final, scores
+from heatbath.experiments.common import final, over_grid, scores
 from heatbath.methods import AdaptiveLangevin, Langevin
-from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.presets import LOL
-from heatbath.training import sweep
 
 CHANCE = 0.55  # no better than chance, up to the noise of the runs
 BETTER = 0.05  # what the driving noise must gain to matter
@@ -55,19 +53,9 @@ def run_noise(s: Settings, tell: Tell) -> xr.Dataset:
 def _noise_map(s: Settings, tell: Tell, **options: Any) -> xr.Dataset:
     hidden = AdaptiveLangevin(list(s.taus), list(s.sigmas), s.epsilon, **options)
     method = Partition({"hidden": hidden, "output": Langevin(s.gamma, s.tau_output)}, s.h)
-    made = sweep(
-        four_turns(s),
-        Dense((s.units,), init=s.init),
-        method,
-        steps=s.steps,
-        batch=s.points // 50,
-        repeats=s.runs,
-        record=1,
-        progress=tell,
-        seed=s.seed,
-    )
+    made = over_grid(s, tell, four_turns(s), method, record=1)
     found = {name: values.squeeze("record") if "record" in values.dims else values
-             for name, values in scores(complete(made)).items()}  # fmt: skip
+             for name, values in scores(made).items()}  # fmt: skip
     return (
         xr.Dataset(found)
         .rename({axis: axis.rpartition(".")[2] for axis in made.plan.axes})
@@ -190,19 +178,7 @@ DRIVING_NOISE = Experiment(
 
 def run_lol(s: Settings, tell: Tell) -> xr.Dataset:
     """LOL over τ₁."""
-    made = complete(
-        sweep(
-            four_turns(s),
-            Dense((s.units,), init=s.init),
-            LOL(h=s.h, gamma=s.gamma, tau=list(s.taus)),
-            steps=s.steps,
-            batch=s.points // 50,
-            repeats=s.runs,
-            record=2,
-            progress=tell,
-            seed=s.seed,
-        )
-    )
+    made = over_grid(s, tell, four_turns(s), LOL(h=s.h, gamma=s.gamma, tau=list(s.taus)), record=2)
     return xr.Dataset(scores(made) | planes.maps(made, {"tau": [s.taus[0], *s.taus[-5:]]}))
 
 

@@ -24,12 +24,11 @@ from heatbath.experiments.base import (
     bootstrap,
     mean,
 )
-from heatbath.experiments.common import adlala, complete, final, scores
+from heatbath.experiments.common import adlala, final, scores, side_by_side
 from heatbath.methods import SGD, Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.presets import LOL
-from heatbath.training import compare
 
 GAUSSIAN, UNIFORM = "Gaussian start", "torch's start"
 SAME = 0.02  # a difference of means that is hardly one
@@ -45,23 +44,7 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
     torch = {f"{name}, {UNIFORM}": method for name, method in both.items()}
     starts = {Dense((s.units,), init="gaussian"): small, Dense((s.units,), init="torch"): torch}
     found = [
-        xr.Dataset(
-            scores(
-                complete(
-                    compare(
-                        problem,
-                        network,
-                        methods,
-                        steps=s.steps,
-                        batch=s.batch,
-                        repeats=s.runs,
-                        record=s.records,
-                        progress=tell,
-                        seed=s.seed,
-                    )
-                )
-            )
-        )
+        xr.Dataset(scores(side_by_side(s, tell, problem, methods, network, record=s.records)))
         for network, methods in starts.items()
     ]
     return xr.concat(found, dim="method")

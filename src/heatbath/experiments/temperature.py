@@ -20,11 +20,9 @@ from heatbath.experiments.base import (
     above,
     mean,
 )
-from heatbath.experiments.common import complete, final, scores
+from heatbath.experiments.common import final, over_grid, scores
 from heatbath.methods import Langevin
-from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.training import sweep
 
 PAPER = (1e-8, 1e-7, 1e-6, 1e-5)
 
@@ -37,19 +35,7 @@ def problem(s: Settings) -> Problem:
 def run(s: Settings, tell: Tell) -> xr.Dataset:
     """Train at every temperature."""
     method = Partition(Langevin(gamma=s.gamma, tau=list(s.taus)), h=s.h)
-    made = complete(
-        sweep(
-            problem(s),
-            Dense((s.units,), init=s.init),
-            method,
-            steps=s.steps,
-            batch=s.points // 50,
-            repeats=s.runs,
-            record=2,
-            progress=tell,
-            seed=s.seed,
-        )
-    )
+    made = over_grid(s, tell, problem(s), method, record=2)
     return xr.Dataset(scores(made) | planes.maps(made, {"tau": list(s.taus[:4])}))
 
 
