@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 import heatbath as hb
+from heatbath.diagnostics import equipartition
 
 N = 500
 COLD = 1e-4
@@ -48,8 +49,7 @@ def main() -> None:
         rhat = arviz.rhat(samples)  # type: ignore[no-untyped-call]
         ess = arviz.ess(samples, var_names=["prediction"])["prediction"].values  # type: ignore[no-untyped-call]
         mean = samples["posterior"]["prediction"].mean(("chain", "draw")).values
-        (part,) = run.plan.parts()
-        heat = float(run.temperature("all")[:, 50:].mean()) / part.method.tau  # type: ignore[union-attr, operator]
+        heat = float(equipartition(run, burn_in=run.step // 2)["ratio"])
         table.add_row(
             name,
             f"{heat:.2f}",

@@ -11,8 +11,8 @@ import pytest
 import heatbath as hb
 from heatbath.letters import Array
 from heatbath.quadratic import covariance, one_step, stationary
-from heatbath.splitting import parse
 from tests.matrices import Linear
+from tests.words import parse
 
 Z = 4.5
 LAYERS = {"first": (3, 2), "last": (2, 1)}

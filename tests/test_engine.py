@@ -336,7 +336,7 @@ def test_a_step_in_float32_is_that_of_the_reference_to_rounding(name):
 
 def test_only_a_shared_word_is_run_as_written():
     layers = Dense((20,)).layers(2, 1)
-    for partition in (hb.AdLaLa(), hb.Partition(hb.SGD(), 0.1)):
+    for partition in (hb.AdLaLa(), hb.Partition({"hidden": hb.SGD(), "output": hb.Adam()}, 0.1)):
         with pytest.raises(ValueError, match="rotated=False runs the one word that all parts share"):
             compile_program(partition, layers, rotated=False)
 

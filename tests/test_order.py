@@ -14,7 +14,8 @@ import pytest
 
 import heatbath as hb
 from heatbath.quadratic import covariance
-from heatbath.splitting import NAMED, gradients, parse
+from heatbath.splitting import NAMED, gradients
+from tests.words import parse
 
 GAMMA = 1.0
 

@@ -205,5 +205,5 @@ def test_a_partition_is_a_value():
         partition.h = 0.2
     partition.methods["hidden"] = hb.SGD()
     assert partition == hb.AdLaLa()
-    assert repr(hb.Partition(hb.SGD(), h=0.1)) == "Partition(SGD(weight_decay=0.0), h=0.1)"
+    assert repr(hb.Partition(hb.SGD(), h=0.1)) == "Partition(SGD(), h=0.1)"
     assert "'output': Langevin(gamma=0.1" in repr(partition)

@@ -10,8 +10,9 @@ import heatbath as hb
 from heatbath.quadratic import covariance, one_step, stationary
 from heatbath.schedules import Linear as LinearSchedule
 from heatbath.schedules import SimulatedTempering
-from heatbath.splitting import gradients, parse, rotate
+from heatbath.splitting import gradients, rotate
 from tests.matrices import Linear, lyapunov, word_as_written
+from tests.words import parse
 
 WORDS = [
     "".join(letters)

@@ -7,7 +7,8 @@ import pytest
 import heatbath as hb
 from heatbath import noise
 from heatbath.schedules import Cyclical, Exponential, Linear, SimulatedTempering
-from heatbath.splitting import gradients, parse, rotate
+from heatbath.splitting import gradients, rotate
+from tests.words import parse
 
 LAYERS = {"first": (4, 2), "last": (2, 1)}
 START = np.linspace(-1, 1, 27).reshape(3, 9)
@@ -583,8 +584,10 @@ def test_bad_input_is_refused_before_anything_runs():
         reference(tempered, loss=lambda theta: theta[:, :1]).advance(2)
     with pytest.raises(ValueError, match="steps must be a whole number >= 0, got -1"):
         reference(langevin).advance(-1)
-    with pytest.raises(ValueError, match=r"rotated=False runs the one word that all parts share.*got Adam"):
-        reference(hb.Partition(hb.Adam(), 0.1), rotated=False)
+    with pytest.raises(
+        ValueError, match=r"rotated=False runs the one word that all parts share.*got Adam, SGD"
+    ):
+        reference(hb.Partition({"hidden": hb.Adam(), "output": hb.SGD()}, 0.1), rotated=False)
     with pytest.raises(ValueError, match="got BACDEDCAB, BAOAB"):
         reference(hb.AdLaLa(), rotated=False)
 

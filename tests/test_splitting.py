@@ -3,7 +3,8 @@ from itertools import product
 
 import pytest
 
-from heatbath.splitting import NAMED, WordError, erases_force, gradients, parse, rotate
+from heatbath.splitting import NAMED, WordError, erases_force, gradients, rotate
+from tests.words import parse
 
 
 def letters(substeps):
@@ -120,5 +121,5 @@ def test_an_error_names_the_word_the_letter_and_what_is_accepted(word, method, m
 
 def test_where_infinite_friction_would_erase_the_force():
     words = [word for word in map("".join, product("ABO", repeat=3)) if set(word) == set("ABO")]
-    assert [word for word in words if erases_force(parse(word))] == ["ABO", "BOA", "OAB"]
-    assert not any(erases_force(parse(word)) for word in NAMED if "O" in word)
+    assert [word for word in words if erases_force(word)] == ["ABO", "BOA", "OAB"]
+    assert not any(erases_force(word) for word in NAMED if "O" in word)

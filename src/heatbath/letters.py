@@ -1,21 +1,124 @@
-"""The maps: what each letter, and each baseline, does to (θ, p, ξ).
+"""Letters: the exactly solvable pieces of the dynamics, from which words are put together.
 
-The letters are the maps of sections 2.2 and 2.5 of the paper, for a time t; the baselines are whole steps,
-and `temper` is a move on the ladder of simulated tempering.
-θ, p and G are arrays (chains, parameters), G is the negative gradient of the loss, R are standard normal
-numbers, and ξ broadcasts against p.
+A `Letter` says what it does to (θ, p, ξ): by its map in NumPy, `act`, which is the definition, and apart from
+it by its lowering, the operations of the compiled kernel that carry it out. A and B, which most methods have,
+stand here; the others stand with their methods.
+
+In the maps θ, p and G are arrays (chains, parameters), G is the negative gradient of the loss, R are standard
+normal numbers, t is the time for which a letter acts, and ξ broadcasts against p.
 """
 
 from __future__ import annotations
 
-import math
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heatbath import operations
+from heatbath.schedules import SimulatedTempering, at
+
 Array: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.intp]
+Columns: TypeAlias = Sequence[Any]  # numbers, or arrays over steps
+
+
+@dataclass
+class Moment:
+    """A part of the reference while a letter acts on it; `act` replaces what the letter changes.
+
+    `moment["gamma"]` is a coefficient of the part's method during the step that the letter belongs to. Of
+    `tau` there is one for each chain, (chains, 1), where it is tempered.
+    """
+
+    method: Any
+    step: int
+    h: float
+    t: float
+    theta: Array
+    p: Array
+    second: Array
+    xi: Array  # (chains, thermostats)
+    G: Array
+    R: Array
+    tau: float | Array
+    sizes: Ints  # how many parameters each ξ serves
+
+    def __getitem__(self, name: str) -> float:
+        return at(getattr(self.method, name), self.step)
+
+    @property
+    def force(self) -> Array:
+        """G with the Gaussian prior."""
+        return np.asarray(self.G - at(self.method.prior, self.step) * self.theta)
+
+    @property
+    def friction(self) -> Array:
+        """ξ for each parameter."""
+        return np.repeat(self.xi, self.sizes, axis=1)
+
+    @property
+    def squares(self) -> Array:
+        """p·p of the parameters that each ξ serves, (chains, thermostats)."""
+        blocks = np.split(self.p, np.cumsum(self.sizes)[:-1], axis=1)
+        return np.stack([np.sum(block**2, axis=1) for block in blocks], axis=1)
+
+    @property
+    def R_of_friction(self) -> Array:
+        """A normal number for each ξ, (chains, thermostats): that of the first parameter it serves."""
+        return self.R[:, np.cumsum(self.sizes) - self.sizes]
+
+
+class Values:
+    """The coefficients of a method while a letter acts for a time `t`, for its lowering.
+
+    `values["gamma"]` is a number, or an array over steps. A lowering works on both, and gives the same bits.
+    """
+
+    def __init__(self, method: Any, t: Any, of: Callable[[str], Any]) -> None:
+        self.method, self.t, self._of = method, t, of
+
+    def __getitem__(self, name: str) -> Any:
+        return self._of(name)
+
+    @property
+    def prior(self) -> Any:
+        """The precision of the Gaussian prior."""
+        return self._of("weight_decay") if self.method.has_prior else 0.0
+
+    @property
+    def tau(self) -> Any:
+        """The temperature, or that of the chain's rung."""
+        return operations.TEMPERED if self._tempered else self._of("tau")
+
+    @property
+    def root_tau(self) -> Any:
+        """Its square root."""
+        return operations.TEMPERED if self._tempered else np.sqrt(self._of("tau"))
+
+    @property
+    def _tempered(self) -> bool:
+        return isinstance(self.method.temperature, SimulatedTempering)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One exactly solvable piece of the dynamics.
+
+    - `act(moment)` is its map: it replaces θ, p, ξ or the second moment of a `Moment`.
+    - `lower` are the operations that carry it out, each with a function that makes its columns from `Values`.
+    - Whether it `draws` noise (it then has a slot of its own), `reads` p·p, which is where a temperature is
+      read, `moves` θ, or `kicks`: needs the gradient at θ as it finds it.
+    """
+
+    act: Callable[[Moment], None]
+    lower: tuple[tuple[int, Callable[[Values], Columns]], ...]
+    draws: bool = False
+    reads: bool = False
+    moves: bool = False
+    kicks: bool = False
 
 
 def A(theta: Array, p: Array, t: float) -> Array:
@@ -28,67 +131,16 @@ def B(p: Array, G: Array, t: float) -> Array:
     return p + t * G
 
 
-def O(p: Array, R: Array, t: float, gamma: float, tau: float | Array) -> Array:
-    """Ornstein-Uhlenbeck: dp = -γ p dt + sqrt(2γτ) dW. With γ = inf, p is drawn anew."""
-    if math.isinf(gamma):
-        return np.sqrt(tau) * R
-    return math.exp(-gamma * t) * p + np.sqrt(tau * -math.expm1(-2 * gamma * t)) * R
+def _drift(now: Moment) -> None:
+    now.theta = A(now.theta, now.p, now.t)
 
 
-def C(p: Array, t: float, xi: Array) -> Array:
-    """Friction: dp = -ξ p dt with ξ held."""
-    return np.exp(-t * xi) * p
+def _kick(now: Moment) -> None:
+    now.p = B(now.p, now.force, now.t)
 
 
-def D(p: Array, R: Array, t: float, sigma: float) -> Array:
-    """Driving noise: dp = σ dW."""
-    return p + sigma * math.sqrt(t) * R
-
-
-def E(xi: Array, kinetic: Array, target: Array, t: float, epsilon: float) -> Array:
-    """Thermostat: dξ = ε (p·p - N τ) dt with p held; kinetic is p·p and target N τ, or both over N."""
-    return xi + t * epsilon * (kinetic - target)
-
-
-def F(p: Array, R: Array, t: float, xi: Array, sigma: float) -> Array:
-    """Friction and driving noise together: dp = -ξ p dt + σ dW with ξ held, for any sign of ξ."""
-    return np.exp(-t * xi) * p + sigma * np.sqrt(t * phi(2 * t * xi)) * R
-
-
-def phi(x: Array) -> Array:
-    """(1 - exp(-x))/x, and 1 at x = 0."""
-    nonzero = np.where(x == 0, 1.0, x)
-    return np.where(x == 0, 1.0, -np.expm1(-nonzero) / nonzero)
-
-
-def sgd(theta: Array, G: Array, h: float) -> Array:
-    """θ += h G."""
-    return theta + h * G
-
-
-def sgld(theta: Array, G: Array, R: Array, h: float, sigma: float) -> Array:
-    """θ += h G + σ sqrt(h) R."""
-    return theta + h * G + sigma * math.sqrt(h) * R
-
-
-def momentum(theta: Array, v: Array, G: Array, h: float, mu: float, kind: int) -> tuple[Array, Array]:
-    """Momentum of kind 1: v = μ v + h G, θ += v; of kind 2: v = μ v + (1 - μ) G, θ += h v."""
-    if kind == 1:
-        v = mu * v + h * G
-        return theta + v, v
-    v = mu * v + (1 - mu) * G
-    return theta + h * v, v
-
-
-def adam(
-    theta: Array, m: Array, s: Array, G: Array, count: int, h: float, beta1: float, beta2: float, eps: float
-) -> tuple[Array, Array, Array]:
-    """Adam, at its `count`-th step from 1; m and s are the running moments of G."""
-    m = beta1 * m + (1 - beta1) * G
-    s = beta2 * s + (1 - beta2) * G**2
-    mean = m / (1 - beta1**count)
-    scale = np.sqrt(s / (1 - beta2**count)) + eps
-    return theta + h * mean / scale, m, s
+DRIFT = Letter(_drift, ((operations.A, lambda values: [values.t]),), moves=True)
+KICK = Letter(_kick, ((operations.B, lambda values: [values.t, values.t * values.prior]),), kicks=True)
 
 
 def temper(

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeAlias, get_args
+from typing import TypeAlias
 
 import numpy as np
 
 from heatbath.checks import POSITIVE, store, whole
-from heatbath.methods import AdaptiveLangevin, Frozen, Langevin, Method, axes
+from heatbath.methods import Method, known_methods
 from heatbath.schedules import Coefficient, SimulatedTempering, Value, coefficient
 from heatbath.splitting import gradients
 
@@ -44,9 +44,7 @@ class Part:
     @property
     def thermostats(self) -> tuple[int, ...]:
         """How many parameters each of its ξ serves, if it has any."""
-        if not isinstance(self.method, AdaptiveLangevin):
-            return ()
-        return tuple(map(len, self.tensors)) if self.method.thermostat == "tensor" else (self.size,)
+        return self.method.thermostats([len(span) for span in self.tensors])
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -71,11 +69,14 @@ class Partition:
             raise ValueError("Partition: at least one part is needed, got none")
         mapping = {_checked_key(key): method for key, method in given.items()}
         for key, method in mapping.items():
-            if not isinstance(method, get_args(Method)):
+            if not isinstance(method, Method):
                 raise TypeError(
                     f"Partition: part {key!r} must have a method such as Langevin(gamma=1.0, tau=1e-4), "
                     f"got {method!r}"
                 )
+            if type(method) not in known_methods().values():
+                name = type(method).__name__
+                raise TypeError(f"Partition: nobody knows {name} yet: call heatbath.register({name}) first")
         _check_words(mapping.values())
         _check_tempering(mapping.values())
         store(self, assigned=frozenset(mapping.items()), h=coefficient("Partition: h", h, POSITIVE))
@@ -103,7 +104,7 @@ class Partition:
         """
         found: dict[str, dict[tuple[Value, ...], str]] = {}  # coefficient: {values: the first part with them}
         for key, method in self.methods.items():
-            for name, values in axes(method).items():
+            for name, values in method.axes().items():
                 part = "+".join(map(str, key)) if isinstance(key, tuple) else str(key)
                 found.setdefault(name, {}).setdefault(values, part)
         named = {
@@ -142,8 +143,7 @@ class Partition:
 
 
 def _ladders(methods: Collection[Method]) -> set[SimulatedTempering]:
-    taus = (getattr(method, "tau", None) for method in methods)
-    return {tau for tau in taus if isinstance(tau, SimulatedTempering)}
+    return {method.tempering for method in methods if method.tempering}
 
 
 def _is_rest(key: Key) -> bool:
@@ -152,16 +152,15 @@ def _is_rest(key: Key) -> bool:
 
 def _check_words(methods: Collection[Method]) -> None:
     """Words may differ while each needs one gradient per step; otherwise all parts must share one."""
-    words = {getattr(m, "word", type(m).__name__) for m in methods if not isinstance(m, Frozen)}
+    words = {method.spelling for method in methods if method.moves}
     for method in methods:
-        if isinstance(method, (Langevin, AdaptiveLangevin)) and len(words) > 1:
-            needed = gradients(method.substeps)
-            if needed > 1:
-                raise ValueError(
-                    f"Partition: {method.word!r} needs {needed} gradients per step, so all parts must share "
-                    f"that word; got {', '.join(sorted(words))}. Parts with different words must need one "
-                    "gradient per step each"
-                )
+        needed = gradients(method.substeps)
+        if needed > 1 and len(words) > 1:
+            raise ValueError(
+                f"Partition: {method.word!r} needs {needed} gradients per step, so all parts must share "
+                f"that word; got {', '.join(sorted(words))}. Parts with different words must need one "
+                "gradient per step each"
+            )
 
 
 def _check_tempering(methods: Collection[Method]) -> None:

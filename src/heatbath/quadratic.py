@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from heatbath.letters import Array
-from heatbath.methods import AdaptiveLangevin, Langevin, Method
+from heatbath.methods import Method
 from heatbath.partition import Layers, Partition
 from heatbath.reference import Reference
 from heatbath.schedules import Schedule, SimulatedTempering
-from heatbath.splitting import NOISE_LETTERS
 
 
 def one_step(
@@ -32,13 +31,14 @@ def one_step(
     """
     if gradient_noise and not rotated:
         raise ValueError("gradient noise is shared between two steps of a word as written: use rotated=True")
-    words = [_linear_word(method) for method in partition.methods.values()]
+    for method in partition.methods.values():
+        _check_linear(method)
     for value in (partition.h, *(v for m in partition.methods.values() for v in vars(m).values())):
         if isinstance(value, (Schedule, SimulatedTempering)):
             raise ValueError(f"a law is stationary only while the coefficients are: got {value!r}")
     K = np.atleast_2d(np.asarray(hessian, dtype=np.float64))
     N = len(K)
-    slots = max(sum(word.count(letter) for letter in NOISE_LETTERS) for word in words)
+    slots = max(sum(s.kind.draws for s in method.substeps) for method in partition.methods.values())
     # one chain for each column of M and S: the basis vectors, each noise letter (a rotated step, too, has
     # each of them once), and the noise of the gradient
     inputs = np.eye(2 * N + slots * N + N)
@@ -89,9 +89,8 @@ def _accumulate(M: Array, Q: Array) -> Array:
     return Q
 
 
-def _linear_word(method: Method) -> str:
-    if isinstance(method, Langevin) or (isinstance(method, AdaptiveLangevin) and method.epsilon == 0):
-        return method.word
-    raise ValueError(
-        f"a step is linear for Langevin, and for AdaptiveLangevin with epsilon=0; got {method!r}"
-    )
+def _check_linear(method: Method) -> None:
+    if not method.linear:
+        raise ValueError(
+            f"a step is linear for Langevin, and for AdaptiveLangevin with epsilon=0; got {method!r}"
+        )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -19,10 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath import noise as numbers
 from heatbath.checks import choice, whole
-from heatbath.letters import A, Array, B, C, D, E, F, O, adam, momentum, sgd, sgld, temper
-from heatbath.methods import SGD, SGLD, Adam, AdaptiveLangevin, Frozen, Langevin, Momentum
+from heatbath.letters import Array, Moment, temper
+from heatbath.methods import Method
 from heatbath.partition import Layers, Part, Partition
-from heatbath.schedules import SimulatedTempering, at
+from heatbath.schedules import at
 from heatbath.splitting import Rotation, Substep, rotate
 
 Gradient: TypeAlias = Callable[[Array, int], Array]
@@ -74,8 +73,8 @@ class Reference:
       the same numbers whenever it is asked for the same step and slot.
     - `loss(theta)`: the full-data loss of each chain, needed for simulated tempering.
 
-    `state` is the state between steps. `temperature` has p·p/N of each Langevin and Adaptive Langevin part,
-    as its thermostat last read it: at E, or before O.
+    `state` is the state between steps. `temperature` has p·p/N of each part with a letter that reads it, as
+    it was last read: at E, or before O.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class Reference:
         self.temperature = {
             m.part.name: np.full(chains, np.nan)
             for m in self.members
-            if isinstance(m.part.method, (Langevin, AdaptiveLangevin))
+            if any(substep.kind.reads for substep in m.part.method.substeps)
         }
 
     def advance(self, steps: int, observe: Observer | None = None) -> None:
@@ -144,69 +143,49 @@ class Reference:
         """The word from its first letter to its last, all parts together."""
         n = self.state.step
         self._temper(n)
-        last_drift = max(s.place for s in self.word if s.letter == "A")
+        last_drift = max(s.place for s in self.word if s.kind.moves)
         for substep in self.word:
-            if substep.letter == "B" and self._G is None:
+            if substep.kind.kicks and self._G is None:
                 # a kick after the last drift shares gradient and mini-batch with the step that follows
                 self._G = self._negative_gradient(batch=n + (substep.place > last_drift))
             for m in self.members:
-                if not isinstance(m.part.method, Frozen):
-                    self._do(m, (substep,), n, observe)
-            if substep.letter == "A":
+                if m.part.method.moves:
+                    self._do(m, (m.part.method.substeps[substep.place],), n, observe)
+            if substep.kind.moves:
                 self._G = None
 
     def _do(self, m: _Member, substeps: tuple[Substep, ...], n: int, observe: Observer | None = None) -> None:
         """Some letters of step n of a part's word, with that step's stepsize, coefficients and noise."""
         for substep in substeps:
-            if substep.letter in "EO":
+            if substep.kind.reads:
                 self.temperature[m.part.name] = np.mean(self.state.p[:, m.index] ** 2, axis=1)
             if observe:
                 observe(m.part, substep, n)
             self._act(m, substep, n)
 
     def _act(self, m: _Member, substep: Substep, n: int) -> None:
+        """One letter, by its own map."""
         method, i, name, state = m.part.method, m.index, m.part.name, self.state
         h = at(self.partition.h, n)
-        t = float(substep.fraction) * h
-        theta, p = state.theta[:, i], state.p[:, i]
-        R = self._noise(n, substep.slot)[:, i] if substep.slot is not None else np.empty(0)
-
-        match substep.letter, method:
-            case "A", _:
-                state.theta[:, i] = A(theta, p, t)
-            case "B", _:
-                state.p[:, i] = B(p, self._force(m, n), t)
-            case "O", Langevin():
-                state.p[:, i] = O(p, R, t, at(method.gamma, n), self._tau(method, n))
-            case "C", AdaptiveLangevin():
-                state.p[:, i] = C(p, t, self._friction(m, method, n))
-            case "D", AdaptiveLangevin():
-                state.p[:, i] = D(p, R, t, at(method.sigma, n))
-            case "E", AdaptiveLangevin():
-                N = np.array(m.part.thermostats)
-                blocks = np.split(p, np.cumsum(N)[:-1], axis=1)
-                kinetic = np.stack([np.sum(block**2, axis=1) for block in blocks], axis=1)
-                weight = 1 / N if method.kinetic == "mean" else 1
-                target = N * self._tau(method, n)
-                state.xi[name] = E(
-                    state.xi[name], weight * kinetic, weight * target, t, at(method.epsilon, n)
-                )
-            case "F", AdaptiveLangevin():
-                state.p[:, i] = F(p, R, t, self._friction(m, method, n), at(method.sigma, n))
-            case _, SGD():
-                state.theta[:, i] = sgd(theta, self._force(m, n), h)
-            case _, SGLD():
-                state.theta[:, i] = sgld(theta, self._force(m, n), R, h, at(method.sigma, n))
-            case _, Momentum():
-                mu = at(method.mu, n)
-                state.theta[:, i], state.p[:, i] = momentum(theta, p, self._force(m, n), h, mu, method.kind)
-            case _, Adam():
-                assert self._G is not None
-                prior = h * at(method.weight_decay, n) * theta  # outside the moments
-                beta1, beta2, eps = at(method.beta1, n), at(method.beta2, n), at(method.eps, n)
-                state.theta[:, i], state.p[:, i], state.second[:, i] = adam(
-                    theta - prior, p, state.second[:, i], self._G[:, i], n + 1, h, beta1, beta2, eps
-                )
+        none = np.empty(0)
+        now = Moment(
+            method=method,
+            step=n,
+            h=h,
+            t=float(substep.fraction) * h,
+            theta=state.theta[:, i],
+            p=state.p[:, i],
+            second=state.second[:, i],
+            xi=state.xi.get(name, none),
+            G=self._G[:, i] if self._G is not None and substep.kind.kicks else none,
+            R=self._noise(n, substep.slot)[:, i] if substep.slot is not None else none,
+            tau=self._tau(method, n),
+            sizes=np.array(m.part.thermostats, dtype=np.intp),
+        )
+        substep.kind.act(now)
+        state.theta[:, i], state.p[:, i], state.second[:, i] = now.theta, now.p, now.second
+        if name in state.xi:
+            state.xi[name] = now.xi
 
     def _negative_gradient(self, batch: int) -> Array:
         theta = self.state.theta
@@ -217,24 +196,11 @@ class Reference:
             )
         return -gradient
 
-    def _force(self, m: _Member, n: int) -> Array:
-        """G of a part, its prior included."""
-        assert self._G is not None
-        assert not isinstance(m.part.method, Frozen)
-        return np.asarray(
-            self._G[:, m.index] - at(m.part.method.weight_decay, n) * self.state.theta[:, m.index]
-        )
-
-    def _tau(self, method: Langevin | AdaptiveLangevin, n: int) -> float | Array:
+    def _tau(self, method: Method, n: int) -> float | Array:
         """The temperature of a method at step n: a number, or one for each chain, (chains, 1)."""
-        if isinstance(method.tau, SimulatedTempering):
-            return np.array(method.tau.ladder)[self.state.rung][:, None]
-        return at(method.tau, n)
-
-    def _friction(self, m: _Member, method: AdaptiveLangevin, n: int) -> Array:
-        """ξ for each parameter of a part, in the SDE's form times ε."""
-        xi = np.repeat(self.state.xi[m.part.name], m.part.thermostats, axis=1)
-        return at(method.epsilon, n) * xi if method.friction == "sde" else xi
+        if method.tempering:
+            return np.array(method.tempering.ladder)[self.state.rung][:, None]
+        return at(method.temperature, n) if method.temperature is not None else np.nan
 
     def _temper(self, n: int) -> None:
         """Propose a move on the ladder before step n."""
@@ -258,15 +224,12 @@ class Reference:
                 f"loss(theta) must be one number for each of {len(theta)} chains, got {potential.shape}"
             )
         for m in self.members:
-            if not isinstance(m.part.method, Frozen):
-                decay = at(m.part.method.weight_decay, n)
-                potential += decay / 2 * np.sum(theta[:, m.index] ** 2, axis=1)
+            decay = at(m.part.method.prior, n)
+            potential += decay / 2 * np.sum(theta[:, m.index] ** 2, axis=1)
         return potential
 
     def _tempered(self) -> list[_Member]:
-        return [
-            m for m in self.members if isinstance(getattr(m.part.method, "tau", None), SimulatedTempering)
-        ]
+        return [m for m in self.members if m.part.method.tempering]
 
     def _check_tempering(self) -> None:
         tempered = self._tempered()
@@ -275,7 +238,7 @@ class Reference:
         if len({m.at_kick for m in tempered}) > 1:
             raise ValueError(
                 "simulated tempering moves between two steps of the word, so all tempered words must be seen "
-                f"at the kick or none; got {', '.join(getattr(m.part.method, 'word', '') for m in tempered)}"
+                f"at the kick or none; got {', '.join(m.part.method.spelling for m in tempered)}"
             )
 
     def _numbers(self, n: int, slot: int) -> Array:
@@ -285,16 +248,16 @@ class Reference:
     def _start(self, theta: Array, momenta: str) -> State:
         chains, size = theta.shape
         xi = {
-            m.part.name: np.full((chains, len(m.part.thermostats)), at(m.part.method.xi, 0))
+            m.part.name: np.full((chains, len(m.part.thermostats)), at(m.part.method.start_of_friction, 0))
             for m in self.members
-            if isinstance(m.part.method, AdaptiveLangevin)
+            if m.part.thermostats
         }
         p, second, rung = np.zeros_like(theta), np.zeros_like(theta), np.zeros(chains, dtype=np.intp)
         self.state = State(theta, p, xi, second, rung)
         if momenta == "thermal":
             z = numbers.normals(self.seed, numbers.START, 1, np.arange(chains), 0, 0, size)
             for m in self.members:
-                if isinstance(m.part.method, (Langevin, AdaptiveLangevin)):
+                if m.part.method.temperature is not None:
                     p[:, m.index] = np.sqrt(self._tau(m.part.method, 0)) * z[:, m.index]
         return self.state
 
@@ -310,26 +273,15 @@ def _checked(noise: Callable[[int, int], Array], shape: tuple[int, ...]) -> Call
 
 
 def _member(part: Part, rotated: bool) -> _Member:
-    method = part.method
     index = np.concatenate([np.arange(span.start, span.stop) for span in part.tensors])
-    if isinstance(method, (Langevin, AdaptiveLangevin)) and rotated:
-        rotation = rotate(method.substeps)
-    elif isinstance(method, Frozen) or not rotated:
-        rotation = Rotation((), (), "end")
-    else:  # a baseline is a step in one piece
-        whole_step = Substep(
-            type(method).__name__, Fraction(1), place=0, slot=0 if isinstance(method, SGLD) else None
-        )
-        rotation = Rotation((), (whole_step,), "end")
-    return _Member(part, index, rotation)
+    return _Member(part, index, rotate(part.method.substeps) if rotated else Rotation((), (), "end"))
 
 
 def _shared_word(parts: tuple[Part, ...]) -> tuple[Substep, ...]:
     """The word of all parts that move, to be run as it is written."""
-    moving = [part.method for part in parts if not isinstance(part.method, Frozen)]
-    words = {getattr(method, "word", type(method).__name__): method for method in moving}
-    if len(words) != 1 or not isinstance(method := moving[0], (Langevin, AdaptiveLangevin)):
+    methods = {part.method.spelling: part.method for part in parts if part.method.moves}
+    if len(methods) != 1:
         raise ValueError(
-            f"rotated=False runs the one word that all parts share as it is written; got {', '.join(words)}"
+            f"rotated=False runs the one word that all parts share as it is written; got {', '.join(methods)}"
         )
-    return method.substeps
+    return next(iter(methods.values())).substeps

@@ -10,13 +10,14 @@ needs no more than that. Nothing here touches an array.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-LETTERS = {"Langevin": "ABO", "AdaptiveLangevin": "ABCDEF"}
-NOISE_LETTERS = "ODF"
+from heatbath.letters import Letter
+
+MOST_DRAWS = 2**14  # slots in the address of the noise
 
 
 class WordError(ValueError):
@@ -28,12 +29,14 @@ class Substep:
     """One letter of a word: it acts for `fraction` of the stepsize.
 
     `place` is its position in the word as written. `slot` numbers the letters that draw noise, again in the
-    word as written, and is None for the others: it is part of the address of the noise (see `noise`).
+    word as written, and is None for the others: it is part of the address of the noise (see `noise`). `kind`
+    is what the letter means to its method.
     """
 
     letter: str
     fraction: Fraction
     place: int
+    kind: Letter
     slot: int | None = None
 
 
@@ -81,81 +84,90 @@ NAMED: dict[str, Order] = {
 """The words that the literature or the paper uses, with their order (Adaptive Langevin: at fixed ξ)."""
 
 
-def parse(word: str, method: str = "Langevin") -> tuple[Substep, ...]:
-    """The letters of `word` with their fractions of the stepsize, checked for `method`.
+def parse(word: str, letters: Mapping[str, Letter], method: str = "this method") -> tuple[Substep, ...]:
+    """The letters of `word` with their fractions of the stepsize; `letters` are those that a method has.
 
-    >>> [(s.letter, str(s.fraction)) for s in parse("BAOAB")]
+    >>> from heatbath.methods import Langevin
+    >>> [(s.letter, str(s.fraction)) for s in parse("BAOAB", Langevin.letters)]
     [('B', '1/2'), ('A', '1/2'), ('O', '1'), ('A', '1/2'), ('B', '1/2')]
     """
     if not isinstance(word, str):
         raise WordError(f"a word is a string of letters such as 'BAOAB', got {word!r}")
-    accepted = LETTERS[method]
     for letter in word:
-        if letter not in accepted:
+        if letter not in letters:
             raise WordError(
-                f"word {word!r}: {letter!r} is not a letter of {method}, which accepts {', '.join(accepted)}"
+                f"word {word!r}: {letter!r} is not a letter of {method}, which accepts {', '.join(letters)}"
             )
-    _require(word, method)
+    draws = sum(word.count(letter) for letter, kind in letters.items() if kind.draws)
+    if draws > MOST_DRAWS:
+        raise WordError(
+            f"word {word[:20]!r}...: it draws noise {draws} times, and a step has room for {MOST_DRAWS}"
+        )
+    counts = {letter: Fraction(1, word.count(letter)) for letter in set(word)}
     substeps = []
     slot = 0
     for place, letter in enumerate(word):
-        noisy = letter in NOISE_LETTERS
-        substeps.append(
-            Substep(letter, Fraction(1, word.count(letter)), place=place, slot=slot if noisy else None)
-        )
-        slot += noisy
+        kind = letters[letter]
+        substeps.append(Substep(letter, counts[letter], place, kind, slot if kind.draws else None))
+        slot += kind.draws
     return tuple(substeps)
 
 
+def require(word: str, method: str, needed: str) -> None:
+    """Refuse a word that lacks a letter which its method needs."""
+    if missing := [letter for letter in needed if letter not in word]:
+        raise WordError(f"word {word!r}: {method} needs {', '.join(needed)}; missing: {', '.join(missing)}")
+
+
 def gradients(substeps: Sequence[Substep]) -> int:
-    """How many gradients one step needs: the pieces that hold a B when the cyclic word is cut at its A's."""
-    letters = "".join(s.letter for s in substeps)
-    first, *middle, last = letters.split("A")
-    return sum("B" in piece for piece in (last + first, *middle))
+    """How many gradients one step needs: the pieces with a kick when the cyclic word is cut at its drifts."""
+    first, *middle, last = _pieces(substeps)
+    return sum(map(bool, (last + first, *middle)))
 
 
 def rotate(substeps: Sequence[Substep]) -> Rotation:
-    """Cut a word that needs one gradient per step so that every rotated step begins with that gradient."""
-    letters = "".join(s.letter for s in substeps)
+    """Cut a word that needs one gradient per step so that every rotated step begins with that gradient.
+
+    A word without letters stands still, and nothing is cut.
+    """
+    if not substeps:
+        return Rotation((), (), seen="end")
     needed = gradients(substeps)
     if needed != 1:
+        letters = "".join(s.letter for s in substeps)
         raise WordError(
             f"word {letters!r} needs {needed} gradients per step, and a rotated step offers one: "
             "run the word as written, or choose a word that needs one, such as 'BAOAB' or 'BACDEDCAB'"
         )
-    after_last_drift = letters.rindex("A") + 1
-    if "B" in letters[after_last_drift:] + letters[: letters.index("A")]:
-        return Rotation(tuple(substeps[after_last_drift:]), tuple(substeps[:after_last_drift]), seen="end")
-    kicking = letters.rindex("A", 0, letters.index("B")) + 1
-    return Rotation(tuple(substeps[kicking:]), tuple(substeps[:kicking]), seen="kick")
+    drifts = [place for place, substep in enumerate(substeps) if substep.kind.moves]
+    pieces = _pieces(substeps)
+    if pieces[-1] or pieces[0]:
+        cut, seen = drifts[-1] + 1, "end"
+    else:
+        kicked = next(place for place, piece in enumerate(pieces) if piece)
+        cut, seen = drifts[kicked - 1] + 1, "kick"
+    return Rotation(tuple(substeps[cut:]), tuple(substeps[:cut]), seen=seen)  # type: ignore[arg-type]
 
 
-def erases_force(substeps: Sequence[Substep]) -> bool:
+def _pieces(substeps: Sequence[Substep]) -> list[int]:
+    """How many kicks there are before the first drift, between drifts, and after the last.
+
+    A letter that kicks and moves kicks first.
+    """
+    pieces = [0]
+    for substep in substeps:
+        pieces[-1] += substep.kind.kicks
+        if substep.kind.moves:
+            pieces.append(0)
+    return pieces if len(pieces) > 1 else [*pieces, 0]
+
+
+def erases_force(word: str) -> bool:
     """Whether an O follows every B before any A: with infinite friction the force would then have no effect.
 
-    >>> [erases_force(parse(word)) for word in ("BOA", "OAB", "BAOAB")]
+    >>> [erases_force(word) for word in ("BOA", "OAB", "BAOAB")]
     [True, True, False]
     """
-    word = "".join(s.letter for s in substeps)
     kicks = [place for place, letter in enumerate(word) if letter == "B"]
     after = ((word[place + 1 :] + word[:place]).partition("A")[0] for place in kicks)
     return all("O" in letters for letters in after)
-
-
-def _require(word: str, method: str) -> None:
-    """Refuse a word that lacks a letter its method needs, or holds two that exclude one another."""
-    needed = "ABO" if method == "Langevin" else "ABE"
-    if missing := [letter for letter in needed if letter not in word]:
-        raise WordError(f"word {word!r}: {method} needs {', '.join(needed)}; missing: {', '.join(missing)}")
-    if method == "Langevin":
-        return
-    if "F" in word and (clash := [letter for letter in "CD" if letter in word]):
-        raise WordError(
-            f"word {word!r}: F takes the place of C and D, so remove F or {' and '.join(clash)}; "
-            "accepted are F alone or C with D"
-        )
-    if "F" not in word and (missing := [letter for letter in "CD" if letter not in word]):
-        raise WordError(
-            f"word {word!r}: AdaptiveLangevin needs both C and D, or F in their place; "
-            f"missing: {', '.join(missing)}"
-        )

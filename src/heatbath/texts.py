@@ -7,19 +7,19 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath import datasets
 from heatbath.datasets import Problem
-from heatbath.methods import Method
+from heatbath.methods import known_methods
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.schedules import Schedule, SimulatedTempering, from_plain, to_plain
 
-METHODS = {kind.__name__: kind for kind in get_args(Method)}
+METHODS = known_methods()
 RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric", "rings", "mnist")}
 ARRAYS = ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale")
 

@@ -15,7 +15,7 @@ from heatbath.diagnostics.gradients import gradient_moments
 from heatbath.diagnostics.runs import check_single
 from heatbath.diagnostics.series import Estimate, mean
 from heatbath.partition import Part
-from heatbath.schedules import SimulatedTempering, at
+from heatbath.schedules import at
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -89,7 +89,7 @@ def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:
 
 def _thermal(run: Any) -> tuple[list[Part], NDArray[np.bool_]]:
     """The parts whose method has a temperature, and which chains are alive."""
-    parts = [part for part in run.plan.parts() if hasattr(part.method, "tau")]
+    parts = [part for part in run.plan.parts() if part.method.temperature is not None]
     if not parts:
         raise ValueError("no part of this run has a temperature: that needs Langevin or AdaptiveLangevin")
     return parts, run.died < 0
@@ -97,8 +97,8 @@ def _thermal(run: Any) -> tuple[list[Part], NDArray[np.bool_]]:
 
 def _target(run: Any, part: Part) -> float:
     """τ of a part at the last step."""
-    tau = part.method.tau  # type: ignore[union-attr]
-    if isinstance(tau, SimulatedTempering):
+    tau = part.method.temperature
+    if part.method.tempering or tau is None:
         raise ValueError(f"part {part.name!r} is tempered, so it has no single temperature to compare with")
     return at(tau, run.step - 1)
 
@@ -132,7 +132,7 @@ def _decay(run: Any) -> Array:
     """The precision λ of the prior on every parameter, at the last step."""
     decay = np.zeros(run.plan.parameters)
     for part in run.plan.parts():
-        decay[_elements(part)] = at(getattr(part.method, "weight_decay", 0.0), run.step - 1)
+        decay[_elements(part)] = at(part.method.prior, run.step - 1)
     return decay
 
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.engine.program import READ, TEMPER, WIDTH, A, B, Control, Operation, Program, S
-from heatbath.methods import SGD, SGLD, Adam, AdaptiveLangevin, Langevin, Momentum
-from heatbath.schedules import Coefficient, SimulatedTempering, at
+from heatbath.engine.program import TEMPER, Operation, Program, Stage, Term
+from heatbath.letters import Values
+from heatbath.operations import NEUTRAL, WIDTH
+from heatbath.schedules import Coefficient, at
 
 Array = NDArray[np.float64]
-TEMPERED = -1.0  # in place of a temperature: that of the chain's rung
 
 
 class Steps:
@@ -40,91 +40,37 @@ class Steps:
         return np.ascontiguousarray(self._known[value][1 + offset :][: self.count])
 
 
-def table(program: Program, controls: Sequence[Control], first: int, stop: int) -> Array:
+def table(program: Program, stages: Sequence[Stage], first: int, stop: int) -> Array:
     """The coefficients (steps, operations, WIDTH) of steps first to stop - 1."""
-    operations = [operation for control in controls for operation in control.operations]
+    operations = [operation for stage in stages for operation in stage.all_operations()]
     steps = Steps(first, stop)
-    made = np.zeros((stop - first, len(operations), WIDTH))
+    rows = np.zeros((stop - first, len(operations), WIDTH))
     for place, operation in enumerate(operations):
-        _fill(made[:, place], operation, steps, program.partition.h)
-    return made
+        _fill(rows[:, place], operation, steps, program.partition.h)
+    return rows
 
 
-def decays(program: Program, controls: Sequence[Control], first: int, stop: int) -> Array:
-    """The prior of every unit (steps, units) as a tempering move among these controls sees it."""
-    offset = max([control.batch for control in controls if control.kind == TEMPER], default=0)
+def decays(program: Program, stages: Sequence[Stage], first: int, stop: int) -> Array:
+    """The prior of every unit (steps, units) as a tempering move among these stages sees it."""
+    offset = max([stage.offset for stage in stages if stage.begins == TEMPER], default=0)
     steps = Steps(first, stop)
-    priors = [getattr(unit.part.method, "weight_decay", 0.0) for unit in program.units]
-    return np.stack([steps.values(prior, offset) for prior in priors], axis=1)
+    return np.stack([steps.values(unit.part.method.prior, offset) for unit in program.units], axis=1)
 
 
-def _fill(made: Array, operation: Operation, steps: Steps, h: Coefficient) -> None:
-    """The numbers of an operation; before the first step of the word nothing happens."""
-    method = operation.method
-    if operation.kind == READ:
-        return
-    if operation.kind in (A, B):
-        for fraction, offset in operation.terms:
-            t = np.where(steps.numbers(offset) >= 0, fraction * steps.values(h, offset), 0.0)
-            if isinstance(method, Momentum):
-                t = _momentum_time(operation.letter, method, steps, t)
-            made[:, 0] += t
-            if operation.kind == B:
-                made[:, 1] += t * steps.values(method.weight_decay, offset)  # type: ignore[union-attr]
-        return
-    fraction, offset = operation.terms[0]
-
-    def now(value: Coefficient) -> Array:
-        return steps.values(value, offset)
-
-    t = fraction * now(h)
-    columns: list[Array | float]
-    match method:
-        case Langevin():
-            columns = _ornstein_uhlenbeck(now(method.gamma) * t, method.tau, now)
-        case AdaptiveLangevin():
-            columns = _adaptive(operation.letter, method, t, now)
-        case Momentum():
-            columns = [now(method.mu)]
-        case Adam():
-            columns = [t, now(method.beta1), now(method.beta2), now(method.eps), t * now(method.weight_decay)]
-        case SGLD():
-            columns = [t, t * now(method.weight_decay), now(method.sigma) * np.sqrt(t)]
-        case SGD():
-            columns = [t, t * now(method.weight_decay)]
-        case _:
-            raise AssertionError(f"no operation for {method!r}")
-    for place, column in enumerate(columns):
-        made[:, place] = column
-    before = steps.numbers(offset) < 0
-    made[before] = 0.0
-    if operation.kind == S:
-        made[before, 0] = 1.0
+def _fill(rows: Array, operation: Operation, steps: Steps, h: Coefficient) -> None:
+    """The columns of an operation, the sum of its terms; before the first step of the word it is neutral."""
+    neutral = NEUTRAL.get(operation.kind, ())
+    for term in operation.terms:
+        before = steps.numbers(term.offset) < 0
+        for place, column in enumerate(term.columns(_values(term, steps, h))):
+            rest = neutral[place] if place < len(neutral) else 0.0
+            rows[:, place] += np.where(before, rest, column)
 
 
-def _ornstein_uhlenbeck(exponent, tau, now):
-    factor, width = np.exp(-exponent), np.sqrt(-np.expm1(-2 * exponent))  # 0 and 1 where γ is infinite
-    root = TEMPERED if isinstance(tau, SimulatedTempering) else np.sqrt(now(tau))
-    return [factor, width, root]
-
-
-def _adaptive(letter, method, t, now):
-    epsilon, sigma = now(method.epsilon), now(method.sigma)
-    friction = t * epsilon if method.friction == "sde" else t  # times ξ
-    match letter:
-        case "C":
-            return [friction]
-        case "D":
-            return [1.0, sigma * np.sqrt(t), 1.0]
-        case "F":
-            return [friction, sigma * np.sqrt(t)]
-    mean = 1.0 if method.kinetic == "mean" else 0.0
-    tau = TEMPERED if isinstance(method.tau, SimulatedTempering) else now(method.tau)
-    return [t * epsilon, tau, mean]
-
-
-def _momentum_time(letter: str, method: Momentum, steps: Steps, h: Array) -> Array:
-    """The c of its B and A: kind 1 is v = μ v + h G, θ += v; kind 2 is v = μ v + (1 - μ) G, θ += h v."""
-    if method.kind == 1:
-        return h if letter == "B" else np.ones_like(h)
-    return 1 - steps.values(method.mu, 0) if letter == "B" else h
+def _values(term: Term, steps: Steps, h: Coefficient) -> Values:
+    """The coefficients of a term's method as arrays over the steps."""
+    return Values(
+        term.method,
+        term.fraction * steps.values(h, term.offset),
+        lambda name: steps.values(getattr(term.method, name), term.offset),
+    )

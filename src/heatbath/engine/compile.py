@@ -24,6 +24,7 @@ from typing import Any
 import numba
 
 import heatbath.noise
+import heatbath.operations
 
 config: Any = numba.config  # whose attributes are made when Numba is imported
 
@@ -35,7 +36,8 @@ FASTMATH = {"contract", "reassoc", "arcp", "nsz", "afn"}
 def _sources() -> str:
     """A hash of the engine's sources, and of the versions that compiled code depends on."""
     digest = hashlib.sha256(f"{numba.__version__} {platform.python_version()} {platform.machine()}".encode())
-    for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(heatbath.noise.__file__)]:
+    outside = [Path(str(module.__file__)) for module in (heatbath.noise, heatbath.operations)]
+    for path in [*sorted(Path(__file__).parent.glob("*.py")), *outside]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -19,9 +19,8 @@ from heatbath.engine.loop import Chains, Code, Data, Ladder, Network, Units, run
 from heatbath.engine.notes import Notes
 from heatbath.engine.program import Program, encode
 from heatbath.engine.threads import spread, thread_count
-from heatbath.methods import Adam
 from heatbath.noise import START, normals
-from heatbath.schedules import SimulatedTempering, at
+from heatbath.schedules import at
 
 SCHEDULED_STEPS = 4096  # steps whose coefficients are tabulated at a time
 
@@ -56,15 +55,13 @@ class Ensemble:
         self.step = 0
         kind = theta.dtype
         count, size = theta.shape
-        adam = any(isinstance(part.method, Adam) for part in self.program.parts)
-        xi = np.array(
-            [[getattr(u.part.method, "xi", 0.0) for u in p.units] for p in self.programs], np.float64
-        )
+        second = any(part.method.keeps_second for part in self.program.parts)
+        xi = np.array([[u.part.method.start_of_friction for u in p.units] for p in self.programs], np.float64)
         point = np.zeros(count, np.int64) if point is None else point
         self.chains = Chains(
             theta=np.ascontiguousarray(theta).copy(),
             p=np.zeros_like(theta),
-            second=np.zeros((count, size if adam else 0), kind),
+            second=np.zeros((count, size if second else 0), kind),
             xi=xi[point],
             rung=np.zeros(count, np.int64),
             died=np.full(count, -1, np.int64),
@@ -80,7 +77,7 @@ class Ensemble:
             np.array(ranges, np.int64),
             np.cumsum([0] + [len(unit.ranges) for unit in units]),
             np.array([unit.size for unit in units]),
-            np.array([isinstance(getattr(u.part.method, "tau", 0), SimulatedTempering) for u in units]),
+            np.array([u.part.method.tempering is not None for u in units]),
         )
         tempering = self.program.partition.tempering
         self.ladder = (
@@ -183,9 +180,9 @@ class Ensemble:
         return lost[0] if lost else max(sizes, key=lambda name: sizes[name])
 
     def _code(self, which: Literal["prelude", "steps"], first: int, stop: int) -> Code:
-        controls = [getattr(program, which) for program in self.programs]
-        rows, operations = encode(controls[0])
-        pairs = list(zip(self.programs, controls, strict=True))
+        stages = [getattr(program, which) for program in self.programs]
+        rows, operations = encode(stages[0])
+        pairs = list(zip(self.programs, stages, strict=True))
         tables = np.stack([table(program, own, first, stop) for program, own in pairs])
         priors = np.stack([decays(program, own, first, stop) for program, own in pairs])
         return Code(rows, operations, tables, priors, first)
@@ -195,8 +192,10 @@ class Ensemble:
         z = normals(int(self.seed), START, 1, self.chains.number, 0, 0, size)
         for chain, point in enumerate(self.chains.point):
             for unit in self.programs[point].units:
-                tau = getattr(unit.part.method, "tau", 0.0)
-                start = tau.ladder[0] if isinstance(tau, SimulatedTempering) else at(tau, 0)
+                method = unit.part.method
+                if method.temperature is None:
+                    continue
+                start = method.tempering.ladder[0] if method.tempering else at(method.temperature, 0)
                 for span in unit.ranges:
                     own = slice(span.start, span.stop)
                     self.chains.p[chain, own] = math.sqrt(start) * z[chain, own]

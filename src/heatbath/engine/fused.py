@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.program import WIDTH
-from heatbath.engine.tiles import MOVES, run_segment
+from heatbath.engine.tiles import fluctuate, move_buffers, run_segment
 from heatbath.engine.views import at_address
 from heatbath.noise import TILE
+from heatbath.operations import THERMOSTAT
 
 PIECE = 64 * TILE
 
@@ -32,7 +32,7 @@ class Work(NamedTuple):
     """Pieces (tensor, first element, stop), and what to do with those of each unit in each pass."""
 
     pieces: NDArray[np.int64]
-    segments: NDArray[np.int64]  # (passes, units, 3): first operation, stop, and the E that follows, or -1
+    segments: NDArray[np.int64]  # (passes, units, 3): first operation, stop, and the end of those on ξ
     operations: NDArray[np.int64]
     table: NDArray[np.float64]  # (rows, operations, WIDTH)
     size: NDArray[np.int64]  # of each unit, as far as it is stepped
@@ -46,7 +46,8 @@ def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, s
     """
     tile = np.empty(TILE, like.dtype)
     words = np.empty((4, TILE // 4), np.uint32)
-    room = tile, words, np.empty((MOVES, WIDTH + 1)), np.empty((MOVES, 3), np.int64)
+    moves, uses = move_buffers(work.operations.shape[0])
+    room = tile, words, moves, uses
     span = np.empty((1, 2), np.int64)
     for k in range(first_pass, last_pass):
         for i in range(begin, end):
@@ -74,25 +75,34 @@ def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, s
                     True,
                 )
         if finish:
-            _between_passes(k, tensors, work, sums, units)
+            _between_passes(k, tensors, work, sums, units, seed, words)
 
 
 @compiled
-def _between_passes(k, tensors, work, sums, units):
-    """Sum p·p of the units, always in the same order, and move ξ where E follows."""
+def _between_passes(k, tensors, work, sums, units, seed, words):
+    """Sum p·p of the units, always in the same order, and move ξ as the pass says."""
     total = np.full(units.shape[0], -1.0)
-    row = np.zeros(units.shape[0], np.int64)  # E has that of the tensor that was stepped most often
+    row = np.zeros(units.shape[0], np.int64)  # ξ has that of the tensor that was stepped most often
+    first = np.full(units.shape[0], -1, np.int64)  # and the noise of the first tensor
     for i in range(work.pieces.shape[0]):
-        u = tensors[work.pieces[i, 0], UNIT]
-        row[u] = max(row[u], tensors[work.pieces[i, 0], ROW])
+        t = work.pieces[i, 0]
+        u = tensors[t, UNIT]
+        row[u] = max(row[u], tensors[t, ROW])
+        first[u] = t if first[u] < 0 else first[u]
         if not sums[i] < 0:  # NaN is a sum, too
             total[u] = sums[i] if total[u] < 0 else total[u] + sums[i]
     for u in range(units.shape[0]):
         if not total[u] < 0:
             units[u, KINETIC] = total[u]
-        thermostat = work.segments[k, u, 2]
-        if thermostat >= 0:
-            c = work.table[row[u], thermostat]
-            target = c[1] if c[1] >= 0 else units[u, ROOT_TAU] ** 2
-            share = 1.0 / work.size[u] if c[2] > 0 else 1.0
-            units[u, XI] += c[0] * share * (units[u, KINETIC] - work.size[u] * target)
+        for o in range(work.segments[k, u, 1], work.segments[k, u, 2]):
+            c = work.table[row[u], o]
+            if work.operations[o, 0] == THERMOSTAT:
+                target = c[1] if c[1] >= 0 else units[u, ROOT_TAU] ** 2
+                share = 1.0 / work.size[u] if c[2] > 0 else 1.0
+                units[u, XI] += c[0] * share * (units[u, KINETIC] - work.size[u] * target)
+            else:
+                step = tensors[first[u], STEP] + work.operations[o, 2]
+                where = tensors[first[u], FIRST]
+                units[u, XI] = fluctuate(
+                    units[u, XI], c, units[u, ROOT_TAU], seed, work.operations[o, 1], 0, step, where, words
+                )

@@ -12,10 +12,11 @@ from heatbath.engine.batches import draw_subset, gather, shuffle
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import evaluate, negative_gradient
 from heatbath.engine.notes import note
-from heatbath.engine.program import GRADIENT, SEGMENT, THERMOSTAT, WIDTH
+from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT
 from heatbath.engine.random import fill_words
-from heatbath.engine.tiles import MOVES, kinetic, run_segment
+from heatbath.engine.tiles import fluctuate, kinetic, move_buffers, run_segment
 from heatbath.noise import TEMPERING, TILE
+from heatbath.operations import THERMOSTAT
 
 
 class Chains(NamedTuple):
@@ -122,7 +123,8 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
     stamps = np.full(count, -1, np.int64)
     tile = np.empty(TILE, number)
     words = np.empty((4, TILE // 4), np.uint32)
-    room = tile, words, np.empty((MOVES, WIDTH + 1)), np.empty((MOVES, 3), np.int64)
+    moves, uses = move_buffers(max(prelude.operations.shape[0], code.operations.shape[0]))
+    room = tile, words, moves, uses
     per_epoch = count // data.batch
     drawn = 0
     for c in range(begin, end):
@@ -154,7 +156,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                     kind, u, low, high, offset, drifts = now.controls[r]
                     own = units.ranges[units.first[u] : units.first[u + 1]]
                     tau = ladder.tau[chains.rung[c]]
-                    if kind == GRADIENT:
+                    if kind == EVALUATE:
                         if fresh:
                             continue
                         step = n + offset
@@ -207,10 +209,25 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                         if read >= 0:
                             chains.temperature[c, u] = read / units.size[u]
                         fresh = fresh and drifts == 0
-                    elif kind == THERMOSTAT:
-                        gain, squares = _thermostat(p, own, units.size[u], now.table[point, row, low], tau)
-                        chains.xi[c, u] += gain
-                        chains.temperature[c, u] = squares / units.size[u]
+                    elif kind == FRICTION:
+                        columns = now.table[point, row, low]
+                        if now.operations[low, 0] == THERMOSTAT:
+                            gain, squares = _thermostat(p, own, units.size[u], columns, tau)
+                            chains.xi[c, u] += gain
+                            chains.temperature[c, u] = squares / units.size[u]
+                        else:
+                            use, at = now.operations[low, 1], n + now.operations[low, 2]
+                            chains.xi[c, u] = fluctuate(
+                                chains.xi[c, u],
+                                columns,
+                                math.sqrt(tau),
+                                seed,
+                                use,
+                                chain,
+                                at,
+                                own[0, 0],
+                                words,
+                            )
                     else:
                         step = n + offset
                         if step > 0 and step % ladder.every == 0:

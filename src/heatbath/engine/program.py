@@ -1,59 +1,83 @@
-"""Programs: a partition, written as the few operations that the compiled loop knows.
+"""Programs: a partition, written as the few operations that the compiled kernel knows (`operations`).
 
-On a tile every letter is one of three operations, A (θ += c p), B (p += c G - d θ) and S (p = a p + b R):
-O, C, D and F are all S. The baselines add DESCEND (SGD, SGLD) and ADAM; Momentum is S, B, A. Operations on
-one thermostat's parameters (a *unit*) form a segment, which passes over memory once; E stands between
-segments.
+A step is a list of stages. A stage begins with a gradient, a tempering move or nothing, and consists of
+passes: operations on the parameters of one *unit*, those that one ξ serves, and after them operations on
+that ξ. A pass goes over memory once. The engine and the optimisers for torch carry out the same stages.
 
-A step is a list of controls: evaluate the gradient, run a segment, move a ξ, try a tempering move. Each
-operation carries coefficients for the step of the word it belongs to, so the tables have a row for every step
-while a coefficient is on a schedule, and otherwise two: the first step, which has nothing to close, and all
-others. READ notes p·p before an O, where a temperature is read.
+Each operation has coefficients for the step of the word that it belongs to: closing letters have the offset
+-1, where θ is seen at the kick the opening ones have 1. READ notes p·p where a letter reads a temperature.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.methods import SGLD, Adam, AdaptiveLangevin, Frozen, Langevin, Method, Momentum
+from heatbath.letters import Columns, Values
+from heatbath.methods import Method
 from heatbath.noise import NOISE
+from heatbath.operations import ADDED, MOVING, ON_FRICTION, READ, THERMOSTAT
 from heatbath.partition import Layers, Part, Partition
-from heatbath.schedules import Schedule, SimulatedTempering
+from heatbath.schedules import Schedule
 from heatbath.splitting import Substep, gradients, rotate
 
-A, B, S, C, F, DESCEND, ADAM, READ = range(8)
-GRADIENT, SEGMENT, THERMOSTAT, TEMPER = range(4)
-WIDTH = 6  # coefficients of an operation
+GRADIENT, TEMPER, NOTHING = range(3)  # how a stage begins
+EVALUATE, MOVE_ON_LADDER, SEGMENT, FRICTION = range(4)  # kinds of controls in compiled code
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """Where the columns of an operation come from: a letter that acts for a fraction of a step's h."""
+
+    method: Method
+    columns: Callable[[Values], Columns]
+    fraction: float
+    offset: int
 
 
 @dataclass(eq=False)
 class Operation:
-    """An operation, the letters of the word that it carries out, and the steps that they belong to.
+    """An operation of the kernel; adjacent A's and B's are merged, so it may have several terms.
 
-    `terms` are (fraction of h, offset of the step): adjacent A's and B's are merged. `offset` is that of the
-    noise.
+    `use` is the stream and slot of its noise (-1: none), and `offset` that of the step of the noise.
     """
 
     kind: int
-    method: Method
-    terms: list[tuple[float, int]]
-    slot: int = -1
+    terms: list[Term]
+    use: int = -1
     offset: int = 0
-    letter: str = ""
 
 
-@dataclass
-class Control:
-    """A control: its kind, the unit it is for, its operations, and the offset of the step it counts by."""
+@dataclass(eq=False)
+class Pass:
+    """Operations on all parameters of a unit, then operations on its ξ."""
 
-    kind: int
-    unit: int = 0
+    unit: int
     operations: list[Operation] = field(default_factory=list)
-    batch: int = 0
+    frictions: list[Operation] = field(default_factory=list)
+
+    @property
+    def reads(self) -> bool:
+        """Whether its ξ needs p·p."""
+        return any(operation.kind == THERMOSTAT for operation in self.frictions)
+
+
+@dataclass(eq=False)
+class Stage:
+    """Passes, and what begins them; `offset` is that of the step which a gradient or a move belongs to."""
+
+    begins: int
+    offset: int = 0
+    passes: list[Pass] = field(default_factory=list)
+
+    def all_operations(self) -> Iterator[Operation]:
+        """Its operations, in the order of the tables of coefficients."""
+        for one in self.passes:
+            yield from one.operations
+            yield from one.frictions
 
 
 @dataclass(frozen=True)
@@ -71,13 +95,13 @@ class Unit:
 
 @dataclass(frozen=True)
 class Program:
-    """What the compiled loop runs: `prelude` once before the first step, then `steps` at every step."""
+    """What is carried out: `prelude` once before the first step, then `steps` at every step."""
 
     partition: Partition
     parts: tuple[Part, ...]
     units: tuple[Unit, ...]
-    prelude: tuple[Control, ...]
-    steps: tuple[Control, ...]
+    prelude: tuple[Stage, ...]
+    steps: tuple[Stage, ...]
 
     @property
     def scheduled(self) -> bool:
@@ -93,118 +117,94 @@ def compile_program(partition: Partition, layers: Layers, rotated: bool = True) 
     """
     parts = partition.parts(layers)
     units: list[Unit] = []
-    of_part: dict[str, list[int]] = {}
+    moving: list[tuple[int, Method]] = []
     for part in parts:
         per_tensor = len(part.thermostats) > 1
-        groups = [(span,) for span in part.tensors] if per_tensor else [_merged(part.tensors)]
-        of_part[part.name] = list(range(len(units), len(units) + len(groups)))
-        units += [Unit(part, group) for group in groups]
-    moving = [part for part in parts if not isinstance(part.method, Frozen)]
-    words = [part.method for part in moving if isinstance(part.method, (Langevin, AdaptiveLangevin))]
-    if not rotated and (len(words) < len(moving) or len({method.word for method in words}) != 1):
+        for ranges in [(span,) for span in part.tensors] if per_tensor else [_merged(part.tensors)]:
+            if part.method.moves:
+                moving.append((len(units), part.method))
+            units.append(Unit(part, ranges))
+    methods = [method for _, method in moving]
+    if not rotated and len({method.spelling for method in methods}) != 1:
         raise ValueError("rotated=False runs the one word that all parts share as it is written")
-    if not rotated or any(gradients(method.substeps) > 1 for method in words):
-        return Program(partition, parts, tuple(units), (), tuple(_written(words[0], moving, of_part)))
-
-    prelude: list[Control] = []
-    closing: list[Control] = []
-    opening: list[Control] = []
-    for part in moving:
-        method = part.method
-        for unit in of_part[part.name]:
-            if not isinstance(method, (Langevin, AdaptiveLangevin)):
-                opening += _controls(unit, _baseline(method))
-                continue
-            rotation = rotate(method.substeps)
-            kick = rotation.seen == "kick"
-            if kick:
-                prelude += _controls(unit, _operations(method, rotation.opening, 0))
-            first = _operations(method, rotation.closing, 0 if kick else -1)
-            last = _operations(method, rotation.opening, 1 if kick else 0)
-            if partition.tempering is None:
-                opening += _controls(unit, first + last)
-            else:
-                closing += _controls(unit, first)
-                opening += _controls(unit, last)
-    temper = [Control(TEMPER, batch=_tempering_offset(words))] if partition.tempering else []
-    steps = [Control(GRADIENT), *closing, *temper, *opening]
+    if not rotated or any(gradients(method.substeps) > 1 for method in methods):
+        return Program(partition, parts, tuple(units), (), tuple(_written(moving)))
+    prelude, steps = _rotated(moving, partition.tempering is not None)
     return Program(partition, parts, tuple(units), tuple(prelude), tuple(steps))
 
 
-def _tempering_offset(methods: Sequence[Langevin | AdaptiveLangevin]) -> int:
-    tempered = [m for m in methods if isinstance(m.tau, SimulatedTempering)]
-    return 1 if rotate(tempered[0].substeps).seen == "kick" else 0
+def _rotated(moving: Sequence[tuple[int, Method]], tempered: bool) -> tuple[list[Stage], list[Stage]]:
+    """Words that are cut for one gradient per step; a tempering move stands between closing and opening."""
+    before, closing, opening = Stage(NOTHING), Stage(GRADIENT), Stage(TEMPER)
+    for unit, method in moving:
+        rotation, at_kick = rotate(method.substeps), method.seen_at_kick
+        if at_kick:
+            before.passes += _passes(unit, _operations(method, rotation.opening, 0))
+        first = _operations(method, rotation.closing, 0 if at_kick else -1)
+        last = _operations(method, rotation.opening, 1 if at_kick else 0)
+        if tempered:
+            opening.offset = max(opening.offset, int(at_kick and method.tempering is not None))
+            closing.passes += _passes(unit, first)
+            opening.passes += _passes(unit, last)
+        else:
+            closing.passes += _passes(unit, first + last)
+    return [before] if before.passes else [], [closing, opening] if tempered else [closing]
 
 
-def _written(
-    method: Langevin | AdaptiveLangevin, parts: Sequence[Part], of_part: dict[str, list[int]]
-) -> list[Control]:
-    """A word as it is written, for all parts together: a gradient before each kick that finds θ moved."""
-    units = [(unit, part.method) for part in parts for unit in of_part[part.name]]
-    last_drift = method.word.rindex("A")
-    controls: list[Control] = []
-    if isinstance(method.tau, SimulatedTempering):
-        controls.append(Control(TEMPER))
+def _written(moving: Sequence[tuple[int, Method]]) -> list[Stage]:
+    """A word as it is written, for all units together: a gradient before each kick that finds θ moved."""
+    word = moving[0][1].substeps
+    last_drift = max(s.place for s in word if s.kind.moves)
+    stages = [Stage(TEMPER if moving[0][1].tempering else NOTHING)]
     piece: list[Substep] = []
-    kicked = moved = False
+    fresh = False  # whether there is a gradient at θ
 
     def flush() -> None:
-        for unit, own in units:
-            assert isinstance(own, (Langevin, AdaptiveLangevin))
-            controls.extend(_controls(unit, _operations(own, tuple(piece), 0)))
+        for unit, method in moving:
+            substeps = [method.substeps[s.place] for s in piece]
+            stages[-1].passes += _passes(unit, _operations(method, substeps, 0))
         piece.clear()
 
-    for substep in method.substeps:
-        if substep.letter == "B" and (moved or not kicked):
+    for substep in word:
+        if substep.kind.kicks and not fresh:
             flush()
-            controls.append(Control(GRADIENT, batch=int(substep.place > last_drift)))
-            moved, kicked = False, True
-        moved = moved or substep.letter == "A"
+            stages.append(Stage(GRADIENT, int(substep.place > last_drift)))
+            fresh = True
+        fresh = fresh and not substep.kind.moves
         piece.append(substep)
     flush()
-    return controls
+    return [stage for stage in stages if stage.begins != NOTHING or stage.passes]
 
 
-def _operations(
-    method: Langevin | AdaptiveLangevin, substeps: Sequence[Substep], offset: int
-) -> list[Operation]:
-    kinds = {"A": A, "B": B, "O": S, "D": S, "C": C, "F": F, "E": THERMOSTAT}
+def _operations(method: Method, substeps: Sequence[Substep], offset: int) -> list[Operation]:
     operations = []
     for s in substeps:
-        if s.letter == "O":
-            operations.append(Operation(READ, method, [(0.0, offset)]))
-        slot = -1 if s.slot is None else s.slot
-        terms = [(float(s.fraction), offset)]
-        operations.append(Operation(kinds[s.letter], method, terms, slot, offset, s.letter))
+        kinds = [kind for kind, _ in s.kind.lower]
+        if s.kind.reads and THERMOSTAT not in kinds:
+            operations.append(Operation(READ, []))
+        use = -1 if s.slot is None else NOISE << 14 | s.slot
+        for kind, columns in s.kind.lower:
+            term = Term(method, columns, float(s.fraction), offset)
+            operations.append(Operation(kind, [term], use, offset))
     return operations
 
 
-def _baseline(method: Method) -> list[Operation]:
-    if isinstance(method, Momentum):
-        return [Operation(kind, method, [(1.0, 0)], letter="SBA"[i]) for i, kind in enumerate((S, B, A))]
-    kind = ADAM if isinstance(method, Adam) else DESCEND
-    return [Operation(kind, method, [(1.0, 0)], slot=0 if isinstance(method, SGLD) else -1)]
-
-
-def _controls(unit: int, operations: Sequence[Operation]) -> list[Control]:
-    """Segments of merged operations, with E between them; of several places to read p·p, the last."""
+def _passes(unit: int, operations: Sequence[Operation]) -> list[Pass]:
+    """Passes of merged operations, those on ξ at their ends; of several places to read p·p, the last."""
     reads = [operation for operation in operations if operation.kind == READ]
-    controls: list[Control] = []
+    passes: list[Pass] = []
     for operation in operations:
         if operation in reads[:-1]:
             continue
-        if operation.letter == "E":
-            controls.append(Control(THERMOSTAT, unit, [operation]))
-            continue
-        if not controls or controls[-1].kind != SEGMENT:
-            controls.append(Control(SEGMENT, unit))
-        segment = controls[-1].operations
-        same = segment and segment[-1].kind == operation.kind and operation.kind in (A, B)
-        if same and not isinstance(operation.method, Momentum):
-            segment[-1].terms.extend(operation.terms)
+        on_friction = operation.kind in ON_FRICTION
+        if not passes or (passes[-1].frictions and not on_friction):
+            passes.append(Pass(unit))
+        chosen = passes[-1].frictions if on_friction else passes[-1].operations
+        if chosen and operation.kind in ADDED and chosen[-1].kind == operation.kind:
+            chosen[-1].terms.extend(operation.terms)
         else:
-            segment.append(operation)
-    return controls
+            chosen.append(operation)
+    return passes
 
 
 def _merged(spans: Sequence[range]) -> tuple[range, ...]:
@@ -218,19 +218,28 @@ def _merged(spans: Sequence[range]) -> tuple[range, ...]:
     return tuple(merged)
 
 
-def encode(controls: Sequence[Control]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def encode(stages: Sequence[Stage]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """As arrays: controls (kind, unit, first operation, stop, offset, whether θ moves) and operations (kind,
     use of noise, offset)."""
-    rows: list[tuple[int, ...]] = []
-    operations: list[tuple[int, ...]] = []
-    for control in controls:
+    controls: list[tuple[int, ...]] = []
+    operations: list[tuple[int, int, int]] = []
+
+    def add(chosen: Sequence[Operation]) -> tuple[int, int]:
         first = len(operations)
-        operations += [
-            (o.kind, NOISE << 14 | o.slot if o.slot >= 0 else -1, o.offset) for o in control.operations
-        ]
-        drifts = any(o.kind in (A, DESCEND, ADAM) for o in control.operations)
-        rows.append((control.kind, control.unit, first, len(operations), control.batch, drifts))
+        operations.extend((o.kind, o.use, o.offset) for o in chosen)
+        return first, len(operations)
+
+    for stage in stages:
+        if stage.begins != NOTHING:
+            kind = EVALUATE if stage.begins == GRADIENT else MOVE_ON_LADDER
+            controls.append((kind, 0, len(operations), len(operations), stage.offset, 0))
+        for one in stage.passes:
+            if one.operations:
+                moves = any(o.kind in MOVING for o in one.operations)
+                controls.append((SEGMENT, one.unit, *add(one.operations), 0, moves))
+            for operation in one.frictions:
+                controls.append((FRICTION, one.unit, *add([operation]), 0, 0))
     return (
-        np.array(rows, dtype=np.int64).reshape(-1, 6),
+        np.array(controls, dtype=np.int64).reshape(-1, 6),
         np.array(operations, dtype=np.int64).reshape(-1, 3),
     )

@@ -12,12 +12,17 @@ from numba import types
 from numba.extending import overload
 
 from heatbath.engine.compile import FASTMATH, compiled
-from heatbath.engine.program import ADAM, DESCEND, READ, WIDTH, A, B, F, S
 from heatbath.engine.random import fill_half32, fill_half64, fill_words
 from heatbath.engine.views import prefetch, vector
-from heatbath.noise import TILE
+from heatbath.noise import ROW, TILE
+from heatbath.operations import ADAM, DESCEND, READ, WIDTH, A, B, F, S
 
-MOVES = 64  # the longest segment
+# Columns of a move: its kind; then of p += t G - d θ, θ += u p, p = a p + b R, θ += v p the numbers t to v,
+# or the columns of an operation that is a move of its own
+KIND, KICK, DECAY, DRIFT, FACTOR, NOISE_WIDTH, LAST_DRIFT = range(WIDTH + 1)
+# and of its use: stream and slot of R (-1: none), step of R, whether p·p is read before (1) or after (2) it
+USE, STEP, READS = range(3)
+FIRST_COLUMN = 1
 
 
 def fill_half(z, words, half):
@@ -39,11 +44,18 @@ def _fetch(values):
 
 
 @compiled
+def move_buffers(operations):
+    """Room for the moves of a segment: each operation makes one at the most."""
+    return np.empty((max(operations, 1), WIDTH + 1)), np.empty((max(operations, 1), 3), np.int64)
+
+
+@compiled
 def _first_noise(moves, uses, count):
     """The first move with noise, or -1."""
     for i in range(count):
-        kind = int(moves[i, 0])
-        if uses[i, 0] >= 0 and ((kind == B and moves[i, 5] != 0) or (kind == DESCEND and moves[i, 3] != 0)):
+        kind = int(moves[i, KIND])
+        noisy = (kind == B and moves[i, NOISE_WIDTH] != 0) or (kind == DESCEND and moves[i, 3] != 0)
+        if uses[i, USE] >= 0 and noisy:
             return i
     return -1
 
@@ -66,35 +78,36 @@ def _prepare(operations, coefficients, xi, root_tau, n, moves, uses):
         kind, use, offset = operations[i, 0], operations[i, 1], operations[i, 2]
         c = coefficients[i]
         if kind == READ and place <= 3:
-            uses[count - 1, 2] = 1 if place < 2 else 2
+            uses[count - 1, READS] = 1 if place < 2 else 2
             place = max(place, 1)
             continue
         if kind in (READ, DESCEND, ADAM):
-            moves[count, 0], uses[count, 0], uses[count, 1], uses[count, 2] = kind, use, n + offset, 0
+            moves[count, KIND], uses[count, USE], uses[count, STEP] = kind, use, n + offset
+            uses[count, READS] = 0
             for k in range(WIDTH):
-                moves[count, k + 1] = c[k]
+                moves[count, FIRST_COLUMN + k] = c[k]
             count, place = count + 1, 5
             continue
         noisy = use >= 0
         wanted = 0 if kind == B else 2
         if kind == A:
             wanted = 1 if place < 1 else 3
-        second_draw = kind != A and kind != B and place == 2 and noisy and uses[count - 1, 0] >= 0
+        second_draw = kind != A and kind != B and place == 2 and noisy and uses[count - 1, USE] >= 0
         if wanted < place or (wanted == place and wanted != 2) or second_draw:
-            moves[count, 0] = B
-            for k in range(1, 7):
+            moves[count, KIND] = B
+            for k in range(FIRST_COLUMN, FIRST_COLUMN + WIDTH):
                 moves[count, k] = 0.0
-            moves[count, 4] = 1.0
-            uses[count, 0], uses[count, 2] = -1, 0
+            moves[count, FACTOR] = 1.0
+            uses[count, USE], uses[count, READS] = -1, 0
             count += 1
             if kind == A:
                 wanted = 1
         place = wanted
         move = moves[count - 1]
         if kind == A:
-            move[3 if place == 1 else 6] = c[0]
+            move[DRIFT if place == 1 else LAST_DRIFT] = c[0]
         elif kind == B:
-            move[1], move[2] = c[0], c[1]
+            move[KICK], move[DECAY] = c[0], c[1]
         else:
             a, b = c[0], 0.0
             if kind == S:
@@ -103,10 +116,22 @@ def _prepare(operations, coefficients, xi, root_tau, n, moves, uses):
                 a = math.exp(-c[0] * xi)
                 if kind == F:
                     b = c[1] * math.sqrt(_phi(2.0 * c[0] * xi))
-            move[4], move[5] = a * move[4], a * move[5] + b
+            move[FACTOR], move[NOISE_WIDTH] = a * move[FACTOR], a * move[NOISE_WIDTH] + b
             if noisy:
-                uses[count - 1, 0], uses[count - 1, 1] = use, n + offset
+                uses[count - 1, USE], uses[count - 1, STEP] = use, n + offset
     return count
+
+
+@compiled
+def fluctuate(xi, coefficients, root_tau, seed, use, chain, step, element, words):
+    """ξ = a ξ + b r R, in float64 always: R is the number of one element."""
+    fill_words(words, seed, use, chain, step, element // TILE)
+    lane, k = element % TILE // ROW, element % ROW
+    radius, angle = (words[lane // 2 * 2, k] + 0.5) * 2.0**-32, (words[lane // 2 * 2 + 1, k] + 0.5) * 2.0**-32
+    turn = math.cos(2.0 * math.pi * angle) if lane % 2 == 0 else math.sin(2.0 * math.pi * angle)
+    R = math.sqrt(-2.0 * math.log(radius)) * turn
+    root = coefficients[2] if coefficients[2] >= 0 else root_tau
+    return coefficients[0] * xi + coefficients[1] * root * R
 
 
 @compiled(fastmath=FASTMATH)
@@ -148,24 +173,24 @@ def run_segment(
             R = vector(z, low - base, size)
             if early >= 0:  # the first noise, while the tile is fetched
                 _fetch(q)
-                fill_words(words, seed, uses[early, 0], chain, uses[early, 1], tile)
+                fill_words(words, seed, uses[early, USE], chain, uses[early, STEP], tile)
                 _fetch(g)
                 fill_half(z, words, 0)
                 _fetch(x)
                 fill_half(z, words, 1)
             for i in range(count):
-                kind, use = int(moves[i, 0]), uses[i, 0]
+                kind, use = int(moves[i, KIND]), uses[i, USE]
                 c1, c2, c3 = number(moves[i, 1]), number(moves[i, 2]), number(moves[i, 3])
                 c4, c5, c6 = number(moves[i, 4]), number(moves[i, 5]), number(moves[i, 6])
                 noisy = use >= 0 and ((kind == B and c5 != 0) or (kind == DESCEND and c3 != 0))
                 if noisy and i != early:
-                    fill_words(words, seed, use, chain, uses[i, 1], tile)
+                    fill_words(words, seed, use, chain, uses[i, STEP], tile)
                     if low - base < TILE // 2:
                         fill_half(z, words, 0)
                     if high - base > TILE // 2:
                         fill_half(z, words, 1)
                 if kind == B:
-                    early_read, late_read = number(uses[i, 2] == 1), number(uses[i, 2] == 2)
+                    early_read, late_read = number(uses[i, READS] == 1), number(uses[i, READS] == 2)
                     partial = number(0.0)
                     if noisy and c1 == 0 and c2 == 0:  # without a kick G is not fetched
                         for e in range(size):
@@ -194,7 +219,7 @@ def run_segment(
                             partial += late_read * momentum * momentum
                             x[e] = drifted + c6 * momentum
                             q[e] = momentum
-                    if uses[i, 2] > 0:
+                    if uses[i, READS] > 0:
                         read = float(partial) if read < 0.0 else read + partial
                 elif kind == READ:
                     partial = number(0.0)

@@ -21,7 +21,7 @@ from heatbath.checks import NON_NEGATIVE, Interval, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, Task
 from heatbath.estimators.weights import check_weights, copies
-from heatbath.methods import AdaptiveLangevin, Frozen, Langevin
+from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.prediction import Prediction, predict_run
@@ -207,8 +207,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             return method
         decay = real("weight_decay", self.weight_decay, NON_NEGATIVE)
         parts = {
-            key: own if isinstance(own, Frozen) else replace(own, weight_decay=decay)
-            for key, own in method.methods.items()
+            key: own.with_prior(decay) for key, own in method.methods.items()
         }
         return Partition(parts, method.h)
 

@@ -37,63 +37,55 @@ class Fused:
     """What compiled code needs for the same units as last time, so that it is made once."""
 
     pieces: dict[Any, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
-    codes: dict[Any, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = field(
-        default_factory=dict
-    )
+    codes: dict[Any, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
 
     def run(self, units: list[Unit], stage: int) -> None:
         """All passes of a stage, for units whose tensors have one type."""
         if not units:
             return
-        segments, operations, rows = self._code(tuple(unit.recipe for unit in units), stage)
+        segments, operations = self._code(tuple(unit.recipe for unit in units), stage)
         if not len(segments):
             return
         pieces, sizes = self._pieces(
             [[(f, t.numel()) for f, t in zip(u.first, u.theta, strict=True)] for u in units]
         )
         tensors = np.array([row for u, unit in enumerate(units) for row in _rows(u, unit)], np.int64)
-        work = Work(pieces, segments, operations, rows, sizes)
+        tables = [unit.table for unit in units]
+        table = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1)
+        work = Work(pieces, segments, operations, table, sizes)
         sums = np.empty(len(pieces))
-        own = np.array([(-1.0, unit.xi, unit.root_tau) for unit in units])
+        state = np.array([(-1.0, unit.xi, unit.root_tau) for unit in units])
         like, seed = LIKE[units[0].theta[0].dtype], np.uint64(units[0].seed)
         if len(pieces) <= SERIAL:
-            fused_step(like, 0, len(pieces), 0, len(segments), True, tensors, work, sums, own, seed)
+            fused_step(like, 0, len(pieces), 0, len(segments), True, tensors, work, sums, state, seed)
         else:
             threads = thread_count()
             for k in range(len(segments)):
 
                 def part(begin: int, end: int, k: int = k) -> None:
-                    fused_step(like, begin, end, k, k + 1, False, tensors, work, sums, own, seed)
+                    fused_step(like, begin, end, k, k + 1, False, tensors, work, sums, state, seed)
 
                 spread(part, len(pieces), threads, even=True)
-                fused_step(like, 0, 0, k, k + 1, True, tensors, work, sums, own, seed)
-        for unit, (kinetic, xi, _) in zip(units, own.tolist(), strict=True):
+                fused_step(like, 0, 0, k, k + 1, True, tensors, work, sums, state, seed)
+        for unit, (kinetic, xi, _) in zip(units, state.tolist(), strict=True):
             unit.xi = xi
             unit.kinetic = unit.kinetic if kinetic < 0 else kinetic
 
-    def _code(
-        self, recipes: tuple[Recipe, ...], stage: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    def _code(self, recipes: tuple[Recipe, ...], stage: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The operations of all units one after the other, and those of each pass and unit."""
         key = stage, recipes
         if key not in self.codes:
-            own = [r.stages[stage].passes if stage < len(r.stages) else () for r in recipes]
-            segments = np.zeros((max(map(len, own)), len(recipes), 3), np.int64)
-            segments[:, :, 2] = -1
+            passes = [r.stages[stage].passes if stage < len(r.stages) else () for r in recipes]
+            segments = np.zeros((max(map(len, passes)), len(recipes), 3), np.int64)
             shift = 0
-            for u, (recipe, passes) in enumerate(zip(recipes, own, strict=True)):
-                for k, one in enumerate(passes):
+            for u, (recipe, passes_of_unit) in enumerate(zip(recipes, passes, strict=True)):
+                for k, one in enumerate(passes_of_unit):
                     segments[k, u] = one
-                    segments[k, u, :2] += shift
-                    segments[k, u, 2] += shift if one.thermostat >= 0 else 0
-                shift += len(recipe.operations)
-            if len(self.codes) > 8:  # coefficients that change would fill it
+                    segments[k, u] += shift
+                shift += len(recipe.encoded)
+            if len(self.codes) > 64:  # words that change would fill it
                 self.codes.clear()
-            self.codes[key] = (
-                segments,
-                np.concatenate([recipe.operations for recipe in recipes]),
-                np.concatenate([recipe.table for recipe in recipes], axis=1),
-            )
+            self.codes[key] = segments, np.concatenate([recipe.encoded for recipe in recipes])
         return self.codes[key]
 
     def _pieces(self, units: list[list[tuple[int, int]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from heatbath.diagnostics import Blocks, Estimate
+from heatbath.methods import coefficients
 from heatbath.torch.units import Unit
 
 Group = dict[str, Any]
@@ -23,16 +24,18 @@ class Observations:
             return
         size = sum(unit.size for unit in units)
         self._add(place, "temperature", sum(unit.kinetic for unit in units) / size)
-        if "xi" not in group:
+        xi = sum(unit.xi * unit.size for unit in units) / size if "xi" in group else None
+        method = units[0].recipe.method
+        values = {name: float(group[name]) for name in coefficients(type(method))}
+        friction = method.friction_on(values, xi)
+        noise = method.gradient_noise(values, float(group["lr"]), xi)
+        if noise is not None:
+            self._add(place, "gradient noise", noise)
+        if friction is not None and xi is not None:
+            self._add(place, "friction", friction)
+        elif friction is not None:
             count, total = self.fixed.get(place, (0, 0.0))
-            self.fixed[place] = count + 1, total + float(group["gamma"])
-            return
-        xi = sum(unit.xi * unit.size for unit in units) / size
-        self._add(place, "friction", xi)
-        h, tau = float(group["lr"]), float(group["tau"])
-        if h > 0:
-            scale = float(group["epsilon"]) if group["friction"] == "sde" else 1.0
-            self._add(place, "gradient noise", (2 * tau * scale * xi - float(group["sigma"]) ** 2) / h)
+            self.fixed[place] = count + 1, total + friction
 
     def means(self, series: str, groups: list[Group]) -> dict[str, Estimate]:
         """The means of the parts that have this series, by their labels."""

@@ -5,23 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from heatbath.checks import whole
+from heatbath.checks import NON_NEGATIVE, real, whole
 from heatbath.diagnostics import Estimate
 from heatbath.engine.program import GRADIENT, TEMPER
-from heatbath.methods import Frozen
+from heatbath.methods import coefficients, find_method
 from heatbath.torch import plain, tempering, values
 from heatbath.torch.fused import Fused, can_be_fused
 from heatbath.torch.observations import Observations
-from heatbath.torch.recipes import Recipe, check_closure, recipe
+from heatbath.torch.recipes import Recipe, Table, check_closure, recipe
 from heatbath.torch.units import HALF, TENSORS, Unit, is_lazy, prepare
 
 MEMORY = 64  # recipes that are kept
+
+
+class Cooked(NamedTuple):
+    """The recipe of a group with its coefficients, and what they were made from."""
+
+    wording: tuple[Any, ...]
+    values: tuple[Any, ...]
+    recipe: Recipe
+    table: Table
 
 
 @dataclass
@@ -98,7 +107,8 @@ class Partitioned(Optimizer):
             lazy = any(map(is_lazy, group["params"]))
             count = "?" if lazy else sum(parameter.numel() for parameter in group["params"])
             shown = {
-                key: group["schedules"].get(key, group[key]) for key in values.coefficients(group["method"])
+                key: group["schedules"].get(key, group[key])
+                for key in coefficients(find_method(group["method"]))
             }
             told = ", ".join(
                 f"{key}={value}" for key, value in shown.items() if key != "weight_decay" or value
@@ -200,49 +210,63 @@ class Partitioned(Optimizer):
         """Forget all that is only kept to save time."""
         self._fused = Fused()
         self._recipes: dict[Any, Recipe] = {}
+        self._cooked: dict[int, Cooked] = {}
         self._places: list[list[int]] = []
 
     def _parts(self) -> list[Part]:
         """The groups that move, with all that the step needs of them; nothing has moved yet."""
         parts = []
         for place, group in enumerate(self.param_groups):
-            if group["method"] == Frozen.__name__:
-                continue
             values.follow_schedules(group)
-            own = self._recipe(group)
-            units = self._units(group, own, self._first_elements()[place])
-            parts.append(Part(place, group, own, units, _fuses(group, units)))
+            cooked = self._cook(place, group)
+            if not cooked.recipe.operations:
+                continue
+            units = self._units(group, cooked, self._first_elements()[place])
+            parts.append(Part(place, group, cooked.recipe, units, _fuses(group, units)))
         return parts
 
-    def _recipe(self, group: dict[str, Any]) -> Recipe:
-        key = values.key(group)
-        if key not in self._recipes:
+    def _cook(self, place: int, group: dict[str, Any]) -> Cooked:
+        """The recipe of a group and its coefficients, which are made anew only where they have changed."""
+        now = values.current(group)
+        before = now if group["previous"] is None else tuple(group["previous"])
+        wording, key = values.wording(group), (now, before, group["maximize"])
+        known = self._cooked.get(place)
+        if known is not None and known.wording == wording:
+            if known.values == key:
+                return known
+            checked = known.values[0][1:] == now[1:] == before[1:]  # a scheduler has changed the stepsize
+        else:
+            checked = False
+        if checked:
+            real("lr", now[0], NON_NEGATIVE)
+        else:
             values.check(group)
-            now = values.current(group)
-            before = now if group["previous"] is None else tuple(group["previous"])
-            changing = values.to_partition(group, before, now)
-            steady = changing if before == now else values.to_partition(group, now, now)
-            if len(self._recipes) >= MEMORY:
-                self._recipes.clear()
-            self._recipes[key] = recipe(changing, steady, group["maximize"])
-        return self._recipes[key]
+            method = values.to_method(group, now)
+            if wording not in self._recipes:
+                if len(self._recipes) >= MEMORY:
+                    self._recipes.clear()
+                self._recipes[wording] = recipe(method)
+        made = known.recipe if checked and known else self._recipes[wording]
+        table = made.table(values.named(group, before), values.named(group, now), group["maximize"])
+        self._cooked[place] = Cooked(wording, key, made, table)
+        return self._cooked[place]
 
-    def _units(self, group: dict[str, Any], own: Recipe, places: list[int]) -> list[Unit]:
+    def _units(self, group: dict[str, Any], cooked: Cooked, places: list[int]) -> list[Unit]:
         """The tensors of a group that have a gradient, one unit for each ξ."""
         ladder = values.ladder(group)
         root = math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
         per_tensor = group.get("thermostat") == "tensor"
-        made: list[Unit] = []
+        units: list[Unit] = []
         for i, parameter in enumerate(group["params"]):
             if parameter.grad is None or not parameter.numel():
                 continue
             state = self.state[parameter]
             prepare(group, parameter, state)
-            if not made or per_tensor:
+            if not units or per_tensor:
                 xi = group["xi"][i] if per_tensor else group.get("xi", 0.0)
-                made.append(Unit(own, xi, root, group["seed"], group["step"]))
-            made[-1].add(group, parameter, state, places[i])
-        return made
+                units.append(Unit(cooked.recipe, cooked.table, xi, root, group["seed"], group["step"]))
+            units[-1].add(group, parameter, state, places[i])
+        return units
 
     def _first_elements(self) -> list[list[int]]:
         """Where the tensors of the groups begin in the numbering of the noise: over all groups, in order."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from heatbath.engine.program import ADAM, DESCEND, READ, A, B, C, F, S
+from heatbath.operations import ADAM, DESCEND, READ, THERMOSTAT, A, B, C, F, S
 from heatbath.torch.recipes import Pass
 from heatbath.torch.units import Unit
 
@@ -35,23 +35,20 @@ def run(unit: Unit, stage: int, noise: Noise) -> None:
     passes = unit.recipe.stages[stage].passes if stage < len(unit.recipe.stages) else ()
     alike = unit.alike()
     for one in passes:
-        for own in alike:
-            own.xi = unit.xi
-        read = [value for own in alike if (value := run_pass(one, own, noise)) is not None]
+        for group in alike:
+            group.xi = unit.xi
+        read = [value for group in alike if (value := run_pass(one, group, noise)) is not None]
         unit.kinetic = sum(read) if read else unit.kinetic
-        if one.thermostat >= 0:
-            rate, tau, mean = unit.recipe.table[max(unit.rows), one.thermostat, :3].tolist()
-            target = tau if tau >= 0 else unit.root_tau**2
-            share = 1.0 / unit.size if mean > 0 else 1.0
-            unit.xi += rate * share * (unit.kinetic - unit.size * target)
+        for place in range(one.stop, one.end):
+            _move_friction(unit, place, noise)
 
 
 def run_pass(one: Pass, unit: Unit, noise: Noise) -> float | None:
     """The operations of a pass on tensors that share a row and a step; p·p if it is read."""
     read = None
     for place in range(one.first, one.stop):
-        kind, use, offset = unit.recipe.operations[place].tolist()
-        c = unit.recipe.table[unit.rows[0], place].tolist()
+        kind, use, offset = unit.recipe.encoded[place].tolist()
+        c = unit.table[unit.rows[0], place].tolist()
         step = unit.steps[0] + offset
         if kind == READ:
             read = _sum_of_squares(unit.p)
@@ -60,6 +57,20 @@ def run_pass(one: Pass, unit: Unit, noise: Noise) -> float | None:
         R = noise(unit.p, unit.seed, step, use, unit.first) if amplitude != 0 else []
         _act(kind, c, unit, R, amplitude)
     return read
+
+
+def _move_friction(unit: Unit, place: int, noise: Noise) -> None:
+    """An operation on ξ, with the coefficients of the tensor that was stepped most often."""
+    kind, use, offset = unit.recipe.encoded[place].tolist()
+    c = unit.table[max(unit.rows), place].tolist()
+    if kind == THERMOSTAT:
+        target = c[1] if c[1] >= 0 else unit.root_tau**2
+        share = 1.0 / unit.size if c[2] > 0 else 1.0
+        unit.xi += c[0] * share * (unit.kinetic - unit.size * target)
+    else:
+        one = [torch.zeros(1, dtype=torch.float64)]
+        (R,) = noise(one, unit.seed, unit.steps[0] + offset, use, unit.first[:1])
+        unit.xi = c[0] * unit.xi + c[1] * (c[2] if c[2] >= 0 else unit.root_tau) * float(R)
 
 
 def _amplitude(kind: int, c: list[float], unit: Unit) -> float:
@@ -95,6 +106,8 @@ def _act(kind: int, c: list[float], unit: Unit, R: list[Tensor], amplitude: floa
             torch._foreach_add_(theta, R, alpha=amplitude)
     elif kind == ADAM:
         _adam(unit, c)
+    else:
+        raise AssertionError(f"no operation {kind}")
 
 
 def _adam(unit: Unit, c: list[float]) -> None:

@@ -6,11 +6,10 @@ from dataclasses import fields
 from typing import Any
 
 from heatbath import methods
-from heatbath.methods import Method
+from heatbath.methods import Method, find_method
 from heatbath.schedules import from_plain
 from heatbath.torch import layers
 from heatbath.torch.optimizer import Partitioned
-from heatbath.torch.values import METHODS
 
 
 class _Everywhere(Partitioned):
@@ -31,7 +30,7 @@ class _Everywhere(Partitioned):
 
 def _as_in(group: dict[str, Any]) -> dict[str, Any]:
     """The method of a group, with its coefficients as they are now."""
-    names = [field.name for field in fields(METHODS[group["method"]]) if field.name != "xi"]
+    names = [field.name for field in fields(find_method(group["method"])) if field.name != "xi"]
     plain = {name: group["schedules"].get(name, group[name]) for name in names}
     return {"method": group["method"]} | {
         name: from_plain(value) if isinstance(value, dict) else value for name, value in plain.items()

@@ -41,7 +41,7 @@ def move(groups: Groups, recipes: list[Recipe], loss: Any) -> Move | None:
         if n == 0 or n % tempering.every:
             return None
         potential = (-float(loss) if group["maximize"] else float(loss)) + sum(
-            float(other["weight_decay"]) / 2 * float(p.detach().double().square().sum())
+            float(other.get("weight_decay", 0.0)) / 2 * float(p.detach().double().square().sum())
             for other in groups
             for p in other["params"]
         )

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heatbath.methods import Adam
-from heatbath.torch.recipes import Recipe
+from heatbath.methods import find_method
+from heatbath.torch.recipes import Recipe, Table
 
 HALF = (torch.float16, torch.bfloat16)
 TENSORS = ("momentum", "second", "copy")  # what the state of a parameter has, if its method needs it
@@ -17,14 +17,16 @@ TENSORS = ("momentum", "second", "copy")  # what the state of a parameter has, i
 
 @dataclass
 class Unit:
-    """θ, momenta, gradients and (for Adam) second moments of the tensors that have a gradient.
+    """θ, momenta, gradients and, where the method keeps them, second moments of the tensors with a gradient.
 
-    `first` are the positions of their first elements in the numbering of the noise, `rows` the rows of
-    coefficients: 0 for a tensor's first step, 1 later; `steps` how often each was stepped, for Adam, or its
-    group. `kinetic` is p·p where it was last read. θ of half-precision parameters are float32 copies.
+    `table` are the coefficients of the recipe's operations, `rows` the row of it for each tensor: 0 at its
+    first step, 1 later. `first` are the positions of their first elements in the numbering of the noise,
+    `steps` how often their group was stepped, or they themselves where the method counts that. `kinetic` is
+    p·p where it was last read. θ of half-precision parameters are float32 copies.
     """
 
     recipe: Recipe
+    table: Table
     xi: float
     root_tau: float
     seed: int
@@ -54,7 +56,7 @@ class Unit:
             self.second.append(state["second"])
         self.first.append(first)
         self.rows.append(min(state["step"], 1))
-        self.steps.append(state["step"] if group["method"] == Adam.__name__ else self.step)
+        self.steps.append(state["step"] if find_method(group["method"]).counts_steps else self.step)
 
     def alike(self) -> list[Unit]:
         """Units of the tensors that have the same row and step."""
@@ -99,7 +101,7 @@ def prepare(group: dict[str, Any], parameter: Tensor, state: dict[str, Any]) -> 
     state.setdefault("step", 0)
     if "momentum" not in state:
         state["momentum"] = torch.zeros_like(parameter, dtype=kind)
-    if group["method"] == Adam.__name__ and "second" not in state:
+    if find_method(group["method"]).keeps_second and "second" not in state:
         state["second"] = torch.zeros_like(parameter, dtype=kind)
     if half and "copy" not in state:
         state["copy"] = parameter.detach().to(kind, copy=True)

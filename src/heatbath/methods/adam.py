@@ -1,0 +1,61 @@
+"""Adam."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from heatbath import operations
+from heatbath.checks import NON_NEGATIVE, SHARE
+from heatbath.letters import Array, Columns, Letter, Moment, Values
+from heatbath.methods.base import Method, varying
+from heatbath.schedules import Coefficient
+
+
+def adam(
+    theta: Array, m: Array, s: Array, G: Array, count: int, h: float, beta1: float, beta2: float, eps: float
+) -> tuple[Array, Array, Array]:
+    """Adam, at its `count`-th step from 1; m and s are the running moments of G."""
+    m = beta1 * m + (1 - beta1) * G
+    s = beta2 * s + (1 - beta2) * G**2
+    mean = m / (1 - beta1**count)
+    scale = np.sqrt(s / (1 - beta2**count)) + eps
+    return theta + h * mean / scale, m, s
+
+
+def _act(now: Moment) -> None:
+    prior = now.h * now["weight_decay"] * now.theta  # outside the moments
+    now.theta, now.p, now.second = adam(
+        now.theta - prior,
+        now.p,
+        now.second,
+        now.G,
+        now.step + 1,
+        now.h,
+        now["beta1"],
+        now["beta2"],
+        now["eps"],
+    )
+
+
+def _columns(values: Values) -> Columns:
+    return [values.t, values["beta1"], values["beta2"], values["eps"], values.t * values.prior]
+
+
+@dataclass(frozen=True, repr=False)
+class Adam(Method):
+    """Adam as in torch, with the prior outside the moments (torch calls that AdamW)."""
+
+    beta1: Coefficient = varying(SHARE, "Decay of the mean of the gradient.", 0.9)
+    beta2: Coefficient = varying(SHARE, "Decay of the mean of its squares.", 0.999)
+    eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the squares.", 1e-8)
+    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+
+    word = "M"
+    keeps_second = True
+    counts_steps = True
+    letters: ClassVar[dict[str, Letter]] = {
+        "M": Letter(_act, ((operations.ADAM, _columns),), moves=True, kicks=True)
+    }

@@ -1,0 +1,152 @@
+"""Adaptive Langevin dynamics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from heatbath import operations
+from heatbath.checks import NON_NEGATIVE
+from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
+from heatbath.methods.base import Method, option, starting, varying
+from heatbath.schedules import Coefficient
+from heatbath.splitting import WordError, require
+
+
+def C(p: Array, t: float, xi: Array) -> Array:
+    """Friction: dp = -ξ p dt with ξ held."""
+    return np.exp(-t * xi) * p
+
+
+def D(p: Array, R: Array, t: float, sigma: float) -> Array:
+    """Driving noise: dp = σ dW."""
+    return p + sigma * math.sqrt(t) * R
+
+
+def E(xi: Array, kinetic: Array, target: Array, t: float, epsilon: float) -> Array:
+    """Thermostat: dξ = ε (p·p - N τ) dt with p held; kinetic is p·p and target N τ, or both over N."""
+    return xi + t * epsilon * (kinetic - target)
+
+
+def F(p: Array, R: Array, t: float, xi: Array, sigma: float) -> Array:
+    """Friction and driving noise together: dp = -ξ p dt + σ dW with ξ held, for any sign of ξ."""
+    return np.exp(-t * xi) * p + sigma * np.sqrt(t * phi(2 * t * xi)) * R
+
+
+def phi(x: Array) -> Array:
+    """(1 - exp(-x))/x, and 1 at x = 0."""
+    nonzero = np.where(x == 0, 1.0, x)
+    return np.where(x == 0, 1.0, -np.expm1(-nonzero) / nonzero)
+
+
+def _friction(now: Moment) -> Array:
+    """ξ for each parameter, in the SDE's form times ε."""
+    return now["epsilon"] * now.friction if now.method.friction == "sde" else now.friction
+
+
+def _act_c(now: Moment) -> None:
+    now.p = C(now.p, now.t, _friction(now))
+
+
+def _act_d(now: Moment) -> None:
+    now.p = D(now.p, now.R, now.t, now["sigma"])
+
+
+def _act_e(now: Moment) -> None:
+    weight = 1 / now.sizes if now.method.kinetic == "mean" else 1
+    target = np.asarray(weight * (now.sizes * now.tau), np.float64)
+    now.xi = E(now.xi, weight * now.squares, target, now.t, now["epsilon"])
+
+
+def _act_f(now: Moment) -> None:
+    now.p = F(now.p, now.R, now.t, _friction(now), now["sigma"])
+
+
+def _time_of_friction(values: Values) -> object:
+    """What ξ is multiplied by."""
+    return values.t * values["epsilon"] if values.method.friction == "sde" else values.t
+
+
+def _columns_c(values: Values) -> Columns:
+    return [_time_of_friction(values)]
+
+
+def _columns_d(values: Values) -> Columns:
+    return [1.0, values["sigma"] * np.sqrt(values.t), 1.0]
+
+
+def _columns_e(values: Values) -> Columns:
+    return [values.t * values["epsilon"], values.tau, 1.0 if values.method.kinetic == "mean" else 0.0]
+
+
+def _columns_f(values: Values) -> Columns:
+    return [_time_of_friction(values), values["sigma"] * np.sqrt(values.t)]
+
+
+@dataclass(frozen=True, repr=False)
+class AdaptiveLangevin(Method):
+    """dθ = p dt, dp = G dt - ξ p dt + σ dW, dξ = ε (p·p - Nτ) dt: a friction ξ that finds itself.
+
+    Whatever white noise of variance s² the gradient carries, the law of (θ, p) is exp(-(L + |p|²/2)/τ), and
+    that of ξ is N(γ_eff, ετ) with γ_eff = (h s² + σ²)/(2τ), up to O(h²). Words over A, B, E and either C, D
+    or F; the default `BACDEDCAB` needs one gradient per step. The thermostat is stable while h²εNτ < 2 (with
+    friction "sde" h²ε²Nτ < 2; with kinetic "mean" without the N). Equations (12) to (14) of the paper, with
+    the friction of its map C. The defaults are the paper's rules of thumb.
+
+    - `friction`: "map" is exp(-tξ), the paper's map C; "sde" is exp(-tεξ), its SDE. The map with ε is the
+      SDE with sqrt(ε), and ξ_map = sqrt(ε) ξ_sde; in the SDE's form ξ ~ N(γ_eff/ε, τ).
+    - `thermostat`: one ξ for the whole "part", or one for each "tensor" of it.
+    - `kinetic`: "sum" is E as above; "mean" divides both its terms by N, for large parts.
+    - `xi`: where ξ starts, a number or an axis of a sweep. ε = 0 keeps it there.
+    """
+
+    tau: Coefficient = varying(NON_NEGATIVE, "Temperature.", 1e-4, tempered=True)
+    sigma: Coefficient = varying(NON_NEGATIVE, "Driving noise.", 0.01)
+    epsilon: Coefficient = varying(NON_NEGATIVE, "Coupling of the thermostat.", 0.1)
+    word: str = "BACDEDCAB"
+    xi: Coefficient = starting("Where the friction ξ starts.", 0.1)
+    friction: Literal["map", "sde"] = option("Friction of the thermostat", "map", "sde")
+    thermostat: Literal["part", "tensor"] = option("What has a ξ", "part", "tensor")
+    kinetic: Literal["sum", "mean"] = option("Kinetic energy in the thermostat", "sum", "mean")
+    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+
+    title = "AdL"
+    letters: ClassVar[dict[str, Letter]] = {
+        "A": DRIFT,
+        "B": KICK,
+        "C": Letter(_act_c, ((operations.C, _columns_c),)),
+        "D": Letter(_act_d, ((operations.S, _columns_d),), draws=True),
+        "E": Letter(_act_e, ((operations.THERMOSTAT, _columns_e),), reads=True),
+        "F": Letter(_act_f, ((operations.F, _columns_f),), draws=True),
+    }
+
+    def check(self) -> None:
+        """A, B and E are needed, and C with D or F in their place."""
+        word = self.word
+        require(word, "AdaptiveLangevin", "ABE")
+        if "F" in word and (clash := [letter for letter in "CD" if letter in word]):
+            raise WordError(
+                f"word {word!r}: F takes the place of C and D, so remove F or {' and '.join(clash)}; "
+                "accepted are F alone or C with D"
+            )
+        if "F" not in word and (missing := [letter for letter in "CD" if letter not in word]):
+            raise WordError(
+                f"word {word!r}: AdaptiveLangevin needs both C and D, or F in their place; "
+                f"missing: {', '.join(missing)}"
+            )
+
+    @property
+    def linear(self) -> bool:
+        """While ξ is held."""
+        return self.epsilon == 0
+
+    def gradient_noise(self, values: Mapping[str, float], h: float, xi: float | None) -> float | None:
+        """s² from γ_eff = (h s² + σ²)/(2τ), the limit of small stepsizes."""
+        if xi is None or h <= 0:
+            return None
+        scale = values["epsilon"] if self.friction == "sde" else 1.0
+        return (2 * values["tau"] * scale * xi - values["sigma"] ** 2) / h

@@ -1,0 +1,57 @@
+"""Gradient descent with momentum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from heatbath import operations
+from heatbath.checks import NON_NEGATIVE, SHARE
+from heatbath.letters import Array, Columns, Letter, Moment, Values
+from heatbath.methods.base import Method, option, varying
+from heatbath.schedules import Coefficient
+
+
+def momentum(theta: Array, v: Array, G: Array, h: float, mu: float, kind: int) -> tuple[Array, Array]:
+    """Momentum of kind 1: v = μ v + h G, θ += v; of kind 2: v = μ v + (1 - μ) G, θ += h v."""
+    if kind == 1:
+        v = mu * v + h * G
+        return theta + v, v
+    v = mu * v + (1 - mu) * G
+    return theta + h * v, v
+
+
+def _act(now: Moment) -> None:
+    now.theta, now.p = momentum(now.theta, now.p, now.force, now.h, now["mu"], now.method.kind)
+
+
+def _kick(values: Values) -> Columns:
+    time = values.t if values.method.kind == 1 else 1 - values["mu"]
+    return [time, time * values.prior]
+
+
+def _drift(values: Values) -> Columns:
+    return [1.0 if values.method.kind == 1 else values.t]
+
+
+@dataclass(frozen=True, repr=False)
+class Momentum(Method):
+    """Gradient descent with momentum; v starts at 0. Algorithm 2 of the paper.
+
+    - kind 1: v = μ v + h G, θ += v. It is OBA at τ = 0 with stepsize sqrt(h), μ = exp(-γ sqrt(h)).
+    - kind 2: v = μ v + (1 - μ) G, θ += h v.
+    """
+
+    mu: Coefficient = varying(SHARE, "What is left of the velocity after a step.")
+    kind: Literal[1, 2] = option("Kind of momentum", 1, 2)
+    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+
+    word = "M"
+    letters: ClassVar[dict[str, Letter]] = {
+        "M": Letter(
+            _act,
+            ((operations.S, lambda values: [values["mu"]]), (operations.B, _kick), (operations.A, _drift)),
+            moves=True,
+            kicks=True,
+        )
+    }

@@ -1,0 +1,38 @@
+"""Gradient descent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from heatbath import operations
+from heatbath.checks import NON_NEGATIVE
+from heatbath.letters import Array, Letter, Moment
+from heatbath.methods.base import Method, varying
+from heatbath.schedules import Coefficient
+
+
+def sgd(theta: Array, G: Array, h: float) -> Array:
+    """θ += h G."""
+    return theta + h * G
+
+
+def _act(now: Moment) -> None:
+    now.theta = sgd(now.theta, now.force, now.h)
+
+
+@dataclass(frozen=True, repr=False)
+class SGD(Method):
+    """θ += h G."""
+
+    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+
+    word = "G"
+    letters: ClassVar[dict[str, Letter]] = {
+        "G": Letter(
+            _act,
+            ((operations.DESCEND, lambda values: [values.t, values.t * values.prior]),),
+            moves=True,
+            kicks=True,
+        )
+    }

@@ -1,0 +1,44 @@
+"""Stochastic gradient Langevin dynamics."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from heatbath import operations
+from heatbath.checks import NON_NEGATIVE
+from heatbath.letters import Array, Columns, Letter, Moment, Values
+from heatbath.methods.base import Method, varying
+from heatbath.schedules import Coefficient
+
+
+def sgld(theta: Array, G: Array, R: Array, h: float, sigma: float) -> Array:
+    """θ += h G + σ sqrt(h) R."""
+    return theta + h * G + sigma * math.sqrt(h) * R
+
+
+def _act(now: Moment) -> None:
+    now.theta = sgld(now.theta, now.force, now.R, now.h, now["sigma"])
+
+
+def _columns(values: Values) -> Columns:
+    return [values.t, values.t * values.prior, values["sigma"] * np.sqrt(values.t)]
+
+
+@dataclass(frozen=True, repr=False)
+class SGLD(Method):
+    """θ += h G + σ sqrt(h) R: dθ = G dt + σ dW, which samples exp(-L/τ) at τ = σ²/2, to first order in h.
+
+    Algorithm 3 of the paper.
+    """
+
+    sigma: Coefficient = varying(NON_NEGATIVE, "Driving noise.")
+    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+
+    word = "G"
+    letters: ClassVar[dict[str, Letter]] = {
+        "G": Letter(_act, ((operations.DESCEND, _columns),), draws=True, moves=True, kicks=True)
+    }
