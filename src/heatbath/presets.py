@@ -1,6 +1,13 @@
-"""The partitions of the paper, by name: one method for the hidden layers, another for the output layer."""
+"""The partitions of the paper, by name: one method for the hidden layers, another for the output layer.
+
+Each is written here once: the optimisers of `heatbath.torch` and the methods of the command line are made
+from these functions. `word` is that of the hidden layers.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
 
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.partition import Partition
@@ -13,58 +20,115 @@ def LaLa(
     tau: Coefficient,
     gamma_output: Coefficient | None = None,
     tau_output: Coefficient | None = None,
+    *,
+    word: str = Langevin.word,
+    word_output: str = Langevin.word,
+    weight_decay: Coefficient = 0.0,
 ) -> Partition:
     """Langevin in layers: a friction and a temperature for the hidden layers, others for the output layer.
 
     Section 3.1 of the paper. None: as the hidden layers.
+
+    >>> LaLa(h=0.1, gamma=1.0, tau=1e-4, tau_output=0.0).methods["output"]
+    Langevin(gamma=1.0, tau=0.0, word='BAOAB')
     """
-    output = Langevin(_or(gamma_output, gamma), _or(tau_output, tau))
-    return Partition({"hidden": Langevin(gamma, tau), "output": output}, h)
+    hidden = Langevin(gamma, tau, word, weight_decay)
+    output = Langevin(_or(gamma_output, gamma), _or(tau_output, tau), word_output, weight_decay)
+    return Partition({"hidden": hidden, "output": output}, h)
 
 
 def LOL(
-    h: Coefficient = 0.1, gamma: Coefficient = 0.01, tau: Coefficient = 1e-3, tau_output: Coefficient = 0.0
+    h: Coefficient = 0.1,
+    gamma: Coefficient = 0.01,
+    tau: Coefficient = 1e-3,
+    tau_output: Coefficient = 0.0,
+    *,
+    word: str = Langevin.word,
+    word_output: str = Langevin.word,
+    weight_decay: Coefficient = 0.0,
 ) -> Partition:
     """Langevin in the hidden layers, overdamped Langevin (BAOAB with γ = inf) in the output layer.
 
     Section 3.2 of the paper.
+
+    >>> LOL().methods["output"]
+    Langevin(gamma=inf, tau=0.0, word='BAOAB')
     """
-    output = Langevin(gamma=float("inf"), tau=tau_output)
-    return Partition({"hidden": Langevin(gamma, tau), "output": output}, h)
+    hidden = Langevin(gamma, tau, word, weight_decay)
+    output = Langevin(float("inf"), tau_output, word_output, weight_decay)
+    return Partition({"hidden": hidden, "output": output}, h)
 
 
 def AdLaLa(
     h: Coefficient = 0.15,
-    tau: Coefficient = 1e-4,
-    sigma: Coefficient = 0.01,
-    epsilon: Coefficient = 0.1,
+    tau: Coefficient = AdaptiveLangevin.tau,
+    sigma: Coefficient = AdaptiveLangevin.sigma,
+    epsilon: Coefficient = AdaptiveLangevin.epsilon,
     gamma: Coefficient = 0.1,
     tau_output: Coefficient | None = None,
+    *,
+    word: str = AdaptiveLangevin.word,
+    word_output: str = Langevin.word,
+    xi: Coefficient = AdaptiveLangevin.xi,
+    friction: Literal["map", "sde"] = AdaptiveLangevin.friction,
+    thermostat: Literal["part", "tensor"] = AdaptiveLangevin.thermostat,
+    kinetic: Literal["sum", "mean"] = AdaptiveLangevin.kinetic,
+    weight_decay: Coefficient = 0.0,
 ) -> Partition:
     """Adaptive Langevin in the hidden layers, Langevin with friction `gamma` in the output layer.
 
     Equation (15) of the paper; the defaults are its rules of thumb. `tau_output` None: as the hidden layers.
+    For `xi` to `kinetic` see `AdaptiveLangevin`.
+
+    >>> AdLaLa(tau=1e-5).methods["output"]
+    Langevin(gamma=0.1, tau=1e-05, word='BAOAB')
     """
-    hidden = AdaptiveLangevin(tau, sigma, epsilon)
-    return Partition({"hidden": hidden, "output": Langevin(gamma, _or(tau_output, tau))}, h)
+    hidden = AdaptiveLangevin(tau, sigma, epsilon, word, xi, friction, thermostat, kinetic, weight_decay)
+    output = Langevin(gamma, _or(tau_output, tau), word_output, weight_decay)
+    return Partition({"hidden": hidden, "output": output}, h)
 
 
 def AdLAdL(
     h: Coefficient = 0.15,
-    tau: Coefficient = 1e-4,
-    sigma: Coefficient = 0.01,
-    epsilon: Coefficient = 0.1,
+    tau: Coefficient = AdaptiveLangevin.tau,
+    sigma: Coefficient = AdaptiveLangevin.sigma,
+    epsilon: Coefficient = AdaptiveLangevin.epsilon,
     tau_output: Coefficient | None = None,
     sigma_output: Coefficient | None = None,
     epsilon_output: Coefficient | None = None,
+    *,
+    word: str = AdaptiveLangevin.word,
+    word_output: str = AdaptiveLangevin.word,
+    xi: Coefficient = AdaptiveLangevin.xi,
+    friction: Literal["map", "sde"] = AdaptiveLangevin.friction,
+    thermostat: Literal["part", "tensor"] = AdaptiveLangevin.thermostat,
+    kinetic: Literal["sum", "mean"] = AdaptiveLangevin.kinetic,
+    weight_decay: Coefficient = 0.0,
 ) -> Partition:
     """Adaptive Langevin in every layer, each with a ξ of its own. Section 3.3 of the paper.
 
-    None: as the hidden layers.
+    None: as the hidden layers. For `xi` to `kinetic` see `AdaptiveLangevin`.
+
+    >>> AdLAdL(sigma_output=0.02).methods["output"]
+    AdaptiveLangevin(tau=0.0001, sigma=0.02, epsilon=0.1, word='BACDEDCAB')
     """
-    hidden = AdaptiveLangevin(tau, sigma, epsilon)
-    output = AdaptiveLangevin(_or(tau_output, tau), _or(sigma_output, sigma), _or(epsilon_output, epsilon))
+    hidden = AdaptiveLangevin(tau, sigma, epsilon, word, xi, friction, thermostat, kinetic, weight_decay)
+    output = AdaptiveLangevin(
+        _or(tau_output, tau),
+        _or(sigma_output, sigma),
+        _or(epsilon_output, epsilon),
+        word_output,
+        xi,
+        friction,
+        thermostat,
+        kinetic,
+        weight_decay,
+    )
     return Partition({"hidden": hidden, "output": output}, h)
+
+
+PRESETS: dict[str, Callable[..., Partition]] = {"AdLaLa": AdLaLa, "LOL": LOL, "LaLa": LaLa, "AdLAdL": AdLAdL}
+"""All of them by name, for the optimisers and the command line."""
 
 
 def _or(value: Coefficient | None, otherwise: Coefficient) -> Coefficient:

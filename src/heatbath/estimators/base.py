@@ -206,9 +206,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         if self.weight_decay is None:
             return method
         decay = real("weight_decay", self.weight_decay, NON_NEGATIVE)
-        parts = {
-            key: own.with_prior(decay) for key, own in method.methods.items()
-        }
+        parts = {key: own.with_prior(decay) for key, own in method.methods.items()}
         return Partition(parts, method.h)
 
     def _threads(self) -> int | None:

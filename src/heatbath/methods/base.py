@@ -165,9 +165,10 @@ class Method:
         return {name: value for name, value in values.items() if isinstance(value, tuple)}
 
     def __repr__(self) -> str:
-        """As a dataclass, without most defaults, and with a note where θ is not seen at the word's end."""
-        shown = [f for f in fields(self) if f.name == "word" or getattr(self, f.name) != f.default]
-        values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in shown)
+        """Word and coefficients, what else is not the default, and whether θ is not seen at the word's end."""
+        always = {"word", *coefficients(type(self))} - {"weight_decay"}
+        shown = [f.name for f in fields(self) if f.name in always or getattr(self, f.name) != f.default]
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         note = " <between steps θ is seen at the kick>" if self.seen_at_kick else ""
         return f"{type(self).__name__}({values}){note}"
 

@@ -1,17 +1,36 @@
 """Optimisers for any PyTorch model: a method for each part of it, `torch.optim.Optimizer` to the letter.
 
-`Partitioned` takes param groups with a "method"; `Langevin`, `AdaptiveLangevin` and `SGLD` have one method
-for all parameters, `LaLa`, `LOL` and `AdLaLa` one for the hidden layers and one for the output layer.
-`Samples` collects states of a model while it is trained, and `predict` averages what they say.
+`Partitioned` takes param groups with a "method". Every method of `heatbath` is also a class of its own, with
+one method for all parameters, and so is every preset, with one method for the hidden layers and another for
+the output layer: `Langevin`, `AdaptiveLangevin`, `SGLD`, ..., `AdLaLa`, `LOL`, `LaLa`, `AdLAdL`. `Samples`
+collects states of a model while it is trained, and `predict` averages what they say.
 """
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "heatbath.torch needs PyTorch, an extra: pip install 'heatbath[torch]'", name=error.name
+    ) from error
 
 from heatbath.prediction import Prediction as Prediction
 from heatbath.prediction import Samples as Samples
 from heatbath.prediction import predict as predict
+from heatbath.torch import classes as _classes
+from heatbath.torch.classes import LOL as LOL
+from heatbath.torch.classes import SGD as SGD
+from heatbath.torch.classes import SGLD as SGLD
+from heatbath.torch.classes import Adam as Adam
+from heatbath.torch.classes import AdaptiveLangevin as AdaptiveLangevin
+from heatbath.torch.classes import AdLAdL as AdLAdL
+from heatbath.torch.classes import AdLaLa as AdLaLa
+from heatbath.torch.classes import Frozen as Frozen
+from heatbath.torch.classes import LaLa as LaLa
+from heatbath.torch.classes import Langevin as Langevin
+from heatbath.torch.classes import Momentum as Momentum
 from heatbath.torch.optimizer import Partitioned as Partitioned
-from heatbath.torch.presets import LOL as LOL
-from heatbath.torch.presets import SGLD as SGLD
-from heatbath.torch.presets import AdaptiveLangevin as AdaptiveLangevin
-from heatbath.torch.presets import AdLaLa as AdLaLa
-from heatbath.torch.presets import LaLa as LaLa
-from heatbath.torch.presets import Langevin as Langevin
+
+
+def __getattr__(name: str) -> type[Partitioned]:
+    """The class of a method that was registered."""
+    return _classes.__getattr__(name)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heatbath.engine.fused import PIECE, Work, fused_step
+from heatbath.engine.tensors import PIECE, Work, fused_step
 from heatbath.engine.threads import spread, thread_count
 from heatbath.torch.recipes import Recipe
 from heatbath.torch.units import Unit

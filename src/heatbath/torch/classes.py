@@ -1,0 +1,165 @@
+"""The methods and presets as `torch.optim` has them: a class each, made from the library's own.
+
+A method's class has one method for all parameters; a preset's has one for the hidden layers and another for
+the output layer. Their arguments are those of `heatbath.methods` and `heatbath.presets`, with `lr` for h.
+`classes.pyi` says the same to type checkers; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from typing import Any
+
+from heatbath.methods import Method, find_method, known_methods, names
+from heatbath.partition import Partition
+from heatbath.presets import PRESETS
+from heatbath.schedules import from_plain
+from heatbath.torch import layers
+from heatbath.torch.optimizer import Partitioned
+
+OPTIONS = [
+    Parameter("seed", Parameter.KEYWORD_ONLY, default=0, annotation="int"),
+    Parameter("fused", Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"),
+    Parameter("maximize", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
+]
+EVERYWHERE = "nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]"
+LAYERED = "nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None"
+PART = "nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None"
+
+
+class _Everywhere(Partitioned):
+    """One method for all parameters: a module, its parameters, or groups of them (each then a part)."""
+
+    _method: type[Method]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        given = _bound(type(self), args, options)
+        params, lr = given.pop("params"), given.pop("lr")
+        chosen = {p.name: given.pop(p.name) for p in OPTIONS}
+        method = self._method(**given)
+        groups = layers.flat(params)
+        if not all(isinstance(entry, dict) for entry in groups):
+            groups = [{"params": groups}]
+        super().__init__([{"method": method, **group} for group in groups], lr, **chosen)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a part; without a "method" it has that of the first part, as it is now."""
+        if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
+            param_group = _as_in(self.param_groups[0]) | param_group
+        super().add_param_group(param_group)
+
+
+class _Layered(Partitioned):
+    """One method for the hidden layers, each a part of its own, another for the output layer.
+
+    The layers are found in a module (those of its modules that own parameters, in order), in
+    `named_parameters()`, or given by `hidden=` and `output=`, or by groups with a "part". `repr` shows them.
+    """
+
+    _preset: Callable[..., Partition]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        given = _bound(type(self), args, options)
+        model, hidden, output = (given.pop(name) for name in ("model", "hidden", "output"))
+        lr = given.pop("lr")
+        chosen = {p.name: given.pop(p.name) for p in OPTIONS}
+        methods = type(self)._preset(h=1.0, **given).methods
+        groups = layers.split(model, hidden, output)
+        super().__init__([{"method": methods[group["part"]], **group} for group in groups], lr, **chosen)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a layer; without a "method", that of the layers with the same "part", as it is now."""
+        if isinstance(param_group, dict) and "method" not in param_group and self.param_groups:
+            (param_group,) = layers.checked_parts([param_group])
+            like = next(group for group in self.param_groups if group["part"] == param_group["part"])
+            param_group = _as_in(like) | param_group
+        super().add_param_group(param_group)
+
+
+def _bound(kind: type[Partitioned], args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a class by name, with its defaults."""
+    try:
+        given = inspect.signature(kind).bind(*args, **options)
+    except TypeError as error:
+        accepted = ", ".join(inspect.signature(kind).parameters)
+        raise TypeError(f"{kind.__name__}: {error}; accepted: {accepted}") from None
+    given.apply_defaults()
+    return given.arguments
+
+
+def _as_in(group: dict[str, Any]) -> dict[str, Any]:
+    """The method of a group, with its coefficients as they are now."""
+    chosen = [name for name in names(find_method(group["method"])) if name != "xi"]
+    plain = {name: group["schedules"].get(name, group[name]) for name in chosen}
+    return {"method": group["method"]} | {
+        name: from_plain(value) if isinstance(value, dict) else value for name, value in plain.items()
+    }
+
+
+def method_class(method: type[Method]) -> type[Partitioned]:
+    """The optimiser with this method for all parameters; for one of one's own, after `register`."""
+    own = [_single(p) for p in inspect.signature(method).parameters.values()]
+    arguments = [
+        Parameter("params", Parameter.POSITIONAL_OR_KEYWORD, annotation=EVERYWHERE),
+        Parameter("lr", Parameter.POSITIONAL_OR_KEYWORD, annotation="Value"),
+        *own,
+        *OPTIONS,
+    ]
+    return _class(method.__name__, _Everywhere, arguments, method.__doc__, _method=method)
+
+
+def preset_class(name: str) -> type[Partitioned]:
+    """The optimiser of a preset."""
+    preset = PRESETS[name]
+    own = [_single(p) for p in inspect.signature(preset).parameters.values()]
+    own = [p.replace(kind=Parameter.KEYWORD_ONLY, name="lr" if p.name == "h" else p.name) for p in own]
+    arguments = [
+        Parameter("model", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=LAYERED),
+        *own,
+        Parameter("hidden", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
+        Parameter("output", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
+        *OPTIONS,
+    ]
+    return _class(name, _Layered, arguments, preset.__doc__, _preset=staticmethod(preset))
+
+
+def _single(parameter: Parameter) -> Parameter:
+    """An argument as an optimiser takes it: there are no axes of a sweep."""
+    return parameter.replace(annotation=str(parameter.annotation).replace("Coefficient", "Value"))
+
+
+def _class(
+    name: str, base: type[Partitioned], arguments: list[Parameter], text: str | None, **attributes: Any
+) -> type[Partitioned]:
+    first = inspect.cleandoc(text or "").split("\n\n")[0]
+    return type(
+        name,
+        (base,),
+        {
+            "__doc__": f"{first}\n\nSee `heatbath.{name}`.\n\n{inspect.cleandoc(base.__doc__ or '')}",
+            "__module__": "heatbath.torch",
+            "__signature__": Signature(arguments),
+            **attributes,
+        },
+    )
+
+
+_classes: dict[str, type[Partitioned]] = {}
+
+
+def __getattr__(name: str) -> type[Partitioned]:
+    """The class of a method or preset; of a method that was registered anew, a new one."""
+    method = known_methods().get(name)
+    known = _classes.get(name)
+    if known is not None and getattr(known, "_method", method) is method:
+        return known
+    if name in PRESETS:
+        _classes[name] = preset_class(name)
+    elif method is not None:
+        _classes[name] = method_class(method)
+    else:
+        available = ", ".join([*PRESETS, *known_methods()])
+        raise AttributeError(f"there is no optimiser {name!r}; there are Partitioned, {available}")
+    return _classes[name]

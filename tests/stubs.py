@@ -1,0 +1,50 @@
+"""The types of the classes that `heatbath.torch.classes` makes, for type checkers.
+
+`python -m tests.stubs` writes them to src/heatbath/torch/classes.pyi.
+"""
+
+import inspect
+from pathlib import Path
+
+PLACE = Path(__file__).parent.parent / "src" / "heatbath" / "torch" / "classes.pyi"
+HEAD = """\
+# Written by python -m tests.stubs: the classes that classes.py makes, as type checkers see them.
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from heatbath.methods import Method
+from heatbath.schedules import Value
+from heatbath.torch.optimizer import Partitioned
+
+def method_class(method: type[Method]) -> type[Partitioned]: ...
+def preset_class(name: str) -> type[Partitioned]: ...
+def __getattr__(name: str) -> type[Partitioned]: ...
+"""
+
+
+def stubs() -> str:
+    """The text of the file."""
+    from heatbath.methods import known_methods
+    from heatbath.presets import PRESETS
+    from heatbath.torch import classes
+
+    own = [name for name, kind in known_methods().items() if kind.__module__.startswith("heatbath.")]
+    lines = [HEAD]
+    for name in (*PRESETS, *own):
+        arguments = []
+        starred = False
+        for p in inspect.signature(getattr(classes, name)).parameters.values():
+            if p.kind is p.KEYWORD_ONLY and not starred:
+                arguments.append("*")
+                starred = True
+            default = "" if p.default is p.empty else f" = {p.default!r}"
+            arguments.append(f"{p.name}: {p.annotation}{default}")
+        listed = "".join(f"        {argument},\n" for argument in ("self", *arguments))
+        lines.append(f"class {name}(Partitioned):\n    def __init__(\n{listed}    ) -> None: ...\n")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PLACE.write_text(stubs(), encoding="utf-8")
