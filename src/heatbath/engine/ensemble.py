@@ -193,9 +193,8 @@ class Ensemble:
         for chain, point in enumerate(self.chains.point):
             for unit in self.programs[point].units:
                 method = unit.part.method
-                if method.temperature is None:
-                    continue
-                start = method.tempering.ladder[0] if method.tempering else at(method.temperature, 0)
+                tau = 0.0 if method.temperature is None else method.temperature
+                start = method.tempering.ladder[0] if method.tempering else at(tau, 0)
                 for span in unit.ranges:
                     own = slice(span.start, span.stop)
                     self.chains.p[chain, own] = math.sqrt(start) * z[chain, own]

@@ -190,14 +190,18 @@ def _operations(method: Method, substeps: Sequence[Substep], offset: int) -> lis
 
 
 def _passes(unit: int, operations: Sequence[Operation]) -> list[Pass]:
-    """Passes of merged operations, those on ξ at their ends; of several places to read p·p, the last."""
+    """Passes of merged operations, those on ξ at their ends; of several places to read p·p, the last.
+
+    A ξ that needs p·p again reads it again, in a pass of its own.
+    """
     reads = [operation for operation in operations if operation.kind == READ]
     passes: list[Pass] = []
     for operation in operations:
         if operation in reads[:-1]:
             continue
         on_friction = operation.kind in ON_FRICTION
-        if not passes or (passes[-1].frictions and not on_friction):
+        again = operation.kind == THERMOSTAT and bool(passes) and passes[-1].reads
+        if not passes or (passes[-1].frictions and not on_friction) or again:
             passes.append(Pass(unit))
         chosen = passes[-1].frictions if on_friction else passes[-1].operations
         if chosen and operation.kind in ADDED and chosen[-1].kind == operation.kind:

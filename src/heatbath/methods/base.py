@@ -165,7 +165,7 @@ class Method:
         return {name: value for name, value in values.items() if isinstance(value, tuple)}
 
     def __repr__(self) -> str:
-        """Word and coefficients, what else is not the default, and whether θ is not seen at the word's end."""
+        """Word and coefficients, what else is not the default, and where θ is not seen at the word's end."""
         always = {"word", *coefficients(type(self))} - {"weight_decay"}
         shown = [f.name for f in fields(self) if f.name in always or getattr(self, f.name) != f.default]
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
