@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from heatbath.methods import Frozen as Frozen
     from heatbath.methods import Langevin as Langevin
     from heatbath.methods import Momentum as Momentum
+    from heatbath.methods import RMSprop as RMSprop
+    from heatbath.methods import register as register
     from heatbath.networks import Dense as Dense
     from heatbath.partition import Partition as Partition
     from heatbath.prediction import Samples as Samples
@@ -42,7 +44,10 @@ __version__ = "0.1.0.dev0"
 
 _HOME = {
     **dict.fromkeys(["datasets", "noise", "quadratic", "reference", "schedules", "splitting"]),
-    **dict.fromkeys(["SGD", "SGLD", "Adam", "AdaptiveLangevin", "Frozen", "Langevin", "Momentum"], "methods"),
+    **dict.fromkeys(
+        ["SGD", "SGLD", "Adam", "AdaptiveLangevin", "Frozen", "Langevin", "Momentum", "RMSprop", "register"],
+        "methods",
+    ),
     **dict.fromkeys(["LOL", "AdLAdL", "AdLaLa", "LaLa"], "presets"),
     **dict.fromkeys(["ThermodynamicClassifier", "ThermodynamicRegressor"], "estimators"),
     "Dense": "networks",

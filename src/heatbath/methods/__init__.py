@@ -21,8 +21,9 @@ from heatbath.methods.base import varying as varying
 from heatbath.methods.frozen import Frozen as Frozen
 from heatbath.methods.langevin import Langevin as Langevin
 from heatbath.methods.momentum import Momentum as Momentum
+from heatbath.methods.rmsprop import RMSprop as RMSprop
 from heatbath.methods.sgd import SGD as SGD
 from heatbath.methods.sgld import SGLD as SGLD
 
-for _method in (Langevin, AdaptiveLangevin, SGLD, SGD, Momentum, Adam, Frozen):
+for _method in (Langevin, AdaptiveLangevin, SGLD, SGD, Momentum, Adam, RMSprop, Frozen):
     register(_method)

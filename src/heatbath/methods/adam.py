@@ -41,7 +41,7 @@ def _act(now: Moment) -> None:
 
 
 def _columns(values: Values) -> Columns:
-    return [values.t, values["beta1"], values["beta2"], values["eps"], values.t * values.prior]
+    return [values.t, values["beta1"], values["beta2"], values["eps"], values.t * values.prior, 1.0]
 
 
 @dataclass(frozen=True, repr=False)

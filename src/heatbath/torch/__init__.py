@@ -28,6 +28,7 @@ from heatbath.torch.classes import Frozen as Frozen
 from heatbath.torch.classes import LaLa as LaLa
 from heatbath.torch.classes import Langevin as Langevin
 from heatbath.torch.classes import Momentum as Momentum
+from heatbath.torch.classes import RMSprop as RMSprop
 from heatbath.torch.optimizer import Partitioned as Partitioned
 
 

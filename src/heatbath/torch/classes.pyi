@@ -191,6 +191,20 @@ class Adam(Partitioned):
         maximize: bool = False,
     ) -> None: ...
 
+class RMSprop(Partitioned):
+    def __init__(
+        self,
+        params: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: Value,
+        alpha: Value = 0.99,
+        eps: Value = 1e-08,
+        weight_decay: Value = 0.0,
+        *,
+        seed: int = 0,
+        fused: bool | None = None,
+        maximize: bool = False,
+    ) -> None: ...
+
 class Frozen(Partitioned):
     def __init__(
         self,

@@ -111,16 +111,18 @@ def _act(kind: int, c: list[float], unit: Unit, R: list[Tensor], amplitude: floa
 
 
 def _adam(unit: Unit, c: list[float]) -> None:
-    rate, beta1, beta2, eps, decay = c[:5]
+    rate, beta1, beta2, eps, decay, corrected = c
+    count = unit.steps[0] + 1
+    unbias1, unbias2 = (1 - beta1**count, 1 - beta2**count) if corrected else (1.0, 1.0)
     torch._foreach_mul_(unit.p, beta1)
     torch._foreach_add_(unit.p, unit.gradient, alpha=1 - beta1)
     torch._foreach_mul_(unit.second, beta2)
     torch._foreach_addcmul_(unit.second, unit.gradient, unit.gradient, value=1 - beta2)
-    root = torch._foreach_sqrt(torch._foreach_div(unit.second, 1 - beta2 ** (unit.steps[0] + 1)))
+    root = torch._foreach_sqrt(torch._foreach_div(unit.second, unbias2))
     torch._foreach_add_(root, eps)
     if decay != 0:
         torch._foreach_mul_(unit.theta, 1.0 - decay)
-    torch._foreach_addcdiv_(unit.theta, unit.p, root, value=rate / (1 - beta1 ** (unit.steps[0] + 1)))
+    torch._foreach_addcdiv_(unit.theta, unit.p, root, value=rate / unbias1)
 
 
 def _sum_of_squares(tensors: list[Tensor]) -> float:

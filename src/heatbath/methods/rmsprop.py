@@ -1,0 +1,46 @@
+"""RMSprop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from heatbath import operations
+from heatbath.checks import NON_NEGATIVE, SHARE
+from heatbath.letters import Array, Columns, Letter, Moment, Values
+from heatbath.methods.base import Method, varying
+from heatbath.schedules import Coefficient
+
+
+def rmsprop(theta: Array, s: Array, G: Array, h: float, alpha: float, eps: float) -> tuple[Array, Array]:
+    """θ += h G/(sqrt(s) + eps), where s is the running mean of G²."""
+    s = alpha * s + (1 - alpha) * G**2
+    return theta + h * G / (np.sqrt(s) + eps), s
+
+
+def _act(now: Moment) -> None:
+    prior = now.h * now["weight_decay"] * now.theta  # outside the mean of squares
+    now.theta, now.second = rmsprop(now.theta - prior, now.second, now.G, now.h, now["alpha"], now["eps"])
+    now.p = now.G
+
+
+def _columns(values: Values) -> Columns:
+    """Adam without a memory of G, and without a correction of the mean of squares for its start at 0."""
+    return [values.t, 0.0, values["alpha"], values["eps"], values.t * values.prior, 0.0]
+
+
+@dataclass(frozen=True, repr=False)
+class RMSprop(Method):
+    """RMSprop as in torch, with the prior outside the mean of squares; p is the last G."""
+
+    alpha: Coefficient = varying(SHARE, "Decay of the mean of squares.", 0.99)
+    eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the squares.", 1e-8)
+    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+
+    word = "M"
+    keeps_second = True
+    letters: ClassVar[dict[str, Letter]] = {
+        "M": Letter(_act, ((operations.ADAM, _columns),), moves=True, kicks=True),
+    }
