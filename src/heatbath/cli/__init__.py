@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, cast
+from importlib import import_module
+from typing import Annotated, Any, cast
 
 import typer
 
-from heatbath.cli.errors import complain
+from heatbath.cli.commands import compare, resume, sweep, train
+from heatbath.cli.errors import USAGE as USAGE_CODE
+from heatbath.cli.errors import complain, ending
 from heatbath.cli.info import info
 from heatbath.cli.predict import predict
 from heatbath.cli.reproduce import reproduce
-from heatbath.cli.runs import compare, resume, sweep, train
 
 USAGE = cast(type[Any], typer.BadParameter.__base__)  # UsageError, of Click or of Typer's own copy of it
 
@@ -26,8 +28,22 @@ for command in (train, compare, sweep, resume, predict, reproduce, info):
 
 
 @app.callback()
-def heatbath() -> None:
+def heatbath(
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="A Python module that registers methods of your own; say this several times for several.",
+        ),
+    ] = None,
+) -> None:
     """Train and sample neural networks with thermodynamic methods."""
+    with ending(USAGE_CODE):
+        if modules:
+            sys.path.insert(0, "")  # modules in this folder, as python -m finds them
+        for module in modules or []:
+            import_module(module)
 
 
 def main(arguments: list[str] | None = None) -> None:

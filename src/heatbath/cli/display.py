@@ -16,8 +16,8 @@ from heatbath.partition import Partition
 from heatbath.schedules import Schedule, at
 
 if TYPE_CHECKING:
-    from heatbath.plans import Plan
-    from heatbath.simulation import Progress
+    from heatbath.runs.plan import Plan
+    from heatbath.runs.simulation import Progress
 
 PAUSE = 10.0  # seconds between two lines where there is no terminal
 
@@ -33,7 +33,7 @@ class Display:
     def __init__(self, plan: Plan, console: Console) -> None:
         self._plan, self._console = plan, console
         single = isinstance(plan.partition, Partition) and not plan.axes
-        taus = {part.name: getattr(part.method, "tau", None) for part in plan.parts()}
+        taus = {part.name: part.method.temperature for part in plan.parts()}
         self._taus = {name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule) and single}
         self._live = Live(Text(WAIT), console=console, transient=True, refresh_per_second=8)
         self._told = time.monotonic()

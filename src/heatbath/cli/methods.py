@@ -1,92 +1,83 @@
-"""Methods by name, with coefficients as the command line and settings files give them."""
+"""Methods by name, with coefficients as the command line and settings files give them.
+
+They are made from the presets and the methods of the library, those that were registered too, and have the
+same arguments and defaults: `--method adlala:tau=1e-5` is `heatbath.AdLaLa(tau=1e-5)`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 from heatbath.cli.reading import numbers, whole_number
-from heatbath.methods import SGD, SGLD, Adam, AdaptiveLangevin, Langevin, Momentum
+from heatbath.methods import Method, known_methods
 from heatbath.partition import Partition
-from heatbath.presets import LOL, AdLaLa, LaLa
-from heatbath.schedules import Coefficient, from_plain
+from heatbath.presets import PRESETS
+from heatbath.schedules import from_plain
 
-
-def _langevin(h: Coefficient, gamma: Coefficient, tau: Coefficient) -> Partition:
-    return Partition(Langevin(gamma, tau), h)
-
-
-def _adl(
-    h: Coefficient = 0.15, tau: Coefficient = 1e-4, sigma: Coefficient = 0.01, epsilon: Coefficient = 0.1
-) -> Partition:
-    return Partition(AdaptiveLangevin(tau, sigma, epsilon), h)
-
-
-def _sgld(h: Coefficient, sigma: Coefficient) -> Partition:
-    return Partition(SGLD(sigma), h)
-
-
-def _sgd(h: Coefficient) -> Partition:
-    return Partition(SGD(), h)
-
-
-def _momentum(h: Coefficient, mu: Coefficient) -> Partition:
-    return Partition(Momentum(mu), h)
-
-
-def _adam(h: Coefficient) -> Partition:
-    return Partition(Adam(), h)
+OUTPUT = "_output"  # how the coefficients of the output layer end
 
 
 class Known(NamedTuple):
-    """A method: what it is called in tables, and what makes it of its coefficients."""
+    """A method: what it is called in tables, what makes it of its arguments, and what these are."""
 
     title: str
     make: Callable[..., Partition]
+    arguments: dict[str, Parameter]
 
 
-METHODS = {
-    "adlala": Known("AdLaLa", AdLaLa),
-    "lol": Known("LOL", LOL),
-    "lala": Known("LaLa", LaLa),
-    "langevin": Known("Langevin", _langevin),
-    "adl": Known("AdL", _adl),
-    "sgld": Known("SGLD", _sgld),
-    "sgd": Known("SGD", _sgd),
-    "momentum": Known("Momentum", _momentum),
-    "adam": Known("Adam", _adam),
-}
-WORDS = ("word", "word_output", "friction", "thermostat", "kinetic")  # text, and not coefficients
+class Argument(NamedTuple):
+    """An argument of methods: what kind of value it takes, what it is, and which methods have it."""
+
+    name: str
+    kind: str
+    text: str
+    methods: list[str]
+
+
+def known() -> dict[str, Known]:
+    """All presets and methods by the names that the command line knows."""
+    found = {name.lower(): Known(name, make, _arguments(make)) for name, make in PRESETS.items()}
+    for kind in known_methods().values():
+        h = Parameter("h", Parameter.KEYWORD_ONLY, annotation="Coefficient")
+        found[kind.title.lower()] = Known(kind.title, _everywhere(kind), {"h": h, **_arguments(kind)})
+    return found
+
+
+def arguments() -> list[Argument]:
+    """All that some method takes, each once."""
+    texts = {"h": "Stepsize.", "word": "The splitting, such as BAOAB."}
+    for kind in known_methods().values():
+        for f in fields(kind):
+            choices = f.metadata.get("choices", ())
+            text = f.metadata.get("text", "")
+            texts.setdefault(f.name, f"{text}: {' or '.join(map(str, choices))}." if choices else text)
+    found: dict[str, Argument] = {}
+    for name, method in known().items():
+        for parameter in method.arguments.values():
+            whose = parameter.name.removesuffix(OUTPUT)
+            text = texts.get(whose, "")
+            if whose != parameter.name:
+                text = f"Of the output layer: {text[:1].lower()}{text[1:]}"
+            blank = Argument(parameter.name, _kind(parameter), text, [])
+            found.setdefault(parameter.name, blank).methods.append(name)
+    return list(found.values())
 
 
 def partition_of(given: Mapping[str, Any]) -> tuple[Partition, dict[str, Any]]:
-    """The partition of a table such as {name: "sgld", h: 0.1, sigma: 0.01}, and the table with all defaults.
-
-    `word` is the word of all parts but the output layer's, where that has a method of its own: that is
-    `word_output`.
-    """
-    values = {name: _value(name, value) for name, value in given.items() if name != "name"}
-    title, make = _known(given.get("name"))
-    own = signature(make).parameters
-    needed = [name for name, p in own.items() if p.default is Parameter.empty and name not in values]
+    """The partition of a table such as {name: "sgld", h: 0.1, sigma: 0.01}, and the table with defaults."""
+    title, make, accepted = find(given.get("name"))
+    plain = {name: _plain(accepted.get(name), name, value) for name, value in given.items() if name != "name"}
+    needed = [name for name, p in accepted.items() if p.default is Parameter.empty and name not in plain]
     if needed:
         raise ValueError(f"method {title} needs {' and '.join(needed)}: say {_example(needed)}")
-    partition = make(**{name: value for name, value in values.items() if name in own})
-    settable = _settable(partition, set(own))
-    if unknown := [name for name in values if name not in own and name not in settable]:
-        raise ValueError(
-            f"method {title} has no {', '.join(unknown)}; accepted: {', '.join([*own, *settable])}"
-        )
-    chosen = {name: value for name, value in values.items() if name in settable}
-    methods = {
-        key: replace(method, **_for_part(key, [f.name for f in fields(method)], chosen))
-        for key, method in partition.methods.items()
-    }
-    defaults = {name: p.default for name, p in own.items() if p.default not in (Parameter.empty, None)}
-    plain = {name: _plain(name, value) for name, value in given.items() if name != "name"}
-    return Partition(methods, partition.h), {"name": given["name"], **defaults, **plain}
+    if unknown := [name for name in plain if name not in accepted]:
+        raise ValueError(f"method {title} has no {', '.join(unknown)}; accepted: {', '.join(accepted)}")
+    partition = make(**{name: _value(value) for name, value in plain.items()})
+    defaults = {name: p.default for name, p in accepted.items() if p.default not in (Parameter.empty, None)}
+    return partition, {"name": given["name"], **defaults, **plain}
 
 
 def method_of(text: str) -> dict[str, Any]:
@@ -103,56 +94,59 @@ def method_of(text: str) -> dict[str, Any]:
 
 def labelled(tables: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Methods by what they are called in tables: with their coefficients, where a method comes twice."""
-    titles = [_known(table.get("name")).title for table in tables]
+    titles = [find(table.get("name")).title for table in tables]
     found: dict[str, dict[str, Any]] = {}
     for title, table in zip(titles, tables, strict=True):
-        told = " ".join(f"{name}={value}" for name, value in table.items() if name != "name")
-        label = title if titles.count(title) == 1 else f"{title} {told}".strip()
+        values = " ".join(f"{name}={value}" for name, value in table.items() if name != "name")
+        label = title if titles.count(title) == 1 else f"{title} {values}".strip()
         if label in found:
             raise ValueError(f"the method {label} is there twice: leave out one, or change a coefficient")
         found[label] = table
     return found
 
 
-def _known(name: object) -> Known:
-    if not isinstance(name, str) or name not in METHODS:
-        told = "say --method NAME" if name is None else f"there is no method {name!r}"
-        raise ValueError(f"{told}; accepted: {', '.join(METHODS)}")
-    return METHODS[name]
+def find(name: object) -> Known:
+    """The method of a name."""
+    methods = known()
+    if not isinstance(name, str) or name not in methods:
+        problem = "say --method NAME" if name is None else f"there is no method {name!r}"
+        raise ValueError(
+            f"{problem}; accepted: {', '.join(methods)} (one of your own: heatbath --import MODULE ...)"
+        )
+    return methods[name]
+
+
+def _arguments(make: Callable[..., object]) -> dict[str, Parameter]:
+    return dict(signature(make).parameters)
+
+
+def _everywhere(kind: type[Method]) -> Callable[..., Partition]:
+    def make(h: Any, **values: Any) -> Partition:
+        return Partition(kind(**values), h)
+
+    return make
+
+
+def _kind(parameter: Parameter) -> str:
+    """What an argument takes: text, a whole number, or a coefficient."""
+    annotation = str(parameter.annotation)
+    if annotation.startswith("Literal"):
+        return "text" if "'" in annotation or '"' in annotation else "whole"
+    return "text" if annotation == "str" else "coefficient"
 
 
 def _example(needed: list[str]) -> str:
     return " ".join(f"--{name.replace('_', '-')} NUMBER" for name in needed)
 
 
-def _settable(partition: Partition, own: set[str]) -> list[str]:
-    """What a method's parts have beside its own coefficients, such as a word."""
-    parts = partition.methods
-    names = dict.fromkeys(f.name for method in parts.values() for f in fields(method))
-    settable = [name for name in names if name not in own | {"tau", "gamma", "sigma", "epsilon", "mu"}]
-    output = "output" in parts and hasattr(parts["output"], "word")
-    return settable + (["word_output"] if output else [])
-
-
-def _for_part(key: object, names: list[str], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the chosen values that are for a part."""
-    values = {name: value for name, value in chosen.items() if name in names}
-    if key == "output":
-        values.pop("word", None)
-        if "word_output" in chosen:
-            values["word"] = chosen["word_output"]
-    return values
-
-
-def _plain(name: str, value: Any) -> Any:
+def _plain(parameter: Parameter | None, name: str, value: Any) -> Any:
     """A value as it is written to a settings file: text of numbers as numbers."""
-    if isinstance(value, str) and name not in WORDS:
-        return whole_number(name, value) if name == "kind" else numbers(name, value)
-    return value
+    if not isinstance(value, str) or parameter is None or _kind(parameter) == "text":
+        return value
+    return whole_number(name, value) if _kind(parameter) == "whole" else numbers(name, value)
 
 
-def _value(name: str, value: Any) -> Any:
-    plain = _plain(name, value)
+def _value(plain: Any) -> Any:
     if isinstance(plain, list):
         return [from_plain(single) if isinstance(single, Mapping) else single for single in plain]
     return from_plain(plain) if isinstance(plain, Mapping) else plain

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from heatbath.cli.methods import METHODS
+from heatbath.cli.methods import arguments, known
 from heatbath.cli.reading import number, sizes, whole_number
 
 Settings = dict[str, dict[str, Any]]
@@ -35,6 +35,11 @@ class Setting(NamedTuple):
         return self.flag.removeprefix("--").replace("-", "_")
 
 
+def _text(text: str, methods: list[str]) -> str:
+    """What an argument is, and whose."""
+    return text if len(methods) > len(known()) // 2 else f"{text} ({', '.join(methods)})"
+
+
 SETTINGS = (
     Setting("problem", "name", "text", "spirals, trigonometric, rings or mnist.", "--problem"),
     Setting("problem", "data", "text", "Your own data: a CSV or Parquet file, instead of a problem."),
@@ -50,8 +55,8 @@ SETTINGS = (
     Setting("problem", "gap", "number", "Of rings (0.5)."),
     Setting("problem", "pinch", "number", "Of rings (0.1)."),
     Setting("problem", "pinches", "whole", "Of rings (4)."),
-    Setting("problem", "n_train", "whole", "Training data of a built-in problem (1000)."),
-    Setting("problem", "n_test", "whole", "Test data of a built-in problem (1000)."),
+    Setting("problem", "n_train", "whole", "Training examples of a built-in problem (1000)."),
+    Setting("problem", "n_test", "whole", "Test examples of a built-in problem (1000)."),
     Setting("problem", "draws", "whole", "Independent data sets, which the chains take in turns (1)."),
     Setting("problem", "seed", "whole", "Of the data, or of the test rows of a file (0).", "--problem-seed"),
     Setting("problem", "folder", "text", "Where MNIST's files are.", "--mnist"),
@@ -59,28 +64,10 @@ SETTINGS = (
     Setting("network", "activation", "text", "relu, tanh or identity (relu)."),
     Setting("network", "init", "text", "Where chains start: torch, gaussian or zeros (torch)."),
     Setting("network", "scale", "number", "Standard deviation of a gaussian start (0.01).", "--init-scale"),
-    Setting("method", "name", "text", ", ".join(METHODS), "--method"),
-    Setting("method", "h", "coefficient", "Stepsize."),
-    Setting("method", "tau", "coefficient", "Temperature."),
-    Setting("method", "gamma", "coefficient", "Friction; of adlala, that of the output layer."),
-    Setting("method", "sigma", "coefficient", "Noise of adlala, adl and sgld."),
-    Setting("method", "epsilon", "coefficient", "Coupling of the thermostat of adlala and adl."),
-    Setting("method", "tau_output", "coefficient", "Temperature of the output layer."),
-    Setting("method", "gamma_output", "coefficient", "Friction of the output layer of lala."),
-    Setting("method", "word", "text", "The splitting, such as BAOAB."),
-    Setting("method", "word_output", "text", "The splitting of the output layer's own method."),
-    Setting("method", "weight_decay", "coefficient", "Precision of a Gaussian prior."),
-    Setting("method", "mu", "coefficient", "Of momentum."),
-    Setting("method", "kind", "whole", "Of momentum: 1 or 2."),
-    Setting("method", "beta1", "coefficient", "Of adam."),
-    Setting("method", "beta2", "coefficient", "Of adam."),
-    Setting("method", "eps", "coefficient", "Of adam."),
-    Setting("method", "xi", "coefficient", "Where the friction of adlala and adl starts."),
-    Setting("method", "friction", "text", "Of adlala and adl: map or sde."),
-    Setting("method", "thermostat", "text", "Of adlala and adl: part or tensor."),
-    Setting("method", "kinetic", "text", "Of adlala and adl: sum or mean."),
+    Setting("method", "name", "text", f"{', '.join(known())}; or sgld:h=0.1,sigma=0.01.", "--method"),
+    *(Setting("method", name, kind, _text(text, methods)) for name, kind, text, methods in arguments()),
     Setting("training", "steps", "whole", "Steps (20000)."),
-    Setting("training", "batch", "whole", "Data in a mini-batch (20, or all where there are fewer)."),
+    Setting("training", "batch", "whole", "Examples in a mini-batch (32, or all where there are fewer)."),
     Setting("training", "chains", "whole", "Independent chains, of each method or point (10)."),
     Setting("training", "seed", "whole", "Of starts, noise and mini-batches (0)."),
     Setting("training", "record", "whole", "How many records of loss, accuracy and temperatures (100)."),
@@ -88,7 +75,7 @@ SETTINGS = (
     Setting("training", "samples", "whole", "How many states of each chain to keep, for predictions."),
     Setting("training", "burn_in", "whole", "Steps before the first sample."),
     Setting("training", "thin", "whole", "Steps from sample to sample."),
-    Setting("training", "epochs", "truth", "Mini-batches from shuffled epochs (no: fresh subsets)."),
+    Setting("training", "shuffled", "truth", "Mini-batches from shuffled epochs (no: fresh subsets)."),
     Setting("training", "momenta", "text", "At the start: zero or thermal (zero)."),
     Setting("training", "dtype", "text", "float32 or float64 (float32)."),
 )  # fmt: skip
@@ -99,8 +86,9 @@ METAVARS = {"number": "NUMBER", "whole": "WHOLE", "wholes": "SIZES", "text": "TE
 
 
 def keys(section: str) -> list[str]:
-    """What a section of the settings may have."""
-    return [setting.name for setting in SETTINGS if setting.section == section]
+    """What a section of the settings may have; of methods, also what was registered since."""
+    names = [setting.name for setting in SETTINGS if setting.section == section]
+    return list(dict.fromkeys([*names, *(a.name for a in arguments())])) if section == "method" else names
 
 
 def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

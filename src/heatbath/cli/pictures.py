@@ -13,7 +13,7 @@ from heatbath.checks import is_real
 from heatbath.cli.summaries import measures
 from heatbath.plotting.planes import DOTS
 from heatbath.plotting.style import COLOURS, TEXT, dress, number, percent_on, symbol
-from heatbath.results import Run
+from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,9 @@ def _shown(run: Run) -> list[tuple[str, str]]:
 
 
 def _has_temperature(run: Run) -> bool:
-    return any(hasattr(part.method, "tau") for part in run.plan.parts()) and bool((run.died < 0).any())
+    return any(part.method.temperature is not None for part in run.plan.parts()) and bool(
+        (run.died < 0).any()
+    )
 
 
 def _has_plane(run: Run) -> bool:
@@ -108,8 +110,8 @@ def _tidy(ax: Axes, place: int, columns: int, count: int) -> None:
 def _median_chain(run: Run, place: int) -> int | None:
     """The chain of a method whose score is the median, or the next below it; None if all diverged."""
     name, split = measures(run)[0]
-    first = place * run.plan.repeats
-    own = np.arange(first, first + run.plan.repeats)
+    first = place * run.plan.chains
+    own = np.arange(first, first + run.plan.chains)
     own = own[run.died[own] < 0]
     if not own.size:
         return None

@@ -11,8 +11,7 @@ from rich.table import Table
 
 from heatbath.checks import is_real
 from heatbath.diagnostics import Estimate, equipartition, mean
-from heatbath.results import Run
-from heatbath.schedules import SimulatedTempering
+from heatbath.runs.run import Run
 
 Row = dict[str, Any]
 
@@ -39,7 +38,7 @@ def summary(command: str, run: Run) -> dict[str, Any]:
         "hidden": list(plan.network.hidden),
         "steps": run.step,
         "batch": plan.batch,
-        "chains": plan.repeats,
+        "chains": plan.chains,
         "seed": plan.seed,
         "best": None if best is None or len(rows) == 1 else best["labels"],
         "rows": rows,
@@ -102,7 +101,7 @@ def cells(told: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def _row(run: Run, place: int, labels: dict[str, Any]) -> Row:
     """What is said of one method or point."""
-    chains = slice(place * run.plan.repeats, (place + 1) * run.plan.repeats)
+    chains = slice(place * run.plan.chains, (place + 1) * run.plan.chains)
     alive = run.died[chains] < 0
     row: Row = {
         "labels": {name: _label(value) for name, value in labels.items()},
@@ -121,8 +120,8 @@ def _row(run: Run, place: int, labels: dict[str, Any]) -> Row:
 def _temperatures(run: Run, labels: dict[str, Any]) -> dict[str, Any]:
     """Kinetic temperatures over the second half of a run, by part, beside their targets."""
     own = run.select(**labels) if labels else run
-    taus = [part.method.tau for part in own.plan.parts() if hasattr(part.method, "tau")]
-    if not taus or any(isinstance(tau, SimulatedTempering) for tau in taus):
+    methods = [part.method for part in own.plan.parts() if part.method.temperature is not None]
+    if not methods or any(method.tempering for method in methods):
         return {}
     burn_in = run.step // 2 if (run.data["step"].values > run.step // 2).any() else 0
     table = equipartition(own, burn_in=burn_in)

@@ -13,7 +13,7 @@ from heatbath.experiments.common import adlala, complete, final, scores
 from heatbath.methods import Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.training import compare
+from heatbath.runs.training import compare
 
 LAST = 10  # steps over which the classifier is averaged
 
@@ -39,7 +39,7 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
                 {name: method},
                 steps=max(s.at),
                 batch=s.points // 50,
-                repeats=s.runs,
+                chains=s.runs,
                 record=steps,
                 weights=True,
                 progress=tell,

@@ -30,7 +30,7 @@ from heatbath.methods import SGLD, Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.presets import LOL
-from heatbath.results import Run
+from heatbath.runs.run import Run
 
 # The 4-turn spiral, the others tuned
 
@@ -216,7 +216,7 @@ def variants(s: Settings, tell: Tell) -> dict[str, Any]:
         network = Dense((s.units,), init=init)
 
         def train() -> Run:
-            return side_by_side(chosen, tell, problem, adam, network, record=1, epochs=epochs)
+            return side_by_side(chosen, tell, problem, adam, network, record=1, shuffled=epochs)
 
         return train
 

@@ -26,12 +26,12 @@ from heatbath.experiments.base import (
     within,
 )
 from heatbath.experiments.common import adlala, complete
-from heatbath.methods import AdaptiveLangevin, Langevin
+from heatbath.methods import Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Part, Partition
 from heatbath.presets import LOL, AdLAdL, LaLa
-from heatbath.results import Run
-from heatbath.training import train
+from heatbath.runs.run import Run
+from heatbath.runs.training import train
 
 EXPLANATION = (
     "Kinetic temperature p·p/N where the thermostat reads it (before O, at E), over the second half. "
@@ -73,7 +73,7 @@ def _part(name: str, run: Run, part: Part) -> xr.Dataset:
     method: Any = part.method
     h, tau = float(run.partition.h), float(method.tau)  # type: ignore[arg-type, union-attr]
     noise = float(gradient_noise(run).sel(part=part.name).mean("chain"))
-    adaptive = isinstance(method, AdaptiveLangevin)
+    adaptive = bool(part.thermostats)
     if adaptive:
         friction = float(run.xi(part.name).isel(record=later).mean())
         explained = adaptive_friction(h, tau, float(method.sigma), noise)

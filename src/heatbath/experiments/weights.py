@@ -33,7 +33,7 @@ from heatbath.methods import SGD, SGLD, Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.presets import LOL
-from heatbath.results import Run
+from heatbath.runs.run import Run
 
 Init: TypeAlias = Literal["torch", "gaussian", "zeros"]
 EXCITED = 0.05  # five standard deviations of the start N(0, 0.01²)
@@ -96,7 +96,7 @@ def variants(
         problem = spirals(s.turns, n_train=s.points, n_test=s.points, p=p, draws=s.reading_runs)
         network = Dense((s.units,), init=init)
         return lambda: side_by_side(
-            chosen, tell, problem, kinds or make(**own), network, record=1, epochs=epochs
+            chosen, tell, problem, kinds or make(**own), network, record=1, shuffled=epochs
         )
 
     louder = make() | {"SGLD": Partition(SGLD(s.sgld / np.sqrt(0.1)), 0.1)}

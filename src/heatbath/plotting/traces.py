@@ -10,12 +10,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath.checks import choice
-from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.partition import Part
 from heatbath.plotting.series import Traces, by_label, value_name
 from heatbath.plotting.style import axes_or_new, dress, key, logarithmic, look, number, percent_on, steps_on
-from heatbath.results import Run
-from heatbath.schedules import SimulatedTempering, at
+from heatbath.runs.run import Run
+from heatbath.schedules import at
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +66,7 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
         raise TypeError(f"temperatures needs a Run, got {type(run).__name__}")
     if len(run.plan.points) > 1:
         raise ValueError(f"these chains have different temperatures: select one of {run.plan.points[0][0]}")
-    parts = [part for part in run.plan.parts() if isinstance(part.method, Langevin | AdaptiveLangevin)]
+    parts = [part for part in run.plan.parts() if part.method.temperature is not None]
     if not parts:
         raise ValueError("no part of this run has a temperature: its methods have no tau")
     ax = axes_or_new(ax)
@@ -87,9 +86,11 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
 
 def _targets(part: Part, steps: NDArray[np.int64]) -> tuple[str, list[Floats]]:
     """What a part's τ is called in the label, and its values at these steps that can be drawn."""
-    tau: Any = getattr(part.method, "tau")  # noqa: B009 - only methods that have one come here
-    if isinstance(tau, SimulatedTempering):
-        return r"dashed: rungs of $\tau$", [np.full(len(steps), rung) for rung in tau.ladder]
+    tau: Any = part.method.temperature
+    if part.method.tempering:
+        return r"dashed: rungs of $\tau$", [
+            np.full(len(steps), rung) for rung in part.method.tempering.ladder
+        ]
     last = np.maximum(steps - 1, 0)  # a record after n steps was made by step n - 1
     values = np.array([at(tau, int(step)) for step in last])
     told = rf"$\tau$ = {number(tau)}" if isinstance(tau, float) else r"scheduled $\tau$"

@@ -1,0 +1,199 @@
+"""Run files: NetCDF with a seal at the end, written whole or not at all; and what is in them.
+
+A file holds a run's data, its plan as text, the versions that made it, and the user's arrays. The seal is a
+line of text after the last byte of the NetCDF data, where readers of NetCDF do not look: it has the SHA-256
+of all bytes before it. A file is opened only if its seal is right, so one that was truncated or altered is
+never taken for a run, and never reaches the HDF5 library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Hashable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from heatbath.datasets import Problem
+from heatbath.runs import plain
+from heatbath.runs.dataset import check, check_memory
+from heatbath.runs.plan import Plan
+
+FORMAT = 2
+FORMER = {"repeats": "chains", "epochs": "shuffled"}  # what settings were called in format 1
+SEAL = b"\nheatbath run file, sha256 of all before this line: "
+SEALED = len(SEAL) + 64 + 1  # the digest in hexadecimal and a newline
+LEFTOVER = 600  # seconds after which a part file must be from a process that was killed
+ARRAYS = {
+    "X_train": ("set", "training", "feature"),
+    "Y_train": ("set", "training", "target"),
+    "X_test": ("set", "testing", "feature"),
+    "Y_test": ("set", "testing", "target"),
+    "shift": ("feature",),
+    "scale": ("feature",),
+    "target_shift": ("target",),
+    "target_scale": ("target",),
+    "start": ("chain", "parameter"),
+    "X_average": ("point", "feature"),
+}  # of the user, and their dimensions
+
+
+def pack(plan: Plan, step: int, data: xr.Dataset) -> xr.Dataset:
+    """A run as one data set, with all that is text in its attributes."""
+    arrays = {"start": plan.start, "X_average": plan.average}
+    if plan.plain["problem"]["recipe"] is None:
+        arrays |= {name: getattr(plan.problem, name) for name in plain.ARRAYS}
+    packages = {name: version(name) for name in ("heatbath", "numpy", "numba", "xarray")}
+    text = json.dumps(plan.plain, indent=1, allow_nan=False)  # a line for each, lists of numbers on one line
+    text = re.sub(r"\[\s+([-+.\deE,\s]*?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+    attributes = {
+        "title": f"{plan.problem.name}, {plan.total} chains, {step} of {plan.steps} steps",
+        "heatbath_format": FORMAT,
+        "heatbath_version": packages["heatbath"],
+        "step": step,
+        "settings": text,
+        "versions": json.dumps({"python": platform.python_version(), **packages}),
+    }
+    named = {name: (ARRAYS[name], values) for name, values in arrays.items() if values is not None}
+    return _in_order(data.assign(named)).assign_attrs(attributes)
+
+
+def unpack(
+    path: str | os.PathLike[str], packed: xr.Dataset, problem: Problem | None
+) -> tuple[Plan, int, xr.Dataset]:
+    """The plan, the step and the data in a data set that `pack` made; `problem` in place of the recipe."""
+    try:
+        settings = json.loads(packed.attrs["settings"])
+        if packed.attrs["heatbath_format"] == 1:
+            settings = {FORMER.get(name, name): value for name, value in settings.items()}
+        arrays = {name: packed[name].values for name in ARRAYS if name in packed}
+        plan = Plan.from_plain(settings, arrays, problem)
+        data = packed.drop_vars(arrays).drop_attrs()
+        step = int(packed.attrs["step"])
+        if not 0 <= step <= plan.steps:
+            raise ValueError(f"it stands at step {step} of {plan.steps}")
+        check_memory(plan, 1)
+        check(plan, step, data)
+    except OSError as error:
+        raise type(error)(f"{path}: its data cannot be had ({error}): pass problem=") from None
+    except MemoryError as error:
+        raise MemoryError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a run that can be read: {error}") from error
+    return plan, step, data
+
+
+def write(path: str | os.PathLike[str], data: xr.Dataset) -> None:
+    """Write a data set as a sealed file, replacing one that was there; on any error what was there stays."""
+    target = Path(os.path.realpath(path))  # of a link, what it points to is replaced
+    check_replaceable(target)
+    encoding = {name: {"_FillValue": None} for name in data.variables}
+    content = data.to_netcdf(engine="h5netcdf", encoding=encoding)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as file:
+            file.write(content)
+            file.write(SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise _named(error, target, "written") from None
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _remove_leftovers(target)
+
+
+def read(path: str | os.PathLike[str]) -> xr.Dataset:
+    """The data set in a sealed file."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise _named(error, Path(path), "read") from None
+    body, seal = memoryview(content)[:-SEALED], content[-SEALED:]
+    if not seal.startswith(SEAL):
+        kind = "is truncated, or damaged" if content[:8] == b"\x89HDF\r\n\x1a\n" else "is not a run file"
+        raise ValueError(f"{path} {kind}: the line that ends every file saved by heatbath is missing")
+    if seal[len(SEAL) : -1] != hashlib.sha256(body).hexdigest().encode():
+        raise ValueError(f"{path} is damaged: its checksum is wrong; take another copy of it")
+    try:
+        with xr.open_dataset(io.BytesIO(content), engine="h5netcdf", decode_times=False) as data:
+            loaded = data.load()
+    except Exception as error:  # HDF5 and xarray raise many kinds
+        raise ValueError(f"{path} cannot be read as NetCDF: {type(error).__name__}: {error}") from error
+    number, writer = (loaded.attrs.get(f"heatbath_{name}") for name in ("format", "version"))
+    if not isinstance(number, (int, np.integer)):
+        raise ValueError(f"{path} is not a run file: it has no number of a format")
+    if number > FORMAT:
+        raise ValueError(
+            f"{path} was written by heatbath {writer} in format {number}, and this version reads up to "
+            f"format {FORMAT}: update heatbath"
+        )
+    return loaded
+
+
+def check_replaceable(path: Path) -> None:
+    """Refuse to write where there is something that is not a run file, or no folder."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
+    if path.exists():
+        try:
+            with open(path, "rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - SEALED))
+                sealed = file.read().startswith(SEAL)
+        except OSError as error:
+            raise _named(error, path, "read") from None
+        if not sealed:
+            raise FileExistsError(f"{path} is not a run file, so it is left alone: choose another name")
+
+
+def _in_order(data: xr.Dataset) -> xr.Dataset:
+    """The same in an order and with types that do not depend on whether it has been in a file before."""
+
+    def values(name: Hashable) -> tuple[tuple[Hashable, ...], Any]:
+        array = data[name].values
+        return data[name].dims, array.astype(object) if array.dtype.kind == "U" else array
+
+    variables, coordinates = sorted(data.data_vars, key=str), sorted(data.coords, key=str)
+    return xr.Dataset(*({name: values(name) for name in names} for names in (variables, coordinates)))
+
+
+def _named(error: OSError, path: Path, what: str) -> OSError:
+    """The same error, with the file in its text."""
+    return type(error)(error.errno, f"{path} cannot be {what}: {error.strerror or error}")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a replacement last through a power failure, where the system can."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the part files of writers of this file that were killed."""
+    for part in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        with contextlib.suppress(OSError):
+            if time.time() - part.stat().st_mtime > LEFTOVER:
+                part.unlink()
