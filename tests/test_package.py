@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "heatbath"
 LAYOUT = [
     "checks",
+    "noise",
     "schedules",
     "operations",
     "letters",
@@ -24,7 +25,6 @@ LAYOUT = [
     "methods",
     "partition",
     "presets",
-    "noise",
     "reference",
     "quadratic",
     "engine",

@@ -49,6 +49,8 @@ TILE = 256
 ROW = TILE // 4
 
 _BLOCK_BITS, _CHAIN_BITS, _STEP_BITS, _SLOT_BITS, _STREAM_BITS = 38, 32, 40, 14, 4
+MOST_STEPS, MOST_DRAWS = 2**_STEP_BITS, 2**_SLOT_BITS
+"""The steps of a run, and the noise letters of a word, that an address has room for."""
 
 _LOW = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)

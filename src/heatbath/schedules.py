@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from heatbath.checks import FINITE, POSITIVE, Interval, is_real, real, reals, store, whole
+from heatbath.noise import MOST_STEPS
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ class SimulatedTempering:
                 f"SimulatedTempering: weights must be one number for each of the {len(ladder)} rungs, "
                 f"got {len(weights)}"
             )
-        every = whole("SimulatedTempering: every", self.every, low=1)
+        every = whole("SimulatedTempering: every", self.every, low=1, high=MOST_STEPS)
         store(self, ladder=ladder, weights=weights, every=every)
 
     def range(self) -> tuple[float, float]:

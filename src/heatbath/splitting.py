@@ -16,8 +16,7 @@ from fractions import Fraction
 from typing import Literal
 
 from heatbath.letters import Letter
-
-MOST_DRAWS = 2**14  # slots in the address of the noise
+from heatbath.noise import MOST_DRAWS
 
 
 class WordError(ValueError):

@@ -535,7 +535,9 @@ def test_memory_that_runs_out_in_a_checkpoint_is_a_warning(tmp_path, monkeypatch
         real(*arguments)
 
     monkeypatch.setattr(file, "write", write)
-    with pytest.warns(RuntimeWarning, match="the checkpoint at step 40 failed, and the run continues: no room"):
+    with pytest.warns(
+        RuntimeWarning, match="the checkpoint at step 40 failed, and the run continues: no room"
+    ):
         assert small_run(checkpoint=tmp_path / "run.nc").finished
 
 

@@ -192,5 +192,3 @@ def test_select_says_what_there_is():
     mixed = hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[1, Linear(1.0, 0.0, 50)]), **SHORT)
     assert mixed.select(tau=1).partition == hb.LOL(tau=1.0)
     assert mixed.select(tau=Linear(1.0, 0.0, 50)).partition == hb.LOL(tau=Linear(1.0, 0.0, 50))
-
-

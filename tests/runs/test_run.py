@@ -242,7 +242,10 @@ def test_a_run_says_what_it_is_and_how_it_went():
         assert piece in text
     run = hb.compare(SPIRALS, SMALL, {"warm": hb.LOL(), "Adam": PARTITIONS["Adam"]}, 40, chains=2, record=1)
     mean = float(run.select(method="Adam").accuracy("test").mean())
-    assert f"Adam: loss {float(run.select(method='Adam').loss('test').mean()):.4g}, accuracy {mean:.1%}" in repr(run)
+    assert (
+        f"Adam: loss {float(run.select(method='Adam').loss('test').mean()):.4g}, accuracy {mean:.1%}"
+        in repr(run)
+    )
     assert "2 at each of 2 points (method)" in repr(run)
     nothing_yet = hb.Run(run.plan, 0, run.data.isel(record=slice(0, 0)))
     assert "loss" not in repr(nothing_yet)

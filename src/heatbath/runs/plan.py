@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from heatbath.checks import choice, real, store, whole
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
+from heatbath.noise import MOST_STEPS
 from heatbath.partition import Part, Partition
 from heatbath.runs import grid
 from heatbath.runs.grid import Methods, Point
@@ -136,7 +137,7 @@ class Plan:
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
         store(
             self,
-            steps=whole("steps", self.steps, low=1),
+            steps=whole("steps", self.steps, low=1, high=MOST_STEPS),
             batch=whole(f"batch (of {rows} training examples)", self.batch, low=1, high=rows + 1),
             chains=whole("chains", self.chains, low=1),
             seed=whole("seed", self.seed, low=0, high=2**64),
@@ -259,7 +260,7 @@ class Plan:
 
     def extended(self, step: int, steps: int, record: int | Sequence[int] | None = None) -> Plan:
         """The plan that continues from `step`, where a run stands, for `steps` more."""
-        steps = whole("steps", steps, low=1)
+        steps = whole("steps", steps, low=1, high=MOST_STEPS)
         if record is not None:
             _check_range(record, step + 1, step + steps)
         record = self.record if record is None else _checked_record(record)
@@ -359,7 +360,7 @@ def sampling(steps: int, samples: int | None, burn_in: int | None, thin: int | N
     samples alone: spread over all steps. With `burn_in`: over the steps after it (the burn-in grows a little
     if they do not divide). With `thin`: the last of the run. Neither: every step.
     """
-    steps = whole("steps", steps, low=1)
+    steps = whole("steps", steps, low=1, high=MOST_STEPS)
     first = whole("burn_in", burn_in or 0, low=0, high=steps)
     if samples is None:
         return first, 1 if thin is None else thin

@@ -202,7 +202,9 @@ class Simulation:
                 heat.setdefault(name, []).extend(values.tolist())
         means = {name: float(np.mean(values)) for name, values in heat.items() if values}
         temperature = {name: mean for name, mean in means.items() if np.isfinite(mean)}
-        loss, accuracy = (float(np.mean(values)) if values else float("nan") for values in (losses, accuracies))
+        loss, accuracy = (
+            float(np.mean(values)) if values else float("nan") for values in (losses, accuracies)
+        )
         return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first, accuracy)
 
 
