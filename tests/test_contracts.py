@@ -1,11 +1,22 @@
-"""Every method keeps every contract."""
+"""Every method keeps every contract, has the same face everywhere, and is asked, never recognised."""
 
+import ast
 from inspect import signature
+from pathlib import Path
 
 import pytest
 
-from heatbath.methods import known_methods
+import heatbath as hb
+import heatbath.torch as ht
+from heatbath.cli.methods import find
+from heatbath.cli.options import SETTINGS
+from heatbath.methods import known_methods, names
+from heatbath.presets import PRESETS
+from heatbath.torch.classes import OPTIONS
 from tests.contracts import CONTRACTS, example
+from tests.stubs import PLACE, stubs
+
+SOURCE = Path(hb.__file__).parent
 
 
 @pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract.__name__)
@@ -13,3 +24,106 @@ from tests.contracts import CONTRACTS, example
 def test_every_method(name, contract, request):
     fixtures = [request.getfixturevalue(f) for f in list(signature(contract).parameters)[1:]]
     contract(example(known_methods()[name]), *fixtures)
+
+
+# The same everywhere
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_has_the_same_arguments_and_defaults_in_python_torch_and_the_command_line(name):
+    ours = {p.name: p.default for p in signature(getattr(hb, name)).parameters.values()}
+    torchs = {p.name: p.default for p in signature(getattr(ht, name)).parameters.values()}
+    extra = {"model", "hidden", "output", *(option.name for option in OPTIONS)}
+    assert {("h" if n == "lr" else n): d for n, d in torchs.items() if n not in extra} == ours
+    commands = find(name.lower())
+    assert commands.title == name
+    assert {n: p.default for n, p in commands.arguments.items()} == ours
+    flags = {setting.name for setting in SETTINGS if setting.section == "method"}
+    assert set(ours) <= flags
+
+
+@pytest.mark.parametrize("name", known_methods())
+def test_a_method_has_the_same_arguments_and_defaults_in_python_torch_and_the_command_line(name):
+    kind = known_methods()[name]
+    ours = {p.name: p.default for p in signature(kind).parameters.values()}
+    assert getattr(hb, name) is kind
+    torchs = {p.name: p.default for p in signature(getattr(ht, name)).parameters.values()}
+    extra = {"params", "lr", *(option.name for option in OPTIONS)}
+    assert {n: d for n, d in torchs.items() if n not in extra} == ours
+    commands = find(kind.title.lower())
+    assert {n: p.default for n, p in commands.arguments.items() if n != "h"} == ours
+    assert {setting.name for setting in SETTINGS if setting.section == "method"} >= {"h", *ours}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_takes_a_prior_and_what_its_methods_take(name):
+    taken = set(signature(PRESETS[name]).parameters)
+    for method in PRESETS[name](
+        h=0.1, **({"gamma": 1.0, "tau": 1e-4} if name == "LaLa" else {})
+    ).methods.values():
+        assert {n for n in names(type(method)) if n not in ("gamma",)} <= taken
+    decayed = PRESETS[name](
+        h=0.1, weight_decay=0.3, **({"gamma": 1.0, "tau": 1e-4} if name == "LaLa" else {})
+    )
+    assert {method.weight_decay for method in decayed.methods.values()} == {0.3}
+
+
+CHOOSING = {"__init__.py", "presets.py", "torch/__init__.py"}  # they export methods, or choose one
+CHOOSING_PACKAGES = ("methods", "experiments", "estimators")
+
+
+def asks(tree: ast.AST) -> list[str]:
+    """The methods that code names, and the questions in which it does."""
+    known = {*known_methods(), "Method"}
+    questions = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+            asked = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+            asked |= {n.attr for n in ast.walk(node.args[1]) if isinstance(n, ast.Attribute)}
+            questions += sorted(asked & (known - {"Method"}))
+        if isinstance(node, ast.MatchClass):
+            questions += [n.id for n in ast.walk(node.cls) if isinstance(n, ast.Name) and n.id in known]
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == "__name__"
+            and getattr(node.value, "id", "") in known
+        ):
+            questions.append(node.value.id)
+        if isinstance(node, ast.Constant) and node.value in known - {"Method"}:
+            questions.append(node.value)
+    return questions
+
+
+def named(tree: ast.AST) -> set[str]:
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {
+        alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    return names & set(known_methods())
+
+
+SOURCES = sorted(path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] != "methods")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nobody_outside_methods_asks_which_method_it_has(path):
+    place = path.relative_to(SOURCE)
+    tree = ast.parse(path.read_text())
+    chooses = str(place) in CHOOSING or place.parts[0] in CHOOSING_PACKAGES
+    if not chooses:
+        assert not named(tree)
+    if place.parts[0] != "experiments" and str(place) not in CHOOSING:
+        assert not asks(tree)
+
+
+def test_a_question_would_be_found():
+    """The control."""
+    assert asks(ast.parse("isinstance(m, (Langevin, heatbath.Adam))")) == ["Adam", "Langevin"]
+    assert asks(ast.parse("match m:\n case Adam(): pass")) == ["Adam"]
+    assert asks(ast.parse("group['method'] == Adam.__name__")) == ["Adam"]
+    assert asks(ast.parse("group['method'] == 'Adam'")) == ["Adam"]
+    assert named(ast.parse("from heatbath.methods import Adam")) == {"Adam"}
+
+
+def test_the_stubs_say_what_the_classes_are():
+    assert PLACE.read_text(encoding="utf-8") == stubs(), "run python -m tests.stubs"
