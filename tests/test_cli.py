@@ -22,11 +22,12 @@ import typer
 from rich.console import Console
 
 import heatbath as hb
-from heatbath import files, results
 from heatbath.cli import main, methods, pictures, reading, runs
 from heatbath.cli.display import Display
 from heatbath.cli.errors import ending
 from heatbath.cli.settings import make_plan, merged, read_settings, write_settings
+from heatbath.runs import file as files
+from heatbath.runs import run as results
 from tests.runs import differences
 
 SMALL = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "8", "--steps", "60",
@@ -681,7 +682,7 @@ def full(*arguments, **options):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("place", ["heatbath.cli.folders.write_text", "heatbath.files.write"])
+@pytest.mark.parametrize("place", ["heatbath.cli.folders.write_text", "heatbath.runs.file.write"])
 def test_on_a_full_disk_nothing_is_left_half_written(place, refused, tmp_path, monkeypatch):
     monkeypatch.setattr(place, full)
     line = refused("train", *SMALL, *ADLALA, "--out", tmp_path / "run", code=1)

@@ -144,7 +144,7 @@ def test_the_places_that_extending_names_are_there():
         "splitting.py": ["NAMED", "LETTERS", "NOISE_LETTERS"],
         "methods.py": ["Method", "__post_init__"],
         "reference.py": ["_act"],
-        "grids.py": ["FIXED"],
+        "runs/grid.py": ["FIXED"],
         "engine/program.py": ["_baseline", "_operations", "encode"],
         "engine/coefficients.py": ["_fill"],
         "engine/tiles.py": ["_prepare", "run_segment"],

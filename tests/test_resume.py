@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.grids import changed, same_until
+from heatbath.runs.grid import changed, same_until
+from heatbath.runs.simulation import deferred_interrupts
 from heatbath.schedules import Linear, Piecewise, SimulatedTempering
-from heatbath.simulation import deferred_interrupts
 from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
 
 PARTITIONS = {

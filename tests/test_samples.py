@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.plans import sampling
+from heatbath.runs.plan import sampling
 from tests.runs import SMALL, SPIRALS, differences
 
 X = SPIRALS.X_test[0, :7]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.grids import points
+from heatbath.runs.grid import points
 from heatbath.schedules import Linear, SimulatedTempering
 from tests.runs import SMALL, SPIRALS, differences, same_bits
 

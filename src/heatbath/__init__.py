@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from heatbath.presets import AdLaLa as AdLaLa
     from heatbath.presets import LaLa as LaLa
     from heatbath.reference import Reference as Reference
-    from heatbath.results import Run as Run
-    from heatbath.results import load as load
-    from heatbath.simulation import Progress as Progress
-    from heatbath.training import compare as compare
-    from heatbath.training import sweep as sweep
-    from heatbath.training import train as train
+    from heatbath.runs.run import Run as Run
+    from heatbath.runs.run import load as load
+    from heatbath.runs.simulation import Progress as Progress
+    from heatbath.runs.training import compare as compare
+    from heatbath.runs.training import sweep as sweep
+    from heatbath.runs.training import train as train
 
 __version__ = "0.1.0.dev0"
 
@@ -49,9 +49,9 @@ _HOME = {
     "Partition": "partition",
     **dict.fromkeys(["Samples", "predict"], "prediction"),
     "Reference": "reference",
-    **dict.fromkeys(["Run", "load"], "results"),
-    "Progress": "simulation",
-    **dict.fromkeys(["compare", "sweep", "train"], "training"),
+    **dict.fromkeys(["Run", "load"], "runs.run"),
+    "Progress": "runs.simulation",
+    **dict.fromkeys(["compare", "sweep", "train"], "runs.training"),
 }
 
 

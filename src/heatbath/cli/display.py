@@ -16,8 +16,8 @@ from heatbath.partition import Partition
 from heatbath.schedules import Schedule, at
 
 if TYPE_CHECKING:
-    from heatbath.plans import Plan
-    from heatbath.simulation import Progress
+    from heatbath.runs.plan import Plan
+    from heatbath.runs.simulation import Progress
 
 PAUSE = 10.0  # seconds between two lines where there is no terminal
 

@@ -13,7 +13,7 @@ from heatbath.checks import is_real
 from heatbath.cli.summaries import measures
 from heatbath.plotting.planes import DOTS
 from heatbath.plotting.style import COLOURS, TEXT, dress, number, percent_on, symbol
-from heatbath.results import Run
+from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

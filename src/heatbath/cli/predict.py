@@ -12,7 +12,7 @@ import typer
 from heatbath.cli.errors import FAILURE, USAGE, emit, ending
 
 if TYPE_CHECKING:
-    from heatbath.results import Run
+    from heatbath.runs.run import Run
 
 
 def predict(
@@ -38,7 +38,7 @@ def predict(
     """
     from heatbath.cli.folders import RUN, save_text
     from heatbath.cli.tables import read_table
-    from heatbath.results import load
+    from heatbath.runs.run import load
 
     with ending(USAGE):
         if out is not None and out.exists():

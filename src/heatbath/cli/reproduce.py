@@ -19,7 +19,7 @@ from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, complain
 from heatbath.experiments import NAMES, find
 
 if TYPE_CHECKING:
-    from heatbath.simulation import Progress as Moment
+    from heatbath.runs.simulation import Progress as Moment
 
 COLOURS = {"holds": "cyan", "holds in part": "yellow", "does not hold": "red"}
 

@@ -15,8 +15,8 @@ from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, complain, emit, end
 from heatbath.cli.options import Setting, said, takes_settings
 
 if TYPE_CHECKING:
-    from heatbath.plans import Plan
-    from heatbath.results import Run
+    from heatbath.runs.plan import Plan
+    from heatbath.runs.run import Run
 
 File = Annotated[
     Path | None, typer.Option("--settings", help="A TOML file of settings; options win over it.")
@@ -165,8 +165,8 @@ def _simulated(plan: Plan, folder: Path, threads: int | None, every: float) -> R
     """The run of a plan, which is in its file when it ends, or stops."""
     from heatbath.cli.display import Display
     from heatbath.cli.folders import RUN
-    from heatbath.results import load, simulate
-    from heatbath.storage import check_same
+    from heatbath.runs.run import load, simulate
+    from heatbath.runs.storage import check_same
 
     path = folder / RUN
     before = load(path, plan.problem) if path.exists() else None

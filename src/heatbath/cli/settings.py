@@ -16,8 +16,8 @@ from heatbath.cli.tables import read_problem
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.plans import Plan, sampling
-from heatbath.texts import RECIPES, network_to_plain
+from heatbath.runs.plain import RECIPES, network_to_plain
+from heatbath.runs.plan import Plan, sampling
 
 COMMANDS = ("train", "compare", "sweep")
 OF_FILES = ("data", "target", "task", "test_share", "standardise", "seed", "sha256")

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from heatbath.checks import is_real
 from heatbath.diagnostics import Estimate, equipartition, mean
-from heatbath.results import Run
+from heatbath.runs.run import Run
 from heatbath.schedules import SimulatedTempering
 
 Row = dict[str, Any]

@@ -25,9 +25,9 @@ from heatbath.methods import AdaptiveLangevin, Frozen, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.prediction import Prediction, predict_run
-from heatbath.results import Run
-from heatbath.simulation import Progress
-from heatbath.training import train
+from heatbath.runs.run import Run
+from heatbath.runs.simulation import Progress
+from heatbath.runs.training import train
 
 # AdLaLa with a prior, chosen by 5-fold log loss on small tables (benchmarks/estimators.py): it varies little
 # for h from 0.2 to 0.4, tau from 1e-5 to 3e-4 and gamma from 0.3 to 1; without the prior long runs overfit

@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from heatbath.simulation import Progress
+from heatbath.runs.simulation import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ from heatbath.experiments.common import adlala, complete, final, scores
 from heatbath.methods import Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.training import compare
+from heatbath.runs.training import compare
 
 LAST = 10  # steps over which the classifier is averaged
 

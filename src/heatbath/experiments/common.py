@@ -14,8 +14,8 @@ from heatbath.experiments.base import Array, Settings, Table, Tell, mean
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.results import Run
-from heatbath.training import compare, sweep
+from heatbath.runs.run import Run
+from heatbath.runs.training import compare, sweep
 
 
 def adlala(

@@ -30,7 +30,7 @@ from heatbath.methods import SGLD, Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.presets import LOL
-from heatbath.results import Run
+from heatbath.runs.run import Run
 
 # The 4-turn spiral, the others tuned
 

@@ -30,8 +30,8 @@ from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Part, Partition
 from heatbath.presets import LOL, AdLAdL, LaLa
-from heatbath.results import Run
-from heatbath.training import train
+from heatbath.runs.run import Run
+from heatbath.runs.training import train
 
 EXPLANATION = (
     "Kinetic temperature p·p/N where the thermostat reads it (before O, at E), over the second half. "

@@ -13,7 +13,7 @@ from heatbath.datasets import Problem
 from heatbath.experiments.base import mean
 from heatbath.experiments.pictures import whole
 from heatbath.plotting.style import COLOURS, PAGE, SMALL, dress, number, panels, percent_on, symbol
-from heatbath.results import Run
+from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

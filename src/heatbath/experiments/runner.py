@@ -17,9 +17,10 @@ from typing import Any
 
 import xarray as xr
 
-from heatbath import files, plotting
+from heatbath import plotting
 from heatbath.experiments import base, common, find, planes
 from heatbath.experiments.base import Experiment, Finding, Settings, Table, Tell
+from heatbath.runs import file
 
 ASIDE = (
     "__init__.py",
@@ -74,7 +75,7 @@ def reproduce(
 def finished(experiment: Experiment, place: Path, quick: bool) -> Result | None:
     """The result in a folder, if it is whole and of this experiment as it is now."""
     try:
-        data = files.read(place / "data.nc")
+        data = file.read(place / "data.nc")
     except (OSError, ValueError):  # none, or damaged: it will be run again
         return None
     if data.attrs.get("heatbath_experiment") != fingerprint(experiment, quick):
@@ -99,7 +100,7 @@ def _source(module: str) -> str:
 @lru_cache
 def _library() -> str:
     """The code beside the experiments, hashed."""
-    root = Path(files.__file__).parent
+    root = Path(file.__file__).parent.parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()
@@ -117,7 +118,7 @@ def _run(experiment: Experiment, place: Path, quick: bool, tell: Tell) -> Result
         data = experiment.run(Settings(**experiment.chosen(quick)), tell)
     seconds = time.perf_counter() - begin
     data.attrs |= {
-        "heatbath_format": files.FORMAT,
+        "heatbath_format": file.FORMAT,
         "heatbath_version": version("heatbath"),
         "heatbath_experiment": fingerprint(experiment, quick),
         "heatbath_seconds": seconds,
@@ -129,10 +130,10 @@ def _run(experiment: Experiment, place: Path, quick: bool, tell: Tell) -> Result
 def _write(path: Path, data: xr.Dataset) -> None:
     """Write the data; a damaged file that is in the way is kept under another name."""
     try:
-        files.write(path, data)
+        file.write(path, data)
     except FileExistsError:
         os.replace(path, path.with_name("damaged-data.nc"))
-        files.write(path, data)
+        file.write(path, data)
 
 
 def _drawn(experiment: Experiment, place: Path, quick: bool, seconds: float, data: xr.Dataset) -> Result:

@@ -12,7 +12,7 @@ from heatbath.experiments.common import adlala, complete
 from heatbath.landscape import saddle, surface
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.training import train
+from heatbath.runs.training import train
 
 NONE = 0.05  # a rise below this share of the loss at the start is none
 

@@ -33,7 +33,7 @@ from heatbath.methods import SGD, SGLD, Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.presets import LOL
-from heatbath.results import Run
+from heatbath.runs.run import Run
 
 Init: TypeAlias = Literal["torch", "gaussian", "zeros"]
 EXCITED = 0.05  # five standard deviations of the start N(0, 0.01²)

@@ -24,7 +24,7 @@ from heatbath.engine.losses import LOSSES
 from heatbath.engine.threads import spread, thread_count
 from heatbath.landscape.grids import Grid, line_weights, surface_weights
 from heatbath.networks import Dense
-from heatbath.simulation import PATIENCE, deferred_interrupts
+from heatbath.runs.simulation import PATIENCE, deferred_interrupts
 
 Theta: TypeAlias = ArrayLike | xr.DataArray
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from heatbath.datasets.problem import Floats
 from heatbath.landscape.grids import Grid, line_weights, surface_weights
-from heatbath.simulation import deferred_interrupts
+from heatbath.runs.simulation import deferred_interrupts
 
 if TYPE_CHECKING:
     import torch

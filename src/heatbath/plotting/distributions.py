@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from heatbath.checks import real, whole
 from heatbath.plotting.series import Traces, by_label
 from heatbath.plotting.style import SYMBOLS, axes_or_new, dress, key, logarithmic, look
-from heatbath.results import Run
+from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ from heatbath.checks import choice, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import numbers
 from heatbath.plotting.style import axes_or_new, colour_bar, dress, key, symbol
-from heatbath.results import Run
+from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

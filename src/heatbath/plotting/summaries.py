@@ -24,7 +24,7 @@ from heatbath.plotting.style import (
     percent_on,
     symbol,
 )
-from heatbath.results import Run
+from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

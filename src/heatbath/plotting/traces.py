@@ -14,7 +14,7 @@ from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.partition import Part
 from heatbath.plotting.series import Traces, by_label, value_name
 from heatbath.plotting.style import axes_or_new, dress, key, logarithmic, look, number, percent_on, steps_on
-from heatbath.results import Run
+from heatbath.runs.run import Run
 from heatbath.schedules import SimulatedTempering, at
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from heatbath.datasets.problem import Floats, numbers
 from heatbath.prediction.averages import Average, Prediction, entropy_of, normal_entropy
 
 if TYPE_CHECKING:
-    from heatbath.results import Run
+    from heatbath.runs.run import Run
 
 CHUNK = 1 << 17  # numbers in the widest layer at a time: 1 MB, much faster than large arrays
 
@@ -30,7 +30,7 @@ def predict_run(
 
     Chains that diverged do not count. Memory does not grow with the number of networks.
     """
-    from heatbath.results import Run
+    from heatbath.runs.run import Run
 
     if not isinstance(run, Run):
         raise TypeError(f"run must be a Run, as train returns; got {run!r} (for a torch model: predict)")

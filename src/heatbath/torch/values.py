@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any, get_args
 
 from heatbath.checks import NON_NEGATIVE, is_real, real
-from heatbath.grids import FIXED
 from heatbath.methods import AdaptiveLangevin, Method
 from heatbath.partition import Partition
+from heatbath.runs.grid import FIXED
 from heatbath.schedules import (
     Coefficient,
     Piecewise,

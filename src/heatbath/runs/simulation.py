@@ -19,8 +19,8 @@ from heatbath.engine.dense import ACTIVATIONS, BLAS, Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure
 from heatbath.engine.losses import LOSSES
 from heatbath.engine.program import Program, compile_program
-from heatbath.ledger import Group, gather, restore
-from heatbath.plans import Plan
+from heatbath.runs.dataset import Group, gather, restore
+from heatbath.runs.plan import Plan
 
 PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import choice, real, store, whole
 from heatbath.datasets import Problem
-from heatbath.grids import changed, points
+from heatbath.runs.grid import changed, points
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Part, Partition

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.plans import Methods, Plan, sampling
-from heatbath.results import Run, load, simulate
-from heatbath.simulation import Progress
-from heatbath.storage import check_same
+from heatbath.runs.plan import Methods, Plan, sampling
+from heatbath.runs.run import Run, load, simulate
+from heatbath.runs.simulation import Progress
+from heatbath.runs.storage import check_same
 
 
 class Options(TypedDict, total=False):

@@ -13,15 +13,15 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from heatbath import files
 from heatbath.checks import NON_NEGATIVE, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import numbers
-from heatbath.ledger import data_at, find_point
+from heatbath.runs.dataset import data_at, find_point
 from heatbath.networks import Dense
-from heatbath.plans import Methods, Plan
-from heatbath.simulation import Progress, Simulation
-from heatbath.storage import check_same, pack, unpack
+from heatbath.runs import file as files
+from heatbath.runs.plan import Methods, Plan
+from heatbath.runs.simulation import Progress, Simulation
+from heatbath.runs.storage import check_same, pack, unpack
 
 if TYPE_CHECKING:
     import arviz

@@ -14,12 +14,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import xarray as xr
 
-from heatbath import files, texts
 from heatbath.datasets import Problem
-from heatbath.grids import same_until
-from heatbath.ledger import check
+from heatbath.runs.grid import same_until
+from heatbath.runs.dataset import check
 from heatbath.partition import Partition
-from heatbath.plans import Plan
+from heatbath.runs import file as files
+from heatbath.runs import plain as texts
+from heatbath.runs.plan import Plan
 
 DIMENSIONS = {
     "X_train": ("set", "training", "feature"),

@@ -18,7 +18,7 @@ from heatbath.checks import is_real
 from heatbath.engine.ensemble import Ensemble
 from heatbath.methods import Adam
 from heatbath.partition import Part
-from heatbath.plans import Plan
+from heatbath.runs.plan import Plan
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 STATE = ("theta", "p", "rung", "died")
