@@ -38,7 +38,7 @@ SIGMAS, TAUS = [0.0, 1e-3, 1e-2, 4e-2], [1e-5, 1e-4, 1e-3]
 def sweep() -> None:
     """A grid of 12 points with 10 repeats."""
     grid = hb.AdLaLa(sigma=SIGMAS, tau=TAUS)
-    hb.sweep(PROBLEM, hb.Dense((100,)), grid, 2_000, 20, repeats=10, record=10)
+    hb.sweep(PROBLEM, hb.Dense((100,)), grid, 2_000, 20, chains=10, record=10)
 
 
 def one_by_one() -> None:

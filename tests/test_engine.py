@@ -158,7 +158,7 @@ def test_the_loss_is_finite_for_huge_logits(task):
 # Trajectories
 
 
-def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7, epochs=False, rotated=True,
+def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7, shuffled=False, rotated=True,
          momenta="zero", dtype=np.float64, chains=3, seed=5):  # fmt: skip
     """The same run by the engine and by the reference."""
     X, Y = problem(sizes, task)
@@ -169,7 +169,7 @@ def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7,
     def chosen(chain, step):
         if batch == DATA:
             return np.arange(DATA)
-        if not epochs:
+        if not shuffled:
             return noise.batch(seed, chain, step, DATA, batch)
         number, place = divmod(step, DATA // batch)
         return noise.epoch(seed, chain, number, DATA)[place * batch : (place + 1) * batch]
@@ -187,8 +187,8 @@ def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7,
 
     shape = Shape(sizes, ACTIVATIONS[activation], LOSSES[task])
     engine = Ensemble(
-        compile_program(partition, layers, rotated), shape, theta.astype(dtype), X, Y, batch, epochs=epochs,
-        momenta=momenta, seed=seed,
+        compile_program(partition, layers, rotated), shape, theta.astype(dtype), X, Y, batch,
+        shuffled=shuffled, momenta=momenta, seed=seed,
     )  # fmt: skip
     reference = hb.Reference(
         gradient, theta, partition, layers, rotated=rotated, momenta=momenta, seed=seed, loss=loss
@@ -292,10 +292,10 @@ def test_the_engine_follows_the_reference_on_three_layers(sizes, activation, tas
 
 
 @pytest.mark.parametrize(
-    ("batch", "epochs"), [(DATA, False), (DATA, True), (7, True), (1, False), (29, False)]
+    ("batch", "shuffled"), [(DATA, False), (DATA, True), (7, True), (1, False), (29, False)]
 )
-def test_mini_batches_are_those_of_the_definition(batch, epochs):
-    assert_same_trajectory(*runs(hb.AdLaLa(), batch=batch, epochs=epochs))
+def test_mini_batches_are_those_of_the_definition(batch, shuffled):
+    assert_same_trajectory(*runs(hb.AdLaLa(), batch=batch, shuffled=shuffled))
 
 
 def test_mini_batches_are_subsets_without_replacement_each_alike():

@@ -417,7 +417,7 @@ def test_axes_become_dimensions():
     run = hb.sweep(
         hb.datasets.spirals(n_train=50, n_test=50), hb.Dense((5,)),
         hb.AdLaLa(tau=[1e-5, 1e-4], sigma=[0.0, 0.1]),
-        steps=20, batch=5, repeats=3, record=[10, 20],
+        steps=20, batch=5, chains=3, record=[10, 20],
     )  # fmt: skip
     found = scores(run)["accuracy"]
     assert found.dims == ("tau", "sigma", "run", "record")

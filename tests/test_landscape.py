@@ -135,7 +135,7 @@ def test_a_run_s_chains_have_lines_that_end_in_its_records_each_on_its_own_data(
 
 def test_two_methods_of_a_comparison_are_the_ends_of_lines_by_chain():
     methods = {"AdLaLa": hb.AdLaLa(h=0.25), "Adam": hb.Partition(hb.Adam(), h=0.005)}
-    both = hb.compare(SPIRALS, SMALL, methods, steps=20, batch=20, repeats=3)
+    both = hb.compare(SPIRALS, SMALL, methods, steps=20, batch=20, chains=3)
     one, two = (both.select(method=name).data["theta"] for name in methods)
     told = line(SPIRALS, SMALL, one, two, ALPHAS)
     assert told["loss"].dims == ("chain", "alpha")

@@ -34,14 +34,14 @@ METHODS = {
 
 @cache
 def both():
-    plan = {"steps": 60, "batch": 20, "repeats": 3, "record": 6, "losses_every": 2, "weights": True}
+    plan = {"steps": 60, "batch": 20, "chains": 3, "record": 6, "losses_every": 2, "weights": True}
     return hb.compare(SPIRALS, SMALL, METHODS, **plan)
 
 
 @cache
 def sweep():
     grid = hb.AdLaLa(h=0.2, tau=[1e-4, 1e-3], sigma=[0, 1e-3, 4e-2])
-    plan = {"steps": 40, "batch": 20, "repeats": 2, "record": 2, "histogram": (-1, 1, 20)}
+    plan = {"steps": 40, "batch": 20, "chains": 2, "record": 2, "histogram": (-1, 1, 20)}
     return hb.sweep(SPIRALS, SMALL, grid, **plan)
 
 
@@ -440,7 +440,7 @@ def test_up_is_the_second_feature():
 
 def test_a_run_is_drawn_by_one_chain_or_the_mean_of_those_that_did_not_diverge():
     run = both().select(method="LOL")
-    said = run.predict(plotting.plane(SPIRALS))[..., 0].reshape(3, 200, 200)
+    said = run.outputs(plotting.plane(SPIRALS))[..., 0].reshape(3, 200, 200)
     image = plotting.classifier(SPIRALS, run, chain=2).get_images()[0]
     np.testing.assert_allclose(image.get_array(), said[2])
     np.testing.assert_allclose(

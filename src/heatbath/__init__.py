@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from heatbath.reference import Reference as Reference
     from heatbath.runs.run import Run as Run
     from heatbath.runs.run import load as load
+    from heatbath.runs.simulation import Diverged as Diverged
+    from heatbath.runs.simulation import Interrupted as Interrupted
     from heatbath.runs.simulation import Progress as Progress
     from heatbath.runs.training import compare as compare
     from heatbath.runs.training import sweep as sweep
@@ -50,7 +52,7 @@ _HOME = {
     **dict.fromkeys(["Samples", "predict"], "prediction"),
     "Reference": "reference",
     **dict.fromkeys(["Run", "load"], "runs.run"),
-    "Progress": "runs.simulation",
+    **dict.fromkeys(["Diverged", "Interrupted", "Progress"], "runs.simulation"),
     **dict.fromkeys(["compare", "sweep", "train"], "runs.training"),
 }
 

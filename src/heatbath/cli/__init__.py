@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import typer
 
+from heatbath.cli.commands import compare, resume, sweep, train
 from heatbath.cli.errors import complain
 from heatbath.cli.info import info
 from heatbath.cli.predict import predict
 from heatbath.cli.reproduce import reproduce
-from heatbath.cli.runs import compare, resume, sweep, train
 
 USAGE = cast(type[Any], typer.BadParameter.__base__)  # UsageError, of Click or of Typer's own copy of it
 

@@ -45,7 +45,9 @@ def emit(text: str) -> None:
 
 
 def _warn(message: Warning | str, *rest: Any, **others: Any) -> None:
-    if "resume() goes on" not in str(message):  # which is told in another way
+    from heatbath.runs.simulation import Interrupted
+
+    if not isinstance(message, Interrupted):  # of which the command says what to do
         complain(f"warning: {message}")
 
 

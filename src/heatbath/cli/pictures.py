@@ -108,8 +108,8 @@ def _tidy(ax: Axes, place: int, columns: int, count: int) -> None:
 def _median_chain(run: Run, place: int) -> int | None:
     """The chain of a method whose score is the median, or the next below it; None if all diverged."""
     name, split = measures(run)[0]
-    first = place * run.plan.repeats
-    own = np.arange(first, first + run.plan.repeats)
+    first = place * run.plan.chains
+    own = np.arange(first, first + run.plan.chains)
     own = own[run.died[own] < 0]
     if not own.size:
         return None

@@ -56,10 +56,10 @@ def predict(
             raise ValueError(f"{run} has {len(trained.plan.points)} methods or points: say which, {asked}")
         chosen = trained.select(**labels) if labels else trained
         columns = [table.column(name) for name in chosen.problem.features]
-        said = _said(chosen, [list(row) for row in zip(*columns, strict=True)])
-        said = {_free(name, table.header): values for name, values in said.items()}
+        new = _new_columns(chosen, [list(row) for row in zip(*columns, strict=True)])
+        new = {_free(name, table.header): values for name, values in new.items()}
     with ending(FAILURE):
-        text = _csv(table.header, [row for _, row in table.rows], said)
+        text = _csv(table.header, [row for _, row in table.rows], new)
         save_text(out, text) if out is not None else emit(text)
 
 
@@ -81,30 +81,28 @@ def _free(name: str, header: list[str]) -> str:
     return name
 
 
-def _said(run: Run, rows: list[list[float]]) -> dict[str, list[Any]]:
+def _new_columns(run: Run, rows: list[list[float]]) -> dict[str, list[Any]]:
     """The new columns."""
     import numpy as np
 
-    from heatbath.prediction import predict_run
-
     problem = run.problem
-    X = np.array(rows).reshape(-1, problem.inputs)
-    found = predict_run(run, X, over="samples" if "samples" in run.data else "chains")
+    prediction = run.predict(np.array(rows).reshape(-1, problem.inputs))
+    mean = prediction.mean
     if problem.task == "regression":
         single = len(problem.targets) == 1
         named = [("" if single else f"_{target}", i) for i, target in enumerate(problem.targets)]
-        values = {f"prediction{end}": found.mean[:, i].tolist() for end, i in named}
-        return values | {f"std{end}": np.sqrt(found.variance[:, i]).tolist() for end, i in named}
-    shares = found.mean if problem.outputs > 1 else np.concatenate([1 - found.mean, found.mean], axis=1)
+        values = {f"prediction{end}": mean[:, i].tolist() for end, i in named}
+        return values | {f"std{end}": prediction.sd[:, i].tolist() for end, i in named}
+    shares = mean if problem.outputs > 1 else np.concatenate([1 - mean, mean], axis=1)
     names = [problem.targets[place] for place in shares.argmax(axis=1)]
     probabilities = {f"probability_{name}": shares[:, i].tolist() for i, name in enumerate(problem.targets)}
-    return {"prediction": names, **probabilities, "entropy": found.entropy.tolist()}
+    return {"prediction": names, **probabilities, "entropy": prediction.entropy.tolist()}
 
 
-def _csv(header: list[str], rows: list[list[Any]], said: dict[str, list[Any]]) -> str:
+def _csv(header: list[str], rows: list[list[Any]], new: dict[str, list[Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*header, *said])
-    for row, new in zip(rows, zip(*said.values(), strict=True), strict=True):
-        writer.writerow([*row, *new])
+    writer.writerow([*header, *new])
+    for row, values in zip(rows, zip(*new.values(), strict=True), strict=True):
+        writer.writerow([*row, *values])
     return text.getvalue()

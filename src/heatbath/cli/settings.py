@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from heatbath.checks import real, whole
 from heatbath.cli.methods import labelled, method_of, partition_of
@@ -15,17 +15,18 @@ from heatbath.cli.options import SECTIONS, Settings, keys
 from heatbath.cli.tables import read_problem
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
-from heatbath.partition import Partition
+from heatbath.runs.dataset import check_memory
+from heatbath.runs.grid import Methods
 from heatbath.runs.plain import RECIPES, network_to_plain
-from heatbath.runs.plan import Plan, sampling
+from heatbath.runs.plan import Call, Plan, make_plan
 
 COMMANDS = ("train", "compare", "sweep")
 OF_FILES = ("data", "target", "task", "test_share", "standardise", "seed", "sha256")
 TRAINING: dict[str, Any] = {
-    "steps": 20_000, "chains": 10, "seed": 0, "record": 100, "losses_every": 1, "epochs": False,
+    "steps": 20_000, "chains": 10, "seed": 0, "record": 100, "losses_every": 1, "shuffled": False,
     "momenta": "zero", "dtype": "float32",
 }  # fmt: skip
-BATCH = 20
+FORMER = {"epochs": "shuffled"}  # what settings were called in folders of earlier versions
 MOST_RECORDS = 1_000_001
 
 
@@ -37,14 +38,16 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
         raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not a TOML file: {error}") from None
-    own = content.pop("command", command)
-    if own not in COMMANDS:
-        raise ValueError(f"{path}: command must be one of {', '.join(COMMANDS)}, got {own!r}")
-    if command is not None and own != command:
-        raise ValueError(f"{path} is for heatbath {own}, and not for heatbath {command}")
+    written = content.pop("command", command)
+    if written not in COMMANDS:
+        raise ValueError(f"{path}: command must be one of {', '.join(COMMANDS)}, got {written!r}")
+    if command is not None and written != command:
+        raise ValueError(f"{path} is for heatbath {written}, and not for heatbath {command}")
+    if isinstance(training := content.get("training"), dict):
+        content["training"] = {FORMER.get(key, key): value for key, value in training.items()}
     accepted = {section: keys(section) for section in SECTIONS}
     accepted["problem"] = [*accepted["problem"], "sha256"]
-    methods = "methods" if own == "compare" else "method"
+    methods = "methods" if written == "compare" else "method"
     accepted[methods] = accepted.pop("method")
     for section, values in content.items():
         if section not in accepted or not isinstance(values, dict):
@@ -57,7 +60,7 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
                 raise ValueError(
                     f"{path}: {section} has no {', '.join(unknown)}; accepted: {', '.join(accepted[section])}"
                 )
-    return own, content
+    return written, content
 
 
 def merged(file: Settings, options: Settings, methods: list[str]) -> Settings:
@@ -66,8 +69,8 @@ def merged(file: Settings, options: Settings, methods: list[str]) -> Settings:
     An option that names another problem or method leaves nothing of that section of the file. `methods` are
     those of a comparison, in place of all in the file.
     """
-    found: Settings = {}
-    for section in ("problem", "network", "method", "training"):
+    sections: Settings = {}
+    for section in SECTIONS:
         old, new = file.get(section, {}), options.get(section, {})
         other = {"name": "data", "data": "name"}
         if old.get("name", new.get("name")) != new.get("name", old.get("name")) or any(
@@ -76,30 +79,22 @@ def merged(file: Settings, options: Settings, methods: list[str]) -> Settings:
             old = {}
         if "data" in new:
             old = {key: value for key, value in old.items() if key != "sha256"}
-        found[section] = {**old, **new}
-    found["methods"] = labelled([method_of(text) for text in methods]) if methods else file.get("methods", {})
-    return found
+        sections[section] = {**old, **new}
+    chosen = labelled([method_of(text) for text in methods]) if methods else file.get("methods", {})
+    return sections | {"methods": chosen}
 
 
-def make_plan(command: str, settings: Settings) -> tuple[Plan, Settings]:
+def plan_of(command: str, settings: Settings) -> tuple[Plan, Settings]:
     """The plan of a run, and all its settings, which make the same plan again."""
-    problem, told = _problem(settings["problem"])
+    problem, section = _problem(settings["problem"])
     network = Dense(**settings["network"])
-    partition, methods = _methods(command, settings)
-    chosen = TRAINING | {"batch": min(BATCH, problem.X_train.shape[1])} | settings["training"]
-    options = dict(chosen)
-    samples, thin, burn_in = (options.pop(key, None) for key in ("samples", "thin", "burn_in"))
-    if samples is None and (thin, burn_in) != (None, None):
-        raise ValueError("burn_in and thin are for samples: say how many samples, too")
-    whole("record", options["record"], low=1, high=MOST_RECORDS)
-    burn_in, thin = sampling(options["steps"], samples, burn_in, thin)
-    plan = Plan(
-        problem=problem, network=network, partition=partition, repeats=options.pop("chains"),
-        keep=samples is not None, burn_in=burn_in, thin=thin, **options,
-    )  # fmt: skip
-    plan.check_memory(2)
-    plan.parts()  # that the methods fit the network
-    return plan, {"problem": told, "network": network_to_plain(network), **methods, "training": chosen}
+    methods, sections = _methods(command, settings)
+    training = TRAINING | settings["training"]
+    whole("record", training["record"], low=1, high=MOST_RECORDS)  # a list of steps is for Python only
+    plan = make_plan(problem, network, methods, **training, call=cast(Call, command))
+    check_memory(plan, 2)
+    complete = {"problem": section, "network": network_to_plain(network), **sections}
+    return plan, complete | {"training": training | {"batch": plan.batch}}
 
 
 def write_settings(command: str, settings: Settings) -> str:
@@ -110,28 +105,16 @@ def write_settings(command: str, settings: Settings) -> str:
     return note + tomli_w.dumps({"command": command, **settings})
 
 
-def _methods(command: str, settings: Settings) -> tuple[Partition | dict[str, Partition], Settings]:
+def _methods(command: str, settings: Settings) -> tuple[Methods, Settings]:
     """The partition, or those of a comparison by name, and the tables that make them."""
-    if command == "compare":
-        tables = settings["methods"]
-        if not tables:
-            raise ValueError("say what to compare, such as --method adlala --method sgd:h=0.1")
-        made = {label: partition_of(table) for label, table in tables.items()}
-        for label, (partition, _) in made.items():
-            _check_axes(f"compare ({label})", partition)
-        parts = {label: partition for label, (partition, _) in made.items()}
-        return parts, {"methods": {label: table for label, (_, table) in made.items()}}
-    partition, table = partition_of(settings["method"])
-    if command == "train":
-        _check_axes(command, partition)
-    elif not partition.axes():
-        raise ValueError("a sweep needs several values somewhere, such as --tau 1e-5,1e-4 or --h 0.01:1:5")
-    return partition, {"method": table}
-
-
-def _check_axes(what: str, partition: Partition) -> None:
-    if axes := partition.axes():
-        raise ValueError(f"{what} needs one value of {', '.join(axes)}: several are for heatbath sweep")
+    if command != "compare":
+        partition, table = partition_of(settings["method"])
+        return partition, {"method": table}
+    if not settings["methods"]:
+        raise ValueError("say what to compare, such as --method adlala --method sgd:h=0.1")
+    pairs = {label: partition_of(table) for label, table in settings["methods"].items()}
+    tables = {label: table for label, (_, table) in pairs.items()}
+    return {label: partition for label, (partition, _) in pairs.items()}, {"methods": tables}
 
 
 def _problem(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
@@ -142,8 +125,8 @@ def _problem(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
         return _own_data(given)
     name = given.get("name")
     if not isinstance(name, str) or name not in RECIPES:
-        told = "say --problem NAME or --data FILE" if name is None else f"there is no problem {name!r}"
-        raise ValueError(f"{told}; problems: {', '.join(RECIPES)}")
+        hint = "say --problem NAME or --data FILE" if name is None else f"there is no problem {name!r}"
+        raise ValueError(f"{hint}; problems: {', '.join(RECIPES)}")
     make = RECIPES[name]
     _check_keys(f"problem {name}", given, ["name", *signature(make).parameters])
     problem: Problem = make(**{key: value for key, value in given.items() if key != "name"})

@@ -39,7 +39,7 @@ def summary(command: str, run: Run) -> dict[str, Any]:
         "hidden": list(plan.network.hidden),
         "steps": run.step,
         "batch": plan.batch,
-        "chains": plan.repeats,
+        "chains": plan.chains,
         "seed": plan.seed,
         "best": None if best is None or len(rows) == 1 else best["labels"],
         "rows": rows,
@@ -102,7 +102,7 @@ def cells(told: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def _row(run: Run, place: int, labels: dict[str, Any]) -> Row:
     """What is said of one method or point."""
-    chains = slice(place * run.plan.repeats, (place + 1) * run.plan.repeats)
+    chains = slice(place * run.plan.chains, (place + 1) * run.plan.chains)
     alive = run.died[chains] < 0
     row: Row = {
         "labels": {name: _label(value) for name, value in labels.items()},

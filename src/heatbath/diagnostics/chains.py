@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from heatbath.diagnostics.runs import check_run
 from heatbath.diagnostics.series import mean
+from heatbath.runs.run import Run, check_run
 
 
 class OverChains(NamedTuple):
@@ -54,8 +54,8 @@ class Convergence(NamedTuple):
     ess_worst: float
 
 
-def convergence(run: Any, X: ArrayLike | None = None) -> Convergence:
-    """Whether the chains of a run sample one law of functions: at X, or at the test data.
+def convergence(run: Run, X: ArrayLike | None = None) -> Convergence:
+    """Whether the chains of a run sample one law of functions: at X, or at the test examples.
 
     Rank-normalised split R-hat (1 at convergence) and the effective size of the samples of all chains for the
     mean (bulk ESS), by ArviZ, of what `run.to_arviz(X)` has; median and worst are over inputs and outputs.
@@ -63,7 +63,7 @@ def convergence(run: Any, X: ArrayLike | None = None) -> Convergence:
     """
     check_run(run)
     data = run.to_arviz(X)
-    sizes = data.posterior.sizes
+    sizes = data.posterior.sizes  # type: ignore[attr-defined]
     if sizes["chain"] < 2 or sizes["draw"] < 4:
         raise ValueError(
             f"R-hat needs at least 2 chains and 4 samples, got {sizes['chain']} and {sizes['draw']}: train "

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.checks import FRICTION, NON_NEGATIVE, POSITIVE, real
-from heatbath.diagnostics.runs import check_single
+from heatbath.datasets import Problem
+from heatbath.networks import Dense
+from heatbath.runs.run import Run, check_run
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -19,7 +21,7 @@ Array = NDArray[np.float64]
 ROWS = 10_000  # data at a time, to need little memory
 
 
-def gradient_moments(network: Any, theta: Array, problem: Any, draw: int) -> tuple[Array, Array]:
+def gradient_moments(network: Dense, theta: Array, problem: Problem, draw: int) -> tuple[Array, Array]:
     """The mean over the training data of the gradient of the loss, and of its squares, without any prior.
 
     In float64. A datum's gradient by a weight is (what comes back) x (what went in), so the mean of squares
@@ -39,7 +41,7 @@ def gradient_moments(network: Any, theta: Array, problem: Any, draw: int) -> tup
     return sums / len(X), squares / len(X)
 
 
-def gradient_noise(run: Any) -> xr.DataArray:
+def gradient_noise(run: Run) -> xr.DataArray:
     """The variance s² of the mini-batch gradient at every chain's final parameters, by chain and part.
 
     The mean over a part's parameters of (1 - b/n)/b S², the exact variance for b of n data drawn without
@@ -48,7 +50,7 @@ def gradient_noise(run: Any) -> xr.DataArray:
     """
     import xarray as xr
 
-    check_single(run)
+    check_run(run, single=True)
     plan, problem = run.plan, run.problem
     parts = plan.parts()
     n = problem.X_train.shape[1]
@@ -101,7 +103,9 @@ def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float
     return (h * real("noise", noise, NON_NEGATIVE) + real("sigma", sigma) ** 2) / (2 * tau)
 
 
-def _backwards(network: Any, theta: Array, X: Array, Y: Array, problem: Any) -> list[tuple[Array, Array]]:
+def _backwards(
+    network: Dense, theta: Array, X: Array, Y: Array, problem: Problem
+) -> list[tuple[Array, Array]]:
     """From the last layer to the first: what went into it, and the derivative by what it gave, by datum."""
     inputs, weights, begin = [X], [], 0
     sizes = network.sizes(problem.inputs, problem.outputs)

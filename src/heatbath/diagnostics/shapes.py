@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import POSITIVE, real, whole
-from heatbath.diagnostics.runs import check_run
+from heatbath.runs.run import Run, check_run
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,7 +28,7 @@ def near_zero(weights: ArrayLike, width: float) -> Array:
     return np.asarray((np.abs(values) < width).mean(axis=-1))
 
 
-def distributions(source: Any, edges: Sequence[float] | Array) -> xr.Dataset:
+def distributions(source: Run | Iterable[Mapping[str, Any]], edges: Sequence[float] | Array) -> xr.Dataset:
     """How the values of every weight and bias tensor are distributed over time, as densities along `bin`.
 
     `source` is a run that was trained with `weights=True` (chain x record x bin for each tensor, called
@@ -41,15 +41,17 @@ def distributions(source: Any, edges: Sequence[float] | Array) -> xr.Dataset:
     borders = np.asarray(edges, np.float64)
     if borders.ndim != 1 or len(borders) < 2 or not (np.diff(borders) > 0).all():
         raise ValueError(f"edges must be at least two rising numbers, got {edges!r}")
-    tensors, coordinates = _of_run(source) if hasattr(source, "plan") else _of_states(source)
+    tensors, coordinates = _of_run(source) if isinstance(source, Run) else _of_states(source)
     coordinates["bin"] = (borders[1:] + borders[:-1]) / 2
     lead = [name for name in ("chain", "record", "state") if name in coordinates]
     made = {name: ((*lead, "bin"), _densities(values, borders)) for name, values in tensors.items()}
     data = xr.Dataset(made, coordinates)
-    return data.assign_coords(step=("record", source.data["step"].values)) if "record" in lead else data
+    return (
+        data.assign_coords(step=("record", source.data["step"].values)) if isinstance(source, Run) else data
+    )
 
 
-def roughness(run: Any, low: float, high: float, points: int = 50) -> Array:
+def roughness(run: Run, low: float, high: float, points: int = 50) -> Array:
     """The mean norm of the gradient of the predicted probability over a square of the plane, by chain.
 
     Over a grid of points x points inputs from `low` to `high` on each axis, in the units of the data. At each
@@ -63,7 +65,7 @@ def roughness(run: Any, low: float, high: float, points: int = 50) -> Array:
     step = 1e-6 * (high - low)
     squares = 0.0
     for shift in np.eye(2) * step:
-        slope = (run.predict(grid + shift) - run.predict(grid - shift)) / (2 * step)
+        slope = (run.outputs(grid + shift) - run.outputs(grid - shift)) / (2 * step)
         squares = squares + (slope**2).sum(axis=-1)
     return np.asarray(np.sqrt(squares).mean(axis=-1))
 
@@ -77,7 +79,7 @@ def plane(low: float, high: float, points: int) -> Array:
     return np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
 
 
-def _of_run(run: Any) -> tuple[dict[str, Array], dict[str, Any]]:
+def _of_run(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
     weights = run.weights()
     layers = run.network.layers(run.problem.inputs, run.problem.outputs)
     names = [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]

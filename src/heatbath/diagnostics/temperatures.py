@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.checks import choice, whole
 from heatbath.diagnostics.gradients import gradient_moments
-from heatbath.diagnostics.runs import check_single
 from heatbath.diagnostics.series import Estimate, mean
 from heatbath.partition import Part
+from heatbath.runs.run import Run, check_run
 from heatbath.schedules import SimulatedTempering, at
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 LEVEL = 0.01  # a temperature agrees while its difference from τ has at least this p-value
 
 
-def equipartition(run: Any, burn_in: int = 0, by: Literal["part", "layer"] = "part") -> xr.Dataset:
+def equipartition(run: Run, burn_in: int = 0, by: Literal["part", "layer"] = "part") -> xr.Dataset:
     """Kinetic temperatures beside their targets, for every part, or layer, whose method has a temperature.
 
     A data set along `part` or `layer`: `target` (τ at the last step), `temperature`, its 95 % interval `low`
@@ -38,7 +38,7 @@ def equipartition(run: Any, burn_in: int = 0, by: Literal["part", "layer"] = "pa
 
     A part agrees only as far as the word does: h, gradient noise and heat from parts at other τ all count.
     """
-    check_single(run)
+    check_run(run, single=True)
     choice("by", by, ("part", "layer"))
     burn_in = whole("burn_in", burn_in, low=0, high=run.step)
     parts, alive = _thermal(run)
@@ -53,7 +53,7 @@ def equipartition(run: Any, burn_in: int = 0, by: Literal["part", "layer"] = "pa
     return _table("layer", [layer for layer, _ in layers], [_target(run, part) for _, part in layers], found)
 
 
-def configurational(run: Any) -> xr.Dataset:
+def configurational(run: Run) -> xr.Dataset:
     """Configurational temperatures of a run's samples on all training data, for every part that has a τ.
 
     The virial <θ·∇U>/N over samples and chains, with θ, ∇U and N of the part and U the loss plus the
@@ -61,7 +61,7 @@ def configurational(run: Any) -> xr.Dataset:
     all parameters suffices; without one a classifier's weights grow for ever, and it is negative while they
     do). A data set as that of `equipartition`. Needs `train(..., samples=N)`.
     """
-    check_single(run)
+    check_run(run, single=True)
     if "samples" not in run.data or not run.data.sizes["sample"]:
         raise ValueError("no samples were kept: train with samples=N, and long enough")
     parts, alive = _thermal(run)
@@ -87,7 +87,7 @@ def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:
     return mean((samples * gradient(samples)).mean(axis=2))
 
 
-def _thermal(run: Any) -> tuple[list[Part], NDArray[np.bool_]]:
+def _thermal(run: Run) -> tuple[list[Part], NDArray[np.bool_]]:
     """The parts whose method has a temperature, and which chains are alive."""
     parts = [part for part in run.plan.parts() if hasattr(part.method, "tau")]
     if not parts:
@@ -95,7 +95,7 @@ def _thermal(run: Any) -> tuple[list[Part], NDArray[np.bool_]]:
     return parts, run.died < 0
 
 
-def _target(run: Any, part: Part) -> float:
+def _target(run: Run, part: Part) -> float:
     """τ of a part at the last step."""
     tau = part.method.tau  # type: ignore[union-attr]
     if isinstance(tau, SimulatedTempering):
@@ -103,7 +103,7 @@ def _target(run: Any, part: Part) -> float:
     return at(tau, run.step - 1)
 
 
-def _records(run: Any, burn_in: int) -> NDArray[np.intp]:
+def _records(run: Run, burn_in: int) -> NDArray[np.intp]:
     """The records after `burn_in`, which must be evenly spaced."""
     steps = run.data["step"].values
     chosen = np.flatnonzero(steps > burn_in)
@@ -117,7 +117,7 @@ def _records(run: Any, burn_in: int) -> NDArray[np.intp]:
     return chosen
 
 
-def _layer_spans(run: Any) -> dict[str, slice]:
+def _layer_spans(run: Run) -> dict[str, slice]:
     """Where each layer's parameters lie."""
     layers = run.network.layers(run.problem.inputs, run.problem.outputs)
     ends = list(accumulate(map(sum, layers.values()), initial=0))
@@ -128,7 +128,7 @@ def _elements(part: Part) -> list[int]:
     return [element for span in part.tensors for element in span]
 
 
-def _decay(run: Any) -> Array:
+def _decay(run: Run) -> Array:
     """The precision λ of the prior on every parameter, at the last step."""
     decay = np.zeros(run.plan.parameters)
     for part in run.plan.parts():

@@ -44,7 +44,7 @@ class Ensemble:
         Y: NDArray[Any],
         batch: int,
         *,
-        epochs: bool = False,
+        shuffled: bool = False,
         momenta: str = "zero",
         seed: int = 0,
         number: NDArray[np.int64] | None = None,
@@ -72,7 +72,7 @@ class Ensemble:
             number=np.arange(count) if number is None else number,
             point=point,
         )
-        self.data = Data(np.ascontiguousarray(X, kind), np.ascontiguousarray(Y, kind), batch, epochs)
+        self.data = Data(np.ascontiguousarray(X, kind), np.ascontiguousarray(Y, kind), batch, shuffled)
         self.network = Network(shape.layers, shape.activation, shape.loss, shape.room(max(batch, CHUNK)))
         units = self.program.units
         ranges = [(span.start, span.stop) for unit in units for span in unit.ranges]

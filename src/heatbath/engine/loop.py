@@ -42,7 +42,7 @@ class Data(NamedTuple):
     X: NDArray[Any]
     Y: NDArray[Any]
     batch: int
-    epochs: bool
+    shuffled: bool
 
 
 class Network(NamedTuple):
@@ -159,7 +159,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                             continue
                         step = n + offset
                         if data.batch < count:
-                            if data.epochs:
+                            if data.shuffled:
                                 if step // per_epoch != epoch:
                                     epoch = step // per_epoch
                                     shuffle(order, seed, chain, epoch, words)

@@ -24,10 +24,10 @@ from heatbath.estimators.weights import check_weights, copies
 from heatbath.methods import AdaptiveLangevin, Frozen, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.prediction import Prediction, predict_run
+from heatbath.prediction import Prediction
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import Progress
-from heatbath.runs.training import train
+from heatbath.runs.training import Manner, train
 
 # AdLaLa with a prior, chosen by 5-fold log loss on small tables (benchmarks/estimators.py): it varies little
 # for h from 0.2 to 0.4, tau from 1e-5 to 3e-4 and gamma from 0.3 to 1; without the prior long runs overfit
@@ -44,32 +44,14 @@ RECORDS = 10  # of the losses in one call
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Thermodynamic(BaseEstimator):  # type: ignore[misc]
-    """What both estimators have: parameters, training and averages.
-
-    - `hidden`, `activation`: the network, as in `Dense`.
-    - `method`: a `Partition`; None for an AdLaLa with a prior that suits small tables, `DEFAULT`.
-    - `weight_decay`: the prior of every part, in place of the method's own; None leaves that as it is.
-    - `steps`: None for one step for each datum, but at least 200 and at most 20,000.
-    - `batch`: data in a mini-batch, or all if there are fewer.
-    - `chains`, `samples`: predictions are averages over `samples` networks of each of `chains` chains, spread
-      over the second half of the steps (at most one a step).
-    - `scale`: give every feature mean 0 and variance 1 over the training data.
-    - `early_stopping`: set `validation_fraction` of the data aside and look at their loss, the mean over the
-      chains, every time a sample is taken, from the start on. Training ends when it has not fallen by `tol`
-      for `n_iter_no_change` looks; predictions average over the latest `samples` samples.
-    - `warm_start`: `fit` goes on from where the last one ended, as `partial_fit` does.
-    - `random_state`: None for other numbers each time.
-    - `threads`: None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. It does not
-      change the results.
-    - `verbose`: print the steps and the loss on the way.
-    """
+    """What both estimators have: parameters, training and averages. Each says what its parameters mean."""
 
     hidden: Sequence[int] = (100,)
     activation: Literal["relu", "tanh", "identity"] = "relu"
     method: Partition | None = None
     weight_decay: float | None = None
     steps: int | None = None
-    batch: int = 32
+    batch: int | None = None
     chains: int = 4
     samples: int = 10
     scale: bool = True
@@ -83,7 +65,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     verbose: bool = False
 
     @property
-    def _goes_on(self) -> bool:
+    def _continues(self) -> bool:
         return bool(self.warm_start) and hasattr(self, "run_")
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -96,9 +78,9 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     def _checked(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool, **options: Any
     ) -> tuple[Floats, NDArray[Any], Floats]:
-        """The data and their weights, checked by scikit-learn."""
-        inputs, known = validate_data(self, X, y, reset=reset, dtype=np.float64, **options)
-        return inputs, known, np.asarray(_check_sample_weight(sample_weight, inputs, dtype=np.float64))
+        """The examples and their weights, checked by scikit-learn."""
+        inputs, targets = validate_data(self, X, y, reset=reset, dtype=np.float64, **options)
+        return inputs, targets, np.asarray(_check_sample_weight(sample_weight, inputs, dtype=np.float64))
 
     def _sample(
         self,
@@ -107,12 +89,12 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         weights: Floats,
         task: Task,
         targets: Sequence[str],
-        goes_on: bool,
+        continues: bool,
         early_stopping: bool,
     ) -> Self:
-        """Train from the start, or go on from where the run stands, on the data Y (data, columns)."""
+        """Train from the start, or continue where the run stands, on X and Y (examples, columns)."""
         check_weights(weights)
-        before = self.run_ if goes_on else None
+        before = self.run_ if continues else None
         seed = _seed(self.random_state)
         kept = np.flatnonzero(weights > 0)
         aside = kept[:0]
@@ -137,7 +119,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         targets: Sequence[str],
         before: Run | None,
     ) -> Problem:
-        """The rows for training and validation, scaled as they were before, or by the training data."""
+        """The rows for training and validation, scaled as before, or by those for training."""
         if before is not None:
             old = before.problem
             scales = (old.shift, old.scale, old.target_shift, old.target_scale)
@@ -159,24 +141,24 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         samples = min(whole("samples", self.samples, low=1), steps - steps // 2)
         thin = (steps - steps // 2) // samples
         stride, count = (thin, 1) if early_stopping else (steps, samples)
-        batch = min(whole("batch", self.batch, low=1), problem.X_train.shape[1])
-        options: dict[str, Any] = {"threads": self._threads(), "progress": _tell if self.verbose else None}
+        batch = self.batch
+        if batch is not None:  # a fold of a cross-validation may have fewer
+            batch = min(whole("batch", batch, low=1), problem.X_train.shape[1])
+        manner: Manner = {"threads": self._threads(), "progress": _tell if self.verbose else None}
         record = 1 if early_stopping else RECORDS
         if before is None:
             run = train(
-                problem, network, method, stride, batch, self.chains, seed, record, samples=count, thin=thin,
-                **options,
+                problem, network, method, stride, batch, self.chains,
+                seed=seed, record=record, samples=count, thin=thin, **manner,
             )  # fmt: skip
         else:
             self._check_same(before, network)
-            burn_in = before.step + stride - count * thin
-            plan = replace(before.plan, problem=problem, batch=batch, burn_in=burn_in, thin=thin)
-            moved = Run(plan, before.step, before.data.isel(sample=slice(0, 0)))
-            run = moved.resume(stride, method, record=record, **options)
+            moved = before.on_other_examples(problem, stride, count, thin, batch)
+            run = moved.resume(stride, method, record=record, **manner)
         end = run.step - stride + steps
         first = len(run.data["step"]) - 1
         while early_stopping and run.finished and run.step < end and not self._stalled(run, first):
-            run = run.resume(min(stride, end - run.step), record=1, **options)
+            run = run.resume(min(stride, end - run.step), record=1, **manner)
         return run
 
     def _stalled(self, run: Run, first: int) -> bool:
@@ -189,11 +171,11 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         return len(losses) - 1 - falls[-1] >= patience
 
     def _check_same(self, before: Run, network: Dense) -> None:
-        given, known = (network, self.chains), (before.network, before.plan.repeats)
-        if given != known:
+        new, old = (network, self.chains), (before.network, before.plan.chains)
+        if new != old:
             raise ValueError(
-                f"a run goes on with its network and chains, {known[0]!r} and {known[1]}; got {given[0]!r} "
-                f"and {given[1]}: fit anew with warm_start=False"
+                f"a run continues with its network and chains, {old[0]!r} and {old[1]}; got {new[0]!r} "
+                f"and {new[1]}: fit anew with warm_start=False"
             )
 
     def _method(self) -> Partition:
@@ -207,8 +189,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             return method
         decay = real("weight_decay", self.weight_decay, NON_NEGATIVE)
         parts = {
-            key: own if isinstance(own, Frozen) else replace(own, weight_decay=decay)
-            for key, own in method.methods.items()
+            key: single if isinstance(single, Frozen) else replace(single, weight_decay=decay)
+            for key, single in method.methods.items()
         }
         return Partition(parts, method.h)
 
@@ -222,8 +204,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         """What the latest samples say together."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        latest = self.run_.data.isel(sample=slice(-self.samples, None))
-        return predict_run(Run(self.run_.plan, self.run_.step, latest), X)
+        return self.run_.predict(X, over="samples", latest=self.samples)
 
 
 def _seed(random_state: object) -> int:
@@ -242,5 +223,5 @@ def _standard(values: Floats, wanted: bool) -> tuple[Floats, Floats]:
 
 
 def _tell(progress: Progress) -> None:
-    told = f", loss {progress.loss:.4g}" if np.isfinite(progress.loss) else ""
-    print(f"step {progress.step} of {progress.steps}{told}")
+    loss = f", loss {progress.loss:.4g}" if np.isfinite(progress.loss) else ""
+    print(f"step {progress.step} of {progress.steps}{loss}")

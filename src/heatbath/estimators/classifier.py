@@ -21,10 +21,25 @@ from heatbath.estimators.weights import check_weights
 class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[misc]
     """Two classes or more, by the mean probabilities of many sampled networks.
 
-    `class_weight` is None, "balanced" (in inverse proportion to the classes' sizes) or a dict. For the other
-    parameters see `estimators.base.Thermodynamic`.
+    - `hidden`, `activation`: the sizes of the hidden layers and what follows each, as in `Dense`.
+    - `method`: a `Partition`; None for an AdLaLa with a prior that suits small tables.
+    - `weight_decay`: the prior of every part, in place of the method's own; None leaves that as it is.
+    - `steps`: None for one step for each example, but at least 200 and at most 20,000.
+    - `batch`: examples in a mini-batch, or all if there are fewer; None for 32.
+    - `chains`, `samples`: predictions are averages over `samples` networks of each of `chains` chains, spread
+      over the second half of the steps (at most one a step).
+    - `scale`: give every feature mean 0 and variance 1 over the training examples.
+    - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over
+      the chains, every time a sample is taken, from the start on. Training ends when it has not fallen by
+      `tol` for `n_iter_no_change` looks; predictions average over the latest `samples` samples.
+    - `warm_start`: `fit` continues from where the last one ended, as `partial_fit` does.
+    - `random_state`: None for other numbers each time.
+    - `threads`: None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. It does not
+      change the results.
+    - `verbose`: print the steps and the loss on the way.
+    - `class_weight`: None, "balanced" (in inverse proportion to the classes' sizes) or a dict of weights.
 
-    Sample weights and class weights are multiplied, and decide how often each datum stands in the training
+    Sample weights and class weights are multiplied, and decide how often each example stands in the training
     set, see `estimators.weights`: exactly for whole multiples of the smallest weight.
 
     Fitted, it has `classes_`, `n_features_in_`, `feature_names_in_` (of a table with names), `n_iter_`, the
@@ -34,22 +49,23 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on the data X (data, features) of the classes y (data,)."""
-        goes_on = self._goes_on
-        X, y, weights = self._checked(X, y, sample_weight, reset=not goes_on, ensure_min_samples=2)
+        """Train on X (examples, features) of the classes y (examples,)."""
+        continues = self._continues
+        X, y, weights = self._checked(X, y, sample_weight, reset=not continues, ensure_min_samples=2)
         check_classification_targets(y)
-        classes: NDArray[Any] = self.classes_ if goes_on else np.unique(y)
+        classes: NDArray[Any] = self.classes_ if continues else np.unique(y)
         weights = weights * self._class_weights(y, classes)
         check_weights(weights)
-        found = np.unique(y[weights > 0])
-        if len(found) < 2:
+        weighted = np.unique(y[weights > 0])
+        if len(weighted) < 2:
             raise ValueError(
-                f"data of two classes or more with a positive weight are needed, got one class, {found}"
+                "examples of two classes or more with a positive weight are needed, got one class, "
+                f"{weighted}"
             )
-        if not goes_on:
+        if not continues:
             self.__dict__.pop("run_", None)  # if this fit fails, there is none
             self.classes_: NDArray[Any] = classes
-        return self._learn(X, y, weights, goes_on, bool(self.early_stopping))
+        return self._learn(X, y, weights, continues, bool(self.early_stopping))
 
     def partial_fit(
         self,
@@ -58,20 +74,20 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Go on from where the run stands, `steps` more steps, on these data.
+        """Continue from where the run stands, `steps` more steps, on these examples.
 
-        θ, p and ξ go on as they are, and features are scaled as in the first call. Predictions are of the
+        θ, p and ξ stay as they are, and features are scaled as in the first call. Predictions are of the
         samples of the latest call. The first call needs all `classes` that there will be.
         """
-        goes_on = hasattr(self, "run_")
-        X, y, weights = self._checked(X, y, sample_weight, reset=not goes_on)
+        continues = hasattr(self, "run_")
+        X, y, weights = self._checked(X, y, sample_weight, reset=not continues)
         check_classification_targets(y)
         self._check_partial()
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs all data at once: give partial_fit a dict of weights instead"
             )
-        if not goes_on:
+        if not continues:
             if classes is None:
                 raise ValueError("the first call of partial_fit needs classes=, all that there will be")
             self.classes_ = np.unique(np.asarray(classes))
@@ -80,33 +96,33 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
             raise ValueError(f"classes must stay those of the first call, {self.classes_}; got {classes}")
         weights = weights * self._class_weights(y, self.classes_)
-        return self._learn(X, y, weights, goes_on, early_stopping=False)
+        return self._learn(X, y, weights, continues, early_stopping=False)
 
     def _class_weights(self, y: NDArray[Any], classes: NDArray[Any]) -> Floats:
-        """The weight of every datum by its class; classes that a dict does not name have 1."""
+        """The weight of every example by its class; classes that a dict does not name have 1."""
         if not isinstance(self.class_weight, dict):
             return np.asarray(compute_sample_weight(self.class_weight, y), np.float64)
         if unknown := [name for name in self.class_weight if name not in classes]:
             raise ValueError(f"class_weight names the classes {unknown}, and there are {classes}")
-        found = np.ones(len(y))
+        weights = np.ones(len(y))
         for name, weight in self.class_weight.items():
-            found[y == name] = weight
-        return found
+            weights[y == name] = weight
+        return weights
 
     def _learn(
-        self, X: Floats, y: NDArray[Any], weights: Floats, goes_on: bool, early_stopping: bool
+        self, X: Floats, y: NDArray[Any], weights: Floats, continues: bool, early_stopping: bool
     ) -> Self:
         if not (known := np.isin(y, self.classes_)).all():
             raise ValueError(
-                f"y has the classes {np.unique(y[~known])}, which the run does not know: it goes on with "
+                f"y has the classes {np.unique(y[~known])}, which the run does not know: it continues with "
                 f"{self.classes_}; fit anew with warm_start=False"
             )
         Y = np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
         task: Literal["binary", "classes"] = "binary" if len(self.classes_) == 2 else "classes"
-        return self._sample(X, Y, weights, task, [str(c) for c in self.classes_], goes_on, early_stopping)
+        return self._sample(X, Y, weights, task, [str(c) for c in self.classes_], continues, early_stopping)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """The mean probability of each class, (data, classes)."""
+        """The mean probability of each class, (examples, classes)."""
         mean = self._prediction(X).mean
         return np.hstack([1 - mean, mean]) if len(self.classes_) == 2 else mean
 

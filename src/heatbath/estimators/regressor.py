@@ -17,22 +17,39 @@ from heatbath.estimators.base import Thermodynamic
 class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[misc]
     """One or several values, as the mean of many sampled networks that minimise squared errors.
 
-    For the parameters see `estimators.base.Thermodynamic`. The targets are always scaled to mean 0 and
-    variance 1 inside. Sample weights decide how often each datum stands in the training set, see
-    `estimators.weights`: exactly for whole multiples of the smallest weight.
+    - `hidden`, `activation`: the sizes of the hidden layers and what follows each, as in `Dense`.
+    - `method`: a `Partition`; None for an AdLaLa with a prior that suits small tables.
+    - `weight_decay`: the prior of every part, in place of the method's own; None leaves that as it is.
+    - `steps`: None for one step for each example, but at least 200 and at most 20,000.
+    - `batch`: examples in a mini-batch, or all if there are fewer; None for 32.
+    - `chains`, `samples`: predictions are averages over `samples` networks of each of `chains` chains, spread
+      over the second half of the steps (at most one a step).
+    - `scale`: give every feature mean 0 and variance 1 over the training examples.
+    - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over
+      the chains, every time a sample is taken, from the start on. Training ends when it has not fallen by
+      `tol` for `n_iter_no_change` looks; predictions average over the latest `samples` samples.
+    - `warm_start`: `fit` continues from where the last one ended, as `partial_fit` does.
+    - `random_state`: None for other numbers each time.
+    - `threads`: None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. It does not
+      change the results.
+    - `verbose`: print the steps and the loss on the way.
+
+    The targets are always scaled to mean 0 and variance 1 inside. Sample weights decide how often each
+    example stands in the training set, see `estimators.weights`: exactly for whole multiples of the smallest
+    weight.
 
     Fitted, it has `n_features_in_`, `feature_names_in_` (of a table with names), `n_iter_`, the steps made,
     `loss_curve_`, the training loss on the way as a mean over the chains, and `run_`, the `Run`.
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on the data X (data, features) with the values y, (data,) or (data, targets)."""
-        return self._learn(X, y, sample_weight, self._goes_on, bool(self.early_stopping), fewest=2)
+        """Train on X (examples, features) with the values y, (examples,) or (examples, targets)."""
+        return self._learn(X, y, sample_weight, self._continues, bool(self.early_stopping), fewest=2)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Go on from where the run stands, `steps` more steps, on these data.
+        """Continue from where the run stands, `steps` more steps, on these examples.
 
-        θ, p and ξ go on as they are, and features and targets are scaled as in the first call. Predictions
+        θ, p and ξ stay as they are, and features and targets are scaled as in the first call. Predictions
         are of the samples of the latest call.
         """
         self._check_partial()
@@ -43,23 +60,24 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         X: ArrayLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None,
-        goes_on: bool,
+        continues: bool,
         early_stopping: bool,
         fewest: int,
     ) -> Self:
         X, y, weights = self._checked(
-            X, y, sample_weight, not goes_on, multi_output=True, y_numeric=True, ensure_min_samples=fewest
+            X, y, sample_weight, not continues, multi_output=True, y_numeric=True, ensure_min_samples=fewest
         )
-        if goes_on and y.shape[1:] != self._shape:
+        if continues and y.shape[1:] != self._shape:
             raise ValueError(
-                f"a run goes on with the targets it has: y must be {('data', *self._shape)}, got {y.shape}"
+                "a run continues with the targets it has: y must be "
+                f"{('examples', *self._shape)}, got {y.shape}"
             )
-        if not goes_on:
+        if not continues:
             self.__dict__.pop("run_", None)  # if this fit fails, there is none
         self._shape: tuple[int, ...] = y.shape[1:]
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         names = ["y"] if Y.shape[1] == 1 else [f"y{i}" for i in range(1, Y.shape[1] + 1)]
-        return self._sample(X, Y, weights, "regression", names, goes_on, early_stopping)
+        return self._sample(X, Y, weights, "regression", names, continues, early_stopping)
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...
@@ -70,8 +88,8 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
 
         That is how far the networks differ, and not the noise of the data, which comes on top.
         """
-        said = self._prediction(X)
-        mean, spread = (v.reshape(-1, *self._shape) for v in (said.mean, np.sqrt(said.variance)))
+        prediction = self._prediction(X)
+        mean, spread = (v.reshape(-1, *self._shape) for v in (prediction.mean, prediction.sd))
         return (mean, spread) if return_std else mean
 
     def __sklearn_tags__(self) -> Any:

@@ -1,6 +1,6 @@
-"""Weights of data, as copies.
+"""Weights of examples, as copies.
 
-The engine's loss has no weights, so they decide how often each datum stands in the training set. Then the
+The engine's loss has no weights, so they decide how often each example stands in the training set. Then the
 loss that a run reports, saves and is diagnosed by is the one that it samples.
 """
 
@@ -11,25 +11,25 @@ from numpy.typing import NDArray
 
 from heatbath.datasets.problem import Floats
 
-MOST = 16  # copies for each datum, on average
+MOST = 16  # copies for each example, on average
 
 
 def check_weights(weights: Floats) -> None:
     """Refuse weights below 0, and none above it."""
     if (weights < 0).any() or not weights.any():
         raise ValueError(
-            "weights (of samples times classes) must be >= 0, and positive for some data; they are from "
+            "weights (of samples times classes) must be >= 0, and positive for some examples; they are from "
             f"{weights.min():g} to {weights.max():g}"
         )
 
 
 def copies(weights: Floats) -> NDArray[np.int64]:
-    """How often each datum is to stand in the training set, in proportion to its weight.
+    """How often each example is to stand in the training set, in proportion to its weight.
 
     Weights that are whole multiples of the smallest positive one are met exactly, as long as that takes at
-    most 16 copies on average. Otherwise there are 16 on average, by systematic resampling: a datum has its
-    share of them rounded up or down, such that the sum over all data of one weight is off by one at the most.
-    Data with little of the average weight may then have none.
+    most 16 copies on average. Otherwise there are 16 on average, by systematic resampling: an example has its
+    share of them rounded up or down, such that the sum over all examples of one weight is off by one at most.
+    Those with little of the average weight may then have none.
     """
     positive = np.count_nonzero(weights)
     if not positive:

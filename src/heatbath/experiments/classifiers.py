@@ -39,7 +39,7 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
                 {name: method},
                 steps=max(s.at),
                 batch=s.points // 50,
-                repeats=s.runs,
+                chains=s.runs,
                 record=steps,
                 weights=True,
                 progress=tell,

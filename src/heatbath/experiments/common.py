@@ -37,7 +37,7 @@ def adlala(
 def by_axes(run: Run, array: xr.DataArray) -> xr.DataArray:
     """An array by chain as one by the axes of a sweep or the method of a comparison, and run."""
     axes = {axis: list(dict.fromkeys(run.data[axis].values.tolist())) for axis in run.plan.axes}
-    sizes = [*map(len, axes.values()), run.plan.repeats]
+    sizes = [*map(len, axes.values()), run.plan.chains]
     moved = array.transpose("chain", ...)
     others = {dim: array[dim].values for dim in moved.dims[1:] if dim in array.indexes}
     return xr.DataArray(
@@ -80,7 +80,7 @@ def side_by_side(
         methods,
         steps=s.steps,
         batch=s.batch,
-        repeats=s.runs,
+        chains=s.runs,
         seed=s.seed,
         progress=tell,
         **options,
@@ -96,7 +96,7 @@ def over_grid(s: Settings, tell: Tell, problem: Problem, partition: Partition, r
         partition,
         steps=s.steps,
         batch=s.points // 50,
-        repeats=s.runs,
+        chains=s.runs,
         record=record,
         progress=tell,
         seed=s.seed,

@@ -216,7 +216,7 @@ def variants(s: Settings, tell: Tell) -> dict[str, Any]:
         network = Dense((s.units,), init=init)
 
         def train() -> Run:
-            return side_by_side(chosen, tell, problem, adam, network, record=1, epochs=epochs)
+            return side_by_side(chosen, tell, problem, adam, network, record=1, shuffled=epochs)
 
         return train
 

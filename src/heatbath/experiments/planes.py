@@ -26,7 +26,7 @@ def maps(run: Run, labels: Mapping[str, Sequence[Any]]) -> dict[str, xr.DataArra
     """What the first run at each of some points of a sweep says over the plane."""
     ((axis, values),) = labels.items()
     inputs = plotting.plane(run.problem, GRID)
-    said = [run.select(**{axis: value}).predict(inputs)[0, :, 0].reshape(GRID, GRID) for value in values]
+    said = [run.select(**{axis: value}).outputs(inputs)[0, :, 0].reshape(GRID, GRID) for value in values]
     return {
         "map": xr.DataArray(
             np.array(said), dims=(f"{axis}_of_map", "y", "x"), coords={f"{axis}_of_map": list(values)}

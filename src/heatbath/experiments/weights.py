@@ -96,7 +96,7 @@ def variants(
         problem = spirals(s.turns, n_train=s.points, n_test=s.points, p=p, draws=s.reading_runs)
         network = Dense((s.units,), init=init)
         return lambda: side_by_side(
-            chosen, tell, problem, kinds or make(**own), network, record=1, epochs=epochs
+            chosen, tell, problem, kinds or make(**own), network, record=1, shuffled=epochs
         )
 
     louder = make() | {"SGLD": Partition(SGLD(s.sgld / np.sqrt(0.1)), 0.1)}

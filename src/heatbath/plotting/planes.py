@@ -75,7 +75,7 @@ def classifier(
     """The probability of the second class over the plane of a binary problem, its 1/2 contour and the data.
 
     `said` is a run, of which one `chain` is drawn with the data it saw, or the mean over all its chains that
-    did not diverge; or the probabilities on a grid, as `run.predict(plane(problem))[3]` or the `mean` of
+    did not diverge; or the probabilities on a grid, as `run.outputs(plane(problem))[3]` or the `mean` of
     `heatbath.torch.predict` gives them. `bar`: whether there is a colour bar.
     """
     if isinstance(problem, Problem) and problem.task != "binary":
@@ -179,7 +179,7 @@ def _mean_of(run: Run, X: Floats, chain: int | None) -> Floats:
     keep = np.flatnonzero(~lost)
     if not len(keep):
         raise ValueError("all chains diverged: there is no classifier to draw")
-    said = Run(run.plan, run.step, run.data.isel(chain=keep)).predict(X)
+    said = Run(run.plan, run.step, run.data.isel(chain=keep)).outputs(X)
     return np.asarray(said.mean(axis=0))
 
 

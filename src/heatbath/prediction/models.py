@@ -22,9 +22,22 @@ def predict(
 
     The model ends in logits for "binary" (one or more columns of their own) and "classes" (the last axis),
     which become probabilities, and in values for "regression" (whose entropy is that of a normal distribution
-    with this variance); outputs (data,) count as one column. Samples are `Samples`, or any states of the
+    with this variance); outputs (examples,) count as one column. Samples are `Samples`, or any states of the
     model as its `state_dict` gives. The model is put in evaluation mode for the time, and its own parameters
     and buffers are not touched, nor are the samples. One sample is in memory at a time.
+
+    >>> import torch
+    >>> from heatbath.prediction import Samples
+    >>> model = torch.nn.Linear(2, 1)
+    >>> samples = Samples(model)
+    >>> for _ in range(3):  # in place of three steps of training
+    ...     torch.nn.init.normal_(model.weight), samples.take()  # doctest: +ELLIPSIS
+    (...)
+    (...)
+    (...)
+    >>> prediction = predict(model, samples, torch.ones(5, 2), task="regression")
+    >>> prediction.mean.shape, prediction.sd.shape
+    (torch.Size([5, 1]), torch.Size([5, 1]))
     """
     import torch
 

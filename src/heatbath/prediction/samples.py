@@ -51,6 +51,11 @@ class Samples:
         if self.folder is not None:
             self._open(self.folder)
 
+    def __repr__(self) -> str:
+        where = "in memory" if self.folder is None else f"in {self.folder}"
+        kept = f"{len(self)} of at most {self.most} states of {type(self.model).__name__}"
+        return f"Samples({kept}, every {self.thin} steps after {self.burn_in}, at step {self.step}, {where})"
+
     def __len__(self) -> int:
         return len(self._kept)
 

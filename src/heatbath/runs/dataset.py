@@ -1,14 +1,18 @@
-"""The ledger of a simulation: the state of all chains and what was noted, as one labelled data set.
+"""The data set of a run: the state of all chains and what was noted on the way, with labels.
 
-The chains of a plan may be in several ensembles (methods differ); here they stand side by side again, with
-NaN where a chain has no such part.
+`RESULTS` is the one table of what there can be. Collecting results from the engine, putting a state back,
+checking what a file holds and the memory that a run needs all follow from it. The chains of a plan may be in
+several ensembles (methods differ); here they stand side by side again, with NaN where a chain has no such
+part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -18,29 +22,7 @@ from heatbath.checks import is_real
 from heatbath.engine.ensemble import Ensemble
 from heatbath.methods import Adam
 from heatbath.partition import Part
-from heatbath.runs.plan import Plan
-
-Arrays: TypeAlias = dict[str, NDArray[Any]]
-STATE = ("theta", "p", "rung", "died")
-DIMENSIONS = {
-    "theta": ("chain", "parameter"),
-    "p": ("chain", "parameter"),
-    "second": ("chain", "parameter"),
-    "rung": ("chain",),
-    "died": ("chain",),
-    "xi_now": ("thermostat", "chain"),
-    "average": ("chain", "point", "output"),
-    "deviations": ("chain", "point", "output"),
-    "step": ("record",),
-    "loss": ("split", "chain", "record"),
-    "accuracy": ("split", "chain", "record"),
-    "temperature": ("part", "chain", "record"),
-    "xi": ("thermostat", "chain", "record"),
-    "histogram": ("part", "chain", "record", "bin"),
-    "weights": ("chain", "record", "parameter"),
-    "samples": ("chain", "sample", "parameter"),
-    "sample_step": ("sample",),
-}
+from heatbath.runs.plan import Plan, free_memory
 
 
 @dataclass(frozen=True)
@@ -54,8 +36,8 @@ class Group:
         """Temperatures (..., units) as those of the parts: means over parameters."""
         sizes = [unit.size for unit in self.ensemble.program.units]
         return {  # one product after another: the rounding of a dot product depends on the number of records
-            name: np.asarray(sum(values[..., u] * sizes[u] for u in own) / sum(sizes[u] for u in own))
-            for name, own in self.units().items()
+            name: np.asarray(sum(values[..., u] * sizes[u] for u in units) / sum(sizes[u] for u in units))
+            for name, units in self.units().items()
         }
 
     def units(self) -> dict[str, list[int]]:
@@ -72,84 +54,204 @@ class Group:
         return {name: u for part in parts for name, u in zip(_xi_names(part), units[part.name], strict=False)}
 
 
-def gather(plan: Plan, groups: list[Group], first: int, before: xr.Dataset | None) -> xr.Dataset:
-    """Everything up to now; `before` is what there was at step `first`."""
-    step = groups[0].ensemble.step
-    parts = _all(part.name for group in groups for part in group.ensemble.program.parts)
-    thermostats = _all(name for group in groups for name in group.thermostats())
-    records = [n for n in plan.records_after(first) if n <= step] if step > first else []
-    samples = plan.samples_by(step) - plan.samples_by(first) if plan.keep else 0
-    data = _state(plan, groups, thermostats)
-    new = _noted(plan, groups, parts, thermostats, len(records), samples)
-    new["step"] = np.array(records, np.int64)
-    for name, values in new.items():
-        along = [dimension in ("record", "sample") for dimension in DIMENSIONS[name]].index(True)
-        data[name] = values if before is None else np.concatenate([before[name].values, values], axis=along)
-    if plan.keep:
-        data["sample_step"] = plan.burn_in + plan.thin * np.arange(1, plan.samples_by(step) + 1)
-    labels = _labels(plan, parts, thermostats)
-    if before is not None:  # the names of the points stay when coefficients change
-        labels |= {axis: ("chain", before[axis].values) for axis in plan.axes}
-    made = xr.Dataset({name: (DIMENSIONS[name], values) for name, values in data.items()}, labels)
-    return made.set_coords([name for name in ("step", "sample_step") if name in data])
+Values: TypeAlias = Mapping[str | None, NDArray[Any]]
 
 
-def check(plan: Plan, step: int, data: xr.Dataset) -> None:
-    """Refuse data that are not those of a plan at this step, in names, dimensions, sizes and kinds."""
-    parts = plan.parts()
-    optional = {
-        "second": any(isinstance(part.method, Adam) for part in parts),
-        "xi_now": any(part.thermostats for part in parts),
-        "xi": any(part.thermostats for part in parts),
-        "average": plan.average is not None,
-        "deviations": plan.average is not None,
-        "histogram": plan.histogram is not None,
-        "weights": plan.weights,
-        "samples": plan.keep,
-        "sample_step": plan.keep,
-    }
-    sizes = {
-        "chain": plan.chains,
+@dataclass(frozen=True)
+class Result:
+    """One kind of result: its name, dimensions and type, when there is one, and where the engine has it.
+
+    The type "theta" is that of the run's numbers. `of_group` gives the values of a group of chains, with as
+    many records or samples as were noted in this call: arrays (chain, ...) by their labels along the first
+    dimension, which is None where that is the chain. Of the state they are the engine's own arrays, into
+    which a state can be put back. Without it, the plan alone decides. A chain that has none gets `absent`.
+    """
+
+    name: str
+    dimensions: tuple[str, ...]
+    type: Literal["theta", "float64", "int64"] = "float64"
+    exists: Callable[[Plan], bool] = lambda plan: True
+    of_group: Callable[[Group, int], Values] | None = None
+    absent: float = math.nan
+
+    @cached_property
+    def noted(self) -> str | None:
+        """Along what it is noted on the way, records or samples; None for the state and for its steps."""
+        along = [name for name in self.dimensions if name in ("record", "sample")]
+        return along[0] if along and self.of_group else None
+
+    def dtype(self, plan: Plan) -> np.dtype[Any]:
+        """The type of its numbers."""
+        return np.dtype(plan.dtype if self.type == "theta" else self.type)
+
+
+def _has_second(plan: Plan) -> bool:
+    return any(isinstance(part.method, Adam) for part in plan.parts())
+
+
+def _has_thermostats(plan: Plan) -> bool:
+    return any(part.thermostats for part in plan.parts())
+
+
+def _has_averages(plan: Plan) -> bool:
+    return plan.average is not None
+
+
+def _keeps_samples(plan: Plan) -> bool:
+    return plan.keep
+
+
+def _second(group: Group, _: int) -> Values:
+    second = group.ensemble.chains.second
+    return {None: second} if second.size else {}
+
+
+def _by_split(values: NDArray[Any]) -> Values:
+    return {"train": values[:, :, 0], "test": values[:, :, 1]}
+
+
+def _temperature(group: Group, records: int) -> Values:
+    by_part = group.by_part(group.ensemble.notes.temperature[:, :records])
+    return {name: values for name, values in by_part.items()}
+
+
+def _friction(group: Group, records: int) -> Values:
+    notes = group.ensemble.notes
+    return {name: notes.xi[:, :records, unit] for name, unit in group.thermostats().items()}
+
+
+def _friction_now(group: Group, _: int) -> Values:
+    return {name: group.ensemble.chains.xi[:, unit] for name, unit in group.thermostats().items()}
+
+
+def _histogram(group: Group, records: int) -> Values:
+    counts = group.ensemble.notes.histogram[:, :records]
+    return {name: counts[:, :, units].sum(axis=2) for name, units in group.units().items()}
+
+
+# fmt: off
+RESULTS = (
+    # the state, from which a run continues
+    Result("theta", ("chain", "parameter"), "theta", of_group=lambda g, _: {None: g.ensemble.chains.theta}),
+    Result("p", ("chain", "parameter"), "theta", of_group=lambda g, _: {None: g.ensemble.chains.p}),
+    Result("second", ("chain", "parameter"), "theta", _has_second, _second, absent=0.0),
+    Result("rung", ("chain",), "int64", of_group=lambda g, _: {None: g.ensemble.chains.rung}),
+    Result("died", ("chain",), "int64", of_group=lambda g, _: {None: g.ensemble.chains.died}),
+    Result("xi_now", ("thermostat", "chain"), "float64", _has_thermostats, _friction_now),
+    Result("average", ("chain", "point", "output"), "float64", _has_averages,
+           lambda g, _: {None: g.ensemble.notes.average[:, 0]}),
+    Result("deviations", ("chain", "point", "output"), "float64", _has_averages,
+           lambda g, _: {None: g.ensemble.notes.average[:, 1]}),
+    # what is noted at the records
+    Result("step", ("record",), "int64"),
+    Result("loss", ("split", "chain", "record"),
+           of_group=lambda g, records: _by_split(g.ensemble.notes.loss[:, :records])),
+    Result("accuracy", ("split", "chain", "record"),
+           of_group=lambda g, records: _by_split(g.ensemble.notes.accuracy[:, :records])),
+    Result("temperature", ("part", "chain", "record"), of_group=_temperature),
+    Result("xi", ("thermostat", "chain", "record"), "float64", _has_thermostats, _friction),
+    Result("histogram", ("part", "chain", "record", "bin"), "int64",
+           lambda plan: plan.histogram is not None, _histogram, absent=0),
+    Result("weights", ("chain", "record", "parameter"), "theta", lambda plan: plan.weights,
+           lambda g, records: {None: g.ensemble.notes.theta[:, :records]}),
+    # samples
+    Result("sample_step", ("sample",), "int64", _keeps_samples),
+    Result("samples", ("chain", "sample", "parameter"), "theta", _keeps_samples,
+           lambda g, samples: {None: g.ensemble.notes.samples[:, :samples]}),
+)
+# fmt: on
+
+
+def results(plan: Plan) -> list[Result]:
+    """Those that a plan has."""
+    return [result for result in RESULTS if result.exists(plan)]
+
+
+def lengths(plan: Plan, step: int) -> dict[str, int]:
+    """How long the dimensions are where a run stands at `step`."""
+    return {
+        "chain": plan.total,
         "parameter": plan.parameters,
-        "record": len(plan.records) - len(plan.records_after(step)),
+        "record": len(plan.records_by(step)),
         "sample": plan.samples_by(step),
         "split": 2,
         "point": 0 if plan.average is None else len(plan.average),
         "output": plan.problem.outputs,
-        "part": len({part.name for part in parts}),
-        "thermostat": len({name for part in parts for name in _xi_names(part)}),
+        "part": len(_part_names(plan)),
+        "thermostat": len(_thermostat_names(plan)),
         "bin": plan.histogram[2] if plan.histogram else 0,
     }
-    whole = ("rung", "died", "step", "sample_step", "histogram")
-    of_theta = ("theta", "p", "second", "weights", "samples")
-    for name, dimensions in DIMENSIONS.items():
-        if not optional.get(name, True):
+
+
+def sizes(plan: Plan) -> dict[str, int]:
+    """The bytes that each result takes at the last step."""
+    long = lengths(plan, plan.steps)
+    return {
+        result.name: result.dtype(plan).itemsize * math.prod(long[name] for name in result.dimensions)
+        for result in results(plan)
+    }
+
+
+def check_memory(plan: Plan, copies: int) -> None:
+    """Refuse a plan whose results would not fit in the memory that is free, so many times."""
+    needed, free = {name: copies * size for name, size in sizes(plan).items()}, free_memory()
+    if sum(needed.values()) > free:
+        largest = max(needed, key=lambda name: needed[name])
+        raise MemoryError(
+            f"{plan.total} chains of {plan.parameters} parameters over {plan.steps} steps need "
+            f"{sum(needed.values()) / 1e9:,.1f} GB, most of it for {largest} "
+            f"({needed[largest] / 1e9:,.1f} GB), and {free / 1e9:,.1f} GB are free: "
+            "take fewer chains, points, records or samples"
+        )
+
+
+def gather(plan: Plan, groups: list[Group], first: int, before: xr.Dataset | None) -> xr.Dataset:
+    """Everything up to now; `before` is what there was at step `first`, where this call began."""
+    step = groups[0].ensemble.step
+    labels = _labels(plan, step)
+    long, past = lengths(plan, step), lengths(plan, first)
+    variables = {}
+    for result in results(plan):
+        if result.of_group is None:
             continue
-        kind = "int64" if name in whole else plan.dtype if name in of_theta else "float64"
-        shape = tuple(sizes[dimension] for dimension in dimensions)
-        found = data[name]
-        if found.dims != dimensions or found.shape != shape or found.dtype != kind:
-            raise ValueError(
-                f"{name} must be {kind} with dimensions {dict(zip(dimensions, shape, strict=True))}, "
-                f"it is {found.dtype} with {dict(found.sizes)}"
-            )
-    if unlabelled := [axis for axis in plan.axes if data[axis].dims != ("chain",)]:
-        raise ValueError(f"the chains are not labelled by {', '.join(unlabelled)}")
+        new = long[result.noted] - past[result.noted] if result.noted else 0
+        shape = [new if name == result.noted else long[name] for name in result.dimensions]
+        values = _side_by_side(result, groups, new, shape, labels, result.dtype(plan))
+        if before is not None and result.noted:
+            along = result.dimensions.index(result.noted)
+            values = np.concatenate([before[result.name].values, values], axis=along)
+        variables[result.name] = result.dimensions, values
+    if before is not None:  # the names of the points stay when coefficients change
+        labels |= {axis: ("chain", before[axis].values) for axis in plan.axes}
+    return xr.Dataset(variables, labels)
 
 
 def restore(group: Group, step: int, before: xr.Dataset) -> None:
     """Put the chains of a group where they were."""
-    ensemble, own = group.ensemble, group.chains
-    ensemble.step = step
-    for name in (*STATE, *(["second"] if ensemble.chains.second.size else [])):
-        getattr(ensemble.chains, name)[...] = before[name].values[own]
-    if not np.isin(ensemble.chains.rung, np.arange(len(ensemble.ladder.tau))).all():
+    group.ensemble.step = step
+    for result in RESULTS:
+        if result.of_group is None or result.noted or result.name not in before:
+            continue
+        for label, values in result.of_group(group, 0).items():
+            there = before[result.name] if label is None else before[result.name].sel(thermostat=label)
+            values[...] = there.values[group.chains]
+    if not np.isin(group.ensemble.chains.rung, np.arange(len(group.ensemble.ladder.tau))).all():
         raise ValueError("a chain is on a rung that the ladder does not have")
-    for name, unit in group.thermostats().items():
-        ensemble.chains.xi[:, unit] = before["xi_now"].sel(thermostat=name).values[own]
-    for i, name in enumerate(("average", "deviations")):
-        if name in before:
-            ensemble.notes.average[:, i] = before[name].values[own]
+
+
+def check(plan: Plan, step: int, data: xr.Dataset) -> None:
+    """Refuse data that are not those of a plan at this step, in names, dimensions, lengths and types."""
+    long = lengths(plan, step)
+    for result in results(plan):
+        expected = {name: long[name] for name in result.dimensions}
+        values, kind = data[result.name], result.dtype(plan)
+        if dict(values.sizes) != expected or values.dims != result.dimensions or values.dtype != kind:
+            raise ValueError(
+                f"{result.name} must be {kind} with dimensions {expected}, "
+                f"it is {values.dtype} with {dict(values.sizes)}"
+            )
+    if unlabelled := [axis for axis in plan.axes if data[axis].dims != ("chain",)]:
+        raise ValueError(f"the chains are not labelled by {', '.join(unlabelled)}")
 
 
 def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
@@ -157,31 +259,62 @@ def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
     axes = plan.axes
     if unknown := [name for name in labels if name not in axes]:
         raise ValueError(f"there is no axis {', '.join(unknown)}: this run has {', '.join(axes) or 'none'}")
-    known = [{axis: data[axis].values[i * plan.repeats] for axis in axes} for i in range(len(plan.points))]
+    known = [{axis: data[axis].values[i * plan.chains] for axis in axes} for i in range(len(plan.points))]
     texts = {axis: repr(float(v)) if is_real(v) else repr(v) for axis, v in labels.items()}  # as in `_labels`
-    found = [
+    matching = [
         i
-        for i, own in enumerate(known)
-        if all(own[axis] == labels[axis] or own[axis] == text for axis, text in texts.items())
+        for i, point in enumerate(known)
+        if all(point[axis] == labels[axis] or point[axis] == text for axis, text in texts.items())
     ]
-    if len(found) != 1:
-        values = [f"{axis}: {', '.join(dict.fromkeys(str(own[axis]) for own in known))}" for axis in axes]
+    if len(matching) != 1:
+        values = [f"{axis}: {', '.join(dict.fromkeys(str(point[axis]) for point in known))}" for axis in axes]
         raise ValueError(
-            f"{labels} names {len(found)} points, and one is needed; there are {'; '.join(values)}"
+            f"{labels} names {len(matching)} points, and one is needed; there are {'; '.join(values)}"
         )
-    return found[0]
+    return matching[0]
 
 
 def data_at(plan: Plan, data: xr.Dataset, point: int) -> xr.Dataset:
     """The data of one point of a plan, as if it had been alone."""
-    own = data.isel(chain=slice(point * plan.repeats, (point + 1) * plan.repeats))
-    own = own.assign_coords(chain=np.arange(plan.repeats)).drop_vars(plan.axes)
-    parts = plan.at_point(point).parts()
-    if not any(isinstance(part.method, Adam) for part in parts):
-        own = own.drop_vars("second", errors="ignore")
-    own = own.sel(part=[part.name for part in parts])
-    thermostats = [name for part in parts for name in _xi_names(part)]
-    return own.sel(thermostat=thermostats) if thermostats else own.drop_dims("thermostat", errors="ignore")
+    alone = plan.at_point(point)
+    chains = data.isel(chain=slice(point * plan.chains, (point + 1) * plan.chains))
+    chains = chains.assign_coords(chain=np.arange(plan.chains)).drop_vars(plan.axes)
+    there = {result.name for result in results(alone)}
+    chains = chains.drop_vars([r.name for r in results(plan) if r.name not in there])
+    chains = chains.sel(part=_part_names(alone))
+    if names := _thermostat_names(alone):
+        return chains.sel(thermostat=names)
+    return chains.drop_dims("thermostat", errors="ignore")
+
+
+def _side_by_side(
+    result: Result,
+    groups: list[Group],
+    new: int,
+    shape: list[int],
+    labels: dict[str, Any],
+    dtype: np.dtype[Any],
+) -> NDArray[Any]:
+    """A result of all chains; a large one of a single group is not copied."""
+    assert result.of_group is not None
+    if len(groups) == 1 and result.noted and None in (single := result.of_group(groups[0], new)):
+        return single[None]
+    joined = np.full(shape, result.absent if dtype.kind == "f" else 0, dtype)
+    for group in groups:
+        for label, values in result.of_group(group, new).items():
+            if label is None:
+                joined[group.chains] = values
+            else:
+                joined[labels[result.dimensions[0]].tolist().index(label), group.chains] = values
+    return joined
+
+
+def _part_names(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(part.name for part in plan.parts()))
+
+
+def _thermostat_names(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(name for part in plan.parts() for name in _xi_names(part)))
 
 
 def _xi_names(part: Part) -> list[str]:
@@ -190,94 +323,28 @@ def _xi_names(part: Part) -> list[str]:
     return [f"{part.name}/{i}" if count > 1 else part.name for i in range(1, count + 1)]
 
 
-def _labels(plan: Plan, parts: list[str], thermostats: list[str]) -> dict[str, Any]:
+def _labels(plan: Plan, step: int) -> dict[str, Any]:
     """What the chains and the other dimensions are called."""
-    repeat = np.arange(plan.chains) % plan.repeats
+    repeat = np.arange(plan.total) % plan.chains
     labels: dict[str, Any] = {
         "split": np.array(["train", "test"], dtype=object),
-        "chain": np.arange(plan.chains),
+        "chain": np.arange(plan.total),
         "repeat": ("chain", repeat),
         "draw": ("chain", repeat % plan.problem.draws),
-        "part": np.array(parts, dtype=object),
+        "part": np.array(_part_names(plan), dtype=object),
+        "step": ("record", np.array(plan.records_by(step), np.int64)),
     }
-    if thermostats:
+    if thermostats := _thermostat_names(plan):
         labels["thermostat"] = np.array(thermostats, dtype=object)
+    if plan.keep:
+        labels["sample_step"] = "sample", np.array(plan.sample_steps(step), np.int64)
     if plan.histogram:
         edges = np.linspace(plan.histogram[0], plan.histogram[1], plan.histogram[2] + 1)
         labels["bin"] = (edges[1:] + edges[:-1]) / 2
     for axis in plan.axes:
-        values = [point[axis] for point, _ in plan.points]
+        values = [point.labels[axis] for point in plan.points]
         numbers = all(isinstance(value, float) for value in values)
-        told = values if numbers else [v if isinstance(v, str) else repr(v) for v in values]
+        names = values if numbers else [v if isinstance(v, str) else repr(v) for v in values]
         kind = np.float64 if numbers else object
-        labels[axis] = "chain", np.repeat(np.array(told, dtype=kind), plan.repeats)
+        labels[axis] = "chain", np.repeat(np.array(names, dtype=kind), plan.chains)
     return labels
-
-
-def _state(plan: Plan, groups: list[Group], thermostats: list[str]) -> Arrays:
-    """Where every chain is now."""
-    theta = (plan.chains, plan.parameters), np.dtype(plan.dtype)
-    data: Arrays = {name: np.zeros(*theta) for name in ("theta", "p", "second")}
-    data |= {name: np.zeros(plan.chains, np.int64) for name in ("rung", "died")}
-    friction = np.full((len(thermostats), plan.chains), np.nan)
-    outputs = plan.chains, 0 if plan.average is None else len(plan.average), plan.problem.outputs
-    averages = {name: np.empty(outputs) for name in ("average", "deviations")}
-    for group in groups:
-        state, own = group.ensemble.chains, group.chains
-        for name in (*STATE, *(["second"] if state.second.size else [])):
-            data[name][own] = getattr(state, name)
-        for name, unit in group.thermostats().items():
-            friction[thermostats.index(name), own] = state.xi[:, unit]
-        for i, values in enumerate(averages.values()):
-            values[own] = group.ensemble.notes.average[:, i]
-    if not any(group.ensemble.chains.second.size for group in groups):
-        del data["second"]
-    data |= {} if plan.average is None else averages
-    return data | ({"xi_now": friction} if thermostats else {})
-
-
-def _noted(
-    plan: Plan, groups: list[Group], parts: list[str], thermostats: list[str], records: int, samples: int
-) -> Arrays:
-    """What this call has noted so far: so many records and samples."""
-    of_chains = (plan.chains, records)
-    bins = plan.histogram[2] if plan.histogram else 0
-    loss, accuracy = np.full((2, *of_chains), np.nan), np.full((2, *of_chains), np.nan)
-    temperature = np.full((len(parts), *of_chains), np.nan)
-    friction = np.full((len(thermostats), *of_chains), np.nan)
-    histogram = np.zeros((len(parts), *of_chains, bins), np.int64)
-    for group in groups:
-        notes, own = group.ensemble.notes, group.chains
-        loss[:, own] = np.moveaxis(notes.loss[:, :records], 2, 0)
-        accuracy[:, own] = np.moveaxis(notes.accuracy[:, :records], 2, 0)
-        for name, values in group.by_part(notes.temperature[:, :records]).items():
-            temperature[parts.index(name), own] = values
-        for name, unit in group.thermostats().items():
-            friction[thermostats.index(name), own] = notes.xi[:, :records, unit]
-        for name, units in group.units().items():
-            histogram[parts.index(name), own] = notes.histogram[:, :records, units].sum(axis=2)
-    traces: Arrays = {"loss": loss, "accuracy": accuracy, "temperature": temperature}
-    if thermostats:
-        traces["xi"] = friction
-    if bins:
-        traces["histogram"] = histogram
-    if plan.weights:
-        traces["weights"] = _side_by_side(groups, [g.ensemble.notes.theta[:, :records] for g in groups])
-    if plan.keep:
-        traces["samples"] = _side_by_side(groups, [g.ensemble.notes.samples[:, :samples] for g in groups])
-    return traces
-
-
-def _side_by_side(groups: list[Group], values: list[NDArray[Any]]) -> NDArray[Any]:
-    """The values of all chains; of a single group they are not copied, since they may be large."""
-    if len(groups) == 1:
-        return values[0]
-    joined = np.empty((sum(len(own) for own in values), *values[0].shape[1:]), values[0].dtype)
-    for group, own in zip(groups, values, strict=True):
-        joined[group.chains] = own
-    return joined
-
-
-def _all(names: Iterable[str]) -> list[str]:
-    """Each name once, in the order of first appearance."""
-    return list(dict.fromkeys(names))

@@ -1,8 +1,9 @@
-"""Run files: NetCDF with a seal at the end, written whole or not at all.
+"""Run files: NetCDF with a seal at the end, written whole or not at all; and what is in them.
 
-The seal is a line of text after the last byte of the NetCDF data, where readers of NetCDF do not look: it has
-the SHA-256 of all bytes before it. A file is opened only if its seal is right, so one that was truncated or
-altered is never taken for a run, and never reaches the HDF5 library.
+A file holds a run's data, its plan as text, the versions that made it, and the user's arrays. The seal is a
+line of text after the last byte of the NetCDF data, where readers of NetCDF do not look: it has the SHA-256
+of all bytes before it. A file is opened only if its seal is right, so one that was truncated or altered is
+never taken for a run, and never reaches the HDF5 library.
 """
 
 from __future__ import annotations
@@ -11,17 +12,86 @@ import contextlib
 import glob
 import hashlib
 import io
+import json
 import os
+import platform
+import re
 import time
+from collections.abc import Hashable
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-FORMAT = 1
+from heatbath.datasets import Problem
+from heatbath.runs import plain
+from heatbath.runs.dataset import check, check_memory
+from heatbath.runs.plan import Plan
+
+FORMAT = 2
+FORMER = {"repeats": "chains", "epochs": "shuffled"}  # what settings were called in format 1
 SEAL = b"\nheatbath run file, sha256 of all before this line: "
 SEALED = len(SEAL) + 64 + 1  # the digest in hexadecimal and a newline
 LEFTOVER = 600  # seconds after which a part file must be from a process that was killed
+ARRAYS = {
+    "X_train": ("set", "training", "feature"),
+    "Y_train": ("set", "training", "target"),
+    "X_test": ("set", "testing", "feature"),
+    "Y_test": ("set", "testing", "target"),
+    "shift": ("feature",),
+    "scale": ("feature",),
+    "target_shift": ("target",),
+    "target_scale": ("target",),
+    "start": ("chain", "parameter"),
+    "X_average": ("point", "feature"),
+}  # of the user, and their dimensions
+
+
+def pack(plan: Plan, step: int, data: xr.Dataset) -> xr.Dataset:
+    """A run as one data set, with all that is text in its attributes."""
+    arrays = {"start": plan.start, "X_average": plan.average}
+    if plan.plain["problem"]["recipe"] is None:
+        arrays |= {name: getattr(plan.problem, name) for name in plain.ARRAYS}
+    packages = {name: version(name) for name in ("heatbath", "numpy", "numba", "xarray")}
+    text = json.dumps(plan.plain, indent=1, allow_nan=False)  # a line for each, lists of numbers on one line
+    text = re.sub(r"\[\s+([-+.\deE,\s]*?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+    attributes = {
+        "title": f"{plan.problem.name}, {plan.total} chains, {step} of {plan.steps} steps",
+        "heatbath_format": FORMAT,
+        "heatbath_version": packages["heatbath"],
+        "step": step,
+        "settings": text,
+        "versions": json.dumps({"python": platform.python_version(), **packages}),
+    }
+    named = {name: (ARRAYS[name], values) for name, values in arrays.items() if values is not None}
+    return _in_order(data.assign(named)).assign_attrs(attributes)
+
+
+def unpack(
+    path: str | os.PathLike[str], packed: xr.Dataset, problem: Problem | None
+) -> tuple[Plan, int, xr.Dataset]:
+    """The plan, the step and the data in a data set that `pack` made; `problem` in place of the recipe."""
+    try:
+        settings = json.loads(packed.attrs["settings"])
+        if packed.attrs["heatbath_format"] == 1:
+            settings = {FORMER.get(name, name): value for name, value in settings.items()}
+        arrays = {name: packed[name].values for name in ARRAYS if name in packed}
+        plan = Plan.from_plain(settings, arrays, problem)
+        data = packed.drop_vars(arrays).drop_attrs()
+        step = int(packed.attrs["step"])
+        if not 0 <= step <= plan.steps:
+            raise ValueError(f"it stands at step {step} of {plan.steps}")
+        check_memory(plan, 1)
+        check(plan, step, data)
+    except OSError as error:
+        raise type(error)(f"{path}: its data cannot be had ({error}): pass problem=") from None
+    except MemoryError as error:
+        raise MemoryError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a run that can be read: {error}") from error
+    return plan, step, data
 
 
 def write(path: str | os.PathLike[str], data: xr.Dataset) -> None:
@@ -42,7 +112,7 @@ def write(path: str | os.PathLike[str], data: xr.Dataset) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
-        raise _told(error, target, "written") from None
+        raise _named(error, target, "written") from None
     except BaseException:
         part.unlink(missing_ok=True)
         raise
@@ -54,7 +124,7 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise _told(error, Path(path), "read") from None
+        raise _named(error, Path(path), "read") from None
     body, seal = memoryview(content)[:-SEALED], content[-SEALED:]
     if not seal.startswith(SEAL):
         kind = "is truncated, or damaged" if content[:8] == b"\x89HDF\r\n\x1a\n" else "is not a run file"
@@ -66,13 +136,13 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
             loaded = data.load()
     except Exception as error:  # HDF5 and xarray raise many kinds
         raise ValueError(f"{path} cannot be read as NetCDF: {type(error).__name__}: {error}") from error
-    made, version = (loaded.attrs.get(f"heatbath_{name}") for name in ("format", "version"))
-    if not isinstance(made, (int, np.integer)):
+    number, writer = (loaded.attrs.get(f"heatbath_{name}") for name in ("format", "version"))
+    if not isinstance(number, (int, np.integer)):
         raise ValueError(f"{path} is not a run file: it has no number of a format")
-    if made > FORMAT:
+    if number > FORMAT:
         raise ValueError(
-            f"{path} was written by heatbath {version} in format {made}, and this version reads up to format "
-            f"{FORMAT}: update heatbath"
+            f"{path} was written by heatbath {writer} in format {number}, and this version reads up to "
+            f"format {FORMAT}: update heatbath"
         )
     return loaded
 
@@ -90,12 +160,24 @@ def check_replaceable(path: Path) -> None:
                 file.seek(max(0, file.tell() - SEALED))
                 sealed = file.read().startswith(SEAL)
         except OSError as error:
-            raise _told(error, path, "read") from None
+            raise _named(error, path, "read") from None
         if not sealed:
             raise FileExistsError(f"{path} is not a run file, so it is left alone: choose another name")
 
 
-def _told(error: OSError, path: Path, what: str) -> OSError:
+def _in_order(data: xr.Dataset) -> xr.Dataset:
+    """The same in an order and with types that do not depend on whether it has been in a file before."""
+
+    def values(name: Hashable) -> tuple[tuple[Hashable, ...], Any]:
+        array = data[name].values
+        return data[name].dims, array.astype(object) if array.dtype.kind == "U" else array
+
+    variables, coordinates = sorted(data.data_vars, key=str), sorted(data.coords, key=str)
+    return xr.Dataset(*({name: values(name) for name in names} for names in (variables, coordinates)))
+
+
+def _named(error: OSError, path: Path, what: str) -> OSError:
+    """The same error, with the file in its text."""
     return type(error)(error.errno, f"{path} cannot be {what}: {error.strerror or error}")
 
 

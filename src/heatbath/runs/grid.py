@@ -1,38 +1,71 @@
-"""Grids, the points that a partition with lists spans, and changes of coefficients on the way."""
+"""Grids: the points of a run, spanned by lists in coefficients or by named partitions; and coefficients that
+change on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from heatbath.methods import Method
 from heatbath.partition import Partition
 from heatbath.schedules import Coefficient, Piecewise, SimulatedTempering, Value
 
+Methods: TypeAlias = Partition | Mapping[str, Partition]
 FIXED = ("word", "xi", "friction", "thermostat", "kinetic", "kind")  # what is not a coefficient in time
 
 
-def points(partition: Partition) -> list[tuple[dict[str, Value], Partition]]:
-    """The points of the grid that a partition's lists span: the values on the axes, and the partition there.
+class Point(NamedTuple):
+    """A point of a grid: what it is called on each axis, and its partition."""
 
-    The last axis runs fastest. Without lists there is one point, the partition itself.
+    labels: dict[str, Any]
+    partition: Partition
+
+
+def named(methods: Methods) -> dict[str, Partition]:
+    """The partitions by name; a single one has none."""
+    return {"": methods} if isinstance(methods, Partition) else dict(methods)
+
+
+def axes(methods: Methods) -> dict[str, tuple[Any, ...]]:
+    """The axes of a grid with their values: those of a partition's lists, or the `method` of a comparison.
+
+    An axis is called as in the partition, but `xi_start` where ξ starts, since ξ itself is a result.
     """
-    axes = partition.axes()
+    if isinstance(methods, Partition):
+        return {"xi_start" if name == "xi" else name: values for name, values in methods.axes().items()}
+    return {"method": tuple(methods)}
+
+
+def size(methods: Methods) -> int:
+    """How many points a grid has: it may be too large to be made."""
+    return math.prod(map(len, axes(methods).values()))
+
+
+def points(methods: Methods) -> list[Point]:
+    """The points of a grid; the last axis runs fastest. A partition without lists is one point."""
+    if not isinstance(methods, Partition):
+        return [Point({"method": name}, partition) for name, partition in methods.items()]
+    swept, names = methods.axes(), list(axes(methods))
+    if not swept:
+        return [Point({}, methods)]
     grid = []
-    for chosen in product(*(range(len(values)) for values in axes.values())):
-        place = dict(zip(axes, chosen, strict=True))
+    for chosen in product(*(range(len(values)) for values in swept.values())):
+        place = dict(zip(swept, chosen, strict=True))
 
         def pick(name: str, value: Coefficient, place: dict[str, int] = place) -> Value:
             if not isinstance(value, tuple):
                 return value  # type: ignore[return-value]
-            own = (axis for axis in axes if axis.rpartition(".")[2] == name and axes[axis] == value)
-            return value[place[next(own)]]  # type: ignore[no-any-return]
+            candidates = (axis for axis in swept if axis.rpartition(".")[2] == name and swept[axis] == value)
+            return value[place[next(candidates)]]  # type: ignore[no-any-return]
 
-        methods = {key: replace(method, **_picked(method, pick)) for key, method in partition.methods.items()}
-        labels = {axis: axes[axis][i] for axis, i in place.items()}
-        grid.append((labels, Partition(methods, pick("h", partition.h))))
+        at_point = {key: replace(method, **_picked(method, pick)) for key, method in methods.methods.items()}
+        values = (swept[axis][i] for axis, i in place.items())
+        grid.append(
+            Point(dict(zip(names, values, strict=True)), Partition(at_point, pick("h", methods.h)))
+        )
     return grid
 
 
@@ -48,23 +81,31 @@ def changed(before: Partition, after: Partition, step: int) -> Partition:
     """
     if before.methods.keys() != after.methods.keys():
         raise ValueError(
-            f"a run goes on with the parts it has, {', '.join(map(repr, before.methods))}; "
+            f"a run continues with the parts it has, {', '.join(map(repr, before.methods))}; "
             f"got {', '.join(map(repr, after.methods))}. For other parts, train anew with start=run.theta"
         )
     joined = Partition(
         {key: _changed_method(key, old, after.methods[key], step) for key, old in before.methods.items()},
         _joined("h", before.h, after.h, step),
     )
-    old_axes, axes = before.axes(), joined.axes()
-    if [(name, len(values)) for name, values in old_axes.items()] != [(n, len(v)) for n, v in axes.items()]:
+    old_axes, new_axes = before.axes(), joined.axes()
+    if [(name, len(old_axes[name])) for name in old_axes] != [(n, len(v)) for n, v in new_axes.items()]:
         raise ValueError(
-            f"a sweep goes on with the axes it has, {', '.join(old_axes) or 'none'}; got {', '.join(axes)}"
+            f"a sweep continues with the axes it has, {', '.join(old_axes) or 'none'}; "
+            f"got {', '.join(new_axes)}"
         )
     return joined
 
 
-def same_until(one: Partition, two: Partition, step: int) -> bool:
-    """Whether two partitions are the same up to a step: parts, methods, and all coefficients before it."""
+def same_until(one: Methods, two: Methods, step: int) -> bool:
+    """Whether two grids are the same up to a step: names, parts, methods, and all coefficients before it."""
+    some, others = named(one), named(two)
+    return some.keys() == others.keys() and all(
+        _same_partition_until(partition, others[name], step) for name, partition in some.items()
+    )
+
+
+def _same_partition_until(one: Partition, two: Partition, step: int) -> bool:
     if one.methods.keys() != two.methods.keys():
         return False
     pairs: list[tuple[Any, Any]] = [(one.h, two.h)]
@@ -83,15 +124,15 @@ def _until(value: Any, step: int) -> Any:
 
 
 def _changed_method(key: object, old: Method, new: Method, step: int) -> Method:
-    told = "only coefficients may change in a run; for another method, train anew with start=run.theta"
+    hint = "only coefficients may change in a run; for another method, train anew with start=run.theta"
     if type(old) is not type(new):
-        raise ValueError(f"part {key!r} goes on as {type(old).__name__}, got {type(new).__name__}: {told}")
+        raise ValueError(f"part {key!r} continues as {type(old).__name__}, got {type(new).__name__}: {hint}")
     values: dict[str, Any] = {}
     for name in (field.name for field in fields(old)):
         before, after = getattr(old, name), getattr(new, name)
         if name in FIXED:
             if before != after:
-                raise ValueError(f"part {key!r}: {name} is {before!r} and stays so, got {after!r}: {told}")
+                raise ValueError(f"part {key!r}: {name} is {before!r} and stays so, got {after!r}: {hint}")
             values[name] = before
         else:
             values[name] = _joined(f"part {key!r}: {name}", before, after, step)

@@ -17,6 +17,7 @@ from heatbath.datasets import Problem
 from heatbath.methods import Method
 from heatbath.networks import Dense
 from heatbath.partition import Partition
+from heatbath.runs.grid import Methods
 from heatbath.schedules import Schedule, SimulatedTempering, from_plain, to_plain
 
 METHODS = {kind.__name__: kind for kind in get_args(Method)}
@@ -24,43 +25,49 @@ RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric"
 ARRAYS = ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale")
 
 
-def partition_to_plain(partition: Partition) -> dict[str, Any]:
-    """A partition as a dict of plain values: h, and the method of each part by name, with all its values."""
+def methods_to_plain(methods: Methods) -> dict[str, Any]:
+    """A partition as a dict of plain values: h, and the method of each part by name, with all its values.
+
+    Of several named partitions, a dict of such dicts under the one key `methods`.
+    """
+    if not isinstance(methods, Partition):
+        return {"methods": {name: methods_to_plain(partition) for name, partition in methods.items()}}
     parts = [
         {"part": list(key) if isinstance(key, tuple) else key, "method": type(method).__name__}
         | {field.name: _plain(getattr(method, field.name)) for field in fields(method)}
-        for key, method in partition.methods.items()
+        for key, method in methods.methods.items()
     ]
-    return {"h": _plain(partition.h), "parts": parts}
+    return {"h": _plain(methods.h), "parts": parts}
 
 
-def partition_from_plain(plain: Mapping[str, Any]) -> Partition:
-    """The partition that `partition_to_plain` wrote."""
+def methods_from_plain(plain: Mapping[str, Any]) -> Methods:
+    """The partition, or the named partitions, that `methods_to_plain` wrote."""
+    if "parts" in plain:
+        return _partition(plain)
+    return {name: _partition(entry) for name, entry in plain["methods"].items()}
+
+
+def _partition(plain: Mapping[str, Any]) -> Partition:
     methods = {}
     for entry in plain["parts"]:
-        given = {name: _value(value) for name, value in entry.items()}
-        key, name = given.pop("part"), given.pop("method")
+        values = {name: _value(value) for name, value in entry.items()}
+        key, name = values.pop("part"), values.pop("method")
         if name not in METHODS:
             raise ValueError(f"there is no method {name!r}; accepted: {', '.join(METHODS)}")
-        methods[tuple(key) if isinstance(key, list) else key] = METHODS[name](**given)
+        methods[tuple(key) if isinstance(key, list) else key] = METHODS[name](**values)
     return Partition(methods, _value(plain["h"]))
 
 
 def network_to_plain(network: Dense) -> dict[str, Any]:
-    """A network as a dict of plain values."""
+    """A network as a dict of plain values: `Dense(**values)` is the network again."""
     return asdict(network) | {"hidden": list(network.hidden)}
-
-
-def network_from_plain(plain: Mapping[str, Any]) -> Dense:
-    """The network that `network_to_plain` wrote."""
-    return Dense(**plain)
 
 
 def problem_to_plain(problem: Problem) -> dict[str, Any]:
     """A problem without its arrays: a recipe that makes it again, or None, and a checksum of everything."""
     digest = checksum(problem)
     try:  # a problem may have been edited since it was made by its recipe
-        remade = problem.recipe is not None and checksum(_remade(problem.recipe)) == digest
+        remade = problem.recipe is not None and checksum(_problem(problem.recipe)) == digest
     except (ValueError, TypeError, OSError):
         remade = False
     return {
@@ -73,14 +80,21 @@ def problem_to_plain(problem: Problem) -> dict[str, Any]:
     }
 
 
-def problem_from_plain(plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Problem:
-    """The problem that `problem_to_plain` told of, made again or from its arrays; its checksum must agree."""
+def problem_from_plain(
+    plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], given: Problem | None = None
+) -> Problem:
+    """The problem that `problem_to_plain` described: the one that is `given`, or made again by its recipe, or
+    from its arrays. Its checksum must agree."""
     recipe = plain["recipe"]
+    if given is not None:
+        if checksum(given) != plain["checksum"]:
+            raise ValueError(f"it is a run on another problem, {recipe or plain['name']}, and not on {given!r}")
+        return given
     if recipe is None:
-        given: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
-        problem = Problem(**(given | {name: arrays[name] for name in ARRAYS}))
+        names: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
+        problem = Problem(**(names | {name: arrays[name] for name in ARRAYS}))
     else:
-        problem = _remade(recipe)
+        problem = _problem(recipe)
     if checksum(problem) != plain["checksum"]:
         raise ValueError(
             f"the recipe {recipe} makes other data than the run had (another version of its source, or of "
@@ -100,30 +114,24 @@ def checksum(problem: Problem) -> str:
     return digest.hexdigest()
 
 
-def _remade(recipe: Mapping[str, Any]) -> Problem:
-    given = dict(recipe)
-    name = given.pop("name", None)
+def _problem(recipe: Mapping[str, Any]) -> Problem:
+    arguments = dict(recipe)
+    name = arguments.pop("name", None)
     if name not in RECIPES:
         raise ValueError(f"there is no problem {name!r}; accepted: {', '.join(RECIPES)}")
-    made = RECIPES[name](**given)
-    assert isinstance(made, Problem)
-    return made
+    problem = RECIPES[name](**arguments)
+    assert isinstance(problem, Problem)
+    return problem
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no infinity, so it becomes a word."""
-    if isinstance(value, tuple):
-        return [_plain(single) for single in value]
+    """A coefficient or an option; JSON has no infinity, so it becomes a word."""
     if isinstance(value, (Schedule, SimulatedTempering)):
-        return _without_infinities(to_plain(value))
-    return _without_infinities(value)
-
-
-def _without_infinities(value: Any) -> Any:
+        value = to_plain(value)
     if isinstance(value, dict):
-        return {name: _without_infinities(single) for name, single in value.items()}
-    if isinstance(value, list):
-        return [_without_infinities(single) for single in value]
+        return {name: _plain(single) for name, single in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(single) for single in value]
     return "inf" if isinstance(value, float) and math.isinf(value) else value
 
 

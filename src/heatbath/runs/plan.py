@@ -1,31 +1,104 @@
-"""Plans: everything that decides what a run computes, checked, as a value that can be written as text."""
+"""Plans: everything that decides what a run computes, checked, as a value that can be written as text.
+
+`make_plan` is the one door: training, the command line and the estimators all go through it. A plan is
+changed by its methods only.
+"""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import choice, real, store, whole
 from heatbath.datasets import Problem
-from heatbath.runs.grid import changed, points
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Part, Partition
+from heatbath.runs import grid
+from heatbath.runs.grid import Methods, Point
+from heatbath.runs.plain import (
+    checksum,
+    methods_from_plain,
+    methods_to_plain,
+    network_to_plain,
+    problem_from_plain,
+    problem_to_plain,
+)
 from heatbath.splitting import gradients, rotate
 
-Methods = Partition | Mapping[str, Partition]
+Call: TypeAlias = Literal["train", "sweep", "compare"]
+
+BATCH = 32  # examples in a mini-batch where no number is given, or all where there are fewer
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+def make_plan(
+    problem: Problem,
+    network: Dense,
+    partition: Methods,
+    steps: int,
+    batch: int | None = None,
+    chains: int = 1,
+    *,
+    call: Call | None = None,
+    seed: int = 0,
+    record: int | Sequence[int] = 100,
+    shuffled: bool = False,
+    rotated: bool = True,
+    momenta: Literal["zero", "thermal"] = "zero",
+    start: ArrayLike | None = None,
+    weights: bool = False,
+    histogram: tuple[float, float, int] | None = None,
+    losses_every: int = 1,
+    samples: int | None = None,
+    burn_in: int | None = None,
+    thin: int | None = None,
+    average: ArrayLike | None = None,
+    dtype: Literal["float32", "float64"] = "float32",
+) -> Plan:
+    """The plan of a new run, or an error that says what is wrong; the arguments are those of `train`.
+
+    `call` says what `partition` must be: one without lists for "train", with lists for "sweep", a dict of
+    partitions by name for "compare"; None accepts all three.
+    """
+    _check_methods(partition, call)
+    if samples is None and average is None and (burn_in, thin) != (None, None):
+        raise ValueError("burn_in and thin are for samples: say samples=N, or average=X")
+    burn_in, thin = sampling(steps, samples, burn_in, thin)
+    if batch is None and isinstance(problem, Problem):
+        batch = min(BATCH, problem.X_train.shape[1])
+    return Plan(
+        problem=problem,
+        network=network,
+        partition=partition if isinstance(partition, Partition) else dict(partition),
+        steps=steps,
+        batch=batch,
+        chains=chains,
+        seed=seed,
+        shuffled=shuffled,
+        rotated=rotated,
+        momenta=momenta,
+        dtype=dtype,
+        record=record,
+        losses_every=losses_every,
+        weights=weights,
+        histogram=histogram,
+        burn_in=burn_in,
+        thin=thin,
+        keep=samples is not None,
+        start=start,  # type: ignore[arg-type]
+        average=average,  # type: ignore[arg-type]
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Plan:
-    """A run as it is planned: on `repeats` chains for each point of a grid, or for each of several methods.
+    """A run as it is planned: on `chains` chains for each point of a grid, or for each of several methods.
 
     `partition` may hold lists, or be a dict of named partitions. `records` are the steps at which the state
     is noted, `losses` those of them at which loss and accuracy are. A sample is taken every `thin` steps
@@ -37,9 +110,9 @@ class Plan:
     partition: Methods
     steps: int
     batch: int
-    repeats: int = 1
+    chains: int = 1
     seed: int = 0
-    epochs: bool = False
+    shuffled: bool = False
     rotated: bool = True
     momenta: Literal["zero", "thermal"] = "zero"
     dtype: Literal["float32", "float64"] = "float32"
@@ -56,17 +129,18 @@ class Plan:
     average: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        _check_kinds(self.problem, self.network, self.partition)
+        for name, kind in (("problem", Problem), ("network", Dense)):
+            _check_type(name, getattr(self, name), kind)
+        _check_methods(self.partition, None)
         rows = self.problem.X_train.shape[1]
-        steps = whole("steps", self.steps, low=1)
-        for name in ("epochs", "rotated", "weights", "keep"):
+        for name in ("shuffled", "rotated", "weights", "keep"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
         store(
             self,
-            steps=steps,
-            batch=whole(f"batch (of {rows} training data)", self.batch, low=1, high=rows + 1),
-            repeats=whole("chains", self.repeats, low=1),
+            steps=whole("steps", self.steps, low=1),
+            batch=whole(f"batch (of {rows} training examples)", self.batch, low=1, high=rows + 1),
+            chains=whole("chains", self.chains, low=1),
             seed=whole("seed", self.seed, low=0, high=2**64),
             losses_every=whole("losses_every", self.losses_every, low=1),
             burn_in=whole("burn_in", self.burn_in, low=0),
@@ -85,73 +159,87 @@ class Plan:
         if list(records) != sorted(set(records)) or not set(losses) <= set(records):
             raise ValueError("records must be steps in order, and losses some of them")
         store(self, records=records, losses=losses)
-        for name, chains in (("start", self.chains), ("average", None)):
+        for name, of_chains in (("start", True), ("average", False)):
             if getattr(self, name) is not None:
-                store(self, **{name: self._checked_rows(name, getattr(self, name), chains)})
+                store(self, **{name: self._checked_rows(name, getattr(self, name), of_chains)})
+        self.parts()  # refuses methods that do not fit the network
 
-    def _checked_rows(self, name: str, given: ArrayLike, chains: int | None) -> NDArray[np.float64]:
+    def _checked_rows(self, name: str, given: ArrayLike, of_chains: bool) -> NDArray[np.float64]:
         """θ for every chain, or inputs to average at."""
         try:
             values = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} must be an array of numbers: {error}") from None
-        size = self.problem.inputs if chains is None else self.parameters
-        if chains is not None and values.shape == (size,):
-            values = np.tile(values, (self.chains, 1))
-        if chains is not None and values.shape == (self.repeats, size):
-            values = np.tile(values, (chains // self.repeats, 1))
-        if values.ndim != 2 or values.shape[1] != size or (chains is not None and len(values) != chains):
-            asked = f"({size},) or ({chains}, {size})" if chains else f"(data, {size})"
-            raise ValueError(f"{name} must have shape {asked}, got {values.shape}")
+        size = self.parameters if of_chains else self.problem.inputs
+        if of_chains and values.shape == (size,):
+            values = np.tile(values, (self.total, 1))
+        if of_chains and values.shape == (self.chains, size):
+            values = np.tile(values, (self.total // self.chains, 1))
+        if values.ndim != 2 or values.shape[1] != size or (of_chains and len(values) != self.total):
+            accepted = f"({size},) or ({self.total}, {size})" if of_chains else f"(examples, {size})"
+            raise ValueError(f"{name} must have shape {accepted}, got {values.shape}")
         if not np.isfinite(values).all():
             raise ValueError(f"{name} holds values that are not finite")
         return values
 
+    def __repr__(self) -> str:
+        samples = f", {self.samples} samples of each chain" if self.keep else ""
+        averages = "" if self.average is None else f", averages at {len(self.average)} inputs"
+        results = f"{len(self.records)} records{samples}{averages}"
+        first = f"{self.steps:,} steps, batch {self.batch}, seed {self.seed}, {self.dtype}"
+        return as_lines(f"Plan: {first}", {**self.summary(), "results": results})
+
+    def summary(self) -> dict[str, str]:
+        """Problem, network, methods and chains, in words."""
+        problem, network, methods = self.problem, self.network, self.partition
+        draws = f"{problem.draws} draws of " if problem.draws > 1 else ""
+        counts = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
+        widths = "-".join(map(str, network.sizes(problem.inputs, problem.outputs)))
+        if isinstance(methods, Partition):
+            parts = [f"{part}: {method!r}" for part, method in methods.methods.items()]
+            chosen = "\n".join([*parts, f"h: {methods.h!r}"])
+        else:
+            chosen = ", ".join(methods)
+        points = f" at each of {len(self.points)} points ({', '.join(self.axes)})" if self.axes else ""
+        return {
+            "problem": f"{problem.name}, {problem.task}, {draws}{counts}",
+            "network": f"{widths}, {network.activation}, {self.parameters:,} parameters",
+            "methods": chosen,
+            "chains": f"{self.chains}{points}",
+        }
+
     @cached_property
-    def points(self) -> list[tuple[dict[str, Any], Partition]]:
-        """The points of its grid: what they are called on each axis, and their partitions.
+    def points(self) -> list[Point]:
+        """The points of its grid: what they are called on each axis, and their partitions."""
+        return grid.points(self.partition)
 
-        An axis is called as in the partition, but `xi_start` where ξ starts, since ξ itself is a result.
-        """
-        if isinstance(self.partition, Partition):
-            grid = points(self.partition)
-            return [(dict(zip(self.axes, labels.values(), strict=True)), own) for labels, own in grid]
-        return [({"method": name}, own) for name, own in self.partition.items()]
-
-    @property
-    def named(self) -> dict[str, Partition]:
-        """Its partitions by name; a single one has none."""
-        return {"": self.partition} if isinstance(self.partition, Partition) else dict(self.partition)
-
-    @property
+    @cached_property
     def axes(self) -> list[str]:
         """What the axes of its grid are called."""
-        if isinstance(self.partition, Partition):
-            return [axis if axis != "xi" else "xi_start" for axis in self.partition.axes()]
-        return ["method"]
+        return list(grid.axes(self.partition))
 
-    @property
-    def chains(self) -> int:
-        """How many chains it has: chain c is repeat c % repeats of point c // repeats."""
-        if isinstance(self.partition, Partition):  # the grid itself may be too large to be made
-            return self.repeats * math.prod(map(len, self.partition.axes().values()))
-        return self.repeats * len(self.partition)
+    @cached_property
+    def total(self) -> int:
+        """How many chains it has at all points: number c is repeat c % chains of point c // chains."""
+        return self.chains * grid.size(self.partition)
 
-    @property
+    @cached_property
     def parameters(self) -> int:
         """How many parameters the network has."""
         return self.network.parameters(self.problem.inputs, self.problem.outputs)
 
     def parts(self) -> list[Part]:
-        """The parts that its methods make of the network, each once."""
+        """The parts that its methods make of the network, each once; along an axis only values differ."""
+        return list(self._parts)
+
+    @cached_property
+    def _parts(self) -> tuple[Part, ...]:
         layers = self.network.layers(self.problem.inputs, self.problem.outputs)
-        alike = isinstance(self.partition, Partition)  # along axes only values differ
-        found = {
-            (part.name, part.key, part.tensors, type(part.method)): part
-            for _, own in (self.points[:1] if alike else self.points)
-            for part in own.parts(layers)
-        }
-        return list(found.values())
+        parts = {}
+        for partition in grid.named(self.partition).values():
+            for part in partition.parts(layers):
+                parts[part.name, part.key, part.tensors, type(part.method), part.thermostats] = part
+        return tuple(parts.values())
 
     @property
     def samples(self) -> int:
@@ -163,41 +251,16 @@ class Plan:
         sampled = self.keep or self.average is not None
         return max(0, (step - self.burn_in) // self.thin) if sampled else 0
 
-    def records_after(self, step: int) -> list[int]:
-        """The records still to come where a run stands at `step`."""
-        return [n for n in self.records if n > step or n == step == 0]
+    def sample_steps(self, step: int) -> list[int]:
+        """The steps of the samples that are taken by `step`."""
+        return [self.burn_in + self.thin * i for i in range(1, self.samples_by(step) + 1)]
 
-    def sizes(self) -> dict[str, int]:
-        """The bytes that each kind of result takes."""
-        number = np.dtype(self.dtype).itemsize
-        parts = max(len(own.methods) for own in self.named.values()) * max(1, len(self.network.hidden))
-        one = self.parameters * number
-        records = len(self.records)
-        bins = self.histogram[2] if self.histogram else 0
-        outputs = 0 if self.average is None else len(self.average) * self.problem.outputs
-        of_chain = {
-            "states": 3 * one,
-            "records": records * 8 * (4 + parts * (2 + bins)),
-            "weights": records * one if self.weights else 0,
-            "samples": self.samples * one if self.keep else 0,
-            "averages": 16 * outputs,
-        }
-        return {name: self.chains * size for name, size in of_chain.items()}
-
-    def check_memory(self, copies: int) -> None:
-        """Refuse a plan whose results would not fit in the memory that is free, so many times."""
-        sizes, free = {name: copies * size for name, size in self.sizes().items()}, _free_memory()
-        if sum(sizes.values()) > free:
-            largest = max(sizes, key=lambda name: sizes[name])
-            raise MemoryError(
-                f"{self.chains} chains of {self.parameters} parameters over {self.steps} steps need "
-                f"{sum(sizes.values()) / 1e9:,.1f} GB, most of it for {largest} "
-                f"({sizes[largest] / 1e9:,.1f} GB), and {free / 1e9:,.1f} GB are free: "
-                "take fewer chains, points, records or samples"
-            )
+    def records_by(self, step: int) -> list[int]:
+        """The records that are made where a run stands at `step`: that of the start is, with the first step."""
+        return [n for n in self.records if n <= step] if step else []
 
     def extended(self, step: int, steps: int, record: int | Sequence[int] | None = None) -> Plan:
-        """The plan that goes on from `step`, where a run stands, for `steps` more."""
+        """The plan that continues from `step`, where a run stands, for `steps` more."""
         steps = whole("steps", steps, low=1)
         if record is not None:
             _check_range(record, step + 1, step + steps)
@@ -227,19 +290,69 @@ class Plan:
 
     def _changed(self, before: Partition, after: Partition, step: int) -> Partition:
         late = self.rotated and _seen_at_kick(before)
-        return changed(before, after, step + late)
+        return grid.changed(before, after, step + late)
 
     def at_point(self, point: int) -> Plan:
         """The plan of one point alone."""
-        own = slice(point * self.repeats, (point + 1) * self.repeats)
-        start = None if self.start is None else self.start[own]
-        return replace(self, partition=self.points[point][1], start=start)
+        chains = slice(point * self.chains, (point + 1) * self.chains)
+        start = None if self.start is None else self.start[chains]
+        return replace(self, partition=self.points[point].partition, start=start)
 
-    def settings(self) -> dict[str, Any]:
-        """All that is a number or a word."""
-        arrays = ("problem", "network", "partition", "start", "average")
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in arrays}
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+    def on_other_examples(self, problem: Problem, batch: int | None, burn_in: int, thin: int) -> Plan:
+        """The same chains on other examples of what they were trained on, sampled as is said from here on."""
+        _check_type("problem", problem, Problem)
+        for name in ("task", "inputs", "outputs"):
+            if getattr(problem, name) != getattr(self.problem, name):
+                raise ValueError(
+                    f"the chains continue with the {name} they have, {getattr(self.problem, name)}; "
+                    f"got {problem!r}"
+                )
+        batch = min(BATCH, problem.X_train.shape[1]) if batch is None else batch
+        return replace(self, problem=problem, batch=batch, burn_in=burn_in, thin=thin)
+
+    def differences(self, other: Plan, until: int | None = None) -> list[str]:
+        """In what another plan is not this one: in anything, or in what decides a run up to a step."""
+        wrong = [] if _same_problem(self.problem, other.problem) else ["problem"]
+        here, there = self._settings(), other._settings()
+        names = [name for name in here if here[name] != there[name]]
+        if until is not None:
+            names = [n for n in names if n not in ("steps", "record", "records", "losses", "partition")]
+            done = [[n for n in plan.records if n <= until] for plan in (self, other)]
+            names += ["records"] if done[0] != done[1] else []
+            names += [] if grid.same_until(self.partition, other.partition, until) else ["partition"]
+        arrays = ("start", "average")  # None is equal to None only
+        differ = [n for n in arrays if not np.array_equal(getattr(self, n), getattr(other, n))]
+        return [*wrong, *names, *differ]
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """All of it as plain values, but the arrays, which are apart; made once, since checksums take time."""
+        return {"problem": problem_to_plain(self.problem), **self._settings()}
+
+    def _settings(self) -> dict[str, Any]:
+        """All but the problem and the arrays, as plain values."""
+        apart = ("problem", "network", "partition", "start", "average")
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        return {
+            "network": network_to_plain(self.network),
+            "partition": methods_to_plain(self.partition),
+            **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
+        }
+
+    @classmethod
+    def from_plain(
+        cls, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], problem: Problem | None
+    ) -> Plan:
+        """The plan that `plain` tells of, with its arrays; `problem` in place of its recipe, if given."""
+        values = dict(plain)
+        return cls(
+            problem=problem_from_plain(values.pop("problem"), arrays, problem),
+            network=Dense(**values.pop("network")),
+            partition=methods_from_plain(values.pop("partition")),
+            start=arrays.get("start"),
+            average=arrays.get("X_average"),
+            **values,
+        )
 
 
 def sampling(steps: int, samples: int | None, burn_in: int | None, thin: int | None) -> tuple[int, int]:
@@ -249,18 +362,27 @@ def sampling(steps: int, samples: int | None, burn_in: int | None, thin: int | N
     if they do not divide). With `thin`: the last of the run. Neither: every step.
     """
     steps = whole("steps", steps, low=1)
-    if samples is None:
-        return whole("burn_in", burn_in or 0, low=0, high=steps), 1 if thin is None else thin
-    count = whole("samples", samples, low=1, high=steps + 1)
     first = whole("burn_in", burn_in or 0, low=0, high=steps)
+    if samples is None:
+        return first, 1 if thin is None else thin
+    count = whole("samples", samples, low=1, high=steps + 1)
     every = (steps - first) // count if thin is None else whole("thin", thin, low=1)
-    found = (steps - first) // every if every else 0
-    if every < 1 or found < count or (burn_in is not None and thin is not None and found != count):
+    possible = (steps - first) // every if every else 0
+    if every < 1 or possible < count or (burn_in is not None and thin is not None and possible != count):
         raise ValueError(
             f"samples={count} every {every} steps after burn_in={first} do not make {steps} steps"
-            f" (there are {found}): leave out one of samples, burn_in and thin"
+            f" (there are {possible}): leave out one of samples, burn_in and thin"
         )
     return steps - count * every, every
+
+
+def as_lines(title: str, entries: Mapping[str, str]) -> str:
+    """A title, and below it a line or more for each entry, in columns."""
+    lines = [title]
+    for name, text in entries.items():
+        first, *others = text.splitlines() or [""]
+        lines += [f"  {name:8} {first}", *(f"  {'':8} {line}" for line in others)]
+    return "\n".join(lines)
 
 
 def _seen_at_kick(partition: Partition) -> bool:
@@ -269,15 +391,41 @@ def _seen_at_kick(partition: Partition) -> bool:
     return any(gradients(word) == 1 and rotate(word).seen == "kick" for word in words)
 
 
-def _check_kinds(problem: object, network: object, partition: object) -> None:
-    named = isinstance(partition, Mapping) and partition and all(isinstance(name, str) for name in partition)
-    for name, value, kind in (
-        ("problem", problem, Problem),
-        ("network", network, Dense),
-        *(("partition", own, Partition) for own in (partition.values() if named else (partition,))),  # type: ignore[attr-defined]
-    ):
-        if not isinstance(value, kind):
-            raise TypeError(f"{name} must be a {kind.__name__}, got {value!r} of type {type(value).__name__}")
+def _same_problem(one: Problem, two: Problem) -> bool:
+    return one is two or checksum(one) == checksum(two)
+
+
+def _check_type(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {value!r} of type {type(value).__name__}")
+
+
+def _check_methods(methods: object, call: Call | None) -> None:
+    """Refuse what is no partition, nor partitions by name, or not what a call needs."""
+    if call == "compare" or (call is None and isinstance(methods, Mapping)):
+        if not isinstance(methods, Mapping) or not methods or not all(isinstance(n, str) for n in methods):
+            raise TypeError(
+                f"compare needs a dict of partitions by name, such as {{'LOL': LOL()}}; got {methods!r}"
+            )
+        for name, partition in methods.items():
+            _check_type("partition", partition, Partition)
+            _check_single(f"compare ({name})", partition)
+        return
+    _check_type("partition", methods, Partition)
+    assert isinstance(methods, Partition)
+    if call == "train":
+        _check_single("train", methods)
+    elif call == "sweep" and not methods.axes():
+        raise ValueError(
+            "a sweep needs several values of some coefficient, such as tau=[1e-5, 1e-4], or --tau 1e-5,1e-4 "
+            f"on the command line; got {methods!r}"
+        )
+
+
+def _check_single(what: str, partition: Partition) -> None:
+    """Refuse a partition with lists."""
+    if axes := partition.axes():
+        raise ValueError(f"{what} needs one value of {', '.join(axes)}: several are the axes of a sweep")
 
 
 def _checked_record(record: object) -> int | tuple[int, ...]:
@@ -298,6 +446,8 @@ def _record_steps(record: int | Sequence[int], first: int, stop: int) -> list[in
     if isinstance(record, Sequence):
         return sorted({step for step in record if first < step <= stop or step == first == 0} | {stop})
     count = min(record, stop - first)
+    if count > 10**6 and 40 * count > free_memory():  # bytes of a number in a list
+        raise MemoryError(f"{count:,} records do not fit in memory: take fewer")
     return sorted({first + (stop - first) * (i + 1) // count for i in range(count)})
 
 
@@ -310,7 +460,7 @@ def _checked_histogram(histogram: object) -> tuple[float, float, int]:
     return low, high, whole("histogram: bins", histogram[2], low=1)
 
 
-def _free_memory() -> int:
+def free_memory() -> int:
     """Bytes that can be had without swapping, as far as the system tells."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:

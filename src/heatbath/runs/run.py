@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from heatbath.checks import NON_NEGATIVE, real, whole
+from heatbath.checks import NON_NEGATIVE, choice, real, whole
 from heatbath.datasets import Problem
-from heatbath.datasets.problem import numbers
-from heatbath.runs.dataset import data_at, find_point
+from heatbath.datasets.problem import Floats, numbers
 from heatbath.networks import Dense
-from heatbath.runs import file as files
-from heatbath.runs.plan import Methods, Plan
-from heatbath.runs.simulation import Progress, Simulation
-from heatbath.runs.storage import check_same, pack, unpack
+from heatbath.prediction import Prediction
+from heatbath.prediction.committee import average_networks, join_averages
+from heatbath.runs import file
+from heatbath.runs.dataset import check_memory, data_at, find_point, gather
+from heatbath.runs.grid import Methods
+from heatbath.runs.plan import Plan, as_lines
+from heatbath.runs.simulation import Interrupted, Progress, Simulation, warn
 
 if TYPE_CHECKING:
     import arviz
@@ -44,10 +46,36 @@ class Run:
     data: xr.Dataset
 
     def __repr__(self) -> str:
-        lost = np.count_nonzero(self.died >= 0)
-        told = f"{len(self.theta)} chains, {self.step} steps"
-        told += "" if self.finished else f" of {self.plan.steps}"
-        return f"Run({self.problem.name}, {told}{f', {lost} diverged' if lost else ''})"
+        plan = self.plan
+        first = f"step {self.step:,}" if self.finished else f"step {self.step:,} of {plan.steps:,}"
+        lines = plan.summary()
+        if lost := np.count_nonzero(self.died >= 0):
+            lines["chains"] += f", {lost} diverged"
+        lines |= self._last_record()
+        return as_lines(f"Run: {first}, batch {plan.batch}, seed {plan.seed}, {plan.dtype}", lines)
+
+    def _last_record(self) -> dict[str, str]:
+        """The last loss and accuracy, means over the chains that live, in words; of a few points for each."""
+        split = "test" if self.problem.X_test.shape[1] else "train"
+        columns = np.flatnonzero(np.isfinite(self.loss(split).values).any(axis=0))
+        if not columns.size:
+            return {}
+        last = self.data.sel(split=split).isel(record=columns[-1])
+
+        def words(chains: slice) -> str:
+            with warnings.catch_warnings():  # where all chains of a point have diverged
+                warnings.simplefilter("ignore", RuntimeWarning)
+                loss, accuracy = (np.nanmean(last[name].values[chains]) for name in ("loss", "accuracy"))
+            return f"loss {loss:.4g}" + (f", accuracy {accuracy:.1%}" if np.isfinite(accuracy) else "")
+
+        points = self.plan.points
+        places = [slice(i * self.plan.chains, (i + 1) * self.plan.chains) for i in range(len(points))]
+        if 1 < len(points) <= 8:
+            names = [", ".join(f"{last[axis].values[p.start]}" for axis in self.plan.axes) for p in places]
+            text = "\n".join(f"{name}: {words(place)}" for name, place in zip(names, places, strict=True))
+        else:
+            text = words(slice(None))
+        return {split: f"{text} (at step {int(last['step']):,}, mean over chains)"}
 
     @property
     def problem(self) -> Problem:
@@ -85,7 +113,7 @@ class Run:
         return self.data["died"].values
 
     def accuracy(self, split: str = "test") -> xr.DataArray:
-        """The share of data that is classified rightly, chain x record."""
+        """The share of examples that are classified rightly, chain x record."""
         return self._split("accuracy", split)
 
     def loss(self, split: str = "test") -> xr.DataArray:
@@ -106,39 +134,105 @@ class Run:
             raise ValueError("the parameters were not kept at the records: train with weights=True")
         if part is None:
             return self.data["weights"]
-        found = self.plan.parts()
-        chosen = {p.tensors: p.name for p in found if part in (p.name, p.key)}
+        parts = self.plan.parts()
+        chosen = {p.tensors: p.name for p in parts if part in (p.name, p.key)}
         if not chosen:
             raise ValueError(
-                f"there is no part {part!r}: accepted are {', '.join(repr(p.name) for p in found)}"
+                f"there is no part {part!r}: accepted are {', '.join(repr(p.name) for p in parts)}"
             )
         if len(set(chosen.values())) < len(chosen):
             raise ValueError(f"{part!r} has other parameters in each method: select one first")
         return self.data["weights"].isel(parameter=[e for spans in chosen for span in spans for e in span])
 
-    def predict(self, X: ArrayLike, samples: bool = False) -> NDArray[np.float64]:
-        """What every chain's network says of new inputs, in the units of the user's data.
+    def predict(
+        self,
+        X: ArrayLike | None = None,
+        *,
+        over: Literal["samples", "chains", "steps"] | None = None,
+        latest: int | None = None,
+    ) -> Prediction[Floats]:
+        """What its networks say together of X (examples, features), in the units of the user's data.
 
-        The shape is (chains, data, outputs), of the networks as they are now, or (chains, samples, data,
-        outputs). Outputs are the probability of the second class, of each class, or the values of a
-        regression.
+        - over "samples": all samples of all chains (`train(..., samples=N)`), or the `latest` so many of each;
+        - over "chains": the networks of the chains as they are now;
+        - over "steps": all that `train(..., average=X, burn_in=steps - k)` averaged, over its chains too, at
+          the X given there; the entropy is not split, as only means were kept;
+        - None: over the samples if any were kept, otherwise over the chains.
+
+        Chains that diverged do not count. Memory does not grow with the number of networks. The outputs of
+        each single network are `outputs(X)`.
+
+        >>> import heatbath as hb
+        >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+        >>> run = hb.train(problem, hb.Dense((5,)), hb.AdLaLa(), steps=100, chains=3, samples=10)
+        >>> prediction = run.predict([[0.5, 1.0], [-1.0, 0.0]])
+        >>> prediction.mean.shape, prediction.sd.shape, prediction.entropy.shape
+        ((2, 1), (2, 1), (2,))
         """
+        if over is None:
+            over = "samples" if "samples" in self.data else "chains"
+        choice("over", over, ("samples", "chains", "steps"))
+        check_run(self, single=True)
+        if not (self.died < 0).any():
+            raise ValueError("all chains of this run diverged: there is nothing to average")
+        if over == "steps":
+            return self._over_steps(X)
+        if X is None:
+            raise TypeError("X is needed: inputs (examples, features), of which the networks are asked")
+        return average_networks(self.problem, self.network, self._networks(over, latest), self._inputs(X))
+
+    def _networks(self, over: str, latest: int | None) -> Iterator[NDArray[Any]]:
+        """The parameters of one network after the other, of the chains that did not diverge."""
+        alive = np.flatnonzero(self.died < 0)
+        if over == "chains":
+            yield from (self.theta[chain] for chain in alive)
+            return
+        samples = self._samples().values
+        first = 0 if latest is None else -whole("latest", latest, low=1)
+        for chain in alive:
+            yield from samples[chain, first:]
+
+    def _over_steps(self, X: ArrayLike | None) -> Prediction[Floats]:
+        """The chains' running averages, joined."""
+        if X is not None:
+            raise TypeError("over='steps' has the X that train averaged at: leave X out")
+        averages = self.averages()
+        if not self.plan.samples_by(self.step):
+            raise ValueError(
+                f"nothing is averaged yet: the run is at step {self.step}, in the burn-in of "
+                f"{self.plan.burn_in}; resume it"
+            )
+        alive = self.died < 0
+        means, variances = (averages[name].values[alive] for name in ("mean", "variance"))
+        return join_averages(self.problem, means, variances)
+
+    def outputs(self, X: ArrayLike, samples: bool = False) -> NDArray[np.float64]:
+        """What every single network says of new inputs, in the units of the user's data.
+
+        The shape is (chains, examples, outputs), of the networks as they are now, or (chains, samples,
+        examples, outputs). Outputs are the probability of the second class, of each class, or the values of a
+        regression. What they say together is `predict(X)`.
+        """
+        theta = self._samples().values if samples else self.theta
+        x, count = self._inputs(X), self.problem.outputs
+        outputs = np.empty((*theta.shape[:-1], len(x), count))
+        for place in np.ndindex(theta.shape[:-1]):  # one network at a time, to need little memory
+            outputs[place] = self.problem.decode(self.network.forward(theta[place], x, count))
+        return outputs
+
+    def _inputs(self, X: ArrayLike) -> Floats:
+        """Inputs as the networks take them, standardised."""
         raw = np.atleast_2d(numbers("X", X, (1, 2)))
         if raw.shape[1] != self.problem.inputs:
             raise ValueError(
-                f"X must be (data, {self.problem.inputs} features), got an array of shape {np.shape(X)}"
+                f"X must be (examples, {self.problem.inputs} features), got an array of shape {np.shape(X)}"
             )
-        theta = self._samples().values if samples else self.theta
-        x, outputs = (raw - self.problem.shift) / self.problem.scale, self.problem.outputs
-        said = np.empty((*theta.shape[:-1], len(x), outputs))
-        for place in np.ndindex(theta.shape[:-1]):  # one network at a time, to need little memory
-            said[place] = self.problem.decode(self.network.forward(theta[place], x, outputs))
-        return said
+        return np.asarray((raw - self.problem.shift) / self.problem.scale)
 
     def averages(self) -> xr.Dataset:
         """The running `mean` and `variance` of the outputs over all samples, at the inputs of `average`.
 
-        By chain, point and output, in the units of `predict`; NaN for a chain that diverged.
+        By chain, point and output, in the units of `outputs`; NaN for a chain that diverged.
         """
         if "average" not in self.data:
             raise ValueError("nothing was averaged: train with average=X, the inputs to average at")
@@ -154,8 +248,7 @@ class Run:
     def select(self, **labels: object) -> Run:
         """The run of one point of a sweep or one method of a comparison, as in `run.select(tau=1e-4)`."""
         place = find_point(self.plan, self.data, labels)
-        plan = self.plan.at_point(place)
-        return Run(plan, self.step, data_at(self.plan, self.data, place))
+        return Run(self.plan.at_point(place), self.step, data_at(self.plan, self.data, place))
 
     def to_torch(self, chain: int = 0) -> torch.nn.Sequential:
         """A chain's network as a torch module; it takes standardised inputs and ends in logits."""
@@ -163,7 +256,7 @@ class Run:
         return self.network.to_torch(self.theta[chain], self.problem.inputs, self.problem.outputs)
 
     def to_arviz(self, X: ArrayLike | None = None, parameters: bool = False) -> arviz.InferenceData:
-        """The samples for ArviZ: what the networks say of X (the test data by default), chain x draw x point.
+        """The samples for ArviZ: what the networks say of X (by default the test examples), chain x draw x point.
 
         Weights can be exchanged and rescaled without changing the function, so R-hat and ESS mean something
         for the function only; with `parameters` the parameters are there too. Chains must sample one law: of
@@ -177,8 +270,7 @@ class Run:
             raise ModuleNotFoundError(
                 f"to_arviz needs ArviZ, an extra: pip install 'heatbath[arviz]' ({error})"
             ) from None
-        if len(self.plan.points) > 1:
-            raise ValueError(f"these chains sample different laws: select one of {self.plan.points[0][0]}")
+        check_run(self, single=True)
         draws = np.unique(self.data["draw"])
         if len(draws) > 1:
             raise ValueError(
@@ -186,11 +278,11 @@ class Run:
             )
         alive = self.died < 0
         if X is None and not self.problem.X_test.size:
-            raise ValueError("there are no test data: say X=, the inputs whose predictions are wanted")
+            raise ValueError("there are no test examples: say X=, the inputs whose predictions are wanted")
         if X is None:
             X = self.problem.X_test[draws[0]] * self.problem.scale + self.problem.shift
         outputs = list(self.problem.targets[1:] if self.problem.task == "binary" else self.problem.targets)
-        posterior = {"prediction": self.predict(X, samples=True)[alive]}
+        posterior = {"prediction": self.outputs(X, samples=True)[alive]}
         dims = {"prediction": ["point", "output"]}
         if parameters:
             posterior["theta"], dims["theta"] = self._samples().values[alive], ["parameter"]
@@ -203,7 +295,7 @@ class Run:
 
     def to_xarray(self) -> xr.Dataset:
         """Everything that a file has: `data`, the user's own arrays, and the settings as text in `attrs`."""
-        return pack(self.plan, self.step, self.data, repr(self))
+        return file.pack(self.plan, self.step, self.data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one NetCDF file, whole or not at all; `load` reads it, and so does any reader.
@@ -211,7 +303,7 @@ class Run:
         A run file that was there is replaced, any other file is left alone. Built-in data are not in it, only
         the recipe and a checksum; the user's own are.
         """
-        files.write(path, self.to_xarray())
+        file.write(path, self.to_xarray())
 
     def resume(
         self,
@@ -224,40 +316,53 @@ class Run:
         checkpoint: str | os.PathLike[str] | None = None,
         every: float = 60.0,
     ) -> Run:
-        """Go on, bit for bit as if it had never stopped, and return the longer run.
+        """Continue, bit for bit as if it had never stopped, and return the longer run.
 
         - `steps`: how many more; None for those that are left of an interrupted run.
         - `partition`: other coefficients for the same methods, from here on; their schedules count from the
           start of the run. The change becomes part of `partition`, with its step.
         - `record`: as in `train` (a number of records is for these steps); None for the same as before.
         - `checkpoint`: as in `train`. It may have this run at an earlier step, or at a later one of the same
-          call, which then goes on from there.
+          call, which then continues from there.
+
+        >>> import heatbath as hb
+        >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+        >>> run = hb.train(problem, hb.Dense((5,)), hb.AdLaLa(h=0.2), steps=100, record=1)
+        >>> longer = run.resume(100, hb.AdLaLa(h=0.1))
+        >>> longer.step, longer.partition.h
+        (200, Piecewise(values=(0.2, 0.1), steps=(100,)))
         """
         if steps is None and self.finished:
             raise ValueError(f"all {self.step} steps are made: say how many more, such as resume(steps=1000)")
-        plan, before = self.plan, self
+        plan = self.plan
         if steps is not None or record is not None:
             plan = plan.extended(self.step, plan.steps - self.step if steps is None else steps, record)
         if partition is not None:
             plan = plan.with_change(partition, self.step)
-        if checkpoint is not None and os.path.exists(checkpoint):
-            found = load(checkpoint, self.problem)
-            if found.step > self.step:  # this very call, interrupted: go on from there
-                check_same(checkpoint, found.plan, plan)
-                before = found
-            else:  # this run, at an earlier step
-                check_same(checkpoint, found.plan, plan, found.step)
-        return simulate(plan, before, threads, progress, checkpoint, every)
+        return simulate(plan, self, threads=threads, progress=progress, checkpoint=checkpoint, every=every)
 
     def replay(self, threads: int | None = None, progress: Callable[[Progress], None] | None = None) -> Run:
         """The same run again, all its planned steps from the start, with every change of coefficients."""
-        again = simulate(self.plan, None, threads, progress, None, 60.0)
+        again = simulate(self.plan, threads=threads, progress=progress)
         names = {axis: self.data[axis] for axis in self.plan.axes}  # as they were before any change
         return Run(again.plan, again.step, again.data.assign_coords(names))
 
+    def on_other_examples(
+        self, problem: Problem, steps: int, samples: int, thin: int, batch: int | None = None
+    ) -> Run:
+        """The same chains where they stand, on other examples, such as new ones of the same kind.
+
+        A `resume` of `steps` steps then ends with `samples` samples, one every `thin` steps; those that there
+        were are left behind.
+        """
+        plan = self.plan.on_other_examples(problem, batch, self.step + steps - samples * thin, thin)
+        return Run(plan, self.step, self.data.isel(sample=slice(0, 0)))
+
     def _samples(self) -> xr.DataArray:
         if "samples" not in self.data or not self.data.sizes["sample"]:
-            raise ValueError("no samples were kept: train with samples=N, and long enough")
+            raise ValueError(
+                "no samples were kept: train with samples=N, and long enough, or predict over='chains'"
+            )
         return self.data["samples"]
 
     def _split(self, name: str, split: str) -> xr.DataArray:
@@ -272,12 +377,12 @@ class Run:
         trace = self.data[name]
         labels = trace[dimension].values.tolist()
         owners = {p.name for p in self.plan.parts() if part in (p.name, p.key)}
-        own = [label for label in labels if label.partition("/")[0] in owners]
-        if not own:
+        chosen = [label for label in labels if label.partition("/")[0] in owners]
+        if not chosen:
             raise ValueError(
                 f"no {name} of {part!r}: accepted are {', '.join(map(repr, labels))} and their rules"
             )
-        return trace.sel({dimension: own[0] if len(own) == 1 else own})
+        return trace.sel({dimension: chosen[0] if len(chosen) == 1 else chosen})
 
 
 def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
@@ -285,51 +390,88 @@ def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
 
     Built-in data are made again from their recipe; pass `problem` where that is not possible here (MNIST in
     another folder, say). It must be the run's own, by its checksum. Nothing in the file is executed.
+
+    >>> import os, tempfile
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "run.nc")
+    ...     hb.train(problem, hb.Dense((5,)), hb.AdLaLa(), steps=100, record=1).save(path)
+    ...     hb.load(path).step
+    100
     """
     if not isinstance(problem, Problem | None):
         raise TypeError(f"problem must be a Problem or None, got {problem!r}")
-    return Run(*unpack(path, files.read(path), problem))
+    return Run(*file.unpack(path, file.read(path), problem))
+
+
+def check_run(run: object, single: bool = False) -> None:
+    """Refuse what is not a run, or, if a `single` law is needed, one whose chains differ in their methods."""
+    if not isinstance(run, Run):
+        raise TypeError(f"run must be a Run, as train and load give it, got {run!r}")
+    if single and len(run.plan.points) > 1:
+        axes = ", ".join(f"{axis}={value!r}" for axis, value in run.plan.points[0].labels.items())
+        raise ValueError(
+            f"the chains of this run differ in {', '.join(run.plan.axes)}: select one of its "
+            f"{len(run.plan.points)} points first, as in run.select({axes})"
+        )
 
 
 def simulate(
     plan: Plan,
-    before: Run | None,
-    threads: int | None,
-    progress: Callable[[Progress], None] | None,
-    checkpoint: str | os.PathLike[str] | None,
-    every: float,
+    before: Run | None = None,
+    *,
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: float = 60.0,
 ) -> Run:
-    """Carry out a plan, from its start or from a run that stands before its end."""
+    """Carry out a plan: from its start, from a run that stands `before` its end, or from its checkpoint.
+
+    A checkpoint that is there and further along must be of this very plan. One that is not may be of the run
+    before, at an earlier step, and is replaced. Any other is left alone, and that is an error.
+    """
     every = real("every", every, NON_NEGATIVE)
     if not (progress is None or callable(progress)):
         raise TypeError(f"progress must be a function of a Progress, got {progress!r}")
-    if before and before.step == plan.steps:
+    if not (checkpoint is None or isinstance(checkpoint, (str, os.PathLike))):
+        raise TypeError(f"checkpoint must be the name of a file, got {checkpoint!r}")
+    if checkpoint is not None and os.path.exists(checkpoint):
+        before = _furthest(plan, before, checkpoint)
+    if before is not None and before.step == plan.steps:
         return before
-    step, data = (before.step, before.data) if before else (0, None)
-    plan.check_memory(1 + (before is not None) + (checkpoint is not None))  # copies on the way
-    simulation = Simulation(plan, step, data, threads)
+    check_memory(plan, 1 + (before is not None) + (checkpoint is not None))  # copies on the way
+    first, data = (before.step, before.data) if before else (0, None)
+    simulation = Simulation(plan, first, data, threads)
 
     def now() -> Run:
-        return Run(plan, simulation.step, simulation.dataset())
+        return Run(plan, simulation.step, gather(plan, simulation.groups, first, data))
 
-    def save() -> None:
+    def save(run: Run | None = None) -> None:
         try:
-            now().save(checkpoint)  # type: ignore[arg-type]
+            (run or now()).save(checkpoint)  # type: ignore[arg-type]
         except (OSError, MemoryError) as error:
-            warnings.warn(
-                f"the checkpoint at step {simulation.step} failed, and the run goes on: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn(f"the checkpoint at step {simulation.step} failed, and the run continues: {error}")
 
     if checkpoint is not None:
         now().save(checkpoint)  # an error now is better than one in an hour
-    done = simulation.run(progress, save if checkpoint is not None else None, every)
-    if checkpoint is not None:
-        save()
-    simulation.report_deaths()
+    done = simulation.run(progress, None if checkpoint is None else save, every)
     run = now()
+    if checkpoint is not None:
+        save(run)
+    simulation.report_divergence()
     if not done:
-        told = f"interrupted at step {run.step} of {plan.steps}: resume() goes on from there"
-        warnings.warn(told, RuntimeWarning, stacklevel=3)
+        warn(f"interrupted at step {run.step} of {plan.steps}: resume() continues from there", Interrupted)
     return run
+
+
+def _furthest(plan: Plan, before: Run | None, checkpoint: str | os.PathLike[str]) -> Run | None:
+    """Where a plan stands: at its checkpoint, if that is further along, or at the run before."""
+    there = load(checkpoint, plan.problem)
+    further = before is None or there.step > before.step  # this very call, interrupted
+    if wrong := plan.differences(there.plan, until=None if further else there.step):
+        raise ValueError(
+            f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose another "
+            "name, or continue it with load(...).resume(...)"
+        )
+    return there if further else before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -19,17 +20,33 @@ from heatbath.engine.dense import ACTIVATIONS, BLAS, Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure
 from heatbath.engine.losses import LOSSES
 from heatbath.engine.program import Program, compile_program
-from heatbath.runs.dataset import Group, gather, restore
+from heatbath.runs.dataset import Group, restore
 from heatbath.runs.plan import Plan
 
 PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
+
+
+class Diverged(RuntimeWarning):
+    """Some chains are no longer finite, and have been stopped; the others continue."""
+
+
+class Interrupted(RuntimeWarning):
+    """Ctrl-C has ended a run before its last step: what it returns can be resumed."""
+
+
+def warn(message: str, kind: type[Warning] = RuntimeWarning) -> None:
+    """Warn at the line outside this package that has begun the run, through however many calls."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heatbath":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, kind, stacklevel=level)
 
 
 @dataclass(frozen=True)
 class Progress:
     """How far a run has come: what `progress` is called with, about ten times a second.
 
-    `loss` and `accuracy` are means over the chains on the test data (on the training data, if there are no
+    `loss` and `accuracy` are means over the chains on the test examples (on those for training, if there are no
     others) at the last record, and `temperature` their mean kinetic temperature by part, now. `first` is the
     step at which this call began.
     """
@@ -54,33 +71,33 @@ class Progress:
 
 
 class Simulation:
-    """All chains of a plan, advanced together. `before` is what `dataset` gave at step `step`."""
+    """All chains of a plan, advanced together; `before` are the data of a run that stands at `step`."""
 
     def __init__(self, plan: Plan, step: int, before: xr.Dataset | None, threads: int | None) -> None:
-        self.plan, self.first, self._before = plan, step, before
+        self.plan, self.first = plan, step
         problem, network, kind = plan.problem, plan.network, np.dtype(plan.dtype)
         sizes = network.sizes(problem.inputs, problem.outputs)
         layers = network.layers(problem.inputs, problem.outputs)
         shape = Shape(sizes, ACTIVATIONS[network.activation], LOSSES[problem.task])
         self._large = BLAS in shape.layers[:, 4]
         X, Y, X_test, Y_test = (
-            np.ascontiguousarray(data, kind)
-            for data in (problem.X_train, problem.Y_train, problem.X_test, problem.Y_test)
+            np.ascontiguousarray(values, kind)
+            for values in (problem.X_train, problem.Y_train, problem.X_test, problem.Y_test)
         )
         theta = plan.start
         if theta is None:
-            starts = network.start(problem.inputs, problem.outputs, np.arange(plan.repeats), plan.seed)
+            starts = network.start(problem.inputs, problem.outputs, np.arange(plan.chains), plan.seed)
             theta = np.tile(starts, (len(plan.points), 1))
-        records, done = plan.records_after(step), plan.samples_by(step)
+        records, done = plan.records[len(plan.records_by(step)) :], plan.samples_by(step)
         losses = np.isin(records, plan.losses).tolist()
         average = None if plan.average is None else (plan.average - problem.shift) / problem.scale
         self.groups: list[Group] = []
         for places, programs in _grouped(plan, layers):
-            chains = np.concatenate([place * plan.repeats + np.arange(plan.repeats) for place in places])
+            chains = np.concatenate([place * plan.chains + np.arange(plan.chains) for place in places])
             ensemble = Ensemble(
                 programs, shape, theta[chains].astype(kind), X, Y, plan.batch,
-                epochs=plan.epochs, momenta=plan.momenta, seed=plan.seed, number=chains % plan.repeats,
-                point=np.repeat(np.arange(len(places)), plan.repeats), threads=threads,
+                shuffled=plan.shuffled, momenta=plan.momenta, seed=plan.seed, number=chains % plan.chains,
+                point=np.repeat(np.arange(len(places)), plan.chains), threads=threads,
             )  # fmt: skip
             ensemble.take_notes(
                 records, losses, X_test, Y_test,
@@ -105,9 +122,9 @@ class Simulation:
     def run(
         self, progress: Callable[[Progress], None] | None, save: Callable[[], None] | None, every: float
     ) -> bool:
-        """Go on to the last step, in calls of about PATIENCE seconds; False if Ctrl-C came first.
+        """Continue to the last step, in calls of about PATIENCE seconds; False if Ctrl-C came first.
 
-        `progress` is told after each call, and `save` is called whenever `every` seconds have passed.
+        `progress` is called after each of them, and `save` is called whenever `every` seconds have passed.
         """
         ensembles = [group.ensemble for group in self.groups]
         stride = 1
@@ -135,7 +152,7 @@ class Simulation:
     def _work(self, step: int, steps: int) -> float:
         """The work of some steps from `step` on, records and averages included, in steps without them.
 
-        A gradient passes the batch three times forward or back, a record all data once.
+        A gradient passes the batch three times forward or back, a record all examples once.
         """
         plan = self.plan
         rows = plan.problem.X_train.shape[1] + plan.problem.X_test.shape[1]
@@ -151,20 +168,16 @@ class Simulation:
             steps //= 2
         return steps
 
-    def dataset(self) -> xr.Dataset:
-        """The state of all chains, and all that was noted up to now, labelled."""
-        return gather(self.plan, self.groups, self.first, self._before)
-
-    def report_deaths(self) -> None:
-        """Say which chains diverged since the start of this call, when, and in which part."""
+    def report_divergence(self) -> None:
+        """Say which chains diverged since the start of this call, when, and in which part; raise if all did."""
         since = self.first if self.alive else 0
-        told = [
+        lost = [
             (int(chain), f"chain {chain} at step {died} in {group.ensemble.diverged_part(c)!r}")
             for group in self.groups
             for c, (chain, died) in enumerate(zip(group.chains, group.ensemble.chains.died, strict=True))
             if died >= since
         ]
-        texts = [text for _, text in sorted(told)]
+        texts = [text for _, text in sorted(lost)]
         if len(texts) > 10:
             texts = [*texts[:10], f"and {len(texts) - 10} more"]
         if not self.alive:
@@ -172,40 +185,36 @@ class Simulation:
                 f"all chains diverged ({'; '.join(texts)}): choose a smaller h, or more friction"
             )
         if texts:
-            warnings.warn(
-                f"diverged and stopped: {'; '.join(texts)}; a smaller h may help",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+            warn(f"diverged and stopped: {'; '.join(texts)}; a smaller h may help", Diverged)
 
     def _progress(self, seconds: float) -> Progress:
         """How things stand, as of the last record with a loss."""
         split = 1 if self.plan.problem.X_test.shape[1] else 0
         losses: list[float] = []
-        right: list[float] = []
+        accuracies: list[float] = []
         heat: dict[str, list[float]] = {}
         for group in self.groups:
             notes, alive = group.ensemble.notes, group.ensemble.chains.died < 0
             known = np.flatnonzero(notes.losses & (notes.steps <= self.step))
             losses += notes.loss[alive, known[-1], split].tolist() if known.size else []
-            right += notes.accuracy[alive, known[-1], split].tolist() if known.size else []
+            accuracies += notes.accuracy[alive, known[-1], split].tolist() if known.size else []
             for name, values in group.by_part(group.ensemble.chains.temperature[alive]).items():
                 heat.setdefault(name, []).extend(values.tolist())
         means = {name: float(np.mean(values)) for name, values in heat.items() if values}
         temperature = {name: mean for name, mean in means.items() if np.isfinite(mean)}
-        loss, accuracy = (float(np.mean(values)) if values else float("nan") for values in (losses, right))
+        loss, accuracy = (float(np.mean(values)) if values else float("nan") for values in (losses, accuracies))
         return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first, accuracy)
 
 
-def _grouped(plan: Plan, layers: Mapping[str, Any]) -> Iterator[tuple[list[int], list[Program]]]:
+def _grouped(plan: Plan, layers: Mapping[str, Any]) -> list[tuple[list[int], list[Program]]]:
     """The points whose programs have one structure, and these programs."""
     groups: dict[Any, tuple[list[int], list[Program]]] = {}
-    for place, (_, partition) in enumerate(plan.points):
-        program = compile_program(partition, layers, plan.rotated)
+    for place, point in enumerate(plan.points):
+        program = compile_program(point.partition, layers, plan.rotated)
         places, programs = groups.setdefault(structure(program), ([], []))
         places.append(place)
         programs.append(program)
-    yield from groups.values()
+    return list(groups.values())
 
 
 @contextmanager

@@ -11,20 +11,26 @@ from numpy.typing import ArrayLike
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.runs.plan import Methods, Plan, sampling
-from heatbath.runs.run import Run, load, simulate
+from heatbath.runs.plan import make_plan
+from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Progress
-from heatbath.runs.storage import check_same
 
 
-class Options(TypedDict, total=False):
+class Manner(TypedDict, total=False):
+    """How a plan is carried out, which does not change the results: see `train`."""
+
+    threads: int | None
+    progress: Callable[[Progress], None] | None
+    checkpoint: str | os.PathLike[str] | None
+    every: float
+
+
+class Options(Manner, total=False):
     """What `sweep` and `compare` take beside their own arguments: see `train`."""
 
     seed: int
     record: int | Sequence[int]
-    threads: int | None
-    progress: Callable[[Progress], None] | None
-    epochs: bool
+    shuffled: bool
     rotated: bool
     momenta: Literal["zero", "thermal"]
     start: ArrayLike | None
@@ -35,8 +41,6 @@ class Options(TypedDict, total=False):
     burn_in: int | None
     thin: int | None
     average: ArrayLike | None
-    checkpoint: str | os.PathLike[str] | None
-    every: float
     dtype: Literal["float32", "float64"]
 
 
@@ -45,14 +49,12 @@ def train(
     network: Dense,
     partition: Partition,
     steps: int,
-    batch: int,
+    batch: int | None = None,
     chains: int = 1,
+    *,
     seed: int = 0,
     record: int | Sequence[int] = 100,
-    threads: int | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    *,
-    epochs: bool = False,
+    shuffled: bool = False,
     rotated: bool = True,
     momenta: Literal["zero", "thermal"] = "zero",
     start: ArrayLike | None = None,
@@ -63,37 +65,71 @@ def train(
     burn_in: int | None = None,
     thin: int | None = None,
     average: ArrayLike | None = None,
+    dtype: Literal["float32", "float64"] = "float32",
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
-    dtype: Literal["float32", "float64"] = "float32",
 ) -> Run:
-    """Train, or sample: `steps` steps of `chains` independent chains, on mini-batches of `batch` data.
+    """Train, or sample: `steps` steps of `chains` independent chains, on mini-batches of `batch` examples.
 
+    - `batch`: None for 32, or all training examples where there are fewer.
     - `record`: a number of evenly spaced records, the last step always among them, or a list of steps (0 is
       the start). A record notes the temperatures and ξ; with `weights` the parameters; with `histogram` =
       (low, high, bins) how many parameters of each part lie in each bin; and, at every `losses_every`-th
-      record and the last, loss and accuracy on all training and test data.
+      record and the last, loss and accuracy on all training and test examples.
     - `samples`: how many samples of θ to keep of each chain. They are taken every `thin` steps after
       `burn_in` steps; two of the three decide the third (alone, `samples` are spread over the whole run;
       with `thin` they are the last of it).
-    - `average`: inputs (data, features) at which the outputs are averaged over all samples, or over every
+    - `average`: inputs (examples, features) at which the outputs are averaged over all samples, or over every
       `thin`-th step after `burn_in` (every step after the start) if none are kept; for the last k steps,
       `burn_in` = steps - k. See `Run.averages`.
-    - `epochs`: mini-batches from shuffled epochs; otherwise each is a fresh subset without replacement.
+    - `shuffled`: mini-batches from shuffled epochs; otherwise each is a fresh subset without replacement.
     - `rotated`: cut the words for one gradient per step (see `splitting.Rotation`), or run the one word that
       all parts share as it is written; words with several gradients always are.
     - `momenta`: "zero" at the start, or "thermal" for N(0, τ).
     - `start`: θ to start from, (chains, parameters) or one vector for all; otherwise the network's `init`.
     - `threads`: None for HEATBATH_THREADS, or all cores. It does not change the results, bit for bit.
+    - `progress`: a function that is called with a `Progress` about ten times a second.
     - `checkpoint`: a file that has the whole run up to now, replaced every `every` seconds and at the end.
-      The same call with a checkpoint that is already there goes on from it.
+      The same call with a checkpoint that is already there continues from it.
 
-    A chain that diverges is stopped and reported by a warning; if all do, that is an error. Ctrl-C stops
-    between two steps and returns the run up to there, which `resume` goes on from.
+    A chain that diverges is stopped and reported by a warning, `Diverged`; if all do, that is an error.
+    Ctrl-C stops between two steps, warns of it (`Interrupted`) and returns the run up to there, which
+    `resume` continues.
+
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> run = hb.train(problem, hb.Dense((5,)), hb.AdLaLa(h=0.25), steps=200, chains=3, record=4)
+    >>> run.data["step"].values.tolist()
+    [50, 100, 150, 200]
+    >>> run.accuracy("test").sizes
+    Frozen({'chain': 3, 'record': 4})
     """
-    options = {name: value for name, value in locals().items() if name in Options.__annotations__}
-    _check_single(partition)
-    return simulate(**_planned(problem, network, partition, steps, batch, chains, options))
+    plan = make_plan(
+        problem,
+        network,
+        partition,
+        steps,
+        batch,
+        chains,
+        call="train",
+        seed=seed,
+        record=record,
+        shuffled=shuffled,
+        rotated=rotated,
+        momenta=momenta,
+        start=start,
+        weights=weights,
+        histogram=histogram,
+        losses_every=losses_every,
+        samples=samples,
+        burn_in=burn_in,
+        thin=thin,
+        average=average,
+        dtype=dtype,
+    )
+    return simulate(plan, threads=threads, progress=progress, checkpoint=checkpoint, every=every)
 
 
 def sweep(
@@ -101,26 +137,28 @@ def sweep(
     network: Dense,
     partition: Partition,
     steps: int,
-    batch: int,
-    repeats: int = 1,
+    batch: int | None = None,
+    chains: int = 1,
     **options: Unpack[Options],
 ) -> Run:
-    """Train at every point of the grid that the lists in `partition` span, `repeats` chains at each.
+    """Train at every point of the grid that the lists in `partition` span, `chains` chains at each.
 
     The chains bear the values of their coefficients, and the number of their `repeat`, as coordinates. Where
     a chain starts, its noise and its mini-batches depend on its repeat only: the points are compared on equal
     terms, and each is, bit for bit, what `train` gives there (`run.select(tau=1e-4)` is that run). The lists
     make the grid in the order of `partition.axes()`, the last axis fastest. For the options see `train`.
+
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> run = hb.sweep(problem, hb.Dense((5,)), hb.AdLaLa(tau=[1e-5, 1e-4]), steps=100, chains=2, record=1)
+    >>> run.data["tau"].values.tolist(), run.data["repeat"].values.tolist()
+    ([1e-05, 1e-05, 0.0001, 0.0001], [0, 1, 0, 1])
+    >>> run.select(tau=1e-4).partition == hb.AdLaLa(tau=1e-4)
+    True
     """
-    if not isinstance(partition, Partition):
-        raise TypeError(
-            f"partition must be a Partition, got {partition!r} of type {type(partition).__name__}"
-        )
-    if not partition.axes():
-        raise ValueError(
-            f"a sweep needs a list in some coefficient, such as tau=[1e-5, 1e-4]; got {partition!r}"
-        )
-    return simulate(**_planned(problem, network, partition, steps, batch, repeats, dict(options)))
+    settings, manner = _sorted(options)
+    plan = make_plan(problem, network, partition, steps, batch, chains, call="sweep", **settings)
+    return simulate(plan, **manner)
 
 
 def compare(
@@ -128,69 +166,31 @@ def compare(
     network: Dense,
     partitions: Mapping[str, Partition],
     steps: int,
-    batch: int,
-    repeats: int = 1,
+    batch: int | None = None,
+    chains: int = 1,
     **options: Unpack[Options],
 ) -> Run:
-    """Train with every one of some named partitions, `repeats` chains each, on equal terms as in a `sweep`.
+    """Train with every one of some named partitions, `chains` chains each, on equal terms as in a `sweep`.
 
     The chains bear the name of their `method` and the number of their `repeat`; `run.select(method="Adam")`
     is, bit for bit, what `train` gives for it. For the options see `train`.
+
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> methods = {"AdLaLa": hb.AdLaLa(), "Adam": hb.Partition(hb.Adam(), h=0.005)}
+    >>> run = hb.compare(problem, hb.Dense((5,)), methods, steps=100, chains=2, record=1)
+    >>> run.data["method"].values.tolist()
+    ['AdLaLa', 'AdLaLa', 'Adam', 'Adam']
     """
-    if (
-        not isinstance(partitions, Mapping)
-        or not partitions
-        or not all(isinstance(n, str) for n in partitions)
-    ):
-        raise TypeError(
-            f"compare needs a dict of partitions by name, such as {{'LOL': LOL()}}; got {partitions!r}"
-        )
-    for partition in partitions.values():
-        _check_single(partition)
-    return simulate(**_planned(problem, network, dict(partitions), steps, batch, repeats, dict(options)))
+    settings, manner = _sorted(options)
+    plan = make_plan(problem, network, partitions, steps, batch, chains, call="compare", **settings)
+    return simulate(plan, **manner)
 
 
-def _planned(
-    problem: Problem,
-    network: Dense,
-    partition: Methods,
-    steps: int,
-    batch: int,
-    repeats: int,
-    options: dict[str, Any],
-) -> dict[str, Any]:
-    """What `simulate` needs: a plan, where its checkpoint stands, if there is one, and how to go about it."""
+def _sorted(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that decide what is computed, and those that say how."""
     if unknown := [name for name in options if name not in Options.__annotations__]:
         accepted = ", ".join(Options.__annotations__)
         raise TypeError(f"there is no option {', '.join(unknown)}; accepted: {accepted}")
-    chosen: dict[str, Any] = {"threads": None, "progress": None, "checkpoint": None, "every": 60.0}
-    chosen = {name: options.pop(name, default) for name, default in chosen.items()}
-    samples = options.pop("samples", None)
-    burn_in, thin = options.pop("burn_in", None), options.pop("thin", None)
-    if samples is None and options.get("average") is None and (burn_in, thin) != (None, None):
-        raise ValueError("burn_in and thin are for samples: say samples=N, or average=X")
-    options["burn_in"], options["thin"] = sampling(steps, samples, burn_in, thin)
-    plan = Plan(
-        problem=problem, network=network, partition=partition, steps=steps, batch=batch, repeats=repeats,
-        keep=samples is not None, **options,
-    )  # fmt: skip
-    path, before = chosen["checkpoint"], None
-    if not (path is None or isinstance(path, (str, os.PathLike))):
-        raise TypeError(f"checkpoint must be the name of a file, got {path!r}")
-    if path is not None and os.path.exists(path):
-        before = load(path, problem)
-        check_same(path, before.plan, plan)
-    return {"plan": plan, "before": before, **chosen}
-
-
-def _check_single(partition: object) -> None:
-    """Refuse what is not a partition, or has lists."""
-    if not isinstance(partition, Partition):
-        raise TypeError(
-            f"partition must be a Partition, got {partition!r} of type {type(partition).__name__}"
-        )
-    if axes := partition.axes():
-        raise ValueError(
-            f"{', '.join(axes)}: a list is an axis of a sweep, and here one value is needed; choose one, or "
-            "call sweep"
-        )
+    manner = {name: value for name, value in options.items() if name in Manner.__annotations__}
+    return {name: value for name, value in options.items() if name not in manner}, manner

@@ -89,12 +89,12 @@ def test_running_averages_are_means_and_variances_over_the_samples(problem, dtyp
     X = np.random.default_rng(2).standard_normal((300, 2))  # more than one chunk of the compiled code
     options = {"samples": 30, "burn_in": 30, "average": X, "dtype": dtype, "chains": 3, "seed": 1}
     run = hb.train(problem, SMALL, hb.AdLaLa(), 120, 10, **options)
-    said = run.predict(X, samples=True)
+    said = run.outputs(X, samples=True)
     assert said.shape == (3, 30, 300, problem.outputs)
     tolerance = {"rtol": 1e-10} if dtype == "float64" else {"rtol": 1e-4, "atol": 1e-6}
     np.testing.assert_allclose(run.averages()["mean"], said.mean(axis=1), **tolerance)
     np.testing.assert_allclose(run.averages()["variance"], said.var(axis=1), **tolerance)
-    np.testing.assert_array_equal(said[:, -1], run.predict(X))
+    np.testing.assert_array_equal(said[:, -1], run.outputs(X))
     wrong = said[:, 1:].mean(axis=1)  # one sample too few would be seen
     assert not np.allclose(run.averages()["mean"], wrong, **tolerance)
 
@@ -120,10 +120,10 @@ def test_what_was_not_kept_is_asked_for_in_the_error():
     with pytest.raises(ValueError, match="train with average=X"):
         run.averages()
     with pytest.raises(ValueError, match="train with samples=N"):
-        run.predict(X, samples=True)
+        run.outputs(X, samples=True)
     with pytest.raises(ValueError, match="train with weights=True"):
         run.weights()
-    with pytest.raises(ValueError, match=r"average must have shape \(data, 2\), got \(4, 3\)"):
+    with pytest.raises(ValueError, match=r"average must have shape \(examples, 2\), got \(4, 3\)"):
         short(average=np.zeros((4, 3)))
 
 

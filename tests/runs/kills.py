@@ -1,10 +1,10 @@
 """Runs killed with SIGKILL at random moments, and resumed: do they end as if nothing had happened?
 
-    python -m tests.kills 200
+    python -m tests.runs.kills 200
 
 Each run is a process of its own that writes a checkpoint after every call of compiled code. It is killed once
 to three times, every other time while it has the file open that is to become the checkpoint, and then
-goes on from its file: by `load(...).resume()`, or by the same call again.
+continues from its file: by `load(...).resume()`, or by the same call again.
 """
 
 import os
@@ -26,19 +26,22 @@ METHODS = {"AdLaLa": hb.AdLaLa(), "Adam": hb.Partition(hb.Adam(), 0.005)}
 def whole(checkpoint=None, every=0.0):
     """The run, undisturbed; one thread, since it is called in forked processes."""
     return hb.compare(
-        PROBLEM, hb.Dense((20,)), METHODS, 60_000, 20, repeats=2, threads=1, record=range(0, 60_001, 2000),
+        PROBLEM, hb.Dense((20,)), METHODS, 60_000, 20, chains=2, threads=1, record=range(0, 60_001, 2000),
         losses_every=3, samples=20, average=PROBLEM.X_test[0], checkpoint=checkpoint, every=every,
     )  # fmt: skip
 
 
 def kill_one(path, seconds, chance):
-    """Start the run or go on with it, and kill it after a part of its usual time: was it writing?"""
+    """Start the run or continue it, and kill it after a part of its usual time: was it writing?"""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which do nothing here
         child = os.fork()
     if child == 0:
-        hb.load(path).resume(checkpoint=path, every=0.0) if path.exists() else whole(path)
-        os._exit(0)
+        try:
+            run = hb.load(path) if path.exists() else whole(path)
+            run.finished or run.resume(checkpoint=path, every=0.0)
+        finally:  # whatever happens, the child is no second copy of the tests
+            os._exit(0)
     time.sleep(chance.uniform(0.0, seconds))
     part = path.with_name(f".{path.name}.{child}.part")
     if chance.random() < 0.5:

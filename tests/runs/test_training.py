@@ -35,7 +35,6 @@ def test_traces_are_labelled_and_end_with_the_last_step():
         assert np.isfinite(trace).all()
     assert run.theta.shape == (3, 81)
     assert run.theta.dtype == np.float32
-    assert repr(run) == "Run(spirals, 3 chains, 200 steps)"
 
 
 def test_records_are_where_they_are_asked_for_and_do_not_change_the_run():
@@ -59,7 +58,7 @@ def test_a_record_has_the_loss_and_accuracy_of_the_networks_on_all_data():
         assert float(run.accuracy("test")[chain, -1]) == pytest.approx(right.item())
 
 
-def test_predict_is_the_network_in_the_users_units():
+def test_the_outputs_are_the_network_in_the_users_units():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3)) * 10 + 5
     for y, task in ((X[:, 0] * 3, "regression"), (np.digitize(X[:, 0], [0, 5]), "classes")):
@@ -67,7 +66,7 @@ def test_predict_is_the_network_in_the_users_units():
         run = hb.train(
             problem, SMALL, hb.Partition(hb.Adam(), 0.01), steps=50, batch=8, chains=2, dtype="float64"
         )
-        outputs = run.predict(X[:5])
+        outputs = run.outputs(X[:5])
         with torch.no_grad():
             logits = run.to_torch(1)(torch.as_tensor((X[:5] - problem.shift) / problem.scale))
         if task == "classes":
@@ -76,8 +75,8 @@ def test_predict_is_the_network_in_the_users_units():
             np.testing.assert_allclose(
                 outputs[1], logits.numpy() * problem.target_scale + problem.target_shift, rtol=1e-12
             )
-    with pytest.raises(ValueError, match=r"X must be \(data, 3 features\)"):
-        run.predict(np.zeros((4, 2)))
+    with pytest.raises(ValueError, match=r"X must be \(examples, 3 features\)"):
+        run.outputs(np.zeros((4, 2)))
 
 
 def test_a_start_from_a_torch_module_and_back():
@@ -198,7 +197,7 @@ def test_the_engines_adaptive_langevin_is_at_its_temperature_whatever_the_mini_b
         ({"steps": 0}, "steps must be a whole number >= 1, got 0"),
         ({"steps": 1.5}, "steps must be a whole number"),
         ({"chains": 0}, "chains must be a whole number >= 1, got 0"),
-        ({"batch": 201}, r"batch \(of 200 training data\) must be a whole number >= 1 and < 201, got 201"),
+        ({"batch": 201}, r"batch \(of 200 training examples\) must be a whole number >= 1 and < 201, got 201"),
         ({"batch": 0}, "batch"),
         ({"record": 0}, "record must be a whole number >= 1"),
         ({"record": [5, 300]}, "record: a step must be a whole number >= 0 and < 201, got 300"),
@@ -213,7 +212,7 @@ def test_the_engines_adaptive_langevin_is_at_its_temperature_whatever_the_mini_b
         ({"start": np.full(81, np.nan)}, "start holds values that are not finite"),
         (
             {"partition": hb.AdLaLa(tau=[1e-4, 1e-3])},
-            "tau: a list is an axis of a sweep, and here one value is needed",
+            "train needs one value of tau: several are the axes of a sweep",
         ),
         ({"partition": hb.Partition({"fc9": hb.SGD(), "rest": hb.SGD()}, 0.1)}, "there is no layer 'fc9'"),
         ({"partition": hb.SGD()}, "partition must be a Partition, got SGD"),

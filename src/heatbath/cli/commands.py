@@ -1,4 +1,4 @@
-"""The commands that run something: train, compare, sweep, and resume, which goes on with any of them."""
+"""The commands that run something: train, compare, sweep, and resume, which continues any of them."""
 
 from __future__ import annotations
 
@@ -93,19 +93,19 @@ def resume(
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
-    """Go on with a run that was interrupted or killed; it ends as if nothing had happened.
+    """Continue a run that was interrupted or killed; it ends as if nothing had happened.
 
     Of a finished run the summary and the figures are made again.
     """
     from heatbath.cli.folders import SETTINGS
-    from heatbath.cli.settings import make_plan, merged, read_settings
+    from heatbath.cli.settings import merged, plan_of, read_settings
 
     with ending(USAGE):
         if not (folder / SETTINGS).is_file():
             raise FileNotFoundError(f"{folder} holds no run: there is no {SETTINGS} in it")
         _check_manner(threads, every)
         command, sections = read_settings(folder / SETTINGS)
-        plan, _ = make_plan(command, merged(sections, {}, []))
+        plan, _ = plan_of(command, merged(sections, {}, []))
     _carry_out(command, plan, folder, threads, every, json)
 
 
@@ -121,13 +121,13 @@ def _start(
 ) -> None:
     """Begin a new run, or refuse to before anything is written."""
     from heatbath.cli.folders import check_free, claim_folder, release_folder
-    from heatbath.cli.settings import make_plan, merged, read_settings, write_settings
+    from heatbath.cli.settings import merged, plan_of, read_settings, write_settings
 
     with ending(USAGE):
         _check_manner(threads, every)
         check_free(out)
         sections = read_settings(file, command)[1] if file else {}
-        plan, complete = make_plan(command, merged(sections, said(given), methods))
+        plan, complete = plan_of(command, merged(sections, said(given), methods))
         text = write_settings(command, complete)
         name = complete["method"]["name"] if "method" in complete else command
     with ending(FAILURE):
@@ -157,7 +157,7 @@ def _carry_out(command: str, plan: Plan, folder: Path, threads: int | None, ever
                 raise KeyboardInterrupt
             _report(command, run, folder, json)
     except KeyboardInterrupt:
-        complain(f"interrupted; go on with: heatbath resume {shlex.quote(str(folder))}")
+        complain(f"interrupted; continue with: heatbath resume {shlex.quote(str(folder))}")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -165,17 +165,12 @@ def _simulated(plan: Plan, folder: Path, threads: int | None, every: float) -> R
     """The run of a plan, which is in its file when it ends, or stops."""
     from heatbath.cli.display import Display
     from heatbath.cli.folders import RUN
-    from heatbath.runs.run import load, simulate
-    from heatbath.runs.storage import check_same
+    from heatbath.runs.run import simulate
 
     path = folder / RUN
-    before = load(path, plan.problem) if path.exists() else None
-    if before is not None:
-        check_same(path, before.plan, plan)
     with Display(plan, Console(stderr=True)) as display:
-        run = simulate(plan, before, threads, display, path, every)
-    if run is not before:
-        run.save(path)  # a checkpoint that fails is a warning, but this must not
+        run = simulate(plan, threads=threads, progress=display, checkpoint=path, every=every)
+    run.save(path)  # a checkpoint that fails is a warning, but this must not
     return run
 
 
@@ -185,15 +180,15 @@ def _report(command: str, run: Run, folder: Path, json: bool) -> None:
     from heatbath.cli.pictures import draw_all
     from heatbath.cli.summaries import as_json, as_markdown, as_table, summary
 
-    told = summary(command, run)
-    save_text(folder / "summary.json", as_json(told))
-    save_text(folder / "summary.md", as_markdown(told))
-    figures = draw_all(command, run, told, folder)
+    results = summary(command, run)
+    save_text(folder / "summary.json", as_json(results))
+    save_text(folder / "summary.md", as_markdown(results))
+    figures = draw_all(command, run, results, folder)
     if json:
-        emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **told}))
+        emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **results}))
         return
     console = Console(width=None if sys.stdout.isatty() else 160)
     with console.capture() as text:
-        console.print(as_table(told))
+        console.print(as_table(results))
         console.print(f"results: {folder}", highlight=False, soft_wrap=True)
     emit(text.get())

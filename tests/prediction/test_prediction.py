@@ -14,7 +14,7 @@ import torch
 
 import heatbath as hb
 import heatbath.torch as ht
-from heatbath.prediction import Samples, predict, predict_run, runs, scores
+from heatbath.prediction import Samples, committee, predict, scores
 from heatbath.prediction.averages import Average
 from tests.runs import SMALL, SPIRALS
 
@@ -512,7 +512,7 @@ def test_averages_need_no_more_memory_for_more_samples():
 
 def test_the_names_can_be_had_without_torch():
     code = (
-        "import sys, heatbath as hb; from heatbath.prediction import predict_run, scores; "
+        "import sys, heatbath as hb; from heatbath.prediction import scores; "
         "hb.Samples; hb.predict; scores.accuracy([0.3], [0]); "
         "assert not {'torch', 'xarray', 'numba'} & set(sys.modules)"
     )
@@ -566,28 +566,30 @@ def test_a_run_s_predictions_are_averages_over_its_samples_chains_or_steps(probl
     run = trained(problem, samples=20, burn_in=40, average=X, dtype=dtype)
     assert run.plan.thin == 1
     exact = {"rtol": 1e-10, "atol": 1e-12}
-    over_samples = by_hand(run.predict(X, samples=True).reshape(60, 50, -1), problem.task)
-    check(predict_run(run, X), over_samples, **exact)
-    check(predict_run(run, X, over="chains"), by_hand(run.predict(X), problem.task), **exact)
+    over_samples = by_hand(run.outputs(X, samples=True).reshape(60, 50, -1), problem.task)
+    check(run.predict(X), over_samples, **exact)
+    check(run.predict(X, over="chains"), by_hand(run.outputs(X), problem.task), **exact)
     rough = {"rtol": 1e-3, "atol": 1e-5} if dtype == "float32" else exact
-    check(predict_run(run, over="steps"), [*over_samples[:3], None, None], **rough)
-    assert not np.allclose(over_samples[1], by_hand(run.predict(X), problem.task)[1], rtol=1e-2)
+    check(run.predict(over="steps"), [*over_samples[:3], None, None], **rough)
+    assert not np.allclose(over_samples[1], by_hand(run.outputs(X), problem.task)[1], rtol=1e-2)
 
 
 def test_many_data_are_asked_in_chunks_and_none_or_one_is_fine(monkeypatch):
     run, X = trained(samples=5), arrays(3, rows=1000)
-    whole = predict_run(run, X)
-    monkeypatch.setattr(runs, "CHUNK", 20 * 300)  # rows of 20 hidden units, and 1000 is no multiple of 300
-    check(predict_run(run, X), whole, rtol=1e-12, atol=1e-14)
-    check(predict_run(run, X[0]), [part[:1] for part in whole], rtol=1e-12, atol=1e-14)
-    assert predict_run(run, X[:0]).mean.shape == (0, 1)
+    whole = run.predict(X)
+    monkeypatch.setattr(
+        committee, "CHUNK", 20 * 300
+    )  # rows of 20 hidden units, and 1000 is no multiple of 300
+    check(run.predict(X), whole, rtol=1e-12, atol=1e-14)
+    check(run.predict(X[0]), [part[:1] for part in whole], rtol=1e-12, atol=1e-14)
+    assert run.predict(X[:0]).mean.shape == (0, 1)
 
 
 def test_a_run_s_predictions_need_no_more_memory_for_more_samples():
     X = arrays(4, rows=20_000)
     few, many = trained(samples=2), trained(samples=60)
-    predict_run(few, X[:10])
-    least, most = (peak(lambda run=run: predict_run(run, X)) for run in (few, many))
+    few.predict(X[:10])
+    least, most = (peak(lambda run=run: run.predict(X)) for run in (few, many))
     assert most < least + 20_000 * 8 / 2
     assert most < 20_000 * 8 * 30  # and it is far from all outputs, 180 times this number of data
 
@@ -598,42 +600,45 @@ def test_chains_that_diverged_do_not_count():
     X = arrays(5)
     with pytest.warns(RuntimeWarning, match="diverged"):
         run = trained(start=start, average=X, samples=60)
-    left = run.predict(X, samples=True)[[0, 2]].reshape(120, 60, 1)
-    check(predict_run(run, X), by_hand(left, "binary"), rtol=1e-9, atol=1e-12)
-    check(
-        predict_run(run, X, over="chains"), by_hand(run.predict(X)[[0, 2]], "binary"), rtol=1e-9, atol=1e-12
-    )
-    check(predict_run(run, over="steps"), [*by_hand(left, "binary")[:3], None, None], rtol=1e-3, atol=1e-6)
+    left = run.outputs(X, samples=True)[[0, 2]].reshape(120, 60, 1)
+    check(run.predict(X), by_hand(left, "binary"), rtol=1e-9, atol=1e-12)
+    check(run.predict(X, over="chains"), by_hand(run.outputs(X)[[0, 2]], "binary"), rtol=1e-9, atol=1e-12)
+    check(run.predict(over="steps"), [*by_hand(left, "binary")[:3], None, None], rtol=1e-3, atol=1e-6)
     lost = replace(run, data=run.data.assign(died=run.data["died"] * 0 + 3))
     with pytest.raises(ValueError, match="all chains of this run diverged"):
-        predict_run(lost, X)
+        lost.predict(X)
 
 
 def test_what_a_run_cannot_say_is_refused():
     run, X = trained(average=arrays(), burn_in=50), arrays()
-    with pytest.raises(ValueError, match=r"train with samples=N, .* or say over='chains'"):
-        predict_run(run, X)
+    with pytest.raises(ValueError, match=r"train with samples=N, .* or predict over='chains'"):
+        run.predict(X, over="samples")
+    check(run.predict(X), run.predict(X, over="chains"), rtol=0, atol=0)  # what there is
     with pytest.raises(ValueError, match="over must be one of 'samples', 'chains', 'steps', got 'time'"):
-        predict_run(run, X, over="time")
+        run.predict(X, over="time")
     with pytest.raises(TypeError, match="leave X out"):
-        predict_run(run, X, over="steps")
+        run.predict(X, over="steps")
     with pytest.raises(TypeError, match="X is needed"):
-        predict_run(run, over="chains")
-    with pytest.raises(ValueError, match=r"X must be \(data, 2 features\), got shape \(4, 3\)"):
-        predict_run(run, np.zeros((4, 3)), over="chains")
+        run.predict(over="chains")
+    with pytest.raises(
+        ValueError, match=r"X must be \(examples, 2 features\), got an array of shape \(4, 3\)"
+    ):
+        run.predict(np.zeros((4, 3)), over="chains")
     with pytest.raises(ValueError, match="X must be finite"):
-        predict_run(run, [[0.0, np.nan]], over="chains")
+        run.predict([[0.0, np.nan]], over="chains")
     with pytest.raises(ValueError, match="at step 30, in the burn-in of 50; resume it"):
-        predict_run(replace(run, step=30), over="steps")
+        replace(run, step=30).predict(over="steps")
     with pytest.raises(ValueError, match="train with average=X"):
-        predict_run(trained(), over="steps")
-    with pytest.raises(TypeError, match=r"run must be a Run, .*for a torch model: predict"):
-        predict_run(torch.nn.Linear(2, 1), X)
+        trained().predict(over="steps")
+    with pytest.raises(ValueError, match="latest must be a whole number >= 1, got 0"):
+        trained(samples=5).predict(X, latest=0)
     grid = hb.Partition(hb.Langevin(gamma=1.0, tau=[0.01, 0.1]), h=0.3)
-    sweep = hb.sweep(SPIRALS, SMALL, grid, steps=20, batch=10, repeats=2)
-    with pytest.raises(ValueError, match=r"has 2 points or methods, .* select one first"):
-        predict_run(sweep, X, over="chains")
-    assert predict_run(sweep.select(tau=0.1), X, over="chains").mean.shape == (60, 1)
+    sweep = hb.sweep(SPIRALS, SMALL, grid, steps=20, batch=10, chains=2)
+    with pytest.raises(
+        ValueError, match=r"differ in tau: select one of its 2 points first, as in run.select\(tau=0.01\)"
+    ):
+        sweep.predict(X, over="chains")
+    assert sweep.select(tau=0.1).predict(X, over="chains").mean.shape == (60, 1)
 
 
 THREE = [[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.2, 0.6, 0.2]]

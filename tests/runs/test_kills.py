@@ -1,6 +1,6 @@
-"""Kill -9: a run that was killed goes on as if nothing had happened; `python -m tests.kills 200` for more."""
+"""Kill -9: a run that was killed continues as if nothing had happened; `python -m tests.runs.kills 200` for more."""
 
-from tests.kills import kill_and_resume
+from tests.runs.kills import kill_and_resume
 
 
 def test_killed_runs_end_bit_for_bit_as_the_undisturbed_one():

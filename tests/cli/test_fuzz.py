@@ -7,7 +7,7 @@ import tomli_w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heatbath.cli import main, pictures, runs
+from heatbath.cli import commands, main, pictures
 from heatbath.cli.methods import METHODS
 from heatbath.cli.options import SECTIONS, SETTINGS
 
@@ -64,7 +64,7 @@ def code_of(capsys, *arguments):
 def read_only(monkeypatch, tmp_path):
     """Everything is read and checked, and nothing is run."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "_carry_out", lambda *arguments: None)
+    monkeypatch.setattr(commands, "_carry_out", lambda *arguments: None)
     return tmp_path
 
 

@@ -75,7 +75,7 @@ def test_there_is_a_step_for_each_datum_within_bounds(rows, steps):
 @BOTH
 def test_predictions_are_means_over_samples_and_chains(make, y):
     fitted = make().fit(X, y)
-    said = fitted.run_.predict(X, samples=True)
+    said = fitted.run_.outputs(X, samples=True)
     assert said.shape[:2] == (2, 4)
     mean = said.mean(axis=(0, 1))
     if make is regressor:
@@ -250,7 +250,7 @@ def test_a_run_that_went_on_can_be_saved_and_loaded(tmp_path):
     fitted = classifier().fit(X, Y).partial_fit(X[:50], Y[:50])
     fitted.run_.save(tmp_path / "run.nc")
     loaded = hb.load(tmp_path / "run.nc")
-    np.testing.assert_array_equal(loaded.predict(X, samples=True), fitted.run_.predict(X, samples=True))
+    np.testing.assert_array_equal(loaded.outputs(X, samples=True), fitted.run_.outputs(X, samples=True))
 
 
 def test_coefficients_may_change_when_a_run_goes_on_but_not_the_network():
@@ -259,7 +259,7 @@ def test_coefficients_may_change_when_a_run_goes_on_but_not_the_network():
     tau = fitted.run_.partition.methods["hidden"].tau
     assert (tau(39), tau(40)) == (1e-4, 1e-2)
     for changed in ({"hidden": (9,)}, {"chains": 3}, {"activation": "tanh"}):
-        with pytest.raises(ValueError, match="a run goes on with its network and chains"):
+        with pytest.raises(ValueError, match="a run continues with its network and chains"):
             clone(fitted).fit(X, Y).set_params(**changed).fit(X, Y)
 
 
@@ -286,7 +286,7 @@ def test_early_stopping_averages_over_the_latest_samples_and_counts_anew_in_a_wa
     fitted = classifier(steps=800, **options).fit(X, Y)
     steps = fitted.n_iter_
     assert 600 <= steps < 800  # a look every 100 steps
-    latest = fitted.run_.predict(X, samples=True)[:, -4:].mean(axis=(0, 1))
+    latest = fitted.run_.outputs(X, samples=True)[:, -4:].mean(axis=(0, 1))
     assert fitted.run_.data.sizes["sample"] > 4
     np.testing.assert_allclose(fitted.predict_proba(X), latest, rtol=1e-10)
     fitted.fit(X, Y)

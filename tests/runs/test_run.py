@@ -35,11 +35,11 @@ def short(partition, steps=160, record=8, **options):
     return hb.train(SPIRALS, SMALL, partition, steps, record=record, **settings)
 
 
-@pytest.mark.parametrize("epochs", [False, True])
+@pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("partition", PARTITIONS.values(), ids=PARTITIONS)
-def test_a_resumed_run_is_the_run_that_never_stopped(partition, epochs, tmp_path):
-    whole = short(partition, epochs=epochs)
-    half = short(partition, steps=80, record=4, epochs=epochs)
+def test_a_resumed_run_is_the_run_that_never_stopped(partition, shuffled, tmp_path):
+    whole = short(partition, shuffled=shuffled)
+    half = short(partition, steps=80, record=4, shuffled=shuffled)
     assert differences(half.resume(80), whole) == []
     half.save(tmp_path / "half.nc")
     thrice = hb.load(tmp_path / "half.nc").resume(20, record=1)
@@ -201,8 +201,8 @@ def test_changes_that_meet_are_joined():
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        (hb.LOL(), hb.AdLaLa(), "part 'hidden' goes on as Langevin, got AdaptiveLangevin"),
-        (hb.LOL(), hb.Partition(hb.Langevin(1.0, 0.1), 0.1), "a run goes on with the parts it has"),
+        (hb.LOL(), hb.AdLaLa(), "part 'hidden' continues as Langevin, got AdaptiveLangevin"),
+        (hb.LOL(), hb.Partition(hb.Langevin(1.0, 0.1), 0.1), "a run continues with the parts it has"),
         (
             hb.Partition(hb.Langevin(1.0, 0.1), 0.1),
             hb.Partition(hb.Langevin(1.0, 0.1, "OBABO"), 0.1),
@@ -218,7 +218,7 @@ def test_changes_that_meet_are_joined():
         (
             hb.AdLaLa(tau=[1e-4, 1e-3]),
             hb.AdLaLa(tau=[1e-4, 1e-3], tau_output=[1e-4, 1e-2]),
-            "a sweep goes on with the axes it has, tau; got hidden.tau, output.tau",
+            "a sweep continues with the axes it has, tau; got hidden.tau, output.tau",
         ),
     ],
 )
@@ -239,10 +239,10 @@ def test_a_change_must_be_a_partition():
 def test_ctrl_c_leaves_a_run_that_goes_on_as_if_nothing_had_happened(nth):
     options = {"record": 10, "chains": 3, "seed": 1, "samples": 20, "average": SPIRALS.X_test[0]}
     whole = hb.train(SPIRALS, SMALL, hb.AdLaLa(), 3000, 20, **options)
-    with pytest.warns(RuntimeWarning, match=r"interrupted at step \d+ of 3000: resume\(\) goes on"):
+    with pytest.warns(RuntimeWarning, match=r"interrupted at step \d+ of 3000: resume\(\) continues"):
         part = hb.train(SPIRALS, SMALL, hb.AdLaLa(), 3000, 20, progress=Interrupting(nth), **options)
     assert 0 < part.step < 3000
-    assert repr(part) == f"Run(spirals, 3 chains, {part.step} steps of 3000)"
+    assert repr(part).startswith(f"Run: step {part.step:,} of 3,000, batch 20")
     assert part.data["step"].values.tolist() == [n for n in range(300, 3001, 300) if n <= part.step]
     assert differences(part.resume(), whole) == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

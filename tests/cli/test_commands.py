@@ -22,12 +22,11 @@ import typer
 from rich.console import Console
 
 import heatbath as hb
-from heatbath.cli import main, methods, pictures, reading, runs
+from heatbath.cli import commands, main, methods, pictures, reading
 from heatbath.cli.display import Display
 from heatbath.cli.errors import ending
-from heatbath.cli.settings import make_plan, merged, read_settings, write_settings
-from heatbath.runs import file as files
-from heatbath.runs import run as results
+from heatbath.cli.settings import merged, plan_of, read_settings, write_settings
+from heatbath.runs import file, simulation
 from tests.runs import differences
 
 SMALL = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "8", "--steps", "60",
@@ -133,11 +132,11 @@ def test_settings_toml_is_complete(trained):
 
 def test_options_win_over_the_file_and_another_method_leaves_nothing_of_the_old_one(trained):
     _, file = read_settings(trained / "settings.toml", "train")
-    _, same = make_plan("train", merged(file, {"method": {"tau": "3e-4"}, "training": {"steps": 70}}, []))
+    _, same = plan_of("train", merged(file, {"method": {"tau": "3e-4"}, "training": {"steps": 70}}, []))
     assert same["method"]["tau"] == 3e-4
     assert same["method"]["h"] == 0.2
     assert same["training"]["steps"] == 70
-    plan, other = make_plan("train", merged(file, {"method": {"name": "lol"}}, []))
+    plan, other = plan_of("train", merged(file, {"method": {"name": "lol"}}, []))
     assert plan.partition == hb.LOL()
     assert other["method"]["tau"] == 1e-3
     rings = merged(file, {"problem": {"name": "rings"}}, [])["problem"]
@@ -273,9 +272,7 @@ def test_runs_without_a_name_get_a_folder_of_their_own(tmp_path, monkeypatch, ca
 
 def test_the_display_tells_speed_loss_temperature_and_time_left():
     problem = hb.datasets.spirals(n_train=100, n_test=60)
-    plan, _ = make_plan(
-        "train", merged({}, {"problem": {"name": "spirals"}, "method": {"name": "adlala"}}, [])
-    )
+    plan, _ = plan_of("train", merged({}, {"problem": {"name": "spirals"}, "method": {"name": "adlala"}}, []))
     now = hb.Progress(500, 1000, 2.0, 0.25, {"hidden": 1.5e-4, "output": 2e-4}, 0, 0.875)
     assert problem.inputs == plan.problem.inputs
     live, plain = (Console(file=io.StringIO(), force_terminal=kind, width=120) for kind in (True, False))
@@ -291,7 +288,7 @@ def test_the_display_tells_speed_loss_temperature_and_time_left():
 
 
 def test_lines_come_only_now_and_then_where_there_is_no_terminal():
-    plan, _ = make_plan("train", merged({}, {"problem": {"name": "spirals"}, "method": {"name": "lol"}}, []))
+    plan, _ = plan_of("train", merged({}, {"problem": {"name": "spirals"}, "method": {"name": "lol"}}, []))
     console = Console(file=io.StringIO(), force_terminal=False)
     with Display(plan, console) as display:
         for step in range(1, 50):
@@ -310,7 +307,7 @@ def test_predictions_of_classes_are_the_mean_over_samples(tmp_path, table, call,
     assert code == 0
     run = hb.load(tmp_path / "run" / "run.nc")
     X = [[float(row[name]) for name in "abc"] for row in rows]
-    expected = run.predict(X, samples=True).mean(axis=(0, 1))
+    expected = run.outputs(X, samples=True).mean(axis=(0, 1))
     found = np.array([[float(row[f"probability_{name}"]) for name in run.problem.targets] for row in rows])
     np.testing.assert_allclose(found, expected, atol=1e-12)
     entropy = -(expected * np.log(expected)).sum(axis=1)
@@ -329,7 +326,7 @@ def test_predictions_of_numbers_are_in_the_user_s_units_and_columns_go_by_name(
     turned.write_text("c,b,a\n0,0.5,1\n1,-1,0\n")
     assert call("predict", tmp_path / "run" / "run.nc", turned, "--out", tmp_path / "said.csv")[0] == 0
     rows = rows_of((tmp_path / "said.csv").read_text())
-    said = hb.load(tmp_path / "run" / "run.nc").predict([[1, 0.5, 0], [0, -1, 1]])[..., 0]
+    said = hb.load(tmp_path / "run" / "run.nc").outputs([[1, 0.5, 0], [0, -1, 1]])[..., 0]
     np.testing.assert_allclose([float(row["prediction"]) for row in rows], said.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose([float(row["std"]) for row in rows], said.std(axis=0), rtol=1e-9)
     assert 90 < float(rows[0]["prediction"]) < 110
@@ -343,7 +340,7 @@ def test_of_a_comparison_one_method_predicts(tmp_path, call, refused, no_picture
     new.write_text("x1,x2\n0.5,1\n")
     assert "say which, --select method=..." in refused("predict", tmp_path / "both", new)
     _, out, _ = call("predict", tmp_path / "both", new, "--select", "method=LOL")
-    said = hb.load(tmp_path / "both" / "run.nc").select(method="LOL").predict([[0.5, 1.0]]).mean()
+    said = hb.load(tmp_path / "both" / "run.nc").select(method="LOL").outputs([[0.5, 1.0]]).mean()
     assert float(rows_of(out)[0]["probability_1"]) == pytest.approx(said, rel=1e-12)
 
 
@@ -485,19 +482,20 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert out == ""
-    assert err.splitlines()[-1] == f"heatbath: interrupted; go on with: heatbath resume '{folder}'"
+    assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume '{folder}'"
     assert 0 < hb.load(folder / "run.nc").step < 120_000
     assert not (folder / "summary.json").exists()
-    begun, simulate = [], results.simulate
-    monkeypatch.setattr(
-        results,
-        "simulate",
-        lambda plan, before, *rest: begun.append(before.step) or simulate(plan, before, *rest),
-    )
+    begun, prepare = [], simulation.Simulation.__init__
+
+    def noting(self, plan, step, *rest):
+        begun.append(step)
+        prepare(self, plan, step, *rest)
+
+    monkeypatch.setattr(simulation.Simulation, "__init__", noting)
     reached = hb.load(folder / "run.nc").step
     code, out, _ = call("resume", folder, "--json")
     assert code == 0
-    assert begun == [reached]  # it goes on, and does not start over
+    assert begun == [reached]  # it continues, and does not start over
     assert json.loads(out)["steps"] == 120_000
     assert differing(folder, expected) == []
 
@@ -529,9 +527,9 @@ def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pict
         (["train", *SMALL, "--method", "adl", "--word", "XYZ"], "XYZ"),
         (["train", *SMALL, "--method", "lol", "--hidden", ""], "'hidden' names no layer"),
         (["train", *SMALL, "--method", "lol", "--hidden", "10,x"], "--hidden must be a whole number"),
-        (["train", *SMALL, "--method", "lol", "--batch", "101"], "batch (of 100 training data) must be"),
+        (["train", *SMALL, "--method", "lol", "--batch", "101"], "batch (of 100 training examples) must be"),
         (["train", *SMALL, "--method", "lol", "--steps", "1e4"], "--steps must be a whole number, got '1e4'"),
-        (["train", *SMALL, "--method", "lol", "--thin", "3"], "say how many samples"),
+        (["train", *SMALL, "--method", "lol", "--thin", "3"], "burn_in and thin are for samples"),
         (["train", *SMALL, "--method", "lol", "--threads", "0"], "threads must be"),
         (["train", *SMALL, "--method", "lol", "--every", "-1"], "every must be"),
         (["train", *SMALL, "--method", "lol", "--chains", "100000000000"], "GB are free"),
@@ -693,13 +691,13 @@ def test_on_a_full_disk_nothing_is_left_half_written(place, refused, tmp_path, m
 def test_a_disk_that_fills_up_leaves_the_last_checkpoint_to_go_on_from(
     call, tmp_path, monkeypatch, undisturbed, no_pictures
 ):
-    write, calls = files.write, []
+    write, calls = file.write, []
 
     def filling(path, data):
         calls.append(path)
         full() if len(calls) > 2 else write(path, data)
 
-    monkeypatch.setattr(files, "write", filling)
+    monkeypatch.setattr(file, "write", filling)
     code, _, err = call("train", *LONG, "--every", "0.1", "--out", tmp_path / "run")
     assert code == 1
     assert "warning: the checkpoint at step" in err
@@ -728,7 +726,7 @@ def test_help_lists_the_commands_and_takes_no_time():
     done = subprocess.run([*HEATBATH, "--help"], capture_output=True, text=True, check=True)
     for name in ("train", "compare", "sweep", "resume", "predict", "reproduce", "info"):
         assert re.search(rf"\b{name}\b", done.stdout)
-    assert runs.train.__name__ == "train"
+    assert commands.train.__name__ == "train"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 
 import heatbath as hb
-from heatbath.runs import file as files
+from heatbath.runs import file
 from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
 
 SHORT = {"steps": 40, "batch": 10, "record": 2, "chains": 2, "seed": 7}
@@ -66,7 +66,7 @@ def test_a_file_has_the_users_own_data(task, tmp_path):
         np.testing.assert_array_equal(getattr(loaded.problem, name), getattr(problem, name))
     for name in ("name", "task", "features", "targets", "recipe"):
         assert getattr(loaded.problem, name) == getattr(problem, name)
-    np.testing.assert_array_equal(loaded.predict(OWN[task][0]), run.predict(OWN[task][0]))
+    np.testing.assert_array_equal(loaded.outputs(OWN[task][0]), run.outputs(OWN[task][0]))
     assert differences(loaded.resume(20), run.resume(20)) == []
 
 
@@ -103,7 +103,7 @@ def test_mnist_is_never_in_a_file(tmp_path):
     elsewhere = json.loads(run.to_xarray().attrs["settings"])
     elsewhere["problem"]["recipe"]["folder"] = str(tmp_path)
     moved = run.to_xarray().assign_attrs(settings=json.dumps(elsewhere))
-    files.write(tmp_path / "moved.nc", moved)
+    file.write(tmp_path / "moved.nc", moved)
     with pytest.raises(OSError, match=r"moved.nc: its data cannot be had .*: pass problem="):
         hb.load(tmp_path / "moved.nc")
     assert differences(hb.load(tmp_path / "moved.nc", problem), run) == []
@@ -201,14 +201,14 @@ def test_bytes_after_the_end_are_noticed(saved):
 
 def sealed(path, **attributes):
     """A file with a right seal and these attributes."""
-    files.write(path, small_run().to_xarray().assign_attrs(attributes))
+    file.write(path, small_run().to_xarray().assign_attrs(attributes))
     return path
 
 
 def test_a_file_of_a_newer_version_asks_for_an_update(tmp_path):
-    path = sealed(tmp_path / "new.nc", heatbath_format=files.FORMAT + 1, heatbath_version="9.9")
+    path = sealed(tmp_path / "new.nc", heatbath_format=file.FORMAT + 1, heatbath_version="9.9")
     with pytest.raises(
-        ValueError, match=r"new.nc was written by heatbath 9.9 in format 2.*: update heatbath"
+        ValueError, match=r"new.nc was written by heatbath 9.9 in format 3.*: update heatbath"
     ):
         hb.load(path)
 
@@ -259,7 +259,7 @@ def test_settings_that_were_tampered_with_are_refused(path, value, told, tmp_pat
     packed = small_run().to_xarray()
     settings = json.loads(packed.attrs["settings"])
     change(settings, *path, value=value)
-    files.write(tmp_path / "run.nc", packed.assign_attrs(settings=json.dumps(settings)))
+    file.write(tmp_path / "run.nc", packed.assign_attrs(settings=json.dumps(settings)))
     with pytest.raises(ValueError, match=rf"run.nc is not a run that can be read: .*{told}|{told}"):
         hb.load(tmp_path / "run.nc")
 
@@ -274,25 +274,25 @@ def test_content_that_is_missing_or_of_the_wrong_shape_or_kind_is_named(name, ru
     shorter = packed.drop_vars(name).assign({name: (("other", *dims[1:]), packed[name].values[:-1])})
     other_kind = packed.assign({name: packed[name].astype("float16")})
     for wrong in (packed.drop_vars(name), shorter, other_kind):
-        files.write(tmp_path / "run.nc", wrong)
+        file.write(tmp_path / "run.nc", wrong)
         with pytest.raises(ValueError, match=rf"run.nc is not a run that can be read: .*{name}"):
             hb.load(tmp_path / "run.nc")
 
 
 def test_text_that_is_no_settings_is_refused(tmp_path):
     packed = small_run().to_xarray()
-    files.write(tmp_path / "run.nc", packed.assign_attrs(settings="[" * 100_000))
+    file.write(tmp_path / "run.nc", packed.assign_attrs(settings="[" * 100_000))
     with pytest.raises(ValueError, match=r"run.nc is not a run that can be read"):
         hb.load(tmp_path / "run.nc")
     huge = json.loads(packed.attrs["settings"])
-    huge["repeats"] = 10**12
-    files.write(tmp_path / "run.nc", packed.assign_attrs(settings=json.dumps(huge)))
+    huge["chains"] = 10**12
+    file.write(tmp_path / "run.nc", packed.assign_attrs(settings=json.dumps(huge)))
     with pytest.raises(MemoryError, match=r"run.nc: 1000000000000 chains of 81 parameters"):
         hb.load(tmp_path / "run.nc")
-    files.write(tmp_path / "run.nc", packed.assign_attrs(heatbath_format=[1, 2]))
+    file.write(tmp_path / "run.nc", packed.assign_attrs(heatbath_format=[1, 2]))
     with pytest.raises(ValueError, match=r"run.nc is not a run file: it has no number of a format"):
         hb.load(tmp_path / "run.nc")
-    files.write(tmp_path / "run.nc", packed.assign_attrs(settings="{"))
+    file.write(tmp_path / "run.nc", packed.assign_attrs(settings="{"))
     with pytest.raises(ValueError, match=r"run.nc is not a run that can be read"):
         hb.load(tmp_path / "run.nc")
 
@@ -396,7 +396,7 @@ def test_a_checkpoint_that_fails_is_a_warning_and_the_run_goes_on(tmp_path, monk
         real(handle)
 
     monkeypatch.setattr(os, "fsync", fail_later)
-    with pytest.warns(RuntimeWarning, match=r"the checkpoint at step \d+ failed, and the run goes on"):
+    with pytest.warns(RuntimeWarning, match=r"the checkpoint at step \d+ failed, and the run continues"):
         run = small_run(steps=3000, checkpoint=path, every=0)
     assert differences(run, small_run(steps=3000)) == []
     monkeypatch.undo()
@@ -526,7 +526,7 @@ def test_a_run_whose_chains_all_diverged_says_so_again_from_its_checkpoint(tmp_p
 
 
 def test_memory_that_runs_out_in_a_checkpoint_is_a_warning(tmp_path, monkeypatch):
-    calls, real = [], files.write
+    calls, real = [], file.write
 
     def write(*arguments):
         calls.append(1)
@@ -534,8 +534,8 @@ def test_memory_that_runs_out_in_a_checkpoint_is_a_warning(tmp_path, monkeypatch
             raise MemoryError("no room")
         real(*arguments)
 
-    monkeypatch.setattr(files, "write", write)
-    with pytest.warns(RuntimeWarning, match="the checkpoint at step 40 failed, and the run goes on: no room"):
+    monkeypatch.setattr(file, "write", write)
+    with pytest.warns(RuntimeWarning, match="the checkpoint at step 40 failed, and the run continues: no room"):
         assert small_run(checkpoint=tmp_path / "run.nc").finished
 
 

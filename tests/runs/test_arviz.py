@@ -39,13 +39,13 @@ def test_arviz_has_the_function_at_the_test_data_by_default(warm):
     assert prediction["draw"].values.tolist() == warm.data["sample_step"].values.tolist()
     assert prediction["output"].values.tolist() == ["1"]
     assert "theta" not in data.posterior
-    np.testing.assert_array_equal(prediction, warm.predict(SPIRALS.X_test[0], samples=True))
+    np.testing.assert_array_equal(prediction, warm.outputs(SPIRALS.X_test[0], samples=True))
 
 
 def test_arviz_has_the_function_where_it_is_asked_for_and_the_parameters_too(warm):
     data = warm.to_arviz(X=[[0.0, 1.0], [1.0, 0.0]], parameters=True)
     np.testing.assert_array_equal(
-        data.posterior["prediction"], warm.predict([[0.0, 1.0], [1.0, 0.0]], samples=True)
+        data.posterior["prediction"], warm.outputs([[0.0, 1.0], [1.0, 0.0]], samples=True)
     )
     np.testing.assert_array_equal(data.posterior["theta"], warm.data["samples"])
     assert len(arviz.summary(data, var_names=["prediction"])) == 2
@@ -64,15 +64,15 @@ def test_a_posterior_has_converged_and_a_cold_law_has_not(warm):
 
 def test_chains_of_different_laws_are_not_mixed():
     options = {"steps": 20, "batch": 20, "samples": 4}
-    sweep = hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[1e-4, 1e-3]), repeats=2, **options)
-    with pytest.raises(ValueError, match="these chains sample different laws: select one"):
+    sweep = hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[1e-4, 1e-3]), chains=2, **options)
+    with pytest.raises(ValueError, match="differ in tau: select one"):
         sweep.to_arviz()
     assert sweep.select(tau=1e-3).to_arviz().posterior.sizes["chain"] == 2
     drawn = hb.datasets.spirals(n_train=50, n_test=20, draws=2)
     with pytest.raises(ValueError, match="2 different data sets"):
         hb.train(drawn, SMALL, hb.LOL(), chains=2, **options).to_arviz()
     assert hb.train(drawn, SMALL, hb.LOL(), chains=1, **options).to_arviz().posterior.sizes["point"] == 20
-    with pytest.raises(ValueError, match="there are no test data: say X="):
+    with pytest.raises(ValueError, match="there are no test examples: say X="):
         hb.train(hb.datasets.spirals(n_test=0), SMALL, hb.LOL(), **options).to_arviz()
     with pytest.raises(ValueError, match="train with samples=N"):
         hb.train(SPIRALS, SMALL, hb.LOL(), 20, 20).to_arviz()
@@ -109,7 +109,7 @@ print(hb.train(problem, hb.Dense((5,)), hb.LOL(), 20, 5, chains=2, samples=5).to
 
 
 def test_the_example_prints_its_table():
-    example = Path(__file__).parent.parent / "examples" / "convergence.py"
+    example = Path(__file__).parents[2] / "examples" / "convergence.py"
     done = subprocess.run(
         [sys.executable, str(example), "--steps", "2000"], capture_output=True, text=True, check=False
     )
