@@ -1,5 +1,6 @@
 """The scikit-learn estimators: scikit-learn's own checks, and what else they claim."""
 
+import inspect
 import pickle
 import re
 from dataclasses import replace
@@ -469,3 +470,24 @@ def test_after_a_fit_that_failed_there_is_none():
             estimator.set_params(steps=-1).fit(X, target)
         with pytest.raises(NotFittedError):
             estimator.predict(X)
+
+
+@pytest.mark.parametrize("kind", [hb.ThermodynamicClassifier, hb.ThermodynamicRegressor])
+def test_help_says_what_every_parameter_means(kind):
+    lines = re.findall(r"^    - (`.*?): .*$", kind.__doc__, flags=re.MULTILINE)
+    described = [name for line in lines for name in re.findall(r"`(\w+)`", line)]
+    text = kind.__doc__
+    for name in kind().get_params():
+        assert f"`{name}`" in text, name
+    assert {"hidden", "method", "batch", "chains", "samples", "random_state"} <= set(described)
+    assert set(described) <= set(kind().get_params())
+    assert str(inspect.signature(kind)).count("=") == len(kind().get_params())
+
+
+def test_both_estimators_say_the_same_of_the_parameters_they_share():
+    def entries(kind):
+        found = re.findall(r"^    - .*?(?=^    - |^$)", kind.__doc__, flags=re.MULTILINE | re.DOTALL)
+        return {entry.strip() for entry in found if "class_weight" not in entry.split(":")[0]}
+
+    assert entries(hb.ThermodynamicClassifier) == entries(hb.ThermodynamicRegressor)
+    assert len(entries(hb.ThermodynamicRegressor)) >= 12

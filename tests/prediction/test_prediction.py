@@ -574,6 +574,20 @@ def test_a_run_s_predictions_are_averages_over_its_samples_chains_or_steps(probl
     assert not np.allclose(over_samples[1], by_hand(run.outputs(X), problem.task)[1], rtol=1e-2)
 
 
+def test_the_standard_deviation_is_the_root_of_the_variance_of_arrays_and_tensors():
+    said = trained(samples=5).predict(arrays())
+    np.testing.assert_array_equal(said.sd, np.sqrt(said.variance))
+    tensors = said._replace(variance=torch.as_tensor(said.variance))
+    assert torch.equal(tensors.sd, tensors.variance.sqrt())
+
+
+def test_the_latest_samples_may_be_asked_alone():
+    run, X = trained(samples=10), arrays()
+    latest = run.outputs(X, samples=True)[:, -4:].reshape(-1, 60, 1)
+    check(run.predict(X, latest=4), by_hand(latest, "binary"), rtol=1e-9, atol=1e-12)
+    check(run.predict(X, latest=99), run.predict(X), rtol=0, atol=0)
+
+
 def test_many_data_are_asked_in_chunks_and_none_or_one_is_fine(monkeypatch):
     run, X = trained(samples=5), arrays(3, rows=1000)
     whole = run.predict(X)
@@ -796,3 +810,14 @@ def test_what_cannot_be_scored_is_refused():
         scores.gaussian_log_score([1, 2], [0, 1], [1, 2])
     with pytest.raises(ValueError, match="bins must be a whole number >= 1"):
         scores.calibration_error([0.5], [1], bins=0)
+
+
+def test_samples_say_what_they_are(tmp_path):
+    samples = Samples(torch.nn.Linear(2, 1), burn_in=2, thin=3, most=10)
+    for _ in range(9):
+        samples.take()
+    assert (
+        repr(samples)
+        == "Samples(2 of at most 10 states of Linear, every 3 steps after 2, at step 9, in memory)"
+    )
+    assert repr(Samples(torch.nn.Linear(2, 1), folder=tmp_path)).endswith(f"at step 0, in {tmp_path})")

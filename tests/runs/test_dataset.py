@@ -1,9 +1,12 @@
 """Samples and running averages."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import heatbath as hb
+from heatbath.runs.dataset import sizes
 from heatbath.runs.plan import sampling
 from tests.runs import SMALL, SPIRALS, differences
 
@@ -13,47 +16,6 @@ X = SPIRALS.X_test[0, :7]
 def short(**options):
     settings = {"steps": 120, "batch": 20, "chains": 3, "seed": 2, "record": 2, **options}
     return hb.train(SPIRALS, SMALL, hb.AdLaLa(), **settings)
-
-
-@pytest.mark.parametrize(
-    ("given", "burn_in", "thin"),
-    [
-        ({"samples": 10}, 0, 12),
-        ({"samples": 9}, 3, 13),  # 13 does not divide 120: the burn-in grows
-        ({"samples": 10, "burn_in": 20}, 20, 10),
-        ({"samples": 10, "burn_in": 25}, 30, 9),
-        ({"samples": 10, "thin": 2}, 100, 2),  # the last ones
-        ({"samples": 12, "burn_in": 60, "thin": 5}, 60, 5),
-        ({"samples": 120}, 0, 1),
-    ],
-)
-def test_two_of_samples_burn_in_and_thin_decide_the_third(given, burn_in, thin):
-    known = {"samples": None, "burn_in": None, "thin": None} | given
-    assert sampling(120, **known) == (burn_in, thin)
-    run = short(**given)
-    expected = [burn_in + thin * (i + 1) for i in range(given["samples"])]
-    assert run.data["sample_step"].values.tolist() == expected
-    assert expected[-1] == 120
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"samples": 121},
-        {"samples": 0},
-        {"samples": 100, "burn_in": 50},
-        {"samples": 100, "thin": 2},
-        {"samples": 10, "burn_in": 20, "thin": 5},  # there would be 20
-        {"samples": 10, "burn_in": -1},
-        {"samples": 5, "burn_in": 120},
-        {"burn_in": 20},
-        {"thin": 2},
-        {"samples": 10, "thin": 0},
-    ],
-)
-def test_samples_that_cannot_be_had_are_refused(given):
-    with pytest.raises(ValueError, match=r"samples|burn_in|thin"):
-        short(**given)
 
 
 def test_samples_are_the_parameters_at_their_steps_and_the_burn_in_is_not_among_them():
@@ -142,3 +104,12 @@ def test_a_chain_that_diverged_has_no_average():
         run = short(start=start, average=X, samples=10)
     assert np.isnan(run.averages()["mean"][1]).all()
     assert np.isfinite(run.averages()["mean"][[0, 2]]).all()
+
+
+def test_the_size_that_is_checked_is_the_size_of_the_results():
+    """Within a tenth, where the arrays are large enough to matter."""
+    options = {"weights": True, "samples": 50, "histogram": (-1.0, 1.0, 200), "average": SPIRALS.X_test[0]}
+    run = hb.sweep(SPIRALS, SMALL, hb.AdLaLa(tau=[1e-5, 1e-4]), 100, 20, chains=4, record=50, **options)
+    assert sum(sizes(run.plan).values()) == pytest.approx(run.data.nbytes, rel=0.1)
+    assert all(sizes(run.plan)[name] == run.data[name].nbytes for name in sizes(run.plan))
+    assert sizes(replace(run.plan, chains=8))["samples"] == 2 * sizes(run.plan)["samples"]

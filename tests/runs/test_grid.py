@@ -179,51 +179,6 @@ def test_one_partition_for_all_methods_of_a_comparison_must_fit_each():
         run.resume(20, {"warm": hb.LOL()})
 
 
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(), 10, 20), "a sweep needs several values of some coefficient"),
-        (
-            lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[0.0]), 10, 20, recrod=3),
-            "no option recrod; accepted: .*seed",
-        ),
-        (lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[0.0]), 10, 20, keep=True), "no option keep"),
-        (lambda: hb.compare(SPIRALS, SMALL, hb.LOL(), 10, 20), "compare needs a dict of partitions by name"),
-        (lambda: hb.compare(SPIRALS, SMALL, {}, 10, 20), "compare needs a dict"),
-        (
-            lambda: hb.compare(SPIRALS, SMALL, {1: hb.LOL()}, 10, 20),
-            "compare needs a dict of partitions by name",
-        ),
-        (
-            lambda: hb.sweep(SPIRALS, SMALL, {"a": hb.LOL()}, 10, 20),
-            "partition must be a Partition, got {'a'",
-        ),
-        (
-            lambda: hb.train(SPIRALS, SMALL, {"a": hb.LOL()}, 10, 20),
-            "partition must be a Partition, got {'a'",
-        ),
-        (lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, progress=5), "progress must be a function"),
-        (
-            lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, checkpoint=5),
-            "checkpoint must be the name of a file",
-        ),
-        (
-            lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, start=["a"]),
-            "start must be an array of numbers",
-        ),
-        (
-            lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, average="a"),
-            "average must be an array of numbers",
-        ),
-        (lambda: hb.compare(SPIRALS, SMALL, {"a": 3}, 10, 20), "partition must be a Partition, got 3"),
-        (lambda: hb.compare(SPIRALS, SMALL, {"a": hb.LOL(tau=[0.0])}, 10, 20), r"compare \(a\) needs one value of tau"),
-    ],
-)
-def test_what_is_no_sweep_or_comparison_is_refused(call, told):
-    with pytest.raises((TypeError, ValueError), match=told):
-        call()
-
-
 def test_select_says_what_there_is():
     run = hb.sweep(SPIRALS, SMALL, hb.AdLaLa(sigma=[0.0, 0.01], tau=[1e-5, 1e-4]), chains=1, **SHORT)
     with pytest.raises(ValueError, match="no axis gamma: this run has tau, sigma"):
@@ -239,24 +194,3 @@ def test_select_says_what_there_is():
     assert mixed.select(tau=Linear(1.0, 0.0, 50)).partition == hb.LOL(tau=Linear(1.0, 0.0, 50))
 
 
-def test_a_sweep_that_does_not_fit_in_memory_is_refused_with_its_size():
-    wide = hb.Dense((10_000, 10_000))
-    taus = list(np.geomspace(1e-6, 1e-3, 100))
-    with pytest.raises(
-        MemoryError, match=r"10000 chains of 100\d+ parameters .* need .* GB, most of it for theta"
-    ):
-        hb.sweep(SPIRALS, wide, hb.AdLaLa(tau=taus), 100, 20, chains=100)
-    millions = {name: list(np.linspace(0.1, 1.0, 300)) for name in ("h", "sigma", "epsilon")}
-    with pytest.raises(MemoryError, match=r"27000000000 chains"):  # at once: the grid is not made first
-        hb.sweep(SPIRALS, wide, hb.AdLaLa(**millions), 100, 20, chains=1000)
-    with pytest.raises(MemoryError, match=r"most of it for samples"):
-        hb.train(SPIRALS, hb.Dense((1000,)), hb.AdLaLa(), 10**8, 20, samples=10**8)
-
-
-def test_the_size_that_is_checked_is_the_size_of_the_results():
-    """Within a tenth, where the arrays are large enough to matter."""
-    options = {"weights": True, "samples": 50, "histogram": (-1.0, 1.0, 200), "average": SPIRALS.X_test[0]}
-    run = hb.sweep(SPIRALS, SMALL, hb.AdLaLa(tau=[1e-5, 1e-4]), 100, 20, chains=4, record=50, **options)
-    assert sum(sizes(run.plan).values()) == pytest.approx(run.data.nbytes, rel=0.1)
-    assert all(sizes(run.plan)[name] == run.data[name].nbytes for name in sizes(run.plan))
-    assert sizes(replace(run.plan, chains=8))["samples"] == 2 * sizes(run.plan)["samples"]

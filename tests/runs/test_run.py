@@ -232,73 +232,33 @@ def test_a_change_must_be_a_partition():
         short(hb.LOL()).resume(10, hb.Langevin(1.0, 0.1))
 
 
-# Ctrl-C
+# What a run says of itself
 
 
-@pytest.mark.parametrize("nth", [1, 3, 6])
-def test_ctrl_c_leaves_a_run_that_goes_on_as_if_nothing_had_happened(nth):
-    options = {"record": 10, "chains": 3, "seed": 1, "samples": 20, "average": SPIRALS.X_test[0]}
-    whole = hb.train(SPIRALS, SMALL, hb.AdLaLa(), 3000, 20, **options)
-    with pytest.warns(RuntimeWarning, match=r"interrupted at step \d+ of 3000: resume\(\) continues"):
-        part = hb.train(SPIRALS, SMALL, hb.AdLaLa(), 3000, 20, progress=Interrupting(nth), **options)
-    assert 0 < part.step < 3000
-    assert repr(part).startswith(f"Run: step {part.step:,} of 3,000, batch 20")
-    assert part.data["step"].values.tolist() == [n for n in range(300, 3001, 300) if n <= part.step]
-    assert differences(part.resume(), whole) == []
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def test_a_run_says_what_it_is_and_how_it_went():
+    text = repr(short(hb.LOL(), dtype="float64"))
+    for piece in ("Run: step 160, batch 20, seed 4, float64", "spirals, binary, 200 training and 100 test",
+                  "2-20-1, relu, 81 parameters", "hidden: Langevin(gamma=0.01", "h: 0.1", "chains   3\n"):  # fmt: skip
+        assert piece in text
+    run = hb.compare(SPIRALS, SMALL, {"warm": hb.LOL(), "Adam": PARTITIONS["Adam"]}, 40, chains=2, record=1)
+    mean = float(run.select(method="Adam").accuracy("test").mean())
+    assert f"Adam: loss {float(run.select(method='Adam').loss('test').mean()):.4g}, accuracy {mean:.1%}" in repr(run)
+    assert "2 at each of 2 points (method)" in repr(run)
+    nothing_yet = hb.Run(run.plan, 0, run.data.isel(record=slice(0, 0)))
+    assert "loss" not in repr(nothing_yet)
 
 
-def test_a_second_ctrl_c_interrupts_at_once():
-    def press_twice():
-        with deferred_interrupts() as interrupted:
-            os.kill(os.getpid(), signal.SIGINT)
-            while not interrupted():
-                time.sleep(0.01)
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(10)
-
-    with pytest.raises(KeyboardInterrupt):
-        press_twice()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def test_a_run_with_chains_that_diverged_says_how_many():
+    start = np.tile(SMALL.start(2, 1, [0], 1), (3, 1))
+    start[1, 60:] = 3e38
+    with pytest.warns(hb.Diverged):
+        run = short(hb.Partition(hb.SGD(), 0.1), start=start)
+    assert "chains   3, 1 diverged" in repr(run)
+    assert f"loss {float(run.loss('test')[[0, 2], -1].mean()):.4g}" in repr(run)
 
 
-def test_ctrl_c_of_a_program_that_handles_it_itself_is_left_to_it():
-    seen = []
-    usual = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
-    try:
-        run = short(hb.LOL(), progress=Interrupting(1))
-    finally:
-        signal.signal(signal.SIGINT, usual)
-    assert seen == [1]
-    assert run.finished
-
-
-def test_training_in_another_thread_does_not_touch_signals():
-    runs = []
-    worker = threading.Thread(target=lambda: runs.append(short(hb.LOL())))
-    worker.start()
-    worker.join()
-    assert runs[0].finished
-
-
-def test_ctrl_c_from_outside_ends_a_script_in_order(tmp_path):
-    """As a user would: a signal from the terminal, in the middle of a long run with a checkpoint."""
-    path = tmp_path / "run.nc"
-    code = f"""
-import warnings, heatbath as hb
-problem = hb.datasets.spirals(n_train=200, n_test=100)
-told = lambda now: print(now.step, flush=True)
-path = {str(path)!r}
-run = hb.train(problem, hb.Dense((20,)), hb.AdLaLa(), 10**9, 20, progress=told, checkpoint=path, every=3600)
-print("stopped", run.step)
-"""
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert "interrupted at step" in err
-    stopped = int(out.rpartition("stopped")[2])
-    assert hb.load(path).step == stopped  # the checkpoint has it all
+def test_a_run_without_test_examples_shows_the_training_loss():
+    problem = hb.datasets.from_arrays(SPIRALS.X_train[0], SPIRALS.X_train[0, :, 0], test_share=0.0)
+    run = hb.train(problem, SMALL, hb.LOL(), 20, chains=2)
+    assert f"train    loss {float(run.loss('train')[:, -1].mean()):.4g} (at step 20" in repr(run)
+    assert "accuracy" not in repr(run)

@@ -191,62 +191,10 @@ def test_the_engines_adaptive_langevin_is_at_its_temperature_whatever_the_mini_b
 # Bad input
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"steps": 0}, "steps must be a whole number >= 1, got 0"),
-        ({"steps": 1.5}, "steps must be a whole number"),
-        ({"chains": 0}, "chains must be a whole number >= 1, got 0"),
-        ({"batch": 201}, r"batch \(of 200 training examples\) must be a whole number >= 1 and < 201, got 201"),
-        ({"batch": 0}, "batch"),
-        ({"record": 0}, "record must be a whole number >= 1"),
-        ({"record": [5, 300]}, "record: a step must be a whole number >= 0 and < 201, got 300"),
-        ({"seed": -1}, "seed"),
-        ({"threads": 0}, "threads must be a whole number >= 1"),
-        ({"momenta": "hot"}, "momenta must be one of 'zero', 'thermal'"),
-        ({"dtype": "float16"}, "dtype must be one of 'float32', 'float64'"),
-        ({"histogram": (0, 1)}, r"histogram must be \(low, high, bins\)"),
-        ({"histogram": (1, 0, 5)}, "low must be below high"),
-        ({"losses_every": 0}, "losses_every must be a whole number >= 1"),
-        ({"start": np.zeros(5)}, r"start must have shape \(81,\) or \(3, 81\), got \(5,\)"),
-        ({"start": np.full(81, np.nan)}, "start holds values that are not finite"),
-        (
-            {"partition": hb.AdLaLa(tau=[1e-4, 1e-3])},
-            "train needs one value of tau: several are the axes of a sweep",
-        ),
-        ({"partition": hb.Partition({"fc9": hb.SGD(), "rest": hb.SGD()}, 0.1)}, "there is no layer 'fc9'"),
-        ({"partition": hb.SGD()}, "partition must be a Partition, got SGD"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_runs(options, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        short(**options)
-
-
 @pytest.mark.parametrize("bad", [5, (0,), ("a",), (2.5,)])
 def test_bad_networks_are_refused(bad):
     with pytest.raises((TypeError, ValueError), match="Dense: "):
         hb.Dense(bad)
-
-
-def test_a_chain_that_diverges_is_reported_with_step_and_part_and_the_others_go_on():
-    start = np.tile(SMALL.start(2, 1, [0], 1), (3, 1))
-    start[1, 60:] = 3e38
-    with pytest.warns(
-        RuntimeWarning, match=r"diverged and stopped: chain 1 at step \d+ in '(hidden|output)'"
-    ):
-        run = short(start=start, partition=hb.Partition({"hidden": hb.SGD(), "output": hb.SGD()}, 0.1))
-    assert run.died.tolist()[::2] == [-1, -1]
-    assert run.died[1] >= 0
-    assert np.isnan(run.loss("test")[1, -1])
-    assert np.isfinite(run.loss("test")[[0, 2]]).all()
-
-
-def test_when_all_chains_diverge_the_error_suggests_a_smaller_h():
-    with pytest.raises(
-        FloatingPointError, match=r"all chains diverged \(chain 0 at step .*choose a smaller h"
-    ):
-        short(partition=hb.Partition(hb.SGD(weight_decay=1.0), 1e6))
 
 
 # Threads, forks and caches
