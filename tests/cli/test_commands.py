@@ -523,7 +523,7 @@ def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pict
         (["train", *SMALL, "--method", "sgd", "--h", "0.1", "--tau", "1"], "SGD has no tau; accepted: h"),
         (["train", *SMALL, "--method", "sgd", "--h", "fast"], "h must be a number, got 'fast'"),
         (["train", *SMALL, "--method", "sgd", "--h", "-1"], "h must be > 0"),
-        (["train", *SMALL, "--method", "sgd", "--h", "0.1,0.2"], "several are for heatbath sweep"),
+        (["train", *SMALL, "--method", "sgd", "--h", "0.1,0.2"], "several are the axes of a sweep"),
         (["train", *SMALL, "--method", "adl", "--word", "XYZ"], "XYZ"),
         (["train", *SMALL, "--method", "lol", "--hidden", ""], "'hidden' names no layer"),
         (["train", *SMALL, "--method", "lol", "--hidden", "10,x"], "--hidden must be a whole number"),

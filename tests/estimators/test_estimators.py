@@ -396,7 +396,7 @@ def test_pickles_predict_the_same_and_clones_are_not_fitted(make, y, tmp_path):
         ({"hidden": 100}, "hidden must be a list of layer sizes such as"),
         ({"activation": "gelu"}, "activation must be one of 'relu', 'tanh', 'identity', got 'gelu'"),
         ({"method": "adam"}, r"method must be a Partition such as AdLaLa\(\), or None; got 'adam'"),
-        ({"method": hb.AdLaLa(tau=[1e-4, 1e-3])}, "tau: a list is an axis of a sweep"),
+        ({"method": hb.AdLaLa(tau=[1e-4, 1e-3])}, "one value of tau: several are the axes of a sweep"),
         ({"weight_decay": -1.0}, "weight_decay must be >= 0 and finite, got -1"),
         ({"early_stopping": True, "validation_fraction": 0.0}, "validation_fraction must be > 0 and < 1"),
         ({"early_stopping": True, "n_iter_no_change": 0}, "n_iter_no_change must be a whole number >= 1"),
@@ -438,7 +438,7 @@ def test_data_that_make_no_sense_are_refused():
         (lambda: classifier(warm_start=True).fit(X, TWO).fit(X, Y), r"y has the classes \[2\]"),
         (
             lambda: regressor(warm_start=True).fit(X, VALUES).fit(X, VALUES[:, None]),
-            r"y must be \('data',\), got \(90, 1\)",
+            r"y must be \('examples',\), got \(90, 1\)",
         ),
     ]:
         with pytest.raises(ValueError, match=told):

@@ -710,7 +710,7 @@ def test_of_equally_probable_classes_the_first_counts():
     assert scores.accuracy([[0.4, 0.4, 0.2]] * 2, [0, 0]) == 1
 
 
-def test_a_datum_held_to_be_impossible_costs_36_nats():
+def test_an_example_held_to_be_impossible_costs_36_nats():
     for p in ([0.0], [1e-300], [[1.0, 0.0]]):
         assert scores.log_score(p, [1]) == pytest.approx(52 * math.log(2))
     assert scores.log_score([1e-15], [1]) == pytest.approx(15 * math.log(10))
@@ -785,7 +785,7 @@ def test_the_gaussian_log_score_of_the_true_law_is_its_entropy():
         ([0.5], [0.5], "indices of classes"),
         ([0.5, 0.5], [1], r"one for each of the 2 data, got shape \(1, 1\)"),
         ([[0.5, 0.5]], [[1, 0]], "one for each of the 1 data"),
-        ([], [], "at least one datum"),
+        ([], [], "at least one example"),
         (["a"], [1], "array of numbers"),
         ([[[0.5]]], [1], "1 or 2 axes"),
     ],

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from heatbath.checks import NON_NEGATIVE, real
 from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, complain, emit, ending
-from heatbath.cli.options import Setting, said, takes_settings
+from heatbath.cli.options import Setting, sections_of, takes_settings
 
 if TYPE_CHECKING:
     from heatbath.runs.plan import Plan
@@ -127,7 +127,7 @@ def _start(
         _check_manner(threads, every)
         check_free(out)
         sections = read_settings(file, command)[1] if file else {}
-        plan, complete = plan_of(command, merged(sections, said(given), methods))
+        plan, complete = plan_of(command, merged(sections, sections_of(given), methods))
         text = write_settings(command, complete)
         name = complete["method"]["name"] if "method" in complete else command
     with ending(FAILURE):

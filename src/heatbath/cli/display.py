@@ -36,7 +36,7 @@ class Display:
         taus = {part.name: getattr(part.method, "tau", None) for part in plan.parts()}
         self._taus = {name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule) and single}
         self._live = Live(Text(WAIT), console=console, transient=True, refresh_per_second=8)
-        self._told = time.monotonic()
+        self._printed = time.monotonic()
 
     def __enter__(self) -> Display:
         if self._console.is_terminal:
@@ -55,21 +55,21 @@ class Display:
         if self._console.is_terminal:
             bar = ProgressBar(total=now.steps, completed=now.step, width=40)
             self._live.update(Group(bar, *(Text(line, overflow="ellipsis") for line in self.lines(now))))
-        elif now.seconds >= 1.0 and time.monotonic() - self._told >= PAUSE:
-            self._told = time.monotonic()
+        elif now.seconds >= 1.0 and time.monotonic() - self._printed >= PAUSE:
+            self._printed = time.monotonic()
             self._console.print(", ".join(self.lines(now)), highlight=False, soft_wrap=True)
 
     def lines(self, now: Progress) -> list[str]:
-        """What is told."""
+        """What is shown: steps, loss, temperatures."""
         left = f"{now.left:,.0f} s left" if math.isfinite(now.left) else "time left unknown"
-        told = [f"step {now.step:,} of {now.steps:,}, {now.speed:,.0f} steps/s, {left}"]
+        lines = [f"step {now.step:,} of {now.steps:,}, {now.speed:,.0f} steps/s, {left}"]
         if math.isfinite(now.loss):
             split = "test" if self._plan.problem.X_test.shape[1] else "train"
             many = "" if len(self._plan.points) == 1 else " (mean of all)"
             share = f", accuracy {100 * now.accuracy:.1f} %" if math.isfinite(now.accuracy) else ""
-            told.append(f"{split} loss {now.loss:.4f}{share}{many}")
+            lines.append(f"{split} loss {now.loss:.4f}{share}{many}")
         for name, tau in self._taus.items():
             if name in now.temperature:
                 target = at(tau, max(now.step - 1, 0))
-                told.append(f"temperature {name} {now.temperature[name]:.2e} (target {target:.2e})")
-        return told
+                lines.append(f"temperature {name} {now.temperature[name]:.2e} (target {target:.2e})")
+        return lines

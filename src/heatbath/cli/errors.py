@@ -31,7 +31,7 @@ def ending(code: int) -> Iterator[None]:
             warnings.showwarning = _warn
             yield
     except EXPECTED as error:
-        complain(_told(error))
+        complain(_text(error))
         raise typer.Exit(code) from None
 
 
@@ -51,7 +51,7 @@ def _warn(message: Warning | str, *rest: Any, **others: Any) -> None:
         complain(f"warning: {message}")
 
 
-def _told(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.strerror:

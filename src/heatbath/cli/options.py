@@ -21,7 +21,7 @@ class Setting(NamedTuple):
     section: str
     name: str
     kind: str
-    told: str
+    meaning: str
     option: str = ""
 
     @property
@@ -108,14 +108,17 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
     chosen = [setting for setting in SETTINGS if setting.section in sections]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "given"]
+        others = [
+            p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "given"
+        ]
 
         @wraps(command)
         def wrapped(**values: Any) -> None:
-            said = {setting: values.pop(setting.argument) for setting in chosen}
-            command(given={setting: value for setting, value in said.items() if value is not None}, **values)
+            options = {setting: values.pop(setting.argument) for setting in chosen}
+            given = {setting: value for setting, value in options.items() if value is not None}
+            command(given=given, **values)
 
-        parameters = [*own, *map(_parameter, chosen)]
+        parameters = [*others, *map(_parameter, chosen)]
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return wrapped
@@ -128,7 +131,11 @@ def _parameter(setting: Setting) -> inspect.Parameter:
     flag = f"{setting.flag}/--no-{setting.flag[2:]}" if setting.kind == "truth" else setting.flag
     panel = TITLES[setting.section]
     option = typer.Option(
-        flag, help=setting.told, rich_help_panel=panel, metavar=METAVARS.get(setting.kind), show_default=False
+        flag,
+        help=setting.meaning,
+        rich_help_panel=panel,
+        metavar=METAVARS.get(setting.kind),
+        show_default=False,
     )
     kind = bool | None if setting.kind == "truth" else str | None
     return inspect.Parameter(
@@ -136,11 +143,11 @@ def _parameter(setting: Setting) -> inspect.Parameter:
     )
 
 
-def said(given: dict[Setting, Any]) -> Settings:
+def sections_of(given: dict[Setting, Any]) -> Settings:
     """What options say, as sections of values; coefficients stay text, and are read with the method."""
-    found: Settings = {}
+    sections: Settings = {}
     for setting, value in given.items():
         read = READERS.get(setting.kind)
-        own = found.setdefault(setting.section, {})
-        own[setting.name] = read(setting.flag, value) if read else value
-    return found
+        section = sections.setdefault(setting.section, {})
+        section[setting.name] = read(setting.flag, value) if read else value
+    return sections

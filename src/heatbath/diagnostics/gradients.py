@@ -54,15 +54,15 @@ def gradient_noise(run: Run) -> xr.DataArray:
     plan, problem = run.plan, run.problem
     parts = plan.parts()
     n = problem.X_train.shape[1]
-    found = np.full((len(run.theta), len(parts)), np.nan)
+    noise = np.full((len(run.theta), len(parts)), np.nan)
     for chain in np.flatnonzero(run.died < 0):
         draw = int(run.data["draw"].values[chain])
         mean, square = gradient_moments(run.network, run.theta[chain], problem, draw)
         variance = (1 / plan.batch - 1 / n) * np.maximum(square - mean**2, 0) * n / max(n - 1, 1)
         for place, part in enumerate(parts):
-            found[chain, place] = np.mean(np.concatenate([variance[list(span)] for span in part.tensors]))
+            noise[chain, place] = np.mean(np.concatenate([variance[list(span)] for span in part.tensors]))
     coordinates = {"part": [part.name for part in parts], "chain": run.data["chain"].values}
-    return xr.DataArray(found, coordinates, ("chain", "part"), "gradient_noise")
+    return xr.DataArray(noise, coordinates, ("chain", "part"), "gradient_noise")
 
 
 def gradient_heating(h: float, gamma: float, noise: float, curvature: float = 0.0) -> float:
@@ -116,11 +116,11 @@ def _backwards(
         weights.append(W)
         inputs.append(_activated(values, network.activation) if len(inputs) < len(sizes) - 1 else values)
     back = _residual(inputs.pop(), Y, problem.task)
-    found = []
+    layers = []
     for values, W in zip(reversed(inputs), reversed(weights), strict=True):
-        found.append((values, back))
+        layers.append((values, back))
         back = (back @ W) * _slope(values, network.activation)
-    return found
+    return layers
 
 
 def _residual(logits: Array, Y: Array, task: str) -> Array:

@@ -44,8 +44,8 @@ def distributions(source: Run | Iterable[Mapping[str, Any]], edges: Sequence[flo
     tensors, coordinates = _of_run(source) if isinstance(source, Run) else _of_states(source)
     coordinates["bin"] = (borders[1:] + borders[:-1]) / 2
     lead = [name for name in ("chain", "record", "state") if name in coordinates]
-    made = {name: ((*lead, "bin"), _densities(values, borders)) for name, values in tensors.items()}
-    data = xr.Dataset(made, coordinates)
+    variables = {name: ((*lead, "bin"), _densities(values, borders)) for name, values in tensors.items()}
+    data = xr.Dataset(variables, coordinates)
     return (
         data.assign_coords(step=("record", source.data["step"].values)) if isinstance(source, Run) else data
     )
@@ -89,22 +89,22 @@ def _of_run(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def _of_states(states: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Array], dict[str, Any]]:
-    found: dict[str, list[Array]] = {}
+    series: dict[str, list[Array]] = {}
     for state in states:
         for name, value in state.items():
             if value.is_floating_point():
-                found.setdefault(name, []).append(value.detach().cpu().double().numpy().ravel())
-    if not found:
+                series.setdefault(name, []).append(value.detach().cpu().double().numpy().ravel())
+    if not series:
         raise ValueError("there are no states: take some, or train a run with weights=True")
-    tensors = {name: np.stack(values) for name, values in found.items()}
+    tensors = {name: np.stack(values) for name, values in series.items()}
     return tensors, {"state": np.arange(len(next(iter(tensors.values()))))}
 
 
 def _densities(values: Array, edges: Array) -> Array:
     """Histograms along the last axis, per value and width of a bin."""
     flat = values.reshape(-1, values.shape[-1]).astype(np.float64)
-    made = np.full((len(flat), len(edges) - 1), np.nan)
+    densities = np.full((len(flat), len(edges) - 1), np.nan)
     for place, row in enumerate(flat):
         if np.isfinite(row).all():
-            made[place] = np.histogram(row, edges)[0] / (len(row) * np.diff(edges))
-    return made.reshape(*values.shape[:-1], -1)
+            densities[place] = np.histogram(row, edges)[0] / (len(row) * np.diff(edges))
+    return densities.reshape(*values.shape[:-1], -1)

@@ -45,12 +45,16 @@ def equipartition(run: Run, burn_in: int = 0, by: Literal["part", "layer"] = "pa
     if by == "part":
         chosen = _records(run, burn_in)
         traces = run.data["temperature"]
-        found = [mean(traces.sel(part=part.name).values[alive][:, chosen]) for part in parts]
-        return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], found)
+        estimates = [mean(traces.sel(part=part.name).values[alive][:, chosen]) for part in parts]
+        return _table(
+            "part", [part.name for part in parts], [_target(run, part) for part in parts], estimates
+        )
     layers = [(layer, part) for part in parts for layer in part.layers]
     spans = _layer_spans(run)
-    found = [mean((run.p[alive][:, spans[layer]] ** 2).mean(axis=1)[:, None]) for layer, _ in layers]
-    return _table("layer", [layer for layer, _ in layers], [_target(run, part) for _, part in layers], found)
+    estimates = [mean((run.p[alive][:, spans[layer]] ** 2).mean(axis=1)[:, None]) for layer, _ in layers]
+    return _table(
+        "layer", [layer for layer, _ in layers], [_target(run, part) for _, part in layers], estimates
+    )
 
 
 def configurational(run: Run) -> xr.Dataset:
@@ -72,8 +76,8 @@ def configurational(run: Run) -> xr.Dataset:
         for place, theta in enumerate(samples.astype(np.float64)):
             force, _ = gradient_moments(run.network, theta, run.problem, int(draw))
             products[chain, place] = theta * (force + decay * theta)
-    found = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
-    return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], found)
+    estimates = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
+    return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], estimates)
 
 
 def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:
@@ -136,16 +140,18 @@ def _decay(run: Run) -> Array:
     return decay
 
 
-def _table(dimension: str, names: list[str], targets: list[float], found: list[Estimate]) -> xr.Dataset:
+def _table(dimension: str, names: list[str], targets: list[float], estimates: list[Estimate]) -> xr.Dataset:
     import xarray as xr
 
-    p_values = [_p_value(estimate, target) for estimate, target in zip(found, targets, strict=True)]
-    ratios = [estimate.value / tau if tau else math.nan for estimate, tau in zip(found, targets, strict=True)]
+    p_values = [_p_value(estimate, target) for estimate, target in zip(estimates, targets, strict=True)]
+    ratios = [
+        estimate.value / tau if tau else math.nan for estimate, tau in zip(estimates, targets, strict=True)
+    ]
     columns = {
         "target": targets,
-        "temperature": [estimate.value for estimate in found],
-        "low": [estimate.interval[0] for estimate in found],
-        "high": [estimate.interval[1] for estimate in found],
+        "temperature": [estimate.value for estimate in estimates],
+        "low": [estimate.interval[0] for estimate in estimates],
+        "high": [estimate.interval[1] for estimate in estimates],
         "ratio": ratios,
         "p_value": p_values,
         "verdict": ["unknown" if math.isnan(p) else "agrees" if p >= LEVEL else "differs" for p in p_values],

@@ -48,10 +48,10 @@ def predict(
         values = _values(model, state)
         with _evaluating(model), torch.no_grad():
             output = torch.func.functional_call(model, values, (x,), tie_weights=False)
-            average.add(_said(output, task))
-    told = average.prediction()
-    mean, variance, entropy = map(torch.from_numpy, told[:3])
-    expected, disagreement = (None if part is None else torch.from_numpy(part) for part in told[3:])
+            average.add(_probabilities(output, task))
+    arrays = average.prediction()
+    mean, variance, entropy = map(torch.from_numpy, arrays[:3])
+    expected, disagreement = (None if array is None else torch.from_numpy(array) for array in arrays[3:])
     return Prediction(mean, variance, entropy, expected, disagreement)
 
 
@@ -77,44 +77,44 @@ def _values(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Tensor]:
             "samples must be Samples, or a list of states such as model.state_dict(); got one that is "
             f"{state!r} of type {type(state).__name__}"
         )
-    own, given = tensors(model.state_dict(keep_vars=True)), tensors(state)
-    missing = [name for name in own if name not in given]
-    unknown = [name for name in given if name not in own]
+    present, given = tensors(model.state_dict(keep_vars=True)), tensors(state)
+    missing = [name for name in present if name not in given]
+    unknown = [name for name in given if name not in present]
     if missing or unknown:
-        told = [f"they lack {listed(missing)}"] if missing else []
-        told += [f"the model has no {listed(unknown)}"] if unknown else []
+        faults = [f"they lack {listed(missing)}"] if missing else []
+        faults += [f"the model has no {listed(unknown)}"] if unknown else []
         raise ValueError(
-            f"the samples are not of this model: {' and '.join(told)}. Predict with the model that they were "
-            "taken of (torch.compile and DistributedDataParallel put a prefix before the names: use the same "
+            f"the samples are not of this model: {' and '.join(faults)}. Predict with the model that they "
+            "were taken of (torch.compile and DistributedDataParallel put a prefix before the names: use the same "
             "wrapper, or none)"
         )
-    if other := [name for name in own if given[name].shape != own[name].shape]:
+    if other := [name for name in present if given[name].shape != present[name].shape]:
         raise ValueError(
             f"the samples are not of this model: other shapes have {listed(other)} "
-            f"({tuple(given[other[0]].shape)} in the sample, {tuple(own[other[0]].shape)} in the model)"
+            f"({tuple(given[other[0]].shape)} in the sample, {tuple(present[other[0]].shape)} in the model)"
         )
     buffers = model.named_buffers(remove_duplicate=False)
-    unsampled = {name: value.clone() for name, value in buffers if name not in own}  # not persistent
-    sampled = {name: given[name].to(value.device, copy=True) for name, value in own.items()}
+    unsampled = {name: value.clone() for name, value in buffers if name not in present}  # not persistent
+    sampled = {name: given[name].to(value.device, copy=True) for name, value in present.items()}
     return unsampled | sampled
 
 
-def _said(output: Any, task: Task) -> Floats:
+def _probabilities(output: Any, task: Task) -> Floats:
     """The probabilities or values in a model's output, in float64."""
     import torch
 
     if not isinstance(output, torch.Tensor) or not output.is_floating_point() or not output.ndim:
-        told = (
+        kind = (
             f"a tensor of {output.dtype}, {tuple(output.shape)}" if isinstance(output, torch.Tensor) else ""
         )
         raise TypeError(
-            "the model must return one tensor of logits or values, (data, outputs), got "
-            f"{told or type(output).__name__}: wrap it in a module whose forward returns that tensor alone"
+            "the model must return one tensor of logits or values, (examples, outputs), got "
+            f"{kind or type(output).__name__}: wrap it in a module whose forward returns that tensor alone"
         )
     if task == "classes" and (output.ndim < 2 or output.shape[-1] < 2):
         raise ValueError(
-            "task 'classes' needs a logit for each of two or more classes, (data, classes), got outputs of "
-            f"shape {tuple(output.shape)}: for one logit of the second class say task='binary'"
+            "task 'classes' needs a logit for each of two or more classes, (examples, classes), got outputs "
+            f"of shape {tuple(output.shape)}: for one logit of the second class say task='binary'"
         )
     values = output.cpu().double()
     values = values[:, None] if values.ndim == 1 else values

@@ -75,9 +75,9 @@ class Samples:
             self._thin_out()
             if since % self.thin:
                 return
-        own = tensors(self.model.state_dict(keep_vars=True))
-        copies = {id(value): value.detach().to("cpu", copy=True) for value in own.values()}
-        state = {name: copies[id(value)] for name, value in own.items()}  # a tied tensor is there once
+        current = tensors(self.model.state_dict(keep_vars=True))
+        copies = {id(value): value.detach().to("cpu", copy=True) for value in current.values()}
+        state = {name: copies[id(value)] for name, value in current.items()}  # a tied tensor is there once
         self._kept[self.step] = state if self.folder is None else self._write(self.folder, state)
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
@@ -109,11 +109,11 @@ class Samples:
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob("sample*.part"):
             part.unlink(missing_ok=True)  # of a program that was killed
-        found = sorted(folder.glob(f"sample-{'[0-9]' * 12}.pt"))
-        if found or (folder / SETTINGS).exists():
+        paths = sorted(folder.glob(f"sample-{'[0-9]' * 12}.pt"))
+        if paths or (folder / SETTINGS).exists():
             self._check(folder)
-        if found:
-            self._kept = {int(path.stem.removeprefix("sample-")): path for path in found}
+        if paths:
+            self._kept = {int(path.stem.removeprefix("sample-")): path for path in paths}
             self.step = self.steps[-1]
             while self.steps[0] - self.burn_in > self.thin:  # the first is always at `thin`, doubled or not
                 self.thin *= 2
@@ -138,20 +138,21 @@ class Samples:
                 f"{folder} has samples, and {SETTINGS}, which says what made them, is missing or not as it "
                 f"was written ({type(error).__name__}): {remedy}"
             ) from None
-        own = self._shapes()
-        if differ := sorted(name for name in own.keys() | shapes.keys() if own.get(name) != shapes.get(name)):
+        ours = self._shapes()
+        if differ := sorted(n for n in ours.keys() | shapes.keys() if ours.get(n) != shapes.get(n)):
             raise ValueError(
                 f"{folder} has samples of another model, which differs in {listed(differ)}: {remedy}"
             )
         if settings != self._settings:
             raise ValueError(
-                f"{folder} has samples made with {_told(settings)}, got {_told(self._settings)}: {remedy}"
+                f"{folder} has samples made with {_listed_settings(settings)}, got "
+                f"{_listed_settings(self._settings)}: {remedy}"
             )
 
     def _shapes(self) -> dict[str, str]:
         """What the model's tensors are like."""
-        own = tensors(self.model.state_dict(keep_vars=True))
-        return {name: f"{value.dtype} {tuple(value.shape)}" for name, value in own.items()}
+        current = tensors(self.model.state_dict(keep_vars=True))
+        return {name: f"{value.dtype} {tuple(value.shape)}" for name, value in current.items()}
 
 
 def check_module(model: object) -> None:
@@ -175,11 +176,11 @@ def tensors(state: Mapping[str, Any]) -> dict[str, Tensor]:
 
 def listed(names: list[str], most: int = 5) -> str:
     """Some names, for an error."""
-    told = ", ".join(map(repr, names[:most])) or "none"
-    return told + (f" and {len(names) - most} more" if len(names) > most else "")
+    first = ", ".join(map(repr, names[:most])) or "none"
+    return first + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _told(settings: Mapping[str, object]) -> str:
+def _listed_settings(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 
