@@ -1,12 +1,9 @@
 """Sweeps and comparisons: many points in one run, each as if it had been alone."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.runs.dataset import sizes
 from heatbath.runs.grid import points
 from heatbath.schedules import Linear, SimulatedTempering
 from tests.runs import SMALL, SPIRALS, differences, same_bits
@@ -192,5 +189,3 @@ def test_select_says_what_there_is():
     mixed = hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[1, Linear(1.0, 0.0, 50)]), **SHORT)
     assert mixed.select(tau=1).partition == hb.LOL(tau=1.0)
     assert mixed.select(tau=Linear(1.0, 0.0, 50)).partition == hb.LOL(tau=Linear(1.0, 0.0, 50))
-
-

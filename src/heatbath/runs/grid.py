@@ -63,9 +63,7 @@ def points(methods: Methods) -> list[Point]:
 
         at_point = {key: replace(method, **_picked(method, pick)) for key, method in methods.methods.items()}
         values = (swept[axis][i] for axis, i in place.items())
-        grid.append(
-            Point(dict(zip(names, values, strict=True)), Partition(at_point, pick("h", methods.h)))
-        )
+        grid.append(Point(dict(zip(names, values, strict=True)), Partition(at_point, pick("h", methods.h))))
     return grid
 
 

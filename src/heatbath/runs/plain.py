@@ -88,7 +88,9 @@ def problem_from_plain(
     recipe = plain["recipe"]
     if given is not None:
         if checksum(given) != plain["checksum"]:
-            raise ValueError(f"it is a run on another problem, {recipe or plain['name']}, and not on {given!r}")
+            raise ValueError(
+                f"it is a run on another problem, {recipe or plain['name']}, and not on {given!r}"
+            )
         return given
     if recipe is None:
         names: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
