@@ -1,4 +1,4 @@
-"""Words, partitions and networks at random through the compiled code: it follows the reference, or refuses."""
+"""Words, partitions and networks at random through compiled code: it follows the reference, or refuses."""
 
 import numpy as np
 import pytest
@@ -55,8 +55,7 @@ def test_any_methods_on_any_network_follow_the_reference_or_are_refused(chosen, 
         arguments = {"sizes": (2, *hidden, 1), "batch": batch, "activation": "tanh", "chains": 2}
         rotated = all(len(method.word) < 3 or _gradients(method) == 1 for method in assigned.values())
         engine, reference = test_engine.runs(partition, rotated=rotated, **arguments)
-    except (ValueError, WordError) as error:
-        assert str(error)  # refused by name, before anything has run
+    except ValueError:  # refused by name, before anything has run
         return
     test_engine.assert_same_trajectory(engine, reference, steps=4, tolerance=1e-9)
 

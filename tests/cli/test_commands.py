@@ -278,7 +278,7 @@ def test_the_display_tells_speed_loss_temperature_and_time_left():
     live, plain = (Console(file=io.StringIO(), force_terminal=kind, width=120) for kind in (True, False))
     for console in (live, plain):
         with Display(plan, console) as display:
-            display._told -= 60  # as if a minute had passed
+            display._printed -= 60  # as if a minute had passed
             display(now)
         text = console.file.getvalue()
         assert "step 500 of 1,000, 250 steps/s, 2 s left" in text
@@ -483,6 +483,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
     assert process.returncode == 130, err
     assert out == ""
     assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume '{folder}'"
+    assert "warning" not in err  # the library's own, of which this line says what to do
     assert 0 < hb.load(folder / "run.nc").step < 120_000
     assert not (folder / "summary.json").exists()
     begun, prepare = [], simulation.Simulation.__init__

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.runs.dataset import sizes
-from heatbath.runs.plan import sampling
+from heatbath.runs.dataset import check, results, sizes
 from tests.runs import SMALL, SPIRALS, differences
 
 X = SPIRALS.X_test[0, :7]
@@ -113,3 +112,51 @@ def test_the_size_that_is_checked_is_the_size_of_the_results():
     assert sum(sizes(run.plan).values()) == pytest.approx(run.data.nbytes, rel=0.1)
     assert all(sizes(run.plan)[name] == run.data[name].nbytes for name in sizes(run.plan))
     assert sizes(replace(run.plan, chains=8))["samples"] == 2 * sizes(run.plan)["samples"]
+
+
+EVERYTHING = {"weights": True, "samples": 6, "histogram": (-1.0, 1.0, 4), "average": X}
+PLANS = {
+    "nothing": (hb.Partition(hb.SGD(), 0.1), {}),
+    "thermostats": (hb.AdLaLa(), {}),
+    "a second moment": (hb.Partition(hb.Adam(), 0.01), {"weights": True}),
+    "everything": (
+        hb.Partition({"hidden": hb.AdLaLa().methods["hidden"], "output": hb.Adam()}, 0.01),
+        EVERYTHING,
+    ),
+    "averages": (hb.LOL(), {"average": X}),
+}
+
+
+@pytest.mark.parametrize(("partition", "options"), PLANS.values(), ids=PLANS)
+def test_the_table_of_results_says_what_there_is(partition, options):
+    """Names, dimensions, lengths and types; and a control: without any of them it is not that run's data."""
+    run = hb.train(SPIRALS, SMALL, partition, 12, 20, 2, record=3, **options)
+    there = results(run.plan)
+    labels = {"chain", "repeat", "draw", "part", "split", "thermostat", "bin"}
+    assert {result.name for result in there} == set(map(str, run.data.variables)) - labels
+    check(run.plan, run.step, run.data)
+    for result in there:
+        assert run.data[result.name].dims == result.dimensions
+        with pytest.raises((ValueError, KeyError), match=result.name):
+            check(run.plan, run.step, run.data.drop_vars(result.name))
+
+
+def test_results_of_methods_that_lack_them_are_absent_from_their_chains():
+    """ξ is NaN and the second moment 0 where a method has none; selected alone, there is none at all."""
+    methods = {"Adam": hb.Partition(hb.Adam(), 0.01), "AdLaLa": hb.AdLaLa()}
+    run = hb.compare(SPIRALS, SMALL, methods, 12, 20, 2, record=3)
+    assert np.isnan(run.data["xi"].sel(chain=[0, 1])).all()
+    assert np.isfinite(run.data["xi"].sel(chain=[2, 3])).all()
+    assert (run.data["second"].sel(chain=[2, 3]) == 0).all()
+    assert (run.data["second"].sel(chain=[0, 1]) != 0).any()
+    assert "xi" not in run.select(method="Adam").data
+    assert "second" not in run.select(method="AdLaLa").data
+
+
+def test_a_comparison_of_one_thermostat_and_one_for_each_tensor_survives_a_file(tmp_path):
+    """The parts have one name and other thermostats."""
+    each = hb.Partition(hb.AdaptiveLangevin(1e-4, 0.01, 0.1, thermostat="tensor"), 0.1)
+    one = hb.Partition(hb.AdaptiveLangevin(1e-4, 0.01, 0.1), 0.1)
+    run = hb.compare(SPIRALS, SMALL, {"one": one, "each": each}, 12, 20, 2, record=3)
+    run.save(tmp_path / "run.nc")
+    assert differences(hb.load(tmp_path / "run.nc").resume(6), run.resume(6)) == []

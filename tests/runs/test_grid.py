@@ -1,12 +1,9 @@
 """Sweeps and comparisons: many points in one run, each as if it had been alone."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.runs.dataset import sizes
 from heatbath.runs.grid import points
 from heatbath.schedules import Linear, SimulatedTempering
 from tests.runs import SMALL, SPIRALS, differences, same_bits

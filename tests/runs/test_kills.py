@@ -1,4 +1,4 @@
-"""Kill -9: a run that was killed continues as if nothing had happened; `python -m tests.runs.kills 200` for more."""
+"""Kill -9: a killed run continues as if nothing had happened; `python -m tests.runs.kills 200` for more."""
 
 from tests.runs.kills import kill_and_resume
 

@@ -1,18 +1,10 @@
-"""Resume: a run that goes on as if it had never stopped; changes on the way; Ctrl-C."""
-
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
+"""Runs: resumed as if they had never stopped; changes on the way; what they say of themselves."""
 
 import numpy as np
 import pytest
 
 import heatbath as hb
 from heatbath.runs.grid import changed, same_until
-from heatbath.runs.simulation import deferred_interrupts
 from heatbath.schedules import Linear, Piecewise, SimulatedTempering
 from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
 
@@ -238,7 +230,8 @@ def test_a_change_must_be_a_partition():
 def test_a_run_says_what_it_is_and_how_it_went():
     text = repr(short(hb.LOL(), dtype="float64"))
     for piece in ("Run: step 160, batch 20, seed 4, float64", "spirals, binary, 200 training and 100 test",
-                  "2-20-1, relu, 81 parameters", "hidden: Langevin(gamma=0.01", "h: 0.1", "chains   3\n"):  # fmt: skip
+                  "2-20-1, relu, 81 parameters", "hidden: Langevin(gamma=0.01", "h: 0.1",
+                  "chains   3\n"):  # fmt: skip
         assert piece in text
     run = hb.compare(SPIRALS, SMALL, {"warm": hb.LOL(), "Adam": PARTITIONS["Adam"]}, 40, chains=2, record=1)
     mean = float(run.select(method="Adam").accuracy("test").mean())

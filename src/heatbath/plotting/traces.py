@@ -14,7 +14,7 @@ from heatbath.partition import Part
 from heatbath.plotting.series import Traces, by_label, value_name
 from heatbath.plotting.style import axes_or_new, dress, key, logarithmic, look, number, percent_on, steps_on
 from heatbath.runs.run import Run
-from heatbath.schedules import at
+from heatbath.schedules import SimulatedTempering, at
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,10 +87,8 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
 def _targets(part: Part, steps: NDArray[np.int64]) -> tuple[str, list[Floats]]:
     """What a part's τ is called in the label, and its values at these steps that can be drawn."""
     tau: Any = part.method.temperature
-    if part.method.tempering:
-        return r"dashed: rungs of $\tau$", [
-            np.full(len(steps), rung) for rung in part.method.tempering.ladder
-        ]
+    if isinstance(tau, SimulatedTempering):
+        return r"dashed: rungs of $\tau$", [np.full(len(steps), rung) for rung in tau.ladder]
     last = np.maximum(steps - 1, 0)  # a record after n steps was made by step n - 1
     values = np.array([at(tau, int(step)) for step in last])
     told = rf"$\tau$ = {number(tau)}" if isinstance(tau, float) else r"scheduled $\tau$"

@@ -85,8 +85,8 @@ def _values(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Tensor]:
         faults += [f"the model has no {listed(unknown)}"] if unknown else []
         raise ValueError(
             f"the samples are not of this model: {' and '.join(faults)}. Predict with the model that they "
-            "were taken of (torch.compile and DistributedDataParallel put a prefix before the names: use the same "
-            "wrapper, or none)"
+            "were taken of (torch.compile and DistributedDataParallel put a prefix before the names: use the "
+            "same wrapper, or none)"
         )
     if other := [name for name in present if given[name].shape != present[name].shape]:
         raise ValueError(

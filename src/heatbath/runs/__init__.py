@@ -1,1 +1,1 @@
-"""Runs: plan, grid, simulation, data set, run, file, and training, all that a run is."""
+"""Runs: plan, grid, simulation, data set, run, file and training: all that a run is."""

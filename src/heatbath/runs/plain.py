@@ -58,8 +58,8 @@ def _partition(plain: Mapping[str, Any]) -> Partition:
 
 def _named(kind: type[Method]) -> dict[str, str]:
     """A method's name and, where it is not heatbath's own, the module that defines it."""
-    own = kind.__module__.partition(".")[0] == "heatbath"
-    return {"method": kind.__name__} | ({} if own else {"module": kind.__module__})
+    ours = kind.__module__.partition(".")[0] == "heatbath"
+    return {"method": kind.__name__} | ({} if ours else {"module": kind.__module__})
 
 
 def network_to_plain(network: Dense) -> dict[str, Any]:

@@ -255,7 +255,7 @@ class Plan:
         return [self.burn_in + self.thin * i for i in range(1, self.samples_by(step) + 1)]
 
     def records_by(self, step: int) -> list[int]:
-        """The records that are made where a run stands at `step`: that of the start is, with the first step."""
+        """The records that a run has at `step`; that of the start is made with the first step."""
         return [n for n in self.records if n <= step] if step else []
 
     def extended(self, step: int, steps: int, record: int | Sequence[int] | None = None) -> Plan:
@@ -325,7 +325,7 @@ class Plan:
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """All of it as plain values, but the arrays, which are apart; made once, since checksums take time."""
+        """All of it but the arrays, as plain values; made once, since checksums take time."""
         return {"problem": problem_to_plain(self.problem), **self._settings()}
 
     def _settings(self) -> dict[str, Any]:

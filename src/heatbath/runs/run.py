@@ -1,4 +1,4 @@
-"""Runs: what training returns, keeps, and goes on from."""
+"""Runs: what training returns, keeps and continues; and how a plan is carried out."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class Run:
                 loss, accuracy = (np.nanmean(last[name].values[chains]) for name in ("loss", "accuracy"))
             return f"loss {loss:.4g}" + (f", accuracy {accuracy:.1%}" if np.isfinite(accuracy) else "")
 
-        points = self.plan.points
-        places = [slice(i * self.plan.chains, (i + 1) * self.plan.chains) for i in range(len(points))]
-        if 1 < len(points) <= 8:
+        count = len(self.plan.points) if len(self.theta) == self.plan.total else 1
+        places = [slice(i * self.plan.chains, (i + 1) * self.plan.chains) for i in range(count)]
+        if 1 < count <= 8:
             names = [", ".join(f"{last[axis].values[p.start]}" for axis in self.plan.axes) for p in places]
             text = "\n".join(f"{name}: {words(place)}" for name, place in zip(names, places, strict=True))
         else:
@@ -153,7 +153,7 @@ class Run:
     ) -> Prediction[Floats]:
         """What its networks say together of X (examples, features), in the units of the user's data.
 
-        - over "samples": all samples of all chains (`train(..., samples=N)`), or the `latest` so many of each;
+        - over "samples": all samples of all chains (`train(..., samples=N)`), or the `latest` of each;
         - over "chains": the networks of the chains as they are now;
         - over "steps": all that `train(..., average=X, burn_in=steps - k)` averaged, over its chains too, at
           the X given there; the entropy is not split, as only means were kept;
@@ -256,7 +256,7 @@ class Run:
         return self.network.to_torch(self.theta[chain], self.problem.inputs, self.problem.outputs)
 
     def to_arviz(self, X: ArrayLike | None = None, parameters: bool = False) -> arviz.InferenceData:
-        """The samples for ArviZ: what the networks say of X (by default the test examples), chain x draw x point.
+        """The samples for ArviZ: what the networks say of X (or the test examples), chain x draw x point.
 
         Weights can be exchanged and rescaled without changing the function, so R-hat and ESS mean something
         for the function only; with `parameters` the parameters are there too. Chains must sample one law: of
@@ -471,7 +471,7 @@ def _furthest(plan: Plan, before: Run | None, checkpoint: str | os.PathLike[str]
     further = before is None or there.step > before.step  # this very call, interrupted
     if wrong := plan.differences(there.plan, until=None if further else there.step):
         raise ValueError(
-            f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose another "
-            "name, or continue it with load(...).resume(...)"
+            f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
+            "another name, or continue it with load(...).resume(...)"
         )
     return there if further else before

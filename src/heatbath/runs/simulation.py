@@ -46,9 +46,9 @@ def warn(message: str, kind: type[Warning] = RuntimeWarning) -> None:
 class Progress:
     """How far a run has come: what `progress` is called with, about ten times a second.
 
-    `loss` and `accuracy` are means over the chains on the test examples (on those for training, if there are no
-    others) at the last record, and `temperature` their mean kinetic temperature by part, now. `first` is the
-    step at which this call began.
+    `loss` and `accuracy` are means over the chains on the test examples (on those for training, if there are
+    no others) at the last record, and `temperature` their mean kinetic temperature by part, now. `first` is
+    the step at which this call began.
     """
 
     step: int
@@ -169,7 +169,7 @@ class Simulation:
         return steps
 
     def report_divergence(self) -> None:
-        """Say which chains diverged since the start of this call, when, and in which part; raise if all did."""
+        """Warn of chains that diverged in this call, when, and in which part; raise if all have."""
         since = self.first if self.alive else 0
         lost = [
             (int(chain), f"chain {chain} at step {died} in {group.ensemble.diverged_part(c)!r}")

@@ -1,0 +1,260 @@
+"""Plans: what is refused before anything runs, defaults, and what a plan says of itself."""
+
+from inspect import signature
+
+import numpy as np
+import pytest
+
+import heatbath as hb
+from heatbath.cli.settings import merged, plan_of
+from heatbath.runs.plan import BATCH, Plan, make_plan, sampling
+from tests.runs import SMALL, SPIRALS
+
+
+def short(**options):
+    settings = {"steps": 120, "batch": 20, "chains": 3, "seed": 2, "record": 2, **options}
+    return hb.train(SPIRALS, SMALL, settings.pop("partition", hb.AdLaLa()), **settings)
+
+
+# Defaults
+
+
+def test_the_batch_has_one_default_everywhere():
+    """32, or all training examples where there are fewer: in Python, on the command line, in estimators."""
+    few = hb.datasets.spirals(n_train=7, n_test=5)
+    X, y = np.random.default_rng(0).standard_normal((40, 2)), np.arange(40) % 2
+    for problem, expected in ((SPIRALS, 32), (few, 7)):
+        options = {"steps": 3, "record": 1}
+        plans = [
+            make_plan(problem, SMALL, hb.LOL(), 3),
+            hb.train(problem, SMALL, hb.LOL(), **options).plan,
+            hb.sweep(problem, SMALL, hb.LOL(tau=[0.0, 0.1]), **options).plan,
+            hb.compare(problem, SMALL, {"LOL": hb.LOL()}, **options).plan,
+            plan_of("train", merged({}, {"problem": problem.recipe, "method": {"name": "lol"}}, []))[0],
+        ]
+        assert [plan.batch for plan in plans] == [expected] * 5
+    for estimator in (hb.ThermodynamicClassifier, hb.ThermodynamicRegressor):
+        for rows in (40, 9):
+            fitted = estimator(steps=4, samples=1, hidden=(20,)).fit(X[:rows], y[:rows])
+            assert fitted.run_.plan.batch == min(32, rows)
+    assert BATCH == 32
+
+
+def test_training_and_plans_have_the_same_defaults():
+    plan, train = (signature(function).parameters for function in (make_plan, hb.train))
+    shared = [name for name in train if name in plan]
+    assert len(shared) > 15
+    assert all(plan[name].default == train[name].default for name in shared)
+
+
+def test_chains_is_how_many_there_are_for_each_point_and_total_is_all_of_them():
+    grid = hb.AdLaLa(sigma=[0.0, 0.01], tau=[1e-5, 1e-4, 1e-3])
+    assert (make_plan(SPIRALS, SMALL, hb.LOL(), 3, chains=5).total) == 5
+    assert make_plan(SPIRALS, SMALL, grid, 3, chains=5).total == 30
+    assert make_plan(SPIRALS, SMALL, {"a": hb.LOL(), "b": hb.AdLaLa()}, 3, chains=5).total == 10
+
+
+# Samples
+
+
+@pytest.mark.parametrize(
+    ("given", "burn_in", "thin"),
+    [
+        ({"samples": 10}, 0, 12),
+        ({"samples": 9}, 3, 13),  # 13 does not divide 120: the burn-in grows
+        ({"samples": 10, "burn_in": 20}, 20, 10),
+        ({"samples": 10, "burn_in": 25}, 30, 9),
+        ({"samples": 10, "thin": 2}, 100, 2),  # the last ones
+        ({"samples": 12, "burn_in": 60, "thin": 5}, 60, 5),
+        ({"samples": 120}, 0, 1),
+    ],
+)
+def test_two_of_samples_burn_in_and_thin_decide_the_third(given, burn_in, thin):
+    known = {"samples": None, "burn_in": None, "thin": None} | given
+    assert sampling(120, **known) == (burn_in, thin)
+    run = short(**given)
+    expected = [burn_in + thin * (i + 1) for i in range(given["samples"])]
+    assert run.data["sample_step"].values.tolist() == expected
+    assert expected[-1] == 120
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"samples": 121},
+        {"samples": 0},
+        {"samples": 100, "burn_in": 50},
+        {"samples": 100, "thin": 2},
+        {"samples": 10, "burn_in": 20, "thin": 5},  # there would be 20
+        {"samples": 10, "burn_in": -1},
+        {"samples": 5, "burn_in": 120},
+        {"burn_in": 20},
+        {"thin": 2},
+        {"samples": 10, "thin": 0},
+    ],
+)
+def test_samples_that_cannot_be_had_are_refused(given):
+    with pytest.raises(ValueError, match=r"samples|burn_in|thin"):
+        short(**given)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps must be a whole number >= 1, got 0"),
+        ({"steps": 1.5}, "steps must be a whole number"),
+        ({"chains": 0}, "chains must be a whole number >= 1, got 0"),
+        (
+            {"batch": 201},
+            r"batch \(of 200 training examples\) must be a whole number >= 1 and < 201, got 201",
+        ),
+        ({"batch": 0}, "batch"),
+        ({"record": 0}, "record must be a whole number >= 1"),
+        ({"record": [5, 300]}, "record: a step must be a whole number >= 0 and < 121, got 300"),
+        ({"seed": -1}, "seed"),
+        ({"threads": 0}, "threads must be a whole number >= 1"),
+        ({"momenta": "hot"}, "momenta must be one of 'zero', 'thermal'"),
+        ({"dtype": "float16"}, "dtype must be one of 'float32', 'float64'"),
+        ({"histogram": (0, 1)}, r"histogram must be \(low, high, bins\)"),
+        ({"histogram": (1, 0, 5)}, "low must be below high"),
+        ({"losses_every": 0}, "losses_every must be a whole number >= 1"),
+        ({"start": np.zeros(5)}, r"start must have shape \(81,\) or \(3, 81\), got \(5,\)"),
+        ({"start": np.full(81, np.nan)}, "start holds values that are not finite"),
+        (
+            {"partition": hb.AdLaLa(tau=[1e-4, 1e-3])},
+            "train needs one value of tau: several are the axes of a sweep",
+        ),
+        ({"partition": hb.Partition({"fc9": hb.SGD(), "rest": hb.SGD()}, 0.1)}, "there is no layer 'fc9'"),
+        ({"partition": hb.SGD()}, "partition must be a Partition, got SGD"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        short(**options)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(), 10, 20),
+            "a sweep needs several values of some coefficient",
+        ),
+        (
+            lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[0.0]), 10, 20, recrod=3),
+            "no option recrod; accepted: .*seed",
+        ),
+        (lambda: hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[0.0]), 10, 20, keep=True), "no option keep"),
+        (lambda: hb.compare(SPIRALS, SMALL, hb.LOL(), 10, 20), "compare needs a dict of partitions by name"),
+        (lambda: hb.compare(SPIRALS, SMALL, {}, 10, 20), "compare needs a dict"),
+        (
+            lambda: hb.compare(SPIRALS, SMALL, {1: hb.LOL()}, 10, 20),
+            "compare needs a dict of partitions by name",
+        ),
+        (
+            lambda: hb.sweep(SPIRALS, SMALL, {"a": hb.LOL()}, 10, 20),
+            "partition must be a Partition, got {'a'",
+        ),
+        (
+            lambda: hb.train(SPIRALS, SMALL, {"a": hb.LOL()}, 10, 20),
+            "partition must be a Partition, got {'a'",
+        ),
+        (lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, progress=5), "progress must be a function"),
+        (
+            lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, checkpoint=5),
+            "checkpoint must be the name of a file",
+        ),
+        (
+            lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, start=["a"]),
+            "start must be an array of numbers",
+        ),
+        (
+            lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, average="a"),
+            "average must be an array of numbers",
+        ),
+        (lambda: hb.compare(SPIRALS, SMALL, {"a": 3}, 10, 20), "partition must be a Partition, got 3"),
+        (
+            lambda: hb.compare(SPIRALS, SMALL, {"a": hb.LOL(tau=[0.0])}, 10, 20),
+            r"compare \(a\) needs one value of tau",
+        ),
+    ],
+)
+def test_what_is_no_sweep_or_comparison_is_refused(call, told):
+    with pytest.raises((TypeError, ValueError), match=told):
+        call()
+
+
+def test_a_sweep_that_does_not_fit_in_memory_is_refused_with_its_size():
+    wide = hb.Dense((10_000, 10_000))
+    taus = list(np.geomspace(1e-6, 1e-3, 100))
+    with pytest.raises(
+        MemoryError, match=r"10000 chains of 100\d+ parameters .* need .* GB, most of it for theta"
+    ):
+        hb.sweep(SPIRALS, wide, hb.AdLaLa(tau=taus), 100, 20, chains=100)
+    millions = {name: list(np.linspace(0.1, 1.0, 300)) for name in ("h", "sigma", "epsilon")}
+    with pytest.raises(MemoryError, match=r"27000000000 chains"):  # at once: the grid is not made first
+        hb.sweep(SPIRALS, wide, hb.AdLaLa(**millions), 100, 20, chains=1000)
+    with pytest.raises(MemoryError, match=r"most of it for samples"):
+        hb.train(SPIRALS, hb.Dense((1000,)), hb.AdLaLa(), 10**8, 20, samples=10**8)
+
+
+def test_a_number_of_records_that_cannot_be_listed_is_refused():
+    with pytest.raises(MemoryError, match="1,000,000,000,000 records do not fit in memory"):
+        make_plan(SPIRALS, SMALL, hb.LOL(), 10**12, record=10**12)
+
+
+def test_other_examples_must_be_of_the_kind_that_the_chains_know():
+    plan = make_plan(SPIRALS, SMALL, hb.LOL(), 10)
+    moved = plan.on_other_examples(hb.datasets.rings(n_train=20, n_test=5), None, burn_in=3, thin=2)
+    assert (moved.batch, moved.burn_in, moved.thin, moved.records) == (20, 3, 2, plan.records)
+    X = np.zeros((9, 3))
+    for other, wrong in (
+        (hb.datasets.from_arrays(X, np.arange(9) % 2), "inputs they have, 2"),
+        (hb.datasets.from_arrays(X[:, :2], np.arange(9.0)), "task they have, binary"),
+    ):
+        with pytest.raises(ValueError, match=f"the chains continue with the {wrong}; got Problem"):
+            plan.on_other_examples(other, None, burn_in=0, thin=1)
+    with pytest.raises(TypeError, match="problem must be a Problem, got 3"):
+        plan.on_other_examples(3, None, burn_in=0, thin=1)
+
+
+# Plans as values
+
+
+def test_what_differs_between_two_plans_is_named():
+    def plan(seed=0, partition=None, **options):
+        return make_plan(SPIRALS, SMALL, partition or hb.LOL(), 10, seed=seed, record=2, **options)
+
+    assert plan().differences(plan()) == []
+    assert plan().differences(plan(seed=1, partition=hb.LOL(h=0.2))) == ["partition", "seed"]
+    assert plan().differences(plan(start=np.zeros(81), shuffled=True)) == ["shuffled", "start"]
+    other = make_plan(hb.datasets.rings(n_train=200, n_test=9), SMALL, hb.LOL(), 10, record=2)
+    assert plan().differences(other) == ["problem"]
+    later = plan().extended(10, 10)
+    assert plan().differences(later) == ["steps", "records", "losses"]
+    assert plan().differences(later, until=10) == []
+    changed = plan().with_change(hb.LOL(h=0.3), 5)
+    assert plan().differences(changed, until=5) == []
+    assert plan().differences(changed, until=6) == ["partition"]
+
+
+def test_a_plan_is_the_same_after_it_has_been_plain_values():
+    start = np.random.default_rng(0).standard_normal((4, 81))
+    partitions = {"a": hb.AdLaLa(), "b": hb.LOL(tau=hb.schedules.Linear(1e-3, 0.0, 5))}
+    plan = make_plan(
+        SPIRALS, SMALL, partitions, 10, 5, 2, start=start, samples=3, histogram=(-1, 1, 4), shuffled=True
+    )
+    again = Plan.from_plain(plan.plain, {"start": plan.start}, None)
+    assert plan.differences(again) == []
+
+
+def test_a_plan_says_what_will_be_done():
+    text = repr(make_plan(SPIRALS, SMALL, hb.AdLaLa(tau=[1e-5, 1e-4]), 5000, 20, 3, samples=10, seed=7))
+    for piece in ("5,000 steps, batch 20, seed 7, float32", "spirals, binary, 200 training and 100 test",
+                  "2-20-1, relu, 81 parameters", "hidden: AdaptiveLangevin(tau=(1e-05, 0.0001)", "h: 0.15",
+                  "3 at each of 2 points (tau)", "100 records, 10 samples of each chain"):  # fmt: skip
+        assert piece in text
+    assert "chains   3\n" in repr(make_plan(SPIRALS, SMALL, hb.LOL(), 10, chains=3)) + "\n"
