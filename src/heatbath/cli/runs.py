@@ -181,13 +181,13 @@ def _simulated(plan: Plan, folder: Path, threads: int | None, every: float) -> R
 
 def _report(command: str, run: Run, folder: Path, json: bool) -> None:
     """Write the summary and the figures, and print the summary."""
-    from heatbath.cli.folders import save_text
     from heatbath.cli.pictures import draw_all
     from heatbath.cli.summaries import as_json, as_markdown, as_table, summary
+    from heatbath.writing import write
 
     told = summary(command, run)
-    save_text(folder / "summary.json", as_json(told))
-    save_text(folder / "summary.md", as_markdown(told))
+    write(folder / "summary.json", as_json(told))
+    write(folder / "summary.md", as_markdown(told))
     figures = draw_all(command, run, told, folder)
     if json:
         emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **told}))
