@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from heatbath.checks import NON_NEGATIVE, Interval, real, whole
 from heatbath.datasets import Problem
-from heatbath.datasets.problem import Floats, Task
+from heatbath.datasets.problem import Floats
 from heatbath.estimators.weights import check_weights, copies
 from heatbath.methods import AdaptiveLangevin, Frozen, Langevin
 from heatbath.networks import Dense
@@ -27,6 +27,7 @@ from heatbath.partition import Partition
 from heatbath.prediction import Prediction, predict_run
 from heatbath.results import Run
 from heatbath.simulation import Progress
+from heatbath.tasks import Task
 from heatbath.training import train
 
 # AdLaLa with a prior, chosen by 5-fold log loss on small tables (benchmarks/estimators.py): it varies little

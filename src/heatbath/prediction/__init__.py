@@ -8,6 +8,6 @@ Nothing here imports torch before it is used.
 
 from heatbath.prediction import scores as scores
 from heatbath.prediction.averages import Prediction as Prediction
+from heatbath.prediction.ensembles import predict_run as predict_run
 from heatbath.prediction.models import predict as predict
-from heatbath.prediction.runs import predict_run as predict_run
 from heatbath.prediction.samples import Samples as Samples

@@ -7,7 +7,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from heatbath.datasets.problem import Floats, Task
+from heatbath.datasets.problem import Floats
+from heatbath.tasks import Task
 
 A = TypeVar("A")
 
@@ -15,11 +16,11 @@ A = TypeVar("A")
 class Prediction(NamedTuple, Generic[A]):
     """What samples say together: NumPy arrays for a run, tensors in the CPU's memory for a torch model.
 
-    `mean` and `variance` are (data, outputs), of probabilities or of the values of a regression. `entropy`
-    (data,), in nats, is that of the mean, summed over columns that are labels or values of their own. Of
-    probabilities it is the sum of two: `expected_entropy`, the mean over samples of their entropies, which is
-    the noise of the data as they see it, and `mutual_information`, what they disagree about. These two are
-    None in a regression, and where only the means were kept.
+    `mean` and `variance` are (examples, outputs), of probabilities or of the values of a regression.
+    `entropy` (examples,), in nats, is that of the mean, summed over columns that are labels or values of
+    their own. Of probabilities it is the sum of two: `expected_entropy`, the mean over samples of their
+    entropies, which is the noise of the data as they see it, and `mutual_information`, what they disagree
+    about. These two are None in a regression, and where only the means were kept.
     """
 
     mean: A
@@ -37,15 +38,15 @@ class Average:
         self._count = 0
         self._mean = self._squares = self._entropy = np.zeros(())
 
-    def add(self, said: Floats) -> None:
-        """Take in what one more sample says: probabilities or values, (data, outputs)."""
+    def add(self, prediction: Floats) -> None:
+        """Take in what one more sample says: probabilities or values, (examples, outputs)."""
         self._count += 1
-        difference = said - self._mean
+        difference = prediction - self._mean
         self._mean = self._mean + difference / self._count
-        self._squares = self._squares + difference * (said - self._mean)
+        self._squares = self._squares + difference * (prediction - self._mean)
         if self._task != "regression":
-            own = entropy_of(said, self._task)
-            self._entropy = self._entropy + (own - self._entropy) / self._count
+            entropy = entropy_of(prediction, self._task)
+            self._entropy = self._entropy + (entropy - self._entropy) / self._count
 
     def prediction(self) -> Prediction[Floats]:
         """What all of them say together."""

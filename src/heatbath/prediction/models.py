@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from heatbath.checks import choice
-from heatbath.datasets.problem import Floats, Task
+from heatbath.datasets.problem import Floats
 from heatbath.prediction.averages import Average, Prediction
 from heatbath.prediction.samples import check_module, listed, tensors
+from heatbath.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -22,23 +23,23 @@ def predict(
 
     The model ends in logits for "binary" (one or more columns of their own) and "classes" (the last axis),
     which become probabilities, and in values for "regression" (whose entropy is that of a normal distribution
-    with this variance); outputs (data,) count as one column. Samples are `Samples`, or any states of the
+    with this variance); outputs (examples,) count as one column. Samples are `Samples`, or any states of the
     model as its `state_dict` gives. The model is put in evaluation mode for the time, and its own parameters
     and buffers are not touched, nor are the samples. One sample is in memory at a time.
     """
     import torch
 
     check_module(model)
-    choice("task", task, get_args(Task))
+    choice("task", task, tuple(TASKS))
     average = Average(task)
     for state in samples:
         values = _values(model, state)
         with _evaluating(model), torch.no_grad():
             output = torch.func.functional_call(model, values, (x,), tie_weights=False)
-            average.add(_said(output, task))
-    told = average.prediction()
-    mean, variance, entropy = map(torch.from_numpy, told[:3])
-    expected, disagreement = (None if part is None else torch.from_numpy(part) for part in told[3:])
+            average.add(_decoded(output, task))
+    prediction = average.prediction()
+    mean, variance, entropy = map(torch.from_numpy, prediction[:3])
+    expected, disagreement = (None if part is None else torch.from_numpy(part) for part in prediction[3:])
     return Prediction(mean, variance, entropy, expected, disagreement)
 
 
@@ -64,47 +65,45 @@ def _values(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Tensor]:
             "samples must be Samples, or a list of states such as model.state_dict(); got one that is "
             f"{state!r} of type {type(state).__name__}"
         )
-    own, given = tensors(model.state_dict(keep_vars=True)), tensors(state)
-    missing = [name for name in own if name not in given]
-    unknown = [name for name in given if name not in own]
+    expected, given = tensors(model.state_dict(keep_vars=True)), tensors(state)
+    missing = [name for name in expected if name not in given]
+    unknown = [name for name in given if name not in expected]
     if missing or unknown:
-        told = [f"they lack {listed(missing)}"] if missing else []
-        told += [f"the model has no {listed(unknown)}"] if unknown else []
+        wrong = [f"they lack {listed(missing)}"] if missing else []
+        wrong += [f"the model has no {listed(unknown)}"] if unknown else []
         raise ValueError(
-            f"the samples are not of this model: {' and '.join(told)}. Predict with the model that they were "
-            "taken of (torch.compile and DistributedDataParallel put a prefix before the names: use the same "
-            "wrapper, or none)"
+            f"the samples are not of this model: {' and '.join(wrong)}. Predict with the model that they "
+            "were taken of (torch.compile and DistributedDataParallel put a prefix before the names: use the "
+            "same wrapper, or none)"
         )
-    if other := [name for name in own if given[name].shape != own[name].shape]:
+    if other := [name for name, value in expected.items() if given[name].shape != value.shape]:
         raise ValueError(
             f"the samples are not of this model: other shapes have {listed(other)} "
-            f"({tuple(given[other[0]].shape)} in the sample, {tuple(own[other[0]].shape)} in the model)"
+            f"({tuple(given[other[0]].shape)} in the sample, {tuple(expected[other[0]].shape)} in the model)"
         )
     buffers = model.named_buffers(remove_duplicate=False)
-    unsampled = {name: value.clone() for name, value in buffers if name not in own}  # not persistent
-    sampled = {name: given[name].to(value.device, copy=True) for name, value in own.items()}
+    unsampled = {name: value.clone() for name, value in buffers if name not in expected}  # not persistent
+    sampled = {name: given[name].to(value.device, copy=True) for name, value in expected.items()}
     return unsampled | sampled
 
 
-def _said(output: Any, task: Task) -> Floats:
+def _decoded(output: Any, task: Task) -> Floats:
     """The probabilities or values in a model's output, in float64."""
     import torch
 
     if not isinstance(output, torch.Tensor) or not output.is_floating_point() or not output.ndim:
-        told = (
+        kind = (
             f"a tensor of {output.dtype}, {tuple(output.shape)}" if isinstance(output, torch.Tensor) else ""
         )
         raise TypeError(
-            "the model must return one tensor of logits or values, (data, outputs), got "
-            f"{told or type(output).__name__}: wrap it in a module whose forward returns that tensor alone"
+            "the model must return one tensor of logits or values, (examples, outputs), got "
+            f"{kind or type(output).__name__}: wrap it in a module whose forward returns that tensor alone"
         )
     if task == "classes" and (output.ndim < 2 or output.shape[-1] < 2):
         raise ValueError(
-            "task 'classes' needs a logit for each of two or more classes, (data, classes), got outputs of "
-            f"shape {tuple(output.shape)}: for one logit of the second class say task='binary'"
+            "task 'classes' needs a logit for each of two or more classes, (examples, classes), got outputs "
+            f"of shape {tuple(output.shape)}: for one logit of the second class say task='binary'"
         )
     values = output.cpu().double()
     values = values[:, None] if values.ndim == 1 else values
-    if task != "regression":
-        values = torch.sigmoid(values) if task == "binary" else torch.softmax(values, dim=-1)
-    return values.numpy()
+    return TASKS[task].decode_torch(values).numpy()

@@ -21,7 +21,7 @@ CHUNK = 1 << 17  # numbers in the widest layer at a time: 1 MB, much faster than
 def predict_run(
     run: Run, X: ArrayLike | None = None, *, over: Literal["samples", "chains", "steps"] = "samples"
 ) -> Prediction[Floats]:
-    """Mean, variance and entropies of what a run's networks say of X, in the units of the user's data.
+    """Mean, variance and entropies of what a run's networks say of X, in the user's units.
 
     - over "samples": all samples of all chains (`train(..., samples=N)`);
     - over "chains": the networks of the chains as they are now;
@@ -46,21 +46,21 @@ def predict_run(
         return _over_steps(run, X)
     problem, x = run.problem, _inputs(run, X)
     rows = max(1, CHUNK // max(run.network.sizes(problem.inputs, problem.outputs)))
-    average, said = Average(problem.task), np.empty((len(x), problem.outputs))
+    average, decoded = Average(problem.task), np.empty((len(x), problem.outputs))
     for theta in _networks(run, over):
         for chunk in (slice(first, first + rows) for first in range(0, len(x), rows)):
-            said[chunk] = problem.decode(run.network.forward(theta, x[chunk], problem.outputs))
-        average.add(said)
+            decoded[chunk] = problem.decode(run.network.forward(theta, x[chunk], problem.outputs))
+        average.add(decoded)
     return average.prediction()
 
 
 def _inputs(run: Run, X: ArrayLike | None) -> Floats:
     """The inputs as the networks take them, standardised."""
     if X is None:
-        raise TypeError("X is needed: inputs (data, features), of which the networks are asked")
+        raise TypeError("X is needed: inputs (examples, features), of which the networks are asked")
     raw = np.atleast_2d(numbers("X", X, (1, 2)))
     if raw.shape[1] != run.problem.inputs:
-        raise ValueError(f"X must be (data, {run.problem.inputs} features), got shape {np.shape(X)}")
+        raise ValueError(f"X must be (examples, {run.problem.inputs} features), got shape {np.shape(X)}")
     return np.asarray((raw - run.problem.shift) / run.problem.scale)
 
 

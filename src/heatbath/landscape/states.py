@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from heatbath.datasets.problem import Floats
-from heatbath.landscape.grids import Grid, line_weights, surface_weights
+from heatbath.landscape.corners import Grid, line_weights, surface_weights
 from heatbath.simulation import deferred_interrupts
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def line_torch(
     `loss_function(model)` gives the loss as one number, without gradients; whether the model is in evaluation
     mode is up to it. Only parameters are mixed. Buffers are those of state_a at every point (the model's own
     where it has none): the statistics of a BatchNorm belong to one network and are wrong for a mixture, so
-    for such a model loss_function should take them anew from the training data.
+    for such a model loss_function should take them anew from the training examples.
 
     The model is afterwards as it was, also after an error or Ctrl-C: parameters, their gradients and
     `requires_grad`, buffers, and modes. Whatever loss_function changes of these is undone after each point.
@@ -155,5 +155,5 @@ def _number(loss: Any) -> float:
         return float(loss)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(
-            f"loss_function must return one number, such as a mean over data, got {loss!r}"
+            f"loss_function must return one number, such as a mean over examples, got {loss!r}"
         ) from None

@@ -8,13 +8,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import SHARE, choice, real, whole
-from heatbath.datasets.problem import Floats, Problem, Task, numbers
+from heatbath.datasets.problem import Floats, Problem, numbers
+from heatbath.tasks import TASKS, Task
 
 MOST_CLASSES = 20  # whole numbers with more distinct values than this are taken for a regression's targets
 
@@ -46,7 +47,7 @@ def from_csv(
     """
     rows = csv_rows(path)
     if len(rows) < 2:
-        raise ValueError(f"{path} must have a header and at least one row of data, it has {len(rows)} rows")
+        raise ValueError(f"{path} must have a header and at least one row below it, it has {len(rows)} rows")
     (_, header), *body = rows
     if header.count(target) != 1 or len(header) < 2:
         raise ValueError(
@@ -78,11 +79,11 @@ def from_csv(
     X = [[number(line, header[i], row[i]) for i in others] for line, row in body]
     names = [header[i] for i in others]
     try:
-        made = from_arrays(X, y, None, None, test_share, task, standardise, names, seed)
+        problem = from_arrays(X, y, None, None, test_share, task, standardise, names, seed)
     except ValueError as error:
         raise ValueError(f"{path}, target {target!r}: {error}") from None
-    targets = (target,) if made.task == "regression" else made.targets
-    return replace(made, name=Path(path).stem, targets=targets)
+    targets = (target,) if problem.task == "regression" else problem.targets
+    return replace(problem, name=Path(path).stem, targets=targets)
 
 
 def _parsed(cell: str) -> float | None:
@@ -103,16 +104,16 @@ def from_arrays(
     features: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Problem:
-    """The user's own arrays: X (data, features) and y (data,), or (data, targets) for a regression.
+    """The user's own arrays: X (examples, features) and y (examples,), for a regression (examples, targets).
 
-    Unless `X_test` and `y_test` are given, a share of the rows, drawn by `seed`, is set aside as test data.
+    Unless `X_test` and `y_test` are given, a share of the rows, drawn by `seed`, is set aside for the test.
     Where `task` is None, text, truth values and whole numbers with at most 20 distinct values are classes
     (`binary` if there are two), all other numbers a regression. To standardise is to give every feature, and
-    the targets of a regression, mean 0 and variance 1 over the training data; a constant keeps its scale.
+    the targets of a regression, mean 0 and variance 1 over the training examples; a constant keeps its scale.
     """
     X, known = numbers("X", X, (2,)), _targets("y", y)
     task = _inferred(known) if task is None else task
-    choice("task", task, get_args(Task))
+    choice("task", task, tuple(TASKS))
     Y, names = _encoded("y", known, task, known)
     if len(X) != len(Y) or not len(X):
         raise ValueError(
@@ -159,7 +160,7 @@ def from_arrays(
 
 
 def _targets(label: str, given: object) -> NDArray[Any]:
-    """Targets (data, columns), as text or as floats; truth values are text."""
+    """Targets (examples, columns), as text or as floats; truth values are text."""
     array = np.asarray(given)
     if array.dtype.kind in "bUT" or (array.dtype.kind == "O" and all(isinstance(x, str) for x in array.flat)):
         array = array.astype(str)

@@ -17,14 +17,14 @@ from threadpoolctl import threadpool_limits
 from heatbath.checks import choice
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
-from heatbath.engine.dense import ACTIVATIONS, BLAS, CHUNK, Shape
+from heatbath.engine.dense import BLAS, CHUNK, Shape
 from heatbath.engine.evaluate import evaluate_mixtures
 from heatbath.engine.loop import Network
-from heatbath.engine.losses import LOSSES
 from heatbath.engine.threads import spread, thread_count
-from heatbath.landscape.grids import Grid, line_weights, surface_weights
-from heatbath.networks import Dense
+from heatbath.landscape.corners import Grid, line_weights, surface_weights
+from heatbath.networks import ACTIVATIONS, Dense
 from heatbath.simulation import PATIENCE, deferred_interrupts
+from heatbath.tasks import TASKS
 
 Theta: TypeAlias = ArrayLike | xr.DataArray
 
@@ -39,7 +39,7 @@ def line(
     draw: ArrayLike | xr.DataArray = 0,
     threads: int | None = None,
 ) -> xr.Dataset:
-    """`loss` and `accuracy` of a dense network over all data of a split, on the line from θ_a to θ_b.
+    """`loss` and `accuracy` of a dense network over all examples of a split, on the line from θ_a to θ_b.
 
     A θ is (parameters,) or (chains, parameters), such as `run.theta`, for a line of each chain; a labelled
     array, such as `run.data["theta"]`, has `parameter` as one dimension and keeps its others. They are
@@ -86,18 +86,17 @@ def _evaluate(
     choice("split", split, ("train", "test"))
     X, Y = (problem.X_train, problem.Y_train) if split == "train" else (problem.X_test, problem.Y_test)
     if not X.shape[1]:
-        raise ValueError("there are no test data: say split='train'")
+        raise ValueError("there are no test examples: say split='train'")
     size = network.parameters(problem.inputs, problem.outputs)
     labelled = [_labelled(theta, size) for theta in thetas]
     families, broadcast = _broadcast([*labelled, _draws(draw, problem.draws)])
     kind = np.float32 if np.result_type(*(theta.dtype for theta in labelled)) == np.float32 else np.float64
     corners = np.stack([theta.reshape(-1, size) for theta in broadcast[:-1]], axis=1).astype(kind, copy=False)
-    shape = Shape(
-        network.sizes(problem.inputs, problem.outputs), ACTIVATIONS[network.activation], LOSSES[problem.task]
-    )
+    sizes = network.sizes(problem.inputs, problem.outputs)
+    shape = Shape(sizes, ACTIVATIONS[network.activation].number, TASKS[problem.task].number)
     loss, right = _compute(shape, X, Y, corners, weights, broadcast[-1].ravel(), thread_count(threads))
-    rows, sizes = X.shape[1], (*families.shape, *map(len, grid.values()))
-    values = {"loss": loss.reshape(sizes) / rows, "accuracy": right.reshape(sizes) / rows}
+    rows, axes = X.shape[1], (*families.shape, *map(len, grid.values()))
+    values = {"loss": loss.reshape(axes) / rows, "accuracy": right.reshape(axes) / rows}
     return xr.Dataset(
         {name: ((*families.dims, *grid), value) for name, value in values.items()},
         {**families.coords, **grid},
@@ -158,7 +157,7 @@ def _compute(
 ) -> tuple[Floats, Floats]:
     """The sum of the losses and the number of right answers, (families, mixtures); NaN for lost families.
 
-    The data are taken CHUNK at a time, so that little memory is needed.
+    The examples are taken CHUNK at a time, so that little memory is needed.
     """
     loss, right = np.full((2, len(corners), len(weights)), np.nan)
     finite = np.flatnonzero(np.isfinite(corners).all(axis=(1, 2))).tolist()
@@ -167,7 +166,8 @@ def _compute(
     network = Network(layers, shape.activation, shape.loss, shape.room(CHUNK))
 
     def piece(f: int, first: int) -> tuple[Any, ...]:
-        x, y = (np.ascontiguousarray(data[draws[f], first : first + CHUNK], corners.dtype) for data in (X, Y))
+        rows = slice(first, first + CHUNK)
+        x, y = (np.ascontiguousarray(array[draws[f], rows], corners.dtype) for array in (X, Y))
         return corners[f], weights, *_inputs(shape, corners[f], weights, x), y, network, loss[f], right[f]
 
     for f in finite[:1]:  # compiles, and loads BLAS, which cannot be limited before
@@ -189,7 +189,7 @@ def _inputs(
     A network with a single layer has x itself.
     """
     if len(shape.layers) == 1:
-        return x[None], np.ones((len(weights), 1), x.dtype), ACTIVATIONS["identity"]
+        return x[None], np.ones((len(weights), 1), x.dtype), ACTIVATIONS["identity"].number
     width, out, w, b = shape.layers[0, :4]
     inputs = np.zeros((len(corners), len(x), shape.strides[1]), x.dtype)
     W = corners[:, w:b].reshape(-1, out, width)
