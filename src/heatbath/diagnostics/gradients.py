@@ -1,29 +1,30 @@
-"""Gradients of dense networks on all their data: the mean, and how much mini-batches differ from it."""
+"""Gradients of dense networks on all examples: the mean, and how much mini-batches differ from it."""
 
 from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath.checks import FRICTION, NON_NEGATIVE, POSITIVE, real
-from heatbath.diagnostics.runs import check_single
-
-if TYPE_CHECKING:
-    import xarray as xr
+from heatbath.datasets import Problem
+from heatbath.diagnostics.single import check_single
+from heatbath.networks import ACTIVATIONS, Dense
+from heatbath.results import Run
+from heatbath.tasks import TASKS
 
 Array = NDArray[np.float64]
-ROWS = 10_000  # data at a time, to need little memory
+ROWS = 10_000  # examples at a time, to need little memory
 
 
-def gradient_moments(network: Any, theta: Array, problem: Any, draw: int) -> tuple[Array, Array]:
-    """The mean over the training data of the gradient of the loss, and of its squares, without any prior.
+def gradient_moments(network: Dense, theta: Array, problem: Problem, draw: int) -> tuple[Array, Array]:
+    """The mean over the training examples of the gradient of the loss, and of its squares, without any prior.
 
-    In float64. A datum's gradient by a weight is (what comes back) x (what went in), so the mean of squares
-    needs no gradient of single data.
+    In float64. The gradient of one example by a weight is (what comes back) x (what went in), so the mean of
+    squares needs no gradient of single examples.
     """
     X, Y = problem.X_train[draw], problem.Y_train[draw]
     size = network.parameters(problem.inputs, problem.outputs)
@@ -39,28 +40,26 @@ def gradient_moments(network: Any, theta: Array, problem: Any, draw: int) -> tup
     return sums / len(X), squares / len(X)
 
 
-def gradient_noise(run: Any) -> xr.DataArray:
+def gradient_noise(run: Run) -> xr.DataArray:
     """The variance s² of the mini-batch gradient at every chain's final parameters, by chain and part.
 
-    The mean over a part's parameters of (1 - b/n)/b S², the exact variance for b of n data drawn without
-    replacement, where S² is the variance of single data's gradients (their squares divided by n - 1). It is
-    what `gradient_heating` and `adaptive_friction` take. NaN for a chain that diverged.
+    The mean over a part's parameters of (1 - b/n)/b S², the exact variance for b of n examples drawn without
+    replacement, where S² is the variance of the gradients of single examples (squares divided by n - 1). It
+    is what `gradient_heating` and `adaptive_friction` take. NaN for a chain that diverged.
     """
-    import xarray as xr
-
     check_single(run)
     plan, problem = run.plan, run.problem
     parts = plan.parts()
     n = problem.X_train.shape[1]
-    found = np.full((len(run.theta), len(parts)), np.nan)
+    noise = np.full((len(run.theta), len(parts)), np.nan)
     for chain in np.flatnonzero(run.died < 0):
         draw = int(run.data["draw"].values[chain])
         mean, square = gradient_moments(run.network, run.theta[chain], problem, draw)
         variance = (1 / plan.batch - 1 / n) * np.maximum(square - mean**2, 0) * n / max(n - 1, 1)
         for place, part in enumerate(parts):
-            found[chain, place] = np.mean(np.concatenate([variance[list(span)] for span in part.tensors]))
+            noise[chain, place] = np.mean(np.concatenate([variance[list(span)] for span in part.tensors]))
     coordinates = {"part": [part.name for part in parts], "chain": run.data["chain"].values}
-    return xr.DataArray(found, coordinates, ("chain", "part"), "gradient_noise")
+    return xr.DataArray(noise, coordinates, ("chain", "part"), "gradient_noise")
 
 
 def gradient_heating(h: float, gamma: float, noise: float, curvature: float = 0.0) -> float:
@@ -101,8 +100,11 @@ def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float
     return (h * real("noise", noise, NON_NEGATIVE) + real("sigma", sigma) ** 2) / (2 * tau)
 
 
-def _backwards(network: Any, theta: Array, X: Array, Y: Array, problem: Any) -> list[tuple[Array, Array]]:
-    """From the last layer to the first: what went into it, and the derivative by what it gave, by datum."""
+def _backwards(
+    network: Dense, theta: Array, X: Array, Y: Array, problem: Problem
+) -> list[tuple[Array, Array]]:
+    """From the last layer to the first, by example: what went into it, and the derivative by what it gave."""
+    activation = ACTIVATIONS[network.activation]
     inputs, weights, begin = [X], [], 0
     sizes = network.sizes(problem.inputs, problem.outputs)
     for width, out in pairwise(sizes):
@@ -110,34 +112,10 @@ def _backwards(network: Any, theta: Array, X: Array, Y: Array, problem: Any) -> 
         values = inputs[-1] @ W.T + theta[begin + width * out : begin + width * out + out]
         begin += (width + 1) * out
         weights.append(W)
-        inputs.append(_activated(values, network.activation) if len(inputs) < len(sizes) - 1 else values)
-    back = _residual(inputs.pop(), Y, problem.task)
-    found = []
+        inputs.append(activation.value(values) if len(inputs) < len(sizes) - 1 else values)
+    back = TASKS[problem.task].residual(inputs.pop(), Y)
+    layers = []
     for values, W in zip(reversed(inputs), reversed(weights), strict=True):
-        found.append((values, back))
-        back = (back @ W) * _slope(values, network.activation)
-    return found
-
-
-def _residual(logits: Array, Y: Array, task: str) -> Array:
-    """The derivative of a datum's loss by its logits."""
-    if task == "regression":
-        return logits - Y
-    if task == "binary":
-        return np.asarray(0.5 * (1 + np.tanh(logits / 2)) - Y)
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    hot = Y.astype(np.int64) == np.arange(logits.shape[1])
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True) - hot)
-
-
-def _activated(values: Array, activation: str) -> Array:
-    if activation == "identity":
-        return values
-    return np.tanh(values) if activation == "tanh" else np.maximum(values, 0)
-
-
-def _slope(activated: Array, activation: str) -> Array | float:
-    """The derivative of an activation where it has this value."""
-    if activation == "identity":
-        return 1.0
-    return 1 - activated**2 if activation == "tanh" else (activated > 0).astype(np.float64)
+        layers.append((values, back))
+        back = (back @ W) * activation.slope(values)
+    return layers

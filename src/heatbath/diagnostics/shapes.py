@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import POSITIVE, real, whole
-from heatbath.diagnostics.runs import check_run
-
-if TYPE_CHECKING:
-    import xarray as xr
+from heatbath.diagnostics.single import check_run
+from heatbath.results import Run
 
 Array = NDArray[np.float64]
 
@@ -28,7 +27,7 @@ def near_zero(weights: ArrayLike, width: float) -> Array:
     return np.asarray((np.abs(values) < width).mean(axis=-1))
 
 
-def distributions(source: Any, edges: Sequence[float] | Array) -> xr.Dataset:
+def distributions(source: Run | Iterable[Mapping[str, Any]], edges: Sequence[float] | Array) -> xr.Dataset:
     """How the values of every weight and bias tensor are distributed over time, as densities along `bin`.
 
     `source` is a run that was trained with `weights=True` (chain x record x bin for each tensor, called
@@ -36,20 +35,17 @@ def distributions(source: Any, edges: Sequence[float] | Array) -> xr.Dataset:
     `edges` are those of the bins, rising; `bin` has their centres. A density counts values outside the edges
     too, so that what it integrates to is the share within; it is NaN where a chain has diverged.
     """
-    import xarray as xr
-
     borders = np.asarray(edges, np.float64)
     if borders.ndim != 1 or len(borders) < 2 or not (np.diff(borders) > 0).all():
         raise ValueError(f"edges must be at least two rising numbers, got {edges!r}")
-    tensors, coordinates = _of_run(source) if hasattr(source, "plan") else _of_states(source)
+    tensors, coordinates = _of_run(source) if isinstance(source, Run) else _of_states(source)
     coordinates["bin"] = (borders[1:] + borders[:-1]) / 2
     lead = [name for name in ("chain", "record", "state") if name in coordinates]
-    made = {name: ((*lead, "bin"), _densities(values, borders)) for name, values in tensors.items()}
-    data = xr.Dataset(made, coordinates)
-    return data.assign_coords(step=("record", source.data["step"].values)) if "record" in lead else data
+    densities = {name: ((*lead, "bin"), _densities(values, borders)) for name, values in tensors.items()}
+    return xr.Dataset(densities, coordinates)
 
 
-def roughness(run: Any, low: float, high: float, points: int = 50) -> Array:
+def roughness(run: Run, low: float, high: float, points: int = 50) -> Array:
     """The mean norm of the gradient of the predicted probability over a square of the plane, by chain.
 
     Over a grid of points x points inputs from `low` to `high` on each axis, in the units of the data. At each
@@ -77,32 +73,33 @@ def plane(low: float, high: float, points: int) -> Array:
     return np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
 
 
-def _of_run(run: Any) -> tuple[dict[str, Array], dict[str, Any]]:
+def _of_run(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
     weights = run.weights()
     layers = run.network.layers(run.problem.inputs, run.problem.outputs)
     names = [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
     ends = np.cumsum([size for sizes in layers.values() for size in sizes])
     tensors = dict(zip(names, np.split(weights.values, ends[:-1], axis=-1), strict=True))
-    return tensors, {"chain": weights["chain"].values, "record": np.arange(weights.sizes["record"])}
+    records = {"record": np.arange(weights.sizes["record"]), "step": ("record", run.data["step"].values)}
+    return tensors, {"chain": weights["chain"].values, **records}
 
 
 def _of_states(states: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Array], dict[str, Any]]:
-    found: dict[str, list[Array]] = {}
+    collected: dict[str, list[Array]] = {}
     for state in states:
         for name, value in state.items():
             if value.is_floating_point():
-                found.setdefault(name, []).append(value.detach().cpu().double().numpy().ravel())
-    if not found:
+                collected.setdefault(name, []).append(value.detach().cpu().double().numpy().ravel())
+    if not collected:
         raise ValueError("there are no states: take some, or train a run with weights=True")
-    tensors = {name: np.stack(values) for name, values in found.items()}
+    tensors = {name: np.stack(values) for name, values in collected.items()}
     return tensors, {"state": np.arange(len(next(iter(tensors.values()))))}
 
 
 def _densities(values: Array, edges: Array) -> Array:
     """Histograms along the last axis, per value and width of a bin."""
     flat = values.reshape(-1, values.shape[-1]).astype(np.float64)
-    made = np.full((len(flat), len(edges) - 1), np.nan)
+    densities = np.full((len(flat), len(edges) - 1), np.nan)
     for place, row in enumerate(flat):
         if np.isfinite(row).all():
-            made[place] = np.histogram(row, edges)[0] / (len(row) * np.diff(edges))
-    return made.reshape(*values.shape[:-1], -1)
+            densities[place] = np.histogram(row, edges)[0] / (len(row) * np.diff(edges))
+    return densities.reshape(*values.shape[:-1], -1)

@@ -5,26 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath.checks import choice, whole
 from heatbath.diagnostics.gradients import gradient_moments
-from heatbath.diagnostics.runs import check_single
-from heatbath.diagnostics.series import Estimate, mean
+from heatbath.diagnostics.single import check_single
 from heatbath.partition import Part
+from heatbath.results import Run
 from heatbath.schedules import SimulatedTempering, at
-
-if TYPE_CHECKING:
-    import xarray as xr
+from heatbath.statistics import Estimate, mean
 
 Array = NDArray[np.float64]
 LEVEL = 0.01  # a temperature agrees while its difference from τ has at least this p-value
 
 
-def equipartition(run: Any, burn_in: int = 0, by: Literal["part", "layer"] = "part") -> xr.Dataset:
+def equipartition(run: Run, burn_in: int = 0, by: Literal["part", "layer"] = "part") -> xr.Dataset:
     """Kinetic temperatures beside their targets, for every part, or layer, whose method has a temperature.
 
     A data set along `part` or `layer`: `target` (τ at the last step), `temperature`, its 95 % interval `low`
@@ -45,16 +44,16 @@ def equipartition(run: Any, burn_in: int = 0, by: Literal["part", "layer"] = "pa
     if by == "part":
         chosen = _records(run, burn_in)
         traces = run.data["temperature"]
-        found = [mean(traces.sel(part=part.name).values[alive][:, chosen]) for part in parts]
-        return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], found)
+        means = [mean(traces.sel(part=part.name).values[alive][:, chosen]) for part in parts]
+        return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
     layers = [(layer, part) for part in parts for layer in part.layers]
     spans = _layer_spans(run)
-    found = [mean((run.p[alive][:, spans[layer]] ** 2).mean(axis=1)[:, None]) for layer, _ in layers]
-    return _table("layer", [layer for layer, _ in layers], [_target(run, part) for _, part in layers], found)
+    means = [mean((run.p[alive][:, spans[layer]] ** 2).mean(axis=1)[:, None]) for layer, _ in layers]
+    return _table("layer", [layer for layer, _ in layers], [_target(run, part) for _, part in layers], means)
 
 
-def configurational(run: Any) -> xr.Dataset:
-    """Configurational temperatures of a run's samples on all training data, for every part that has a τ.
+def configurational(run: Run) -> xr.Dataset:
+    """Configurational temperatures of a run's samples on all training examples, for every part that has a τ.
 
     The virial <θ·∇U>/N over samples and chains, with θ, ∇U and N of the part and U the loss plus the
     Gaussian prior: it is τ under exp(-U/τ) for every part, wherever that law can be normalised (a prior on
@@ -72,8 +71,8 @@ def configurational(run: Any) -> xr.Dataset:
         for place, theta in enumerate(samples.astype(np.float64)):
             force, _ = gradient_moments(run.network, theta, run.problem, int(draw))
             products[chain, place] = theta * (force + decay * theta)
-    found = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
-    return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], found)
+    means = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
+    return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
 
 
 def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:
@@ -87,7 +86,7 @@ def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:
     return mean((samples * gradient(samples)).mean(axis=2))
 
 
-def _thermal(run: Any) -> tuple[list[Part], NDArray[np.bool_]]:
+def _thermal(run: Run) -> tuple[list[Part], NDArray[np.bool_]]:
     """The parts whose method has a temperature, and which chains are alive."""
     parts = [part for part in run.plan.parts() if hasattr(part.method, "tau")]
     if not parts:
@@ -95,7 +94,7 @@ def _thermal(run: Any) -> tuple[list[Part], NDArray[np.bool_]]:
     return parts, run.died < 0
 
 
-def _target(run: Any, part: Part) -> float:
+def _target(run: Run, part: Part) -> float:
     """τ of a part at the last step."""
     tau = part.method.tau  # type: ignore[union-attr]
     if isinstance(tau, SimulatedTempering):
@@ -103,7 +102,7 @@ def _target(run: Any, part: Part) -> float:
     return at(tau, run.step - 1)
 
 
-def _records(run: Any, burn_in: int) -> NDArray[np.intp]:
+def _records(run: Run, burn_in: int) -> NDArray[np.intp]:
     """The records after `burn_in`, which must be evenly spaced."""
     steps = run.data["step"].values
     chosen = np.flatnonzero(steps > burn_in)
@@ -117,7 +116,7 @@ def _records(run: Any, burn_in: int) -> NDArray[np.intp]:
     return chosen
 
 
-def _layer_spans(run: Any) -> dict[str, slice]:
+def _layer_spans(run: Run) -> dict[str, slice]:
     """Where each layer's parameters lie."""
     layers = run.network.layers(run.problem.inputs, run.problem.outputs)
     ends = list(accumulate(map(sum, layers.values()), initial=0))
@@ -128,7 +127,7 @@ def _elements(part: Part) -> list[int]:
     return [element for span in part.tensors for element in span]
 
 
-def _decay(run: Any) -> Array:
+def _decay(run: Run) -> Array:
     """The precision λ of the prior on every parameter, at the last step."""
     decay = np.zeros(run.plan.parameters)
     for part in run.plan.parts():
@@ -136,26 +135,16 @@ def _decay(run: Any) -> Array:
     return decay
 
 
-def _table(dimension: str, names: list[str], targets: list[float], found: list[Estimate]) -> xr.Dataset:
-    import xarray as xr
-
-    p_values = [_p_value(estimate, target) for estimate, target in zip(found, targets, strict=True)]
-    ratios = [estimate.value / tau if tau else math.nan for estimate, tau in zip(found, targets, strict=True)]
+def _table(dimension: str, names: list[str], targets: list[float], means: list[Estimate]) -> xr.Dataset:
+    p_values = [estimate.p_value(target) for estimate, target in zip(means, targets, strict=True)]
+    ratios = [estimate.value / tau if tau else math.nan for estimate, tau in zip(means, targets, strict=True)]
     columns = {
         "target": targets,
-        "temperature": [estimate.value for estimate in found],
-        "low": [estimate.interval[0] for estimate in found],
-        "high": [estimate.interval[1] for estimate in found],
+        "temperature": [estimate.value for estimate in means],
+        "low": [estimate.interval[0] for estimate in means],
+        "high": [estimate.interval[1] for estimate in means],
         "ratio": ratios,
         "p_value": p_values,
         "verdict": ["unknown" if math.isnan(p) else "agrees" if p >= LEVEL else "differs" for p in p_values],
     }
     return xr.Dataset({name: (dimension, values) for name, values in columns.items()}, {dimension: names})
-
-
-def _p_value(estimate: Estimate, target: float) -> float:
-    """Two-sided; below 0.05 just where the 95 % interval leaves out the target, NaN where there is none."""
-    difference = abs(estimate.value - target)
-    if estimate.error == 0:
-        return float(difference == 0)
-    return math.erfc(difference / estimate.error / math.sqrt(2))

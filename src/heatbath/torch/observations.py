@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heatbath.diagnostics import Blocks, Estimate
+from heatbath.statistics import Blocks, Estimate
 from heatbath.torch.units import Unit
 
 Group = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Summaries: heat maps of sweeps, scores with their intervals, and the calibration of probabilities."""
+"""Overviews: heat maps of sweeps, scores with their intervals, and the calibration of probabilities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import real, whole
 from heatbath.datasets.problem import numbers
-from heatbath.plotting.series import value_name
+from heatbath.plotting.labels import value_name
 from heatbath.plotting.style import (
     COLOURS,
     SMALL,
@@ -25,6 +25,7 @@ from heatbath.plotting.style import (
     symbol,
 )
 from heatbath.results import Run
+from heatbath.statistics import wilson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,26 +80,26 @@ def scores(rows: Sequence[Score], name: str, *, percent: bool = False, ax: Axes 
 
     `name` says what is measured. `percent`: the values are shares, shown as percentages.
     """
-    found = [_checked_score(row) for row in rows]
-    if not found:
+    checked = [_checked_score(row) for row in rows]
+    if not checked:
         raise ValueError("at least one score is needed, got none")
-    ax = axes_or_new(ax, height=0.95 + 0.24 * len(found))
-    places = np.arange(len(found))
-    middle = np.array([row.value for row in found])
-    low, high = np.array([row.interval for row in found]).T
+    ax = axes_or_new(ax, height=0.95 + 0.24 * len(checked))
+    places = np.arange(len(checked))
+    middle = np.array([row.value for row in checked])
+    low, high = np.array([row.interval for row in checked]).T
     ax.hlines(places, low, high, color=COLOURS[0], linewidth=1.6)
     ax.plot(middle, places, "o", color=COLOURS[0], markersize=4.5, label="measured, 95 % interval")
-    told: str | None = "paper"
-    for place, row in zip(places, found, strict=True):
+    label: str | None = "paper"
+    for place, row in zip(places, checked, strict=True):
         if row.paper is not None:
             ends = np.atleast_1d(row.paper)
             spots = np.full(len(ends), place + 0.28)  # beside the dot, not under it
             ax.plot(ends, spots, color=COLOURS[1], linewidth=0.8)
             hollow: Any = {"markerfacecolor": "white", "markersize": 5}
-            ax.plot(ends, spots, "D", color=COLOURS[1], label=told, **hollow)
-            told = None
-    ax.set_yticks(places, [row.label for row in found])
-    ax.set_ylim(len(found) - 0.4, -0.6)
+            ax.plot(ends, spots, "D", color=COLOURS[1], label=label, **hollow)
+            label = None
+    ax.set_yticks(places, [row.label for row in checked])
+    ax.set_ylim(len(checked) - 0.4, -0.6)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
     dress(ax, name, "")
     ax.tick_params(axis="y", length=0)
@@ -117,27 +118,27 @@ def reliability(
 ) -> Axes:
     """Calibration: how often something happened against how probable it was said to be.
 
-    `probability` (data,) is that of the second class, and `happened` is 1 where the datum was of that class
-    and 0 elsewhere; several forecasts of the same data are a dict by name. The data are put in `bins` of
-    equal width; bars are 95 % intervals (Wilson's). The label has the expected calibration error (ECE), the
-    mean distance from the diagonal over the data.
+    `probability` (examples,) is that of the second class, and `happened` is 1 where the example was of that
+    class and 0 elsewhere; several forecasts of the same examples are a dict by name. The examples are put in
+    `bins` of equal width; bars are 95 % intervals (Wilson's). The label has the expected calibration error
+    (ECE), the mean distance from the diagonal over the examples.
     """
     bins = whole("bins", bins, low=1)
     given = probability if isinstance(probability, Mapping) else {"": probability}
     truth = numbers("happened", happened, (1, 2)).ravel()
     if not given or not truth.size or not np.isin(truth, (0.0, 1.0)).all():
         raise ValueError("reliability needs at least one forecast, and happened must hold 0 and 1")
-    checked = {label: _checked_forecast(label, own, len(truth)) for label, own in given.items()}
+    checked = {label: _checked_forecast(label, forecast, len(truth)) for label, forecast in given.items()}
     ax = axes_or_new(ax, height=3.4)
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    for place, (label, said) in enumerate(checked.items()):
-        told, rate, count = _binned(said, truth, bins)
-        low, high = _wilson(rate, count)
-        error = float(np.sum(count * np.abs(rate - told)) / count.sum())
+    for place, (label, forecast) in enumerate(checked.items()):
+        predicted, rate, count = _binned(forecast, truth, bins)
+        low, high = wilson(rate, count)
+        error = float(np.sum(count * np.abs(rate - predicted)) / count.sum())
         name = f"{label} (ECE {error:.3f})" if label else f"ECE {error:.3f}"
         style = look(place) | {"marker": MARKERS[place % len(MARKERS)]}
-        ax.plot(told, rate, markersize=4, linewidth=1.2, label=name, clip_on=False, **style)
-        ax.vlines(told, low, high, color=style["color"], linewidth=0.9, clip_on=False)
+        ax.plot(predicted, rate, markersize=4, linewidth=1.2, label=name, clip_on=False, **style)
+        ax.vlines(predicted, low, high, color=style["color"], linewidth=0.9, clip_on=False)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     dress(ax, "predicted probability", "observed frequency")
     key(ax)
@@ -175,30 +176,22 @@ def _checked_score(row: Score) -> Score:
     return row
 
 
-def _checked_forecast(label: str, said: ArrayLike, size: int) -> Floats:
-    told = f"probability{f' of {label!r}' if label else ''}"
-    values = numbers(told, said, (1, 2)).ravel()
+def _checked_forecast(label: str, forecast: ArrayLike, size: int) -> Floats:
+    name = f"probability{f' of {label!r}' if label else ''}"
+    values = numbers(name, forecast, (1, 2)).ravel()
     if len(values) != size or values.min() < 0 or values.max() > 1:
         raise ValueError(
-            f"{told} must hold {size} numbers from 0 to 1, as many as happened; got {len(values)} "
+            f"{name} must hold {size} numbers from 0 to 1, as many as happened; got {len(values)} "
             f"from {values.min(initial=np.inf):g} to {values.max(initial=-np.inf):g}"
         )
     return values
 
 
-def _binned(said: Floats, truth: Floats, bins: int) -> tuple[Floats, Floats, Floats]:
-    """Mean probability, observed frequency and number of data of each bin that has any."""
-    place = np.minimum((said * bins).astype(int), bins - 1)
+def _binned(forecast: Floats, truth: Floats, bins: int) -> tuple[Floats, Floats, Floats]:
+    """Mean probability, observed frequency and number of examples of each bin that has any."""
+    place = np.minimum((forecast * bins).astype(int), bins - 1)
     count = np.bincount(place, minlength=bins).astype(float)
-    own = count > 0
-    told = np.bincount(place, said, bins)[own] / count[own]
-    rate = np.bincount(place, truth, bins)[own] / count[own]
-    return told, rate, count[own]
-
-
-def _wilson(rate: Floats, count: Floats) -> tuple[Floats, Floats]:
-    """Wilson's 95 % interval of a frequency."""
-    z = 1.96
-    middle = (rate + z**2 / (2 * count)) / (1 + z**2 / count)
-    half = z * np.sqrt(rate * (1 - rate) / count + (z / (2 * count)) ** 2) / (1 + z**2 / count)
-    return middle - half, middle + half
+    filled = count > 0
+    predicted = np.bincount(place, forecast, bins)[filled] / count[filled]
+    rate = np.bincount(place, truth, bins)[filled] / count[filled]
+    return predicted, rate, count[filled]

@@ -1,14 +1,23 @@
-"""Means of correlated series, with the error that the correlation leaves."""
+"""Means with their intervals, once for all: of correlated series, of independent runs, by resampling.
+
+>>> mean([[1.0], [2.0], [3.0], [4.0]])  # four chains, one record of each
+Estimate(value=2.5, error=1.048...)
+>>> student([1.0, 2.0, 3.0, 4.0]).text()
+'2.5 (0.4 to 4.6)'
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import whole
+
+Array = NDArray[np.float64]
 
 FEWEST = 16  # values that an error is estimated from, at least
 COSINES = 8  # slow waves of a series whose size tells the error: at 20 correlation times 7 % too small
@@ -30,6 +39,48 @@ class Estimate(NamedTuple):
     def interval(self) -> tuple[float, float]:
         """The 95 % confidence interval."""
         return self.value - NORMAL * self.error, self.value + NORMAL * self.error
+
+    def p_value(self, target: float) -> float:
+        """Of the difference from a target, two-sided; NaN where there is no error.
+
+        It is below 0.05 just where the 95 % interval leaves out the target.
+        """
+        difference = abs(self.value - target)
+        if self.error == 0:
+            return float(difference == 0)
+        return math.erfc(difference / self.error / math.sqrt(2))
+
+
+class Measured(NamedTuple):
+    """A number with the two ends of its 95 % confidence interval (NaN where there is none)."""
+
+    value: float
+    low: float
+    high: float
+
+    def __neg__(self) -> Measured:
+        return Measured(-self.value, -self.high, -self.low)
+
+    def text(self, scale: float = 1.0, digits: int = 1, unit: str = "") -> str:
+        """In words: 93.4 % (92.9 to 93.9)."""
+        value, low, high = (f"{scale * x:.{digits}f}" for x in self)
+        return f"{value}{unit} ({low} to {high})" if math.isfinite(self.low) else f"{value}{unit}"
+
+    def percent(self) -> str:
+        """A share in percent."""
+        return self.text(100, 1, " %")
+
+
+class OverChains(NamedTuple):
+    """The mean over chains with its 95 % interval, the standard deviation, the extremes and their gap."""
+
+    mean: float
+    low: float
+    high: float
+    std: float
+    best: float
+    worst: float
+    gap: float
 
 
 class Blocks:
@@ -82,6 +133,77 @@ def mean(trace: ArrayLike) -> Estimate:
     return Estimate(float(values.mean()), _error(values))
 
 
+def student(values: ArrayLike, of: int = 1) -> Measured:
+    """The mean of independent values, such as those of several runs, with Student's interval.
+
+    It is that of `mean` for one record of each chain. `of`: how many things this one was chosen from as the
+    best; its interval is as much wider (Bonferroni). One value alone has no interval, and where one is NaN,
+    so is the mean.
+    """
+    array = np.asarray(values, np.float64).ravel()
+    value, error = float(array.mean()), _error(array[:, None], of)
+    return Measured(value, *Estimate(value, error).interval)
+
+
+def over_chains(values: ArrayLike, *, lower_is_better: bool = False) -> OverChains:
+    """Independent chains' values, such as their last test accuracies, as mean, interval, spread and extremes.
+
+    The interval is Student's t, std² the variance over chains (divided by their number less one); the gap is
+    what the worst chain is away from the best. For a loss say `lower_is_better`. One chain alone has no
+    interval and no spread: NaN.
+    """
+    array = np.asarray(values)
+    if array.ndim != 1 or not array.size:
+        raise ValueError(
+            f"values must be one number for each chain, got an array of shape {array.shape}: choose "
+            "a record, as in run.accuracy('test').isel(record=-1)"
+        )
+    estimate = mean(array[:, None])
+    best, worst = float(array.max()), float(array.min())
+    if lower_is_better:
+        best, worst = worst, best
+    std = float(array.std(ddof=1)) if len(array) > 1 else math.nan
+    return OverChains(estimate.value, *estimate.interval, std, best, worst, abs(best - worst))
+
+
+def bootstrap(
+    statistic: Callable[..., float], *samples: ArrayLike, paired: bool = True, repeats: int = 2000
+) -> Measured:
+    """A statistic of samples of runs with a 95 % interval of percentiles over resampled runs.
+
+    `paired`: run number i of one sample had the start and the data of number i of the others. Resampled runs
+    of which the statistic is NaN do not count.
+    """
+    arrays = [np.asarray(sample, np.float64) for sample in samples]
+    sizes = [len(array) for array in arrays]
+    values = [
+        statistic(*(array[rows] for array, rows in zip(arrays, drawn, strict=True)))
+        for drawn in resampled(*sizes, paired=paired, repeats=repeats)
+    ]
+    known = np.array(values)[~np.isnan(values)]
+    low, high = np.percentile(known, [2.5, 97.5], method="nearest") if len(known) else (math.nan, math.nan)
+    return Measured(float(statistic(*arrays)), float(low), float(high))
+
+
+def resampled(*sizes: int, paired: bool = True, repeats: int = 2000) -> Iterator[list[NDArray[np.int64]]]:
+    """Runs drawn anew with replacement, so many times: their numbers, for a sample of each size.
+
+    `paired`: the same for all samples. Always the same draws.
+    """
+    rng = np.random.default_rng(0)
+    for _ in range(repeats):
+        same = rng.integers(0, sizes[0], sizes[0])
+        yield [same if paired else rng.integers(0, size, size) for size in sizes]
+
+
+def wilson(rate: Array, count: Array) -> tuple[Array, Array]:
+    """Wilson's 95 % interval of frequencies, each observed in so many cases."""
+    z = NORMAL
+    middle = (rate + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z * np.sqrt(rate * (1 - rate) / count + (z / (2 * count)) ** 2) / (1 + z**2 / count)
+    return middle - half, middle + half
+
+
 def autocorrelation_time(trace: ArrayLike) -> float:
     """The integrated autocorrelation time 1 + 2 Σ ρ_k of a trace, (chain, record) or one series, in records.
 
@@ -92,7 +214,7 @@ def autocorrelation_time(trace: ArrayLike) -> float:
     return _autocorrelation_time(_checked(trace))
 
 
-def _checked(trace: ArrayLike) -> NDArray[np.float64]:
+def _checked(trace: ArrayLike) -> Array:
     """A trace as an array (chain, record) of finite numbers."""
     values: NDArray[Any] = np.asarray(trace)
     if values.dtype.kind not in "biuf" or values.ndim not in (1, 2) or not values.size:
@@ -109,7 +231,7 @@ def _checked(trace: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def _autocorrelation_time(values: NDArray[np.float64]) -> float:
+def _autocorrelation_time(values: Array) -> float:
     count = values.shape[1]
     if not np.ptp(values, axis=1).any():
         return 1.0
@@ -121,18 +243,18 @@ def _autocorrelation_time(values: NDArray[np.float64]) -> float:
     return float(max(2.0 * total - 1.0, 1.0 / count))
 
 
-def _error(values: NDArray[np.float64]) -> float:
-    """The standard error of the mean of (chain, record), widened by Student's t."""
+def _error(values: Array, of: int = 1) -> float:
+    """The standard error of the mean of (chain, record), widened by Student's t; see `student`."""
     from scipy.special import stdtrit
 
     chains, count = values.shape
     total, freedom = _squares(values)
     if not freedom:
         return math.nan
-    return float(stdtrit(freedom, 0.975)) / NORMAL * math.sqrt(total / freedom / (count * chains))
+    return float(stdtrit(freedom, 1 - 0.025 / of)) / NORMAL * math.sqrt(total / freedom / (count * chains))
 
 
-def _squares(values: NDArray[np.float64]) -> tuple[float, int]:
+def _squares(values: Array) -> tuple[float, int]:
     """A sum of squares, each with the expectation `count` times a chain mean's variance, and their number."""
     from scipy.special import fdtrc
 

@@ -21,11 +21,12 @@ def by_label(given: object, *dimensions: str) -> dict[str, xr.DataArray]:
         return _by_chains(_checked(given, dimensions))
     if not given or not all(isinstance(label, str) for label in given):
         raise TypeError(f"at least one array is needed, in a dict by name; got {given!r}")
-    found: dict[str, xr.DataArray] = {}
+    labelled: dict[str, xr.DataArray] = {}
     for label, trace in given.items():
-        own = _by_chains(_checked(trace, dimensions))
-        found |= {label if len(own) == 1 else f"{label}, {name}": values for name, values in own.items()}
-    return found
+        groups = _by_chains(_checked(trace, dimensions))
+        for name, chains in groups.items():
+            labelled[label if len(groups) == 1 else f"{label}, {name}"] = chains
+    return labelled
 
 
 def value_name(trace: xr.DataArray) -> str:
@@ -40,21 +41,21 @@ def _checked(trace: object, dimensions: tuple[str, ...]) -> xr.DataArray:
     asked = f"a DataArray with the dimensions chain, {', '.join(dimensions)}".replace("|", " or ")
     if not isinstance(trace, xr.DataArray):
         raise TypeError(f"{asked} is needed, or a dict of them by name; got {type(trace).__name__}")
-    own = trace if "chain" in trace.dims else trace.expand_dims("chain")
-    if "record" not in own.dims and "step" in own.coords and own["step"].ndim == 0:  # one record was chosen
-        own = own.expand_dims("record").assign_coords(step=("record", [own["step"].item()]))
-    found = [name for choices in dimensions for name in choices.split("|") if name in own.dims]
-    if set(own.dims) != {"chain", *found} or len(found) != len(dimensions) or 0 in own.shape:
+    chains = trace if "chain" in trace.dims else trace.expand_dims("chain")
+    if "record" not in chains.dims and "step" in chains.coords and not chains["step"].ndim:  # one was chosen
+        chains = chains.expand_dims("record").assign_coords(step=("record", [chains["step"].item()]))
+    others = [name for choices in dimensions for name in choices.split("|") if name in chains.dims]
+    if set(chains.dims) != {"chain", *others} or len(others) != len(dimensions) or 0 in chains.shape:
         raise ValueError(
             f"{asked} is needed, none of them empty; got {dict(trace.sizes)}: select or add them"
         )
-    if "record" in found and "step" not in own.coords:
+    if "record" in others and "step" not in chains.coords:
         raise ValueError("the records need a coordinate `step`, the step of each")
-    if found == ["record"]:
-        own = own.dropna("record", how="all")  # at which no chain noted anything
-        if not own.size:
+    if others == ["record"]:
+        chains = chains.dropna("record", how="all")  # at which no chain noted anything
+        if not chains.size:
             raise ValueError("there is nothing to draw: all values are NaN")
-    return own.transpose("chain", *found)
+    return chains.transpose("chain", *others)
 
 
 def _by_chains(trace: xr.DataArray) -> dict[str, xr.DataArray]:
@@ -62,10 +63,10 @@ def _by_chains(trace: xr.DataArray) -> dict[str, xr.DataArray]:
     axes = [str(c) for c in trace.coords if trace[c].dims == ("chain",) and c not in UNNAMED]
     places: dict[str, list[int]] = {}
     for chain in range(trace.sizes["chain"]):
-        told = [_told(axis, trace[axis].values[chain]) for axis in axes]
-        places.setdefault(", ".join(told), []).append(chain)
-    return {label: trace.isel(chain=own) for label, own in places.items()}
+        names = [_named(axis, trace[axis].values[chain]) for axis in axes]
+        places.setdefault(", ".join(names), []).append(chain)
+    return {label: trace.isel(chain=chains) for label, chains in places.items()}
 
 
-def _told(axis: str, value: object) -> str:
+def _named(axis: str, value: object) -> str:
     return str(value) if axis == "method" else f"{symbol(axis)} = {number(value)}"

@@ -1,17 +1,17 @@
-"""Checks of the runs that diagnostics are given (`Run` itself is defined further down the layout)."""
+"""Which runs diagnostics take: any, or those with one method for all their chains."""
 
 from __future__ import annotations
 
-from typing import Any
+from heatbath.results import Run
 
 
-def check_run(run: Any) -> None:
+def check_run(run: object) -> None:
     """Refuse what is not a run."""
-    if not all(hasattr(run, name) for name in ("plan", "data", "predict")):
+    if not isinstance(run, Run):
         raise TypeError(f"run must be a Run, as train and load give it, got {run!r}")
 
 
-def check_single(run: Any) -> None:
+def check_single(run: Run) -> None:
     """Refuse what is not a run with one method for all its chains."""
     check_run(run)
     if len(run.plan.points) > 1:
