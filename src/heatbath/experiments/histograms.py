@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import xarray as xr
 
 from heatbath.datasets import spirals
-from heatbath.experiments import pictures
-from heatbath.experiments.base import (
-    FAILS,
-    HOLDS,
-    IN_PART,
-    Array,
-    Claim,
-    Experiment,
-    Finding,
-    Settings,
-    Tell,
-    above,
-    agrees,
-    all_of,
-    below,
-    bootstrap,
-    mean,
-)
-from heatbath.experiments.common import adlala, by_axes, final, readings, readings_table, scores, side_by_side
+from heatbath.experiments.claims import FAILS, HOLDS, IN_PART, Claim, Finding, above, agrees, all_of, below
+from heatbath.experiments.drawing import box, whole
+from heatbath.experiments.experiment import Experiment, Settings, Tell
+from heatbath.experiments.readings import readings, readings_table
+from heatbath.experiments.trials import Array, adlala, by_axes, final, method_names, scores, side_by_side
 from heatbath.methods import SGD, SGLD, Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
+from heatbath.plotting.style import PAGE, SMALL, dress, key, logarithmic, look, panels
 from heatbath.presets import LOL
 from heatbath.results import Run
+from heatbath.statistics import bootstrap, student
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Init: TypeAlias = Literal["torch", "gaussian", "zeros"]
 EXCITED = 0.05  # five standard deviations of the start N(0, 0.01²)
@@ -75,8 +67,8 @@ def distributions(run: Run, units: int, bins: Array) -> xr.DataArray:
 def share(run: Run, units: int, test: Any) -> xr.DataArray:
     """The share of hidden weights and biases of which something is true, by method, run and record."""
     hidden = by_axes(run, run.weights()).isel(parameter=slice(0, 3 * units))
-    found: xr.DataArray = test(hidden).mean("parameter")
-    return found
+    shares: xr.DataArray = test(hidden).mean("parameter")
+    return shares
 
 
 def variants(
@@ -90,13 +82,13 @@ def variants(
         epochs: bool = False,
         share: int = 1,
         kinds: Any = None,
-        **own: Any,
+        **options: Any,
     ) -> Callable[[], Run]:
         chosen = Settings(**vars(s) | {"runs": s.reading_runs, "batch": share * s.batch})
         problem = spirals(s.turns, n_train=s.points, n_test=s.points, p=p, draws=s.reading_runs)
         network = Dense((s.units,), init=init)
         return lambda: side_by_side(
-            chosen, tell, problem, kinds or make(**own), network, record=1, epochs=epochs
+            chosen, tell, problem, kinds or make(**options), network, record=1, epochs=epochs
         )
 
     louder = make() | {"SGLD": Partition(SGLD(s.sgld / np.sqrt(0.1)), 0.1)}
@@ -118,13 +110,13 @@ def run_over_time(s: Settings, tell: Tell) -> xr.Dataset:
     problem = spirals(s.turns, n_train=s.points, n_test=s.points, draws=s.runs)
     make = partial(over_time_methods, s.gamma)
     network = Dense((s.units,), init=s.init)
-    made = side_by_side(s, tell, problem, make(), network, record=[0, *s.at], weights=True)
-    found = scores(made) | {
-        "histogram": distributions(made, s.units, FINE),
-        "excited": share(made, s.units, lambda w: abs(w) > EXCITED),
+    run = side_by_side(s, tell, problem, make(), network, record=[0, *s.at], weights=True)
+    results = scores(run) | {
+        "histogram": distributions(run, s.units, FINE),
+        "excited": share(run, s.units, lambda w: abs(w) > EXCITED),
     }
-    found["readings"] = readings(variants(s, tell, make), PAPER[s.turns])
-    return xr.Dataset(found)
+    results["readings"] = readings(variants(s, tell, make), PAPER[s.turns])
+    return xr.Dataset(results)
 
 
 PAPER = {
@@ -148,10 +140,52 @@ def accuracy_claims(paper: Mapping[str, float], single: bool, when: str) -> tupl
 def more_excited(data: xr.Dataset) -> Finding:
     """The share of hidden parameters beyond five standard deviations of the start, at the first record."""
     at = data["excited"].isel(record=1)
-    shares = {str(m): at.sel({"method": m}).values for m in data["method"].values}
-    told = ", ".join(f"{name} {mean(x).percent()}" for name, x in shares.items())
-    pairs = [mean(shares[hot] - 2 * shares[cold]) for hot in ("SGLD", "AdLaLa") for cold in ("SGD", "Adam")]
-    return Finding(f"{told} beyond 0.05", all_of(*map(above, pairs)))
+    shares = {m: at.sel({"method": m}).values for m in method_names(data)}
+    text = ", ".join(f"{name} {student(x).percent()}" for name, x in shares.items())
+    pairs = [
+        student(shares[hot] - 2 * shares[cold]) for hot in ("SGLD", "AdLaLa") for cold in ("SGD", "Adam")
+    ]
+    return Finding(f"{text} beyond 0.05", all_of(*map(above, pairs)))
+
+
+def draw_over_time(data: xr.Dataset, s: Settings) -> Figure:
+    """Distributions of weights and biases of every method, at the records."""
+    methods = method_names(data)
+    axes = panels(2, len(methods), height=0.62 * PAGE)
+    for row, kind in enumerate(("weights", "biases")):
+        for column, method in enumerate(methods):
+            ax = axes[row * len(methods) + column]
+            draw_histogram(
+                ax,
+                data["histogram"].sel({"method": method, "kind": kind}).isel(record=slice(1, None)),
+                data["step"].values[1:],
+            )
+            accuracy = student(final(data, method=method))
+            title = f"{method}: {100 * accuracy.value:.1f} %" if row == 0 else ""
+            ax.set_title(title, fontsize=SMALL)
+            dress(ax, "weights" if row == 0 else "biases", "share per bin" if column == 0 else "")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure = whole(axes)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=len(labels), fontsize=SMALL, frameon=False
+    )
+    return figure
+
+
+def draw_histogram(ax: Axes, counts: xr.DataArray, steps: Any) -> None:
+    """Outlines of histograms, one for each record, on a logarithmic axis."""
+    edges = draw_edges(counts)
+    for place, (shares, step) in enumerate(zip(counts.values, steps, strict=True)):
+        ax.stairs(shares, edges, label=f"step {int(step):,}", linewidth=1.1, **look(place))
+    logarithmic(ax, bottom=1e-5)
+    ax.set_xlim(-3, 3)
+
+
+def draw_edges(counts: xr.DataArray) -> Any:
+    """The edges of evenly spaced bins."""
+    middle = counts["bin"].values
+    half = (middle[1] - middle[0]) / 2
+    return np.append(middle - half, middle[-1] + half)
 
 
 def over_time(turns: int, gamma: float, name: str) -> Experiment:
@@ -183,7 +217,7 @@ def over_time(turns: int, gamma: float, name: str) -> Experiment:
             "batch": 4,
         },
         run=run_over_time,
-        draw=lambda data, s: pictures.weights_over_time(data),
+        draw=draw_over_time,
         claims=(
             *accuracy_claims(PAPER[turns], True, "at step 10,000"),
             Claim(
@@ -219,24 +253,24 @@ def hundred(**reading: Any) -> dict[str, Partition]:
 def run_hundred(s: Settings, tell: Tell) -> xr.Dataset:
     """All methods, and the parameters at the end."""
     problem = spirals(2, n_train=s.points, n_test=s.points, draws=s.runs)
-    made = side_by_side(s, tell, problem, hundred(), Dense((s.units,), init=s.init), record=1, weights=True)
-    found = scores(made) | {
-        "histogram": distributions(made, s.units, WIDE),
-        "near_zero": share(made, s.units, lambda w: abs(w) < NEAR_ZERO),
+    run = side_by_side(s, tell, problem, hundred(), Dense((s.units,), init=s.init), record=1, weights=True)
+    results = scores(run) | {
+        "histogram": distributions(run, s.units, WIDE),
+        "near_zero": share(run, s.units, lambda w: abs(w) < NEAR_ZERO),
     }
-    found["readings"] = readings(variants(s, tell, hundred), MEANS)
-    return xr.Dataset(found)
+    results["readings"] = readings(variants(s, tell, hundred), MEANS)
+    return xr.Dataset(results)
 
 
 def many_near_zero(data: xr.Dataset) -> Finding:
     """The share of hidden weights and biases below 0.05 in size: optimisers against samplers."""
     at = data["near_zero"].isel(record=-1)
     shares = {name: at.sel({"method": name}).values for name in ("SGD", "Adam", "SGLD", "AdLaLa, γ = 0.5")}
-    told = ", ".join(f"{name} {mean(x).percent()}" for name, x in shares.items())
+    text = ", ".join(f"{name} {student(x).percent()}" for name, x in shares.items())
     pairs = [
-        mean(shares[cold] - shares[hot]) for cold in ("SGD", "Adam") for hot in ("SGLD", "AdLaLa, γ = 0.5")
+        student(shares[cold] - shares[hot]) for cold in ("SGD", "Adam") for hot in ("SGLD", "AdLaLa, γ = 0.5")
     ]
-    return Finding(f"{told} below 0.05", all_of(*map(above, pairs)))
+    return Finding(f"{text} below 0.05", all_of(*map(above, pairs)))
 
 
 def gap(values: Array) -> float:
@@ -248,10 +282,10 @@ def gap_of(method: str, paper: float) -> Any:
     """Whether the gap is the paper's: within a quarter of it, or in part within a half."""
 
     def check(data: xr.Dataset) -> Finding:
-        found = gap(final(data, method=method))
-        distance = abs(found - paper) / paper
+        points = gap(final(data, method=method))
+        distance = abs(points - paper) / paper
         verdict = HOLDS if distance <= 0.25 else IN_PART if distance <= 0.5 else FAILS
-        return Finding(f"{found:.1f} points", verdict)
+        return Finding(f"{points:.1f} points", verdict)
 
     return check
 
@@ -262,11 +296,26 @@ def smaller_gap(data: xr.Dataset) -> Finding:
     def spread(values: Array) -> float:
         return float(np.subtract(*np.percentile(100 * values, [97.5, 2.5])))
 
-    own = final(data, method="AdLaLa, γ = 0.5")
+    ours = final(data, method="AdLaLa, γ = 0.5")
     others = {name: final(data, method=name) for name in ("Adam", "LOL")}
-    told = ", ".join(f"{name} {spread(x):.1f}" for name, x in {"AdLaLa": own, **others}.items())
-    verdicts = [below(bootstrap(lambda a, b: spread(a) - spread(b), own, x), 0.0) for x in others.values()]
-    return Finding(f"{told} points hold 95 % of the runs", all_of(*verdicts))
+    text = ", ".join(f"{name} {spread(x):.1f}" for name, x in {"AdLaLa": ours, **others}.items())
+    verdicts = [below(bootstrap(lambda a, b: spread(a) - spread(b), ours, x), 0.0) for x in others.values()]
+    return Finding(f"{text} points hold 95 % of the runs", all_of(*verdicts))
+
+
+def draw_runs(data: xr.Dataset, s: Settings) -> Figure:
+    """Distributions at the end over all runs, and the accuracies."""
+    methods = method_names(data)
+    axes = panels(1, 3, height=0.5 * PAGE)
+    for ax, kind in zip(axes, ("weights", "biases"), strict=False):
+        for place, method in enumerate(methods):
+            counts = data["histogram"].sel({"method": method, "kind": kind}).isel(record=-1)
+            ax.stairs(counts.values, draw_edges(counts), label=method, linewidth=1.1, **look(place))
+        logarithmic(ax, bottom=1e-5)
+        dress(ax, kind, "share per bin")
+    key(axes[0])
+    box(axes[2], {m: final(data, method=m) for m in methods})
+    return whole(axes)
 
 
 HUNDRED_RUNS = Experiment(
@@ -286,7 +335,7 @@ HUNDRED_RUNS = Experiment(
     },
     quick={"points": 100, "steps": 200, "runs": 4, "reading_runs": 2},
     run=run_hundred,
-    draw=lambda data, s: pictures.weights_of_runs(data),
+    draw=draw_runs,
     claims=(
         *accuracy_claims(MEANS, False, "mean over runs"),
         Claim("SGD and Adam leave many weights and biases near zero, SGLD and AdLaLa do not", many_near_zero),
