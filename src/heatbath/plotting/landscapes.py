@@ -10,6 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath.checks import real
+from heatbath.landscape import barrier
 from heatbath.plotting.labels import value_name
 from heatbath.plotting.style import SMALL, SYMBOLS, axes_or_new, colour_bar, dress, key, logarithmic, look
 
@@ -163,11 +164,11 @@ def _point_out(ax: Axes, alpha: Floats, loss: Floats) -> None:
 
 
 def barriers(alpha: Floats, pairs: Floats) -> Floats:
-    """The barrier of each pair: the highest loss between 0 and 1, above the higher of the two ends."""
-    between = (alpha > 0) & (alpha < 1)
-    ends = np.array([np.interp([0.0, 1.0], alpha, pair).max() for pair in pairs])
-    highest = pairs[:, between].max(axis=1, initial=-np.inf)
-    return np.asarray(np.maximum(highest - ends, 0.0))
+    """The height of the barrier between 0 and 1 of each pair; ends that are no points are interpolated."""
+    points = np.union1d(alpha, [0.0, 1.0])
+    losses = [np.interp(points, alpha, pair) for pair in pairs]
+    curves = xr.DataArray(losses, dims=("pair", "alpha"), coords={"alpha": points})
+    return np.asarray(barrier(curves)["height"].values)
 
 
 def _levels(low: float, high: float, log: bool) -> Floats:
