@@ -260,3 +260,13 @@ def test_a_statistic_that_is_nan_for_some_resampled_runs_has_the_interval_of_the
     assert math.isfinite(measured.high)
     never = statistics.bootstrap(lambda values: math.nan, np.arange(5.0), repeats=10)
     assert all(map(math.isnan, never))
+
+
+def test_a_bootstrap_interval_leaves_out_a_fortieth_of_the_resampled_runs_on_each_side():
+    values = np.random.default_rng(5).standard_normal(50)
+    means = np.array([values[rows].mean() for (rows,) in statistics.resampled(50, repeats=400)])
+    measured = statistics.bootstrap(np.mean, values, repeats=400)
+    assert measured.value == values.mean()
+    for end, outside in ((measured.low, means < measured.low), (measured.high, means > measured.high)):
+        assert end in means
+        assert np.count_nonzero(outside) == pytest.approx(10, abs=1)
