@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import heatbath as hb
-from heatbath.engine.dense import ACTIVATIONS, Shape
+from heatbath.engine.dense import Shape
 from heatbath.engine.ensemble import Ensemble
-from heatbath.engine.losses import LOSSES
 from heatbath.engine.program import compile_program
 from heatbath.engine.random import fill_normals32
+from heatbath.networks import ACTIVATIONS
+from heatbath.tasks import TASKS
 
 H, TAU, SIGMA, EPSILON, GAMMA = 0.1, 1e-4, 0.01, 0.1, 0.1
 CASES = {
@@ -56,7 +57,9 @@ def engine(sizes: tuple[int, ...], batch: int, X: Array, y: Array, chains: int) 
         network = hb.Dense(sizes[1:-1])
         program = compile_program(partition, network.layers(problem.inputs, problem.outputs))
         shape = Shape(
-            network.sizes(problem.inputs, problem.outputs), ACTIVATIONS["relu"], LOSSES[problem.task]
+            network.sizes(problem.inputs, problem.outputs),
+            ACTIVATIONS["relu"].number,
+            TASKS[problem.task].number,
         )
         theta = network.start(problem.inputs, problem.outputs, np.arange(chains), 0).astype(np.float32)
         with threadpool_limits(1, "blas"):

@@ -8,13 +8,13 @@ import torch
 
 import heatbath as hb
 from heatbath import noise
-from heatbath.engine.dense import ACTIVATIONS, Shape, evaluate, negative_gradient
+from heatbath.engine.dense import Shape, evaluate, negative_gradient
 from heatbath.engine.ensemble import Ensemble
-from heatbath.engine.losses import LOSSES
 from heatbath.engine.program import compile_program
 from heatbath.engine.random import fill_normals32, fill_normals64, fill_words
-from heatbath.networks import Dense
+from heatbath.networks import ACTIVATIONS, Dense
 from heatbath.schedules import Cyclical, Exponential, Linear, Piecewise, SimulatedTempering
+from heatbath.tasks import TASKS
 
 DATA = 30
 
@@ -58,7 +58,7 @@ def torch_gradient(theta, *arguments):
 
 
 def engine_gradient(theta, sizes, activation, task, x, y):
-    shape = Shape(sizes, ACTIVATIONS[activation], LOSSES[task])
+    shape = Shape(sizes, ACTIVATIONS[activation].number, TASKS[task].number)
     outputs, deltas, copies = (np.zeros(size, theta.dtype) for size in shape.room(len(x)))
     outputs[: x.size] = x.ravel()
     G = np.empty_like(theta)
@@ -117,7 +117,7 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.parametrize("task", LOSSES)
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("sizes", NETWORKS)
 def test_gradients_are_those_of_autograd(sizes, activation, task):
@@ -185,7 +185,7 @@ def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7,
             [torch_gradient(theta[c], sizes, activation, task, X[c % 2], Y[c % 2])[0] for c in range(chains)]
         )
 
-    shape = Shape(sizes, ACTIVATIONS[activation], LOSSES[task])
+    shape = Shape(sizes, ACTIVATIONS[activation].number, TASKS[task].number)
     engine = Ensemble(
         compile_program(partition, layers, rotated), shape, theta.astype(dtype), X, Y, batch,
         shuffled=shuffled, momenta=momenta, seed=seed,
@@ -379,7 +379,7 @@ def test_a_chain_that_diverges_is_stopped_and_marked_and_the_others_go_on():
 
 def test_the_loss_over_all_data_is_exact_for_any_size():
     sizes = (2, 20, 3)
-    shape = Shape(sizes, 0, LOSSES["classes"])
+    shape = Shape(sizes, 0, TASKS["classes"].number)
     rng = np.random.default_rng(0)
     theta = rng.standard_normal(shape.parameters)
     for count in (1, 255, 256, 257, 700):

@@ -17,6 +17,9 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "heatbath"
 LAYOUT = [
     "checks",
+    "statistics",
+    "writing",
+    "tasks",
     "noise",
     "schedules",
     "operations",
@@ -27,9 +30,9 @@ LAYOUT = [
     "presets",
     "reference",
     "quadratic",
-    "engine",
     "networks",
     "datasets",
+    "engine",
     "prediction",
     "runs",
     "diagnostics",
@@ -148,6 +151,7 @@ def test_a_wheel_installs_in_a_clean_environment_and_imports_there(tmp_path):
         [clean, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *constraints, str(wheel)],
         [
             clean,
+            "-I",  # nothing of the environment's
             "-W",
             "error",
             "-c",

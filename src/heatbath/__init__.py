@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from heatbath import reference as reference
     from heatbath import schedules as schedules
     from heatbath import splitting as splitting
+    from heatbath import statistics as statistics
     from heatbath.estimators import ThermodynamicClassifier as ThermodynamicClassifier
     from heatbath.estimators import ThermodynamicRegressor as ThermodynamicRegressor
     from heatbath.methods import SGD as SGD
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 _HOME = {
-    **dict.fromkeys(["datasets", "noise", "quadratic", "reference", "schedules", "splitting"]),
+    **dict.fromkeys(["datasets", "noise", "quadratic", "reference", "schedules", "splitting", "statistics"]),
     **dict.fromkeys(
         ["SGD", "SGLD", "Adam", "AdaptiveLangevin", "Frozen", "Langevin", "Momentum", "RMSprop", "register"],
         "methods",

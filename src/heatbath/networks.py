@@ -1,8 +1,8 @@
-"""Networks: dense ones, as values; where they start, and how they become torch modules and back."""
+"""Networks: dense ones, as values; their activations; how they start, and become torch modules and back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +18,26 @@ if TYPE_CHECKING:
     import torch
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """What a layer does to its values, everywhere: in NumPy, in torch and, by its number, in compiled code.
+
+    `slope` is the derivative, as a function of the activation's value; `module` is a class of `torch.nn`.
+    """
+
+    number: int
+    value: Callable[[Array], Array]
+    slope: Callable[[Array], Array | float]
+    module: str
+
+
+ACTIVATIONS = {
+    "relu": Activation(0, lambda x: np.maximum(x, 0), lambda y: (y > 0).astype(np.float64), "ReLU"),
+    "tanh": Activation(1, np.tanh, lambda y: 1 - y**2, "Tanh"),
+    "identity": Activation(2, lambda x: x, lambda y: 1.0, "Identity"),
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +62,7 @@ class Dense:
             raise TypeError(
                 f"Dense: hidden must be a list of layer sizes such as (100,), got {self.hidden!r}"
             )
-        choice("Dense: activation", self.activation, ("relu", "tanh", "identity"))
+        choice("Dense: activation", self.activation, tuple(ACTIVATIONS))
         choice("Dense: init", self.init, ("torch", "gaussian", "zeros"))
         store(
             self,
@@ -78,7 +98,7 @@ class Dense:
         return np.concatenate(widths) * (2 * uniforms(seed, START, 0, numbers, 0, 0, size) - 1)
 
     def forward(self, theta: ArrayLike, x: ArrayLike, outputs: int) -> Array:
-        """The logits (data, outputs) at inputs x (data, inputs) with parameters theta, in float64."""
+        """The logits (examples, outputs) at inputs x (examples, inputs) with parameters theta, in float64."""
         vector, values = np.asarray(theta, np.float64), np.asarray(x, np.float64)
         begin = 0
         pairs = list(pairwise(self.sizes(values.shape[-1], outputs)))
@@ -87,18 +107,17 @@ class Dense:
             W = vector[begin:middle].reshape(out, width)
             begin = middle + out
             values = values @ W.T + vector[middle:begin]
-            if place < len(pairs) - 1 and self.activation != "identity":
-                values = np.tanh(values) if self.activation == "tanh" else np.maximum(values, 0)
+            if place < len(pairs) - 1:
+                values = ACTIVATIONS[self.activation].value(values)
         return values
 
     def to_torch(self, theta: ArrayLike, inputs: int, outputs: int) -> torch.nn.Sequential:
         """A torch module with these parameters; it ends in logits, without sigmoid or softmax."""
         import torch
 
-        activations = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh, "identity": torch.nn.Identity}
         modules: list[torch.nn.Module] = []
         for width, out in pairwise(self.sizes(inputs, outputs)):
-            modules += [torch.nn.Linear(width, out), activations[self.activation]()]
+            modules += [torch.nn.Linear(width, out), getattr(torch.nn, ACTIVATIONS[self.activation].module)()]
         module = torch.nn.Sequential(*modules[:-1])
         vector = torch.tensor(np.asarray(theta))
         if vector.shape != (expected := (self.parameters(inputs, outputs),)):

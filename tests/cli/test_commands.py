@@ -681,7 +681,7 @@ def full(*arguments, **options):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("place", ["heatbath.cli.folders.write_text", "heatbath.runs.file.write"])
+@pytest.mark.parametrize("place", ["heatbath.cli.folders.write", "heatbath.runs.file.write"])
 def test_on_a_full_disk_nothing_is_left_half_written(place, refused, tmp_path, monkeypatch):
     monkeypatch.setattr(place, full)
     line = refused("train", *SMALL, *ADLALA, "--out", tmp_path / "run", code=1)

@@ -176,13 +176,13 @@ def _simulated(plan: Plan, folder: Path, threads: int | None, every: float) -> R
 
 def _report(command: str, run: Run, folder: Path, json: bool) -> None:
     """Write the summary and the figures, and print the summary."""
-    from heatbath.cli.folders import save_text
     from heatbath.cli.pictures import draw_all
     from heatbath.cli.summaries import as_json, as_markdown, as_table, summary
+    from heatbath.writing import write
 
     results = summary(command, run)
-    save_text(folder / "summary.json", as_json(results))
-    save_text(folder / "summary.md", as_markdown(results))
+    write(folder / "summary.json", as_json(results))
+    write(folder / "summary.md", as_markdown(results))
     figures = draw_all(command, run, results, folder)
     if json:
         emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **results}))

@@ -1,22 +1,21 @@
-"""The folder of a run: settings.toml, run.nc, the summary and the figures; and text files that are whole."""
+"""The folder of a run: settings.toml, run.nc, the summary and the figures."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from itertools import count
 from pathlib import Path
 
-from heatbath.experiments.runner import write_text
+from heatbath.writing import is_leftover, write
 
 SETTINGS, RUN = "settings.toml", "run.nc"
 
 
 def check_free(out: Path | None) -> None:
     """Refuse a folder that holds something."""
-    if out is not None and out.is_dir() and any(not _is_leftover(path.name) for path in out.iterdir()):
-        hint = f"; go on with the run in it: heatbath resume {out}" if (out / SETTINGS).exists() else ""
+    if out is not None and out.is_dir() and any(not is_leftover(path) for path in out.iterdir()):
+        hint = f"; continue the run in it: heatbath resume {out}" if (out / SETTINGS).exists() else ""
         raise FileExistsError(f"{out} is not empty, so it is left alone: choose another --out{hint}")
 
 
@@ -24,7 +23,7 @@ def claim_folder(out: Path | None, name: str, settings: str) -> Path:
     """A folder for a new run, with its settings: `out`, which must be empty or new, or a new runs/NAME-N."""
     folder = _named(out) if out is not None else _numbered(name)
     try:
-        save_text(folder / SETTINGS, settings)
+        write(folder / SETTINGS, settings)
     except BaseException:
         release_folder(folder)
         raise
@@ -37,14 +36,6 @@ def release_folder(folder: Path) -> None:
         with contextlib.suppress(OSError):
             (folder / SETTINGS).unlink(missing_ok=True)
             folder.rmdir()
-
-
-def save_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise type(error)(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _named(folder: Path) -> Path:
@@ -70,8 +61,3 @@ def _numbered(name: str) -> Path:
             raise type(error)(f"{folder} cannot be made ({error.strerror}): say --out FOLDER") from None
         return folder
     raise AssertionError
-
-
-def _is_leftover(name: str) -> bool:
-    """Whether a file is what a writer that was killed has left."""
-    return name.startswith(".") and os.path.splitext(name)[1] == ".part"

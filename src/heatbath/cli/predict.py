@@ -36,9 +36,10 @@ def predict(
     the standard deviation over the networks. These are the run's samples, or its chains if none were kept. A
     name that the data have already gets heatbath_ before it.
     """
-    from heatbath.cli.folders import RUN, save_text
+    from heatbath.cli.folders import RUN
     from heatbath.cli.tables import read_table
     from heatbath.runs.run import load
+    from heatbath.writing import write
 
     with ending(USAGE):
         if out is not None and out.exists():
@@ -60,7 +61,7 @@ def predict(
         new = {_free(name, table.header): values for name, values in new.items()}
     with ending(FAILURE):
         text = _csv(table.header, [row for _, row in table.rows], new)
-        save_text(out, text) if out is not None else emit(text)
+        write(out, text) if out is not None else emit(text)
 
 
 def _label(text: str) -> tuple[str, object]:

@@ -43,8 +43,8 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments and say of every claim whether it holds.
 
-    Results are kept: after Ctrl-C the same command goes on with the experiments that are not finished. MNIST
-    is read from the folder in HEATBATH_DATA, or fetched once.
+    Results are kept: after Ctrl-C the same command continues with those that are not finished. MNIST is
+    read from the folder in HEATBATH_DATA, or fetched once.
     """
     console = Console()
     chosen = list(dict.fromkeys(names or NAMES))
@@ -56,9 +56,10 @@ def reproduce(
     from heatbath.experiments import report, runner
 
     place = folder / "quick" if quick else folder  # a quick run never replaces a full one
-    told = Console(highlight=False, soft_wrap=True)
+    lines = Console(highlight=False, soft_wrap=True)
     begin = time.perf_counter()
     failed: dict[str, str] = {}
+    done: dict[str, runner.Result] = {}
     try:
         for needed in filter(None, (place, docs)):
             needed.mkdir(parents=True, exist_ok=True)
@@ -68,17 +69,21 @@ def reproduce(
                     chosen, place, quick, again, lambda name: _teller(bars, name)
                 ):
                     if isinstance(outcome, runner.Result):
+                        done[outcome.experiment.name] = outcome
                         _tell(bars.console, outcome)
                     else:
                         failed[outcome[0]] = str(outcome[1])
                         bars.console.print(
                             f"[red]{outcome[0]} was not run[/red]: {escape(str(outcome[1]))}", soft_wrap=True
                         )
-        found = {name: runner.finished(find(name), place / name, quick) for name in NAMES}
-        results = [result for result in found.values() if result]
+        for name in NAMES:
+            if name not in done and (before := runner.finished(find(name), place / name, quick)):
+                runner.publish(before)
+                done[name] = before
+        results = [done[name] for name in NAMES if name in done]
         if not results:
             _refuse(f"nothing is finished in {place}: run heatbath reproduce first")
-        missing = {name: failed.get(name, "not finished yet") for name, result in found.items() if not result}
+        missing = {name: failed.get(name, "not finished yet") for name in NAMES if name not in done}
         arguments = ["reproduce", *(["--quick"] if quick else [])]
         command = shlex.join(["heatbath", *arguments])
         report.write_html(results, missing, place / "report.html", command)
@@ -86,12 +91,12 @@ def reproduce(
             report.write_markdown(results, missing, docs, f"{command} --docs {docs}")
     except KeyboardInterrupt:
         again_with = [argument for argument in sys.argv[1:] if argument != "--again"]
-        told.print(f"stopped; go on with: {shlex.join(['heatbath', *again_with])}", markup=False)
+        lines.print(f"stopped; continue with: {shlex.join(['heatbath', *again_with])}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
     except (OSError, ValueError) as error:
         _refuse(str(error))
     counts = report.counts([runner.summary(result) for result in results])
-    told.print(
+    lines.print(
         f"claims: {counts}; {time.perf_counter() - begin:,.0f} s; report: {place / 'report.html'}",
         markup=False,
     )
@@ -113,7 +118,7 @@ def _bars(console: Console) -> Progress:
     columns = (
         TextColumn("{task.description:16}"),
         BarColumn(24),
-        TextColumn("{task.fields[told]}"),
+        TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
     )
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
@@ -123,13 +128,13 @@ def _teller(bars: Progress, name: str) -> Callable[[Moment], None]:
     """What the progress of an experiment is told to: one bar, which its runs fill one after the other."""
     for old in bars.task_ids:
         bars.remove_task(old)
-    task: TaskID = bars.add_task(name, total=None, told="")
+    task: TaskID = bars.add_task(name, total=None, text="")
     if bars.disable:
         print(f"{name} ...", file=sys.stderr, flush=True)
 
     def tell(now: Moment) -> None:
-        told = f"{now.speed:,.0f} steps/s  test loss {now.loss:.3f}"
-        bars.update(task, total=now.steps, completed=now.step, told=told)
+        text = f"{now.speed:,.0f} steps/s  test loss {now.loss:.3f}"
+        bars.update(task, total=now.steps, completed=now.step, text=text)
 
     return tell
 
@@ -143,9 +148,9 @@ def _tell(console: Console, result: object) -> None:
         f"[bold]{result.experiment.name}[/bold]  {result.experiment.title}  ({result.seconds:.0f} s)",
         highlight=False,
     )
-    for claim, found in zip(result.experiment.claims, result.findings, strict=True):
-        verdict = f"[{COLOURS[found.verdict]}]{found.verdict}[/]"
-        console.print(f"  {verdict}: {claim.text}: {escape(found.ours)}", highlight=False, soft_wrap=True)
+    for claim, finding in zip(result.experiment.claims, result.findings, strict=True):
+        verdict = f"[{COLOURS[finding.verdict]}]{finding.verdict}[/]"
+        console.print(f"  {verdict}: {claim.text}: {escape(finding.ours)}", highlight=False, soft_wrap=True)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -10,8 +10,9 @@ import numpy as np
 from rich.table import Table
 
 from heatbath.checks import is_real
-from heatbath.diagnostics import Estimate, equipartition, mean
+from heatbath.diagnostics import equipartition
 from heatbath.runs.run import Run
+from heatbath.statistics import Measured, student
 
 Row = dict[str, Any]
 
@@ -111,7 +112,7 @@ def _row(run: Run, place: int, labels: dict[str, Any]) -> Row:
     for name, split in measures(run):
         values = run.data[name].sel(split=split).values[chains][alive, -1]
         values = values[np.isfinite(values)]
-        row[f"{split}_{name}"] = _plain(mean(values[:, None])) if values.size else None
+        row[f"{split}_{name}"] = _plain(student(values)) if values.size else None
     single = len(run.plan.points) == 1 or run.plan.axes == ["method"]
     row["temperatures"] = _temperatures(run, labels) if single and alive.any() else {}
     return row
@@ -132,9 +133,8 @@ def _temperatures(run: Run, labels: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plain(estimate: Estimate) -> dict[str, float | None]:
-    low, high = estimate.interval
-    return {name: _finite(v) for name, v in (("mean", estimate.value), ("low", low), ("high", high))}
+def _plain(measured: Measured) -> dict[str, float | None]:
+    return {name: _finite(value) for name, value in zip(("mean", "low", "high"), measured, strict=True)}
 
 
 def _label(value: Any) -> float | str:
@@ -149,11 +149,9 @@ def _told(found: dict[str, Any] | None, percent: bool) -> str:
     """A mean with its interval: 93.4 % (92.9 to 93.9)."""
     if found is None or found["mean"] is None:
         return "–"
-    scale, digits, unit = (100, 1, " %") if percent else (1, 4, "")
-    told = f"{scale * found['mean']:.{digits}f}{unit}"
-    if found["low"] is None:
-        return told
-    return f"{told} ({scale * found['low']:.{digits}f} to {scale * found['high']:.{digits}f})"
+    low, high = (math.nan if found[end] is None else found[end] for end in ("low", "high"))
+    measured = Measured(found["mean"], low, high)
+    return measured.percent() if percent else measured.text(digits=4)
 
 
 def _heat(found: dict[str, Any] | None) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heatbath.datasets import Problem, from_arrays, from_csv
-from heatbath.datasets.problem import Task
-from heatbath.datasets.tables import csv_rows
+from heatbath.datasets.arrays import csv_rows
+from heatbath.tasks import Task
 
 
 class Table(NamedTuple):

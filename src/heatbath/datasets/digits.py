@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import math
 import os
-import tempfile
 import urllib.request
 import zlib
 from http.client import HTTPException
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets.problem import Problem
+from heatbath.writing import write
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist",
@@ -46,8 +46,8 @@ def mnist(folder: str | os.PathLike[str] | None = None) -> Problem:
     places = [Path(folder).expanduser()] if folder is not None else [cache]
     if folder is None and (data := os.environ.get("HEATBATH_DATA")):
         places = [Path(data), Path(data) / "mnist", cache]
-    found = next((paths for place in places if len(paths := _files(place)) == len(MNIST)), None)
-    if found is None:
+    paths = next((files for place in places if len(files := _files(place)) == len(MNIST)), None)
+    if paths is None:
         tried = [
             f"{place} (lacks {', '.join(n for n in MNIST if n not in _files(place))})" for place in places
         ]
@@ -57,8 +57,8 @@ def mnist(folder: str | os.PathLike[str] | None = None) -> Problem:
                 f"MNIST was not found; tried {'; '.join(tried + failed)}. Put its four files, gzipped or "
                 "not, into a folder and pass mnist(folder=...) or set HEATBATH_DATA"
             )
-        found = _files(cache)
-    raw = {name: _read_idx(found[name], shape) for name, shape in MNIST.items()}
+        paths = _files(cache)
+    raw = {name: _read_idx(paths[name], shape) for name, shape in MNIST.items()}
     X_train, Y_train, X_test, Y_test = (
         array.reshape(1, len(array), -1).astype(float) for array in raw.values()
     )
@@ -93,25 +93,13 @@ def _fetch(cache: Path) -> list[str]:
                     packed = response.read()
                 if hashlib.sha256(gzip.decompress(packed)).hexdigest() != SHA256[name]:
                     raise ValueError("its checksum is not that of MNIST")
-                _write(cache / f"{name}.gz", packed)
+                write(cache / f"{name}.gz", packed)
                 break
             except (OSError, HTTPException, EOFError, zlib.error, ValueError) as error:
                 failed.append(f"{url} ({type(error).__name__}: {error})")
         else:
             return failed
     return []
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        try:
-            file.write(data)
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
 
 
 def _read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:

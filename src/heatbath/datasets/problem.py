@@ -1,28 +1,28 @@
-"""A problem: training and test data with what is needed to understand them."""
+"""A problem: training and test examples with what is needed to understand them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.checks import choice, store
+from heatbath.tasks import TASKS, Task
 
 Floats: TypeAlias = NDArray[np.float64]
-Task: TypeAlias = Literal["binary", "classes", "regression"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem:
-    """Training and test data, arrays (draws, data, columns), and what they mean.
+    """Training and test examples, arrays (draws, examples, columns), and what they mean.
 
     X are the inputs, standardised as (raw - shift) / scale. Y is one column of 0 and 1 for the task `binary`,
     one column of class indices for `classes`, and (raw - target_shift) / target_scale for `regression`.
     `targets` are the names of the classes in the order of their indices, or of the columns of Y in a
     regression. `recipe` holds the name and the arguments of the function here that makes the same problem
-    again; it is None for the user's own data. There may be no test data at all: arrays with 0 rows.
+    again; it is None for the user's own data. There may be no test examples at all: arrays with 0 rows.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Problem:
     recipe: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        choice("Problem: task", self.task, get_args(Task))
+        choice("Problem: task", self.task, tuple(TASKS))
         if not isinstance(self.name, str) or not isinstance(self.recipe, dict | None):
             raise TypeError(
                 f"Problem: name must be text and recipe a dict or None, got {self.name!r} and {self.recipe!r}"
@@ -61,8 +61,8 @@ class Problem:
         ):
             if getattr(self, name).shape != shape:
                 raise ValueError(
-                    "Problem: arrays must be (draws, data, columns), with as many rows in Y as in X and the "
-                    f"same draws and columns in train and test; X_train is {self.X_train.shape}, "
+                    "Problem: arrays must be (draws, examples, columns), with as many rows in Y as in X and "
+                    f"the same draws and columns in train and test; X_train is {self.X_train.shape}, "
                     f"Y_train {self.Y_train.shape}, X_test {self.X_test.shape}, Y_test {self.Y_test.shape}"
                 )
         store(self, features=_names("Problem: features", self.features, inputs))
@@ -113,18 +113,16 @@ class Problem:
 
         The last axis is the probability of the second class, of each class, or the values of a regression.
         """
+        decoded = TASKS[self.task].decode(logits)
         if self.task == "regression":
-            return np.asarray(logits * self.target_scale + self.target_shift)
-        if self.task == "binary":
-            return np.asarray(0.5 * (1 + np.tanh(logits / 2)))
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+            return np.asarray(decoded * self.target_scale + self.target_shift)
+        return decoded
 
     def __repr__(self) -> str:
         draws = f"{self.draws} draws of " if self.draws > 1 else ""
         return (
             f"Problem({self.name!r}, {self.task}, {draws}{self.X_train.shape[1]} training and "
-            f"{self.X_test.shape[1]} test data, {self.inputs} inputs, {self.outputs} outputs)"
+            f"{self.X_test.shape[1]} test examples, {self.inputs} inputs, {self.outputs} outputs)"
         )
 
 

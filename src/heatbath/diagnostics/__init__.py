@@ -1,9 +1,7 @@
-"""Diagnostics: temperatures and means with their errors, gradient noise, convergence, shapes of networks."""
+"""Diagnostics: temperatures of runs, gradient noise, convergence, shapes of networks."""
 
-from heatbath.diagnostics.chains import Convergence as Convergence
-from heatbath.diagnostics.chains import OverChains as OverChains
-from heatbath.diagnostics.chains import convergence as convergence
-from heatbath.diagnostics.chains import over_chains as over_chains
+from heatbath.diagnostics.agreement import Convergence as Convergence
+from heatbath.diagnostics.agreement import convergence as convergence
 from heatbath.diagnostics.gradients import adaptive_friction as adaptive_friction
 from heatbath.diagnostics.gradients import gradient_heating as gradient_heating
 from heatbath.diagnostics.gradients import gradient_noise as gradient_noise
@@ -11,10 +9,6 @@ from heatbath.diagnostics.gradients import kinetic_heating as kinetic_heating
 from heatbath.diagnostics.modules import module_configurational as module_configurational
 from heatbath.diagnostics.modules import module_gradient_noise as module_gradient_noise
 from heatbath.diagnostics.modules import module_roughness as module_roughness
-from heatbath.diagnostics.series import Blocks as Blocks
-from heatbath.diagnostics.series import Estimate as Estimate
-from heatbath.diagnostics.series import autocorrelation_time as autocorrelation_time
-from heatbath.diagnostics.series import mean as mean
 from heatbath.diagnostics.shapes import distributions as distributions
 from heatbath.diagnostics.shapes import near_zero as near_zero
 from heatbath.diagnostics.shapes import roughness as roughness

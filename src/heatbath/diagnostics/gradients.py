@@ -1,31 +1,29 @@
-"""Gradients of dense networks on all their data: the mean, and how much mini-batches differ from it."""
+"""Gradients of dense networks on all examples: the mean, and how much mini-batches differ from it."""
 
 from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath.checks import FRICTION, NON_NEGATIVE, POSITIVE, real
 from heatbath.datasets import Problem
-from heatbath.networks import Dense
+from heatbath.networks import ACTIVATIONS, Dense
 from heatbath.runs.run import Run, check_run
-
-if TYPE_CHECKING:
-    import xarray as xr
+from heatbath.tasks import TASKS
 
 Array = NDArray[np.float64]
-ROWS = 10_000  # data at a time, to need little memory
+ROWS = 10_000  # examples at a time, to need little memory
 
 
 def gradient_moments(network: Dense, theta: Array, problem: Problem, draw: int) -> tuple[Array, Array]:
-    """The mean over the training data of the gradient of the loss, and of its squares, without any prior.
+    """The mean over the training examples of the gradient of the loss, and of its squares, without any prior.
 
-    In float64. A datum's gradient by a weight is (what comes back) x (what went in), so the mean of squares
-    needs no gradient of single data.
+    In float64. The gradient of one example by a weight is (what comes back) x (what went in), so the mean of
+    squares needs no gradient of single examples.
     """
     X, Y = problem.X_train[draw], problem.Y_train[draw]
     size = network.parameters(problem.inputs, problem.outputs)
@@ -44,12 +42,10 @@ def gradient_moments(network: Dense, theta: Array, problem: Problem, draw: int) 
 def gradient_noise(run: Run) -> xr.DataArray:
     """The variance s² of the mini-batch gradient at every chain's final parameters, by chain and part.
 
-    The mean over a part's parameters of (1 - b/n)/b S², the exact variance for b of n data drawn without
-    replacement, where S² is the variance of single data's gradients (their squares divided by n - 1). It is
-    what `gradient_heating` and `adaptive_friction` take. NaN for a chain that diverged.
+    The mean over a part's parameters of (1 - b/n)/b S², the exact variance for b of n examples drawn without
+    replacement, where S² is the variance of the gradients of single examples (squares divided by n - 1). It
+    is what `gradient_heating` and `adaptive_friction` take. NaN for a chain that diverged.
     """
-    import xarray as xr
-
     check_run(run, single=True)
     plan, problem = run.plan, run.problem
     parts = plan.parts()
@@ -106,7 +102,8 @@ def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float
 def _backwards(
     network: Dense, theta: Array, X: Array, Y: Array, problem: Problem
 ) -> list[tuple[Array, Array]]:
-    """From the last layer to the first: what went into it, and the derivative by what it gave, by datum."""
+    """From the last layer to the first, by example: what went into it, and the derivative by what it gave."""
+    activation = ACTIVATIONS[network.activation]
     inputs, weights, begin = [X], [], 0
     sizes = network.sizes(problem.inputs, problem.outputs)
     for width, out in pairwise(sizes):
@@ -114,34 +111,10 @@ def _backwards(
         values = inputs[-1] @ W.T + theta[begin + width * out : begin + width * out + out]
         begin += (width + 1) * out
         weights.append(W)
-        inputs.append(_activated(values, network.activation) if len(inputs) < len(sizes) - 1 else values)
-    back = _residual(inputs.pop(), Y, problem.task)
+        inputs.append(activation.value(values) if len(inputs) < len(sizes) - 1 else values)
+    back = TASKS[problem.task].residual(inputs.pop(), Y)
     layers = []
     for values, W in zip(reversed(inputs), reversed(weights), strict=True):
         layers.append((values, back))
-        back = (back @ W) * _slope(values, network.activation)
+        back = (back @ W) * activation.slope(values)
     return layers
-
-
-def _residual(logits: Array, Y: Array, task: str) -> Array:
-    """The derivative of a datum's loss by its logits."""
-    if task == "regression":
-        return logits - Y
-    if task == "binary":
-        return np.asarray(0.5 * (1 + np.tanh(logits / 2)) - Y)
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    hot = Y.astype(np.int64) == np.arange(logits.shape[1])
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True) - hot)
-
-
-def _activated(values: Array, activation: str) -> Array:
-    if activation == "identity":
-        return values
-    return np.tanh(values) if activation == "tanh" else np.maximum(values, 0)
-
-
-def _slope(activated: Array, activation: str) -> Array | float:
-    """The derivative of an activation where it has this value."""
-    if activation == "identity":
-        return 1.0
-    return 1 - activated**2 if activation == "tanh" else (activated > 0).astype(np.float64)

@@ -1,4 +1,4 @@
-"""The same of PyTorch models: configurational temperature, gradient noise, roughness."""
+"""Of PyTorch models: configurational temperature, gradient noise, roughness."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from heatbath.checks import choice
-from heatbath.diagnostics.series import Estimate, mean
 from heatbath.diagnostics.shapes import plane
+from heatbath.statistics import Estimate, mean
+from heatbath.tasks import TASKS
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -21,8 +22,8 @@ def module_configurational(
     """The configurational temperature of samples of a model, for every layer and for "all" parameters.
 
     The virial <θ·∇U>/N (see `configurational`): `samples` are evenly spaced state dicts of one chain, such as
-    a `Samples`, and `loss()` is U of the model as it stands, on all data, with the prior in it. Layers are
-    called as their modules. The model is left as it was.
+    a `Samples`, and `loss()` is U of the model as it stands, on all examples, with the prior in it. Layers
+    are called as their modules. The model is left as it was.
     """
     before = {name: value.detach().clone() for name, value in model.state_dict().items()}
     products: dict[str, list[float]] = {}
@@ -38,8 +39,8 @@ def module_configurational(
     if not products:
         raise ValueError("there are no samples: take some after the burn-in")
     return {
-        layer: mean(np.sum([products[name] for name in own], axis=0) / sum(sizes[name] for name in own))
-        for layer, own in _layers(model).items()
+        layer: mean(np.sum([products[name] for name in names], axis=0) / sum(sizes[name] for name in names))
+        for layer, names in _layers(model).items()
     }
 
 
@@ -48,8 +49,8 @@ def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor
 
     `losses` are functions, each giving the loss on one mini-batch; at least two. The mean over parameters of
     the variance over batches (squares divided by their number less one), right for batches that are drawn
-    independently. For the batches of one shuffled epoch, b of n data each, multiply by 1 - b/n: they have
-    no datum in common, and so differ by more than independent ones.
+    independently. For the batches of one shuffled epoch, b of n examples each, multiply by 1 - b/n: they
+    have no example in common, and so differ by more than independent ones.
     """
     count = 0
     means: dict[str, Any] = {}
@@ -65,8 +66,8 @@ def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor
         raise ValueError(f"a variance over mini-batches needs at least two, got {count}")
     sizes = _sizes(model)
     return {
-        layer: sum(float(squares[name].sum()) for name in own) / (count - 1) / sum(sizes[n] for n in own)
-        for layer, own in _layers(model).items()
+        layer: sum(float(squares[name].sum()) for name in names) / (count - 1) / sum(sizes[n] for n in names)
+        for layer, names in _layers(model).items()
     }
 
 
@@ -88,9 +89,9 @@ def module_roughness(
     try:
         with torch.enable_grad():
             logits = model(x)
-            said = torch.sigmoid(logits) if task == "binary" else torch.softmax(logits, dim=-1)
+            probabilities = TASKS[task].decode_torch(logits)
             squares = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-            for output in said.reshape(len(x), -1).unbind(dim=1):
+            for output in probabilities.reshape(len(x), -1).unbind(dim=1):
                 (slope,) = torch.autograd.grad(output.sum(), x, retain_graph=True)
                 squares += slope.double().square().sum(dim=1)
     finally:
@@ -104,9 +105,9 @@ def _gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     import torch
 
     named = {name: value for name, value in model.named_parameters() if value.requires_grad}
-    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-    pairs = zip(named.items(), found, strict=True)
-    return {name: torch.zeros_like(value) if own is None else own for (name, value), own in pairs}
+    gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    pairs = zip(named.items(), gradients, strict=True)
+    return {name: torch.zeros_like(value) if slope is None else slope for (name, value), slope in pairs}
 
 
 def _sizes(model: nn.Module) -> dict[str, int]:
@@ -115,7 +116,7 @@ def _sizes(model: nn.Module) -> dict[str, int]:
 
 def _layers(model: nn.Module) -> dict[str, list[str]]:
     """The parameters of each layer, and of all."""
-    found: dict[str, list[str]] = {}
+    layers: dict[str, list[str]] = {}
     for name in _sizes(model):
-        found.setdefault(name.rpartition(".")[0] or name, []).append(name)
-    return found | {"all": list(_sizes(model))}
+        layers.setdefault(name.rpartition(".")[0] or name, []).append(name)
+    return layers | {"all": list(_sizes(model))}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import POSITIVE, real, whole
 from heatbath.runs.run import Run, check_run
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 Array = NDArray[np.float64]
 
@@ -36,19 +34,14 @@ def distributions(source: Run | Iterable[Mapping[str, Any]], edges: Sequence[flo
     `edges` are those of the bins, rising; `bin` has their centres. A density counts values outside the edges
     too, so that what it integrates to is the share within; it is NaN where a chain has diverged.
     """
-    import xarray as xr
-
     borders = np.asarray(edges, np.float64)
     if borders.ndim != 1 or len(borders) < 2 or not (np.diff(borders) > 0).all():
         raise ValueError(f"edges must be at least two rising numbers, got {edges!r}")
     tensors, coordinates = _of_run(source) if isinstance(source, Run) else _of_states(source)
     coordinates["bin"] = (borders[1:] + borders[:-1]) / 2
     lead = [name for name in ("chain", "record", "state") if name in coordinates]
-    variables = {name: ((*lead, "bin"), _densities(values, borders)) for name, values in tensors.items()}
-    data = xr.Dataset(variables, coordinates)
-    return (
-        data.assign_coords(step=("record", source.data["step"].values)) if isinstance(source, Run) else data
-    )
+    densities = {name: ((*lead, "bin"), _densities(values, borders)) for name, values in tensors.items()}
+    return xr.Dataset(densities, coordinates)
 
 
 def roughness(run: Run, low: float, high: float, points: int = 50) -> Array:
@@ -85,18 +78,19 @@ def _of_run(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
     names = [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
     ends = np.cumsum([size for sizes in layers.values() for size in sizes])
     tensors = dict(zip(names, np.split(weights.values, ends[:-1], axis=-1), strict=True))
-    return tensors, {"chain": weights["chain"].values, "record": np.arange(weights.sizes["record"])}
+    records = {"record": np.arange(weights.sizes["record"]), "step": ("record", run.data["step"].values)}
+    return tensors, {"chain": weights["chain"].values, **records}
 
 
 def _of_states(states: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Array], dict[str, Any]]:
-    series: dict[str, list[Array]] = {}
+    collected: dict[str, list[Array]] = {}
     for state in states:
         for name, value in state.items():
             if value.is_floating_point():
-                series.setdefault(name, []).append(value.detach().cpu().double().numpy().ravel())
-    if not series:
+                collected.setdefault(name, []).append(value.detach().cpu().double().numpy().ravel())
+    if not collected:
         raise ValueError("there are no states: take some, or train a run with weights=True")
-    tensors = {name: np.stack(values) for name, values in series.items()}
+    tensors = {name: np.stack(values) for name, values in collected.items()}
     return tensors, {"state": np.arange(len(next(iter(tensors.values()))))}
 
 

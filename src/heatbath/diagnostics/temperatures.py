@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath.checks import choice, whole
 from heatbath.diagnostics.gradients import gradient_moments
-from heatbath.diagnostics.series import Estimate, mean
 from heatbath.partition import Part
 from heatbath.runs.run import Run, check_run
 from heatbath.schedules import at
-
-if TYPE_CHECKING:
-    import xarray as xr
+from heatbath.statistics import Estimate, mean
 
 Array = NDArray[np.float64]
 LEVEL = 0.01  # a temperature agrees while its difference from τ has at least this p-value
@@ -45,20 +43,16 @@ def equipartition(run: Run, burn_in: int = 0, by: Literal["part", "layer"] = "pa
     if by == "part":
         chosen = _records(run, burn_in)
         traces = run.data["temperature"]
-        estimates = [mean(traces.sel(part=part.name).values[alive][:, chosen]) for part in parts]
-        return _table(
-            "part", [part.name for part in parts], [_target(run, part) for part in parts], estimates
-        )
+        means = [mean(traces.sel(part=part.name).values[alive][:, chosen]) for part in parts]
+        return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
     layers = [(layer, part) for part in parts for layer in part.layers]
     spans = _layer_spans(run)
-    estimates = [mean((run.p[alive][:, spans[layer]] ** 2).mean(axis=1)[:, None]) for layer, _ in layers]
-    return _table(
-        "layer", [layer for layer, _ in layers], [_target(run, part) for _, part in layers], estimates
-    )
+    means = [mean((run.p[alive][:, spans[layer]] ** 2).mean(axis=1)[:, None]) for layer, _ in layers]
+    return _table("layer", [layer for layer, _ in layers], [_target(run, part) for _, part in layers], means)
 
 
 def configurational(run: Run) -> xr.Dataset:
-    """Configurational temperatures of a run's samples on all training data, for every part that has a τ.
+    """Configurational temperatures of a run's samples on all training examples, for every part that has a τ.
 
     The virial <θ·∇U>/N over samples and chains, with θ, ∇U and N of the part and U the loss plus the
     Gaussian prior: it is τ under exp(-U/τ) for every part, wherever that law can be normalised (a prior on
@@ -76,8 +70,8 @@ def configurational(run: Run) -> xr.Dataset:
         for place, theta in enumerate(samples.astype(np.float64)):
             force, _ = gradient_moments(run.network, theta, run.problem, int(draw))
             products[chain, place] = theta * (force + decay * theta)
-    estimates = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
-    return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], estimates)
+    means = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
+    return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
 
 
 def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:
@@ -140,28 +134,16 @@ def _decay(run: Run) -> Array:
     return decay
 
 
-def _table(dimension: str, names: list[str], targets: list[float], estimates: list[Estimate]) -> xr.Dataset:
-    import xarray as xr
-
-    p_values = [_p_value(estimate, target) for estimate, target in zip(estimates, targets, strict=True)]
-    ratios = [
-        estimate.value / tau if tau else math.nan for estimate, tau in zip(estimates, targets, strict=True)
-    ]
+def _table(dimension: str, names: list[str], targets: list[float], means: list[Estimate]) -> xr.Dataset:
+    p_values = [estimate.p_value(target) for estimate, target in zip(means, targets, strict=True)]
+    ratios = [estimate.value / tau if tau else math.nan for estimate, tau in zip(means, targets, strict=True)]
     columns = {
         "target": targets,
-        "temperature": [estimate.value for estimate in estimates],
-        "low": [estimate.interval[0] for estimate in estimates],
-        "high": [estimate.interval[1] for estimate in estimates],
+        "temperature": [estimate.value for estimate in means],
+        "low": [estimate.interval[0] for estimate in means],
+        "high": [estimate.interval[1] for estimate in means],
         "ratio": ratios,
         "p_value": p_values,
         "verdict": ["unknown" if math.isnan(p) else "agrees" if p >= LEVEL else "differs" for p in p_values],
     }
     return xr.Dataset({name: (dimension, values) for name, values in columns.items()}, {dimension: names})
-
-
-def _p_value(estimate: Estimate, target: float) -> float:
-    """Two-sided; below 0.05 just where the 95 % interval leaves out the target, NaN where there is none."""
-    difference = abs(estimate.value - target)
-    if estimate.error == 0:
-        return float(difference == 0)
-    return math.erfc(difference / estimate.error / math.sqrt(2))

@@ -23,8 +23,10 @@ from typing import Any
 
 import numba
 
+import heatbath.networks
 import heatbath.noise
 import heatbath.operations
+import heatbath.tasks
 
 config: Any = numba.config  # whose attributes are made when Numba is imported
 
@@ -36,8 +38,8 @@ FASTMATH = {"contract", "reassoc", "arcp", "nsz", "afn"}
 def _sources() -> str:
     """A hash of the engine's sources, and of the versions that compiled code depends on."""
     digest = hashlib.sha256(f"{numba.__version__} {platform.python_version()} {platform.machine()}".encode())
-    outside = [Path(str(module.__file__)) for module in (heatbath.noise, heatbath.operations)]
-    for path in [*sorted(Path(__file__).parent.glob("*.py")), *outside]:
+    asked = (heatbath.noise, heatbath.operations, heatbath.networks, heatbath.tasks)  # for constants
+    for path in [*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(m.__file__)) for m in asked)]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

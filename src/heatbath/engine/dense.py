@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import FASTMATH, compiled
-from heatbath.engine.losses import losses, predictions
+from heatbath.engine.losses import BINARY, CLASSES, losses, predictions
 from heatbath.engine.views import matrix, vector
+from heatbath.networks import ACTIVATIONS
 
-ACTIVATIONS = {"relu": 0, "tanh": 1, "identity": 2}
+RELU, TANH = ACTIVATIONS["relu"].number, ACTIVATIONS["tanh"].number
 ROWS, COLUMNS, BLAS = range(3)
 NARROW = 16  # up to here a side of a layer is narrow
 LANES = 32  # what a vectorised loop takes at a time
@@ -165,10 +166,10 @@ def _columns_forward(columns, x, y):
 @compiled(fastmath=FASTMATH)
 def _activate(y, activation):
     zero = y.dtype.type(0.0)
-    if activation == 0:
+    if activation == RELU:
         for i in range(y.shape[0]):
             y[i] = max(y[i], zero)
-    elif activation == 1:
+    elif activation == TANH:
         for i in range(y.shape[0]):
             y[i] = np.tanh(y[i])
 
@@ -283,10 +284,10 @@ def _columns_backward(GW, GB, d, x, sums):
 def _chain_rule(earlier, values, activation):
     """Multiply by the derivative of the activation, which is known from its value."""
     zero, one = values.dtype.type(0.0), values.dtype.type(1.0)
-    if activation == 0:
+    if activation == RELU:
         for e in range(values.shape[0]):
             earlier[e] = earlier[e] if values[e] > zero else zero
-    elif activation == 1:
+    elif activation == TANH:
         for e in range(values.shape[0]):
             earlier[e] *= one - values[e] * values[e]
 
@@ -320,11 +321,11 @@ def evaluate(theta, layers, activation, loss, X, Y, outputs, deltas, copies, ave
         targets = Y[first : first + size]
         total += size * losses(logits, targets, loss, matrix(deltas, 0, size, out))
         for k in range(size):
-            if loss == 0:
+            if loss == BINARY:
                 right += (logits[k, 0] > 0) == (targets[k, 0] > 0.5)
-            elif loss == 1:
+            elif loss == CLASSES:
                 best = 0
                 for j in range(1, out):
                     best = j if logits[k, j] > logits[k, best] else best
                 right += best == int(targets[k, 0])
-    return total / count, right / count if loss < 2 else np.nan
+    return total / count, right / count if loss in (BINARY, CLASSES) else np.nan

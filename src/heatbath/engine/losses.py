@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from heatbath.engine.compile import compiled
+from heatbath.tasks import TASKS
 
-LOSSES = {"binary": 0, "classes": 1, "regression": 2}
+BINARY, CLASSES = TASKS["binary"].number, TASKS["classes"].number
 
 
 @compiled
@@ -20,14 +21,14 @@ def losses(logits, targets, loss, deltas):
     number = logits.dtype.type
     scale = number(1.0 / batch)
     for i in range(batch):
-        if loss == 0:
+        if loss == BINARY:
             for k in range(out):
                 z, y = logits[i, k], targets[i, k]
                 tail = np.exp(-abs(z))
                 total += max(z, number(0.0)) - z * y + np.log1p(tail)
                 probability = number(1.0) / (number(1.0) + tail) if z >= 0 else tail / (number(1.0) + tail)
                 deltas[i, k] = (probability - y) * scale
-        elif loss == 1:
+        elif loss == CLASSES:
             label = int(targets[i, 0])
             largest = logits[i, 0]
             for k in range(1, out):
@@ -53,11 +54,11 @@ def predictions(logits, loss):
     """Turn logits into what they say: the probability of class 1, of each class, or the values themselves."""
     one = logits.dtype.type(1.0)
     for i in range(logits.shape[0]):
-        if loss == 0:
+        if loss == BINARY:
             for k in range(logits.shape[1]):
                 tail = np.exp(-abs(logits[i, k]))
                 logits[i, k] = one / (one + tail) if logits[i, k] >= 0 else tail / (one + tail)
-        elif loss == 1:
+        elif loss == CLASSES:
             largest = logits[i, 0]
             for k in range(1, logits.shape[1]):
                 largest = max(largest, logits[i, k])

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from heatbath.checks import NON_NEGATIVE, Interval, real, whole
 from heatbath.datasets import Problem
-from heatbath.datasets.problem import Floats, Task
+from heatbath.datasets.problem import Floats
 from heatbath.estimators.weights import check_weights, copies
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
@@ -28,6 +28,7 @@ from heatbath.prediction import Prediction
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import Progress
 from heatbath.runs.training import Manner, train
+from heatbath.tasks import Task
 
 # AdLaLa with a prior, chosen by 5-fold log loss on small tables (benchmarks/estimators.py): it varies little
 # for h from 0.2 to 0.4, tau from 1e-5 to 3e-4 and gamma from 0.3 to 1; without the prior long runs overfit

@@ -6,17 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from heatbath.experiments.base import Experiment
+    from heatbath.experiments.experiment import Experiment
 
 PLACES = {  # in the order of the paper
     "temperature": "temperature.EXPERIMENT",
-    "data": "data.EXPERIMENT",
+    "data": "typical.EXPERIMENT",
     "line-mnist": "lines.LINE_MNIST",
     "line-spiral": "lines.LINE_SPIRAL",
     "surface": "surface.EXPERIMENT",
-    "weights-2turn": "weights.TWO_TURNS",
-    "weights-4turn": "weights.FOUR_TURNS",
-    "weights-100runs": "weights.HUNDRED_RUNS",
+    "weights-2turn": "histograms.TWO_TURNS",
+    "weights-4turn": "histograms.FOUR_TURNS",
+    "weights-100runs": "histograms.HUNDRED_RUNS",
     "classifiers": "classifiers.EXPERIMENT",
     "compare-4turn": "comparisons.TUNED",
     "compare-trig-6": "comparisons.EASY",
@@ -36,5 +36,5 @@ def find(name: str) -> Experiment:
     if name not in PLACES:
         raise ValueError(f"there is no experiment {name!r}: accepted are {', '.join(NAMES)}")
     module, _, attribute = PLACES[name].partition(".")
-    found: Experiment = getattr(import_module(f"heatbath.experiments.{module}"), attribute)
-    return found
+    experiment: Experiment = getattr(import_module(f"heatbath.experiments.{module}"), attribute)
+    return experiment

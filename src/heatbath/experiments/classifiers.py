@@ -2,68 +2,62 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import xarray as xr
 
 from heatbath import plotting
 from heatbath.datasets import Problem, spirals
-from heatbath.experiments import planes
-from heatbath.experiments.base import Array, Claim, Experiment, Finding, Settings, Tell, above, higher, mean
-from heatbath.experiments.common import adlala, complete, final, scores
+from heatbath.experiments.claims import Claim, Finding, above, higher
+from heatbath.experiments.drawing import small_map, whole
+from heatbath.experiments.experiment import Experiment, Settings, Tell
+from heatbath.experiments.trials import Array, adlala, final, method_names, scores, side_by_side
 from heatbath.methods import Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.runs.training import compare
+from heatbath.plotting.style import PAGE, SMALL, panels
+from heatbath.statistics import student
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LAST = 10  # steps over which the classifier is averaged
 
 
-def data(s: Settings) -> Problem:
+def four_turns(s: Settings) -> Problem:
     """The spirals."""
     return spirals(4, n_train=s.points, n_test=s.points, p=1, draws=s.runs)
 
 
 def run(s: Settings, tell: Tell) -> xr.Dataset:
     """Each method from its own start; probabilities on the plane, averaged over the last steps."""
-    problem = data(s)
+    problem = four_turns(s)
     grid = plotting.plane(problem, s.grid)
     across, up = np.ptp(grid, axis=0) / (s.grid - 1)
+    sizes = Settings(**vars(s) | {"steps": max(s.at), "batch": s.points // 50})
     steps = [step for at in s.at for step in range(at - LAST + 1, at + 1)]
-    found = []
+    parts = []
     for name, (method, scale) in s.methods.items():
         network = Dense((s.units,), init="gaussian", scale=scale)
-        made = complete(
-            compare(
-                problem,
-                network,
-                {name: method},
-                steps=max(s.at),
-                batch=s.points // 50,
-                chains=s.runs,
-                record=steps,
-                weights=True,
-                progress=tell,
-                seed=s.seed,
-            )
-        )
-        theta = made.weights().values  # chain, record, parameter
+        trained = side_by_side(sizes, tell, problem, {name: method}, network, record=steps, weights=True)
+        theta = trained.weights().values  # chain, record, parameter
         x = (grid - problem.shift) / problem.scale
         maps = np.empty((s.runs, len(s.at), s.grid, s.grid))
         for run in range(s.runs):
             for i in range(len(s.at)):
-                said = [
+                last = [
                     problem.decode(network.forward(theta[run, LAST * i + k], x, 1))[:, 0] for k in range(LAST)
                 ]
-                maps[run, i] = np.mean(said, axis=0).reshape(s.grid, s.grid)
-        own = scores(made)
+                maps[run, i] = np.mean(last, axis=0).reshape(s.grid, s.grid)
         pick = [LAST * (i + 1) - 1 for i in range(len(s.at))]
         dataset = xr.Dataset(
-            {key: value.isel(record=pick, missing_dims="ignore") for key, value in own.items()}
+            {key: value.isel(record=pick, missing_dims="ignore") for key, value in scores(trained).items()}
         )
         dataset["map"] = (("method", "record", "y", "x"), maps[:1])
         dataset["roughness"] = (("method", "run", "record"), roughness(maps, up, across)[None])
-        found.append(dataset)
-    return xr.concat(found, dim="method")
+        parts.append(dataset)
+    return xr.concat(parts, dim="method")
 
 
 def roughness(maps: Array, up: float, across: float) -> Array:
@@ -74,22 +68,36 @@ def roughness(maps: Array, up: float, across: float) -> Array:
     first = np.gradient(maps, up, across, axis=(-2, -1))
     second = [d for one in first for d in np.gradient(one, up, across, axis=(-2, -1))]
     size = np.sqrt(sum(d**2 for d in second)).mean(axis=(-2, -1))
-    found: Array = size / np.maximum(np.hypot(*first).mean(axis=(-2, -1)), 1e-12)
-    return found
+    ratio: Array = size / np.maximum(np.hypot(*first).mean(axis=(-2, -1)), 1e-12)
+    return ratio
 
 
 def smoother(data: xr.Dataset) -> Finding:
     """How fast the classifier bends, relative to how steep it is."""
     ours, other = (final(data, "roughness", method=m) for m in ("AdLaLa", "Adam"))
-    told = f"AdLaLa {mean(ours).told(digits=2)}, Adam {mean(other).told(digits=2)} per unit of length"
-    return Finding(told, above(mean(other - ours)))
+    text = f"AdLaLa {student(ours).text(digits=2)}, Adam {student(other).text(digits=2)} per unit of length"
+    return Finding(text, above(student(other - ours)))
 
 
 def lower_loss(data: xr.Dataset) -> Finding:
     """The test loss at the end."""
     ours, other = (final(data, "loss", method=m) for m in ("AdLaLa", "Adam"))
-    told = f"AdLaLa {mean(ours).told(digits=3)}, Adam {mean(other).told(digits=3)}"
-    return Finding(told, above(mean(other - ours)))
+    text = f"AdLaLa {student(ours).text(digits=3)}, Adam {student(other).text(digits=3)}"
+    return Finding(text, above(student(other - ours)))
+
+
+def draw(data: xr.Dataset, s: Settings) -> Figure:
+    """The classifier of every method at every time."""
+    problem, times = four_turns(s), data["step"].values
+    methods = method_names(data)
+    axes = panels(len(methods), len(times), height=0.72 * PAGE)
+    for row, method in enumerate(methods):
+        for column in range(len(times)):
+            ax = axes[row * len(times) + column]
+            small_map(ax, problem, data["map"].sel({"method": method}).isel(record=column))
+            accuracy = float(data["accuracy"].sel({"method": method}).isel(record=column, run=0))
+            ax.set_title(f"{method}, {int(times[column]):,} steps: {100 * accuracy:.1f} %", fontsize=SMALL)
+    return whole(axes)
 
 
 EXPERIMENT = Experiment(
@@ -109,7 +117,7 @@ EXPERIMENT = Experiment(
     },
     quick={"units": 20, "points": 200, "at": (100, 200, 300), "runs": 2, "grid": 20},
     run=run,
-    draw=lambda found, s: planes.classifiers(found, data(s)),
+    draw=draw,
     claims=(
         Claim(
             "AdLaLa has a higher test accuracy",

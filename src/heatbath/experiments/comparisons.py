@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from heatbath.datasets import spirals, trigonometric
-from heatbath.experiments import pictures
-from heatbath.experiments.base import (
-    FAILS,
-    Array,
-    Claim,
-    Experiment,
-    Finding,
-    Settings,
-    Tell,
-    above,
-    agrees,
-    all_of,
-    below,
-    bootstrap,
-    higher,
-    mean,
-)
-from heatbath.experiments.common import adlala, final, readings, readings_table, scores, side_by_side
+from heatbath.experiments.claims import Claim, Finding, above, agrees, all_of, below, higher, none_fails
+from heatbath.experiments.drawing import curves, means, whole
+from heatbath.experiments.experiment import Experiment, Settings, Tell
+from heatbath.experiments.readings import readings, readings_table
+from heatbath.experiments.trials import Array, adlala, final, method_names, scores, side_by_side
 from heatbath.methods import SGLD, Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
+from heatbath.plotting.style import PAGE, dress, key, look, panels, percent_on
 from heatbath.presets import LOL
 from heatbath.runs.run import Run
+from heatbath.statistics import bootstrap, student
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # The 4-turn spiral, the others tuned
 
@@ -43,13 +36,13 @@ def run_tuned(s: Settings, tell: Tell) -> xr.Dataset:
         f"SGLD σ={sigma:g} h={h:g}": Partition(SGLD(sigma), h) for sigma in s.sigmas for h in s.stepsizes
     }
     methods |= {f"Adam h={h:g}": Partition(Adam(), h) for h in s.adam_stepsizes}
-    made = side_by_side(s, tell, problem, methods, Dense((s.units,), init=s.init), record=s.records)
-    return xr.Dataset(scores(made))
+    run = side_by_side(s, tell, problem, methods, Dense((s.units,), init=s.init), record=s.records)
+    return xr.Dataset(scores(run))
 
 
 def best_of(data: xr.Dataset, kind: str) -> str:
     """The setting of a kind of method that has the highest mean accuracy."""
-    names = [str(name) for name in data["method"].values if str(name).startswith(kind)]
+    names = [name for name in method_names(data) if name.startswith(kind)]
     return max(names, key=lambda name: final(data, method=name).mean())
 
 
@@ -58,10 +51,40 @@ def beats(kind: str) -> Any:
 
     def check(data: xr.Dataset) -> Finding:
         best = best_of(data, kind)
-        found = higher(final(data, method="AdLaLa"), final(data, method=best))
-        return Finding(f"AdLaLa against the best, {best}: {found.ours}", found.verdict)
+        against = higher(final(data, method="AdLaLa"), final(data, method=best))
+        return Finding(f"AdLaLa against the best, {best}: {against.ours}", against.verdict)
 
     return check
+
+
+def draw_tuned(data: xr.Dataset, s: Settings) -> Figure:
+    """The accuracy of every setting of the others over its h, and AdLaLa's as a line."""
+    axes = panels(1, 2, height=0.5 * PAGE)
+    names = method_names(data)
+    adlala = student(final(data, method="AdLaLa"))
+    sigmas = dict.fromkeys(name.split()[1] for name in names if name.startswith("SGLD"))
+    for ax in axes:
+        ax.set_xscale("log")
+    for place, sigma in enumerate(sigmas):
+        settings = [name for name in names if name.startswith(f"SGLD {sigma} ")]
+        draw_points(axes[0], data, settings, sigma.replace("=", " = "), place)
+    draw_points(axes[1], data, [name for name in names if name.startswith("Adam")], "Adam", 0)
+    for ax in axes:
+        ax.axhspan(adlala.low, adlala.high, color="0.85", zorder=0)
+        ax.axhline(adlala.value, color="black", linestyle=":", label="AdLaLa")
+        dress(ax, "stepsize $h$", "test accuracy")
+        percent_on(ax.yaxis)
+        key(ax)
+    return whole(axes)
+
+
+def draw_points(ax: Axes, data: xr.Dataset, names: list[str], label: str, place: int) -> None:
+    """Means with their intervals over the h in the names of settings."""
+    h = [float(name.rpartition("h=")[2]) for name in names]
+    ax.set_xticks(h, [f"{value:g}" for value in h], minor=False)
+    ax.set_xticks([], minor=True)
+    runs = [final(data, method=name) for name in names]
+    means(ax, h, runs, fmt="o", ms=3.5, label=label, linewidth=1.1, **look(place))
 
 
 TUNED = Experiment(
@@ -93,7 +116,7 @@ TUNED = Experiment(
         "adam_stepsizes": (0.001, 0.01),
     },
     run=run_tuned,
-    draw=lambda data, s: pictures.tuned(data),
+    draw=draw_tuned,
     claims=(
         Claim("No setting of SGD or SGLD beats AdLaLa", beats("SGLD"), "AdLaLa consistently outperforms"),
         Claim("No setting of Adam beats AdLaLa", beats("Adam"), "AdLaLa consistently outperforms"),
@@ -111,11 +134,11 @@ TUNED = Experiment(
 def run_trigonometric(s: Settings, tell: Tell) -> xr.Dataset:
     """All methods, with the curves."""
     problem = trigonometric(s.a, n_train=s.points, n_test=s.points, draws=s.runs)
-    made = side_by_side(s, tell, problem, s.methods, Dense((s.units,), init=s.init), record=s.records)
-    found = scores(made)
+    run = side_by_side(s, tell, problem, s.methods, Dense((s.units,), init=s.init), record=s.records)
+    results = scores(run)
     if s.reading_runs:
-        found["readings"] = readings(variants(s, tell), HARD_PAPER)
-    return xr.Dataset(found)
+        results["readings"] = readings(variants(s, tell), HARD_PAPER)
+    return xr.Dataset(results)
 
 
 def steps_to(data: xr.Dataset, method: str, accuracy: float = 0.9) -> Array:
@@ -130,27 +153,24 @@ def faster(method: str, at_least: float) -> Any:
     """How many times as many steps Adam takes to 90 % (medians over runs)."""
 
     def check(data: xr.Dataset) -> Finding:
-        own, adam = steps_to(data, method), steps_to(data, "Adam")
+        ours, adam = steps_to(data, method), steps_to(data, "Adam")
         with np.errstate(invalid="ignore"):
-            ratio = bootstrap(lambda a, b: float(np.median(b) / np.median(a)), own, adam)
-        told = (
-            f"median {np.median(own):,.0f} steps, Adam {np.median(adam):,.0f}: {ratio.told()} times as many; "
-        )
-        told += f"{np.isinf(own).sum()} and {np.isinf(adam).sum()} of {len(own)} runs never arrive"
-        return Finding(told, all_of(above(ratio, 1.0), above(ratio, at_least)))
+            ratio = bootstrap(lambda a, b: float(np.median(b) / np.median(a)), ours, adam)
+        text = f"median {np.median(ours):,.0f} steps, Adam {np.median(adam):,.0f}: {ratio.text()} times as "
+        text += f"many; {np.isinf(ours).sum()} and {np.isinf(adam).sum()} of {len(ours)} runs never arrive"
+        return Finding(text, all_of(above(ratio, 1.0), above(ratio, at_least)))
 
     return check
 
 
 def best_stepsize(data: xr.Dataset) -> Finding:
     """Adam's final accuracy at the paper's best h against half and twice that."""
-    own = final(data, method="Adam")
+    best = final(data, method="Adam")
     others = {h: final(data, method=f"Adam, h = {h}") for h in ("0.005", "0.02")}
-    told = f"{mean(own).percent()} at h = 0.01, " + ", ".join(
-        f"{mean(x).percent()} at {h}" for h, x in others.items()
+    text = f"{student(best).percent()} at h = 0.01, " + ", ".join(
+        f"{student(x).percent()} at {h}" for h, x in others.items()
     )
-    verdicts = [above(mean(own - x)) for x in others.values()]
-    return Finding(told, FAILS if FAILS in verdicts else all_of(*verdicts))
+    return Finding(text, none_fails(*(above(student(best - x)) for x in others.values())))
 
 
 EASY = Experiment(
@@ -177,7 +197,7 @@ EASY = Experiment(
     },
     quick={"units": 20, "points": 200, "batch": 10, "steps": 400, "runs": 2, "records": 10},
     run=run_trigonometric,
-    draw=lambda data, s: pictures.curves(data),
+    draw=lambda data, s: curves(data),
     claims=(
         Claim(
             "Adam takes almost three times as many steps as AdLaLa to 90 % test accuracy",
@@ -209,21 +229,21 @@ def hard_methods(**reading: Any) -> dict[str, Partition]:
 def variants(s: Settings, tell: Tell) -> dict[str, Any]:
     """Readings of what the paper leaves open; Adam, whose value it gives, does not look at the thermostat."""
 
-    def reading(init: Any = s.init, epochs: bool = False, share: float = 1.0, h: float = 0.01) -> Any:
+    def reading(init: Any = s.init, shuffled: bool = False, share: float = 1.0, h: float = 0.01) -> Any:
         chosen = Settings(**vars(s) | {"runs": s.reading_runs, "batch": max(1, int(share * s.batch))})
         problem = trigonometric(s.a, n_train=s.points, n_test=s.points, draws=s.reading_runs)
         adam = {"Adam": Partition(Adam(), h)}
         network = Dense((s.units,), init=init)
 
         def train() -> Run:
-            return side_by_side(chosen, tell, problem, adam, network, record=1, shuffled=epochs)
+            return side_by_side(chosen, tell, problem, adam, network, record=1, shuffled=shuffled)
 
         return train
 
     return {
         "as run here": reading(),
         "N(0, 0.01²) at the start": reading(init="gaussian"),
-        "shuffled epochs": reading(epochs=True),
+        "shuffled epochs": reading(shuffled=True),
         "2 % batches": reading(share=0.4),
         "Adam at h = 0.005": reading(h=0.005),
     }
@@ -233,8 +253,8 @@ def stalls(data: xr.Dataset) -> Finding:
     """What Adam still gains after 40 % of the steps."""
     values = data["accuracy"].sel({"method": "Adam"})
     early = values.isel(record=np.searchsorted(data["step"].values, 0.4 * data["step"].values[-1]))
-    gain = mean(values.isel(record=-1) - early)
-    return Finding(f"{gain.told(100)} points gained after", below(gain, 0.01))
+    gain = student(values.isel(record=-1) - early)
+    return Finding(f"{gain.text(100)} points gained after", below(gain, 0.01))
 
 
 def passes(method: str) -> Any:
@@ -244,10 +264,10 @@ def passes(method: str) -> Any:
 
 def no_match(data: xr.Dataset) -> Finding:
     """SGLD at the end against the others."""
-    own = final(data, method="SGLD")
-    found = {name: mean(final(data, method=name) - own) for name in ("Adam", "LOL", "AdLaLa")}
-    told = ", ".join(f"{name} {points.told(100)} points above" for name, points in found.items())
-    return Finding(f"{mean(own).percent()}; {told}", all_of(*map(above, found.values())))
+    sgld = final(data, method="SGLD")
+    gaps = {name: student(final(data, method=name) - sgld) for name in ("Adam", "LOL", "AdLaLa")}
+    text = ", ".join(f"{name} {points.text(100)} points above" for name, points in gaps.items())
+    return Finding(f"{student(sgld).percent()}; {text}", all_of(*map(above, gaps.values())))
 
 
 HARD = Experiment(
@@ -276,7 +296,7 @@ HARD = Experiment(
         "reading_runs": 2,
     },
     run=run_trigonometric,
-    draw=lambda data, s: pictures.curves(data),
+    draw=lambda data, s: curves(data),
     claims=(
         Claim(
             "Adam's maximum test accuracy in 100,000 steps",

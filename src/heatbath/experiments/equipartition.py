@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from heatbath import plotting
 from heatbath.datasets import spirals
 from heatbath.diagnostics import adaptive_friction, gradient_heating, gradient_noise, kinetic_heating
-from heatbath.experiments import pictures
-from heatbath.experiments.base import (
-    FAILS,
-    IN_PART,
-    Claim,
-    Experiment,
-    Finding,
-    Mean,
-    Settings,
-    Table,
-    Tell,
-    all_of,
-    mean,
-    within,
-)
-from heatbath.experiments.common import adlala, complete
-from heatbath.methods import Langevin
+from heatbath.experiments.claims import FAILS, IN_PART, Claim, Finding, all_of, within
+from heatbath.experiments.drawing import whole
+from heatbath.experiments.experiment import Experiment, Settings, Table, Tell
+from heatbath.experiments.trials import adlala, complete
+from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Part, Partition
+from heatbath.plotting.style import PAGE, panels
 from heatbath.presets import LOL, AdLAdL, LaLa
 from heatbath.runs.run import Run
 from heatbath.runs.training import train
+from heatbath.statistics import Measured, student
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 EXPLANATION = (
     "Kinetic temperature p·p/N where the thermostat reads it (before O, at E), over the second half. "
@@ -47,9 +41,9 @@ CONTROLLED = 1.5  # approximately controlled: within this factor of τ; in part 
 def run(s: Settings, tell: Tell) -> xr.Dataset:
     """Every method, its temperatures over the second half, and the noise of its gradients at the end."""
     problem = spirals(2, n_train=s.points, n_test=s.points, draws=s.runs)
-    found = []
+    parts = []
     for name, method in s.methods.items():
-        made = complete(
+        trained = complete(
             train(
                 problem,
                 Dense((s.units,), init=s.init),
@@ -63,8 +57,8 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
                 losses_every=s.records,
             )
         )
-        found += [_part(name, made, part) for part in made.plan.parts()]
-    return xr.concat(found, dim="part")
+        parts += [_part(name, trained, part) for part in trained.plan.parts()]
+    return xr.concat(parts, dim="part")
 
 
 def _part(name: str, run: Run, part: Part) -> xr.Dataset:
@@ -73,7 +67,7 @@ def _part(name: str, run: Run, part: Part) -> xr.Dataset:
     method: Any = part.method
     h, tau = float(run.partition.h), float(method.tau)  # type: ignore[arg-type, union-attr]
     noise = float(gradient_noise(run).sel(part=part.name).mean("chain"))
-    adaptive = bool(part.thermostats)
+    adaptive = isinstance(method, AdaptiveLangevin)
     if adaptive:
         friction = float(run.xi(part.name).isel(record=later).mean())
         explained = adaptive_friction(h, tau, float(method.sigma), noise)
@@ -90,17 +84,17 @@ def _part(name: str, run: Run, part: Part) -> xr.Dataset:
     )
 
 
-def ratio(data: xr.Dataset, part: str) -> Mean:
+def ratio(data: xr.Dataset, part: str) -> Measured:
     """The temperature of a part over its τ, over the runs that have not diverged."""
-    own = data.sel(part=part)
-    values = own["temperature"].values
-    return mean(values[np.isfinite(values)] / float(own["tau"]))
+    chosen = data.sel(part=part)
+    values = chosen["temperature"].values
+    return student(values[np.isfinite(values)] / float(chosen["tau"]))
 
 
-def judged(found: Mean) -> str:
+def judged(over_tau: Measured) -> str:
     """Whether a ratio is near 1; in part, up to three times as far."""
-    verdict = within(found, CONTROLLED)
-    return IN_PART if verdict == FAILS and within(found, 3 * CONTROLLED) != FAILS else verdict
+    verdict = within(over_tau, CONTROLLED)
+    return IN_PART if verdict == FAILS and within(over_tau, 3 * CONTROLLED) != FAILS else verdict
 
 
 def controlled(method: str) -> Claim:
@@ -108,9 +102,9 @@ def controlled(method: str) -> Claim:
 
     def check(data: xr.Dataset) -> Finding:
         parts = [str(p) for p in data["part"].values if str(p).startswith(f"{method}:")]
-        found = {part: ratio(data, part) for part in parts if float(data["tau"].sel(part=part)) > 0}
-        told = "; ".join(f"{part.partition(': ')[2]} {own.told(digits=2)} τ" for part, own in found.items())
-        return Finding(told, all_of(*map(judged, found.values())))
+        ratios = {part: ratio(data, part) for part in parts if float(data["tau"].sel(part=part)) > 0}
+        text = "; ".join(f"{part.partition(': ')[2]} {x.text(digits=2)} τ" for part, x in ratios.items())
+        return Finding(text, all_of(*map(judged, ratios.values())))
 
     return Claim(f"{method}: the squared momenta are approximately controlled by τ", check, "approximately")
 
@@ -119,22 +113,22 @@ def explanation(data: xr.Dataset) -> list[Table]:
     """Temperatures, and what gradient noise explains."""
     rows = []
     for part in map(str, data["part"].values):
-        own = data.sel(part=part)
-        tau = float(own["tau"])
-        values = own["temperature"].values
-        heat = mean(values[np.isfinite(values)])
+        row = data.sel(part=part)
+        tau = float(row["tau"])
+        values = row["temperature"].values
+        heat = student(values[np.isfinite(values)])
         explained = (
-            f"γ_eff = {float(own['explained']):.3g}" if own["adaptive"] else f"{float(own['explained']):.2e}"
+            f"γ_eff = {float(row['explained']):.3g}" if row["adaptive"] else f"{float(row['explained']):.2e}"
         )
-        positions = "" if own["adaptive"] else f"{float(own['positions']):.2e}"
+        positions = "" if row["adaptive"] else f"{float(row['positions']):.2e}"
         rows.append(
             (
                 part,
                 f"{tau:.0e}",
                 f"{heat.value:.2e} ({heat.low:.2e} to {heat.high:.2e})",
                 f"{heat.value / tau:.2f}" if tau else "",
-                f"{float(own['gradient_noise']):.2e}",
-                f"{float(own['friction']):.3g}",
+                f"{float(row['gradient_noise']):.2e}",
+                f"{float(row['friction']):.3g}",
                 explained,
                 positions,
             )
@@ -155,6 +149,20 @@ def explanation(data: xr.Dataset) -> list[Table]:
             tuple(rows),
         )
     ]
+
+
+def draw(data: xr.Dataset, s: Settings) -> Figure:
+    """The temperature of every part over its τ."""
+    warm = data.isel(part=np.flatnonzero(data["tau"].values > 0))
+    rows = []
+    for part in map(str, warm["part"].values):
+        over_tau = ratio(warm, part)
+        rows.append(plotting.Score(part, over_tau.value, (over_tau.low, over_tau.high)))
+    axes = panels(1, 1, width=0.8 * PAGE, height=1.2 + 0.26 * len(rows))
+    plotting.scores(rows, "kinetic temperature / τ", ax=axes[0])
+    axes[0].axvline(1.0, color="black", linewidth=0.8, linestyle=":")
+    axes[0].set_xscale("log")
+    return whole(axes)
 
 
 EXPERIMENT = Experiment(
@@ -181,7 +189,7 @@ EXPERIMENT = Experiment(
     },
     quick={"points": 100, "batch": 5, "steps": 400, "runs": 2, "records": 40},
     run=run,
-    draw=lambda data, s: pictures.equipartition(data),
+    draw=draw,
     claims=(controlled("AdLaLa"), controlled("LOL")),
     tables=explanation,
     notes=("The paper's LOL has τ₂ = 0; here it is 1e-4, so that its output layer has a temperature, too."),

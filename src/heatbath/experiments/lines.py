@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from heatbath import plotting
 from heatbath.datasets import Problem, mnist, spirals
-from heatbath.experiments import pictures
-from heatbath.experiments.base import (
-    Claim,
-    Experiment,
-    Finding,
-    Settings,
-    Table,
-    Tell,
-    above,
-    all_of,
-    below,
-    in_range,
-    mean,
-    within,
-)
-from heatbath.experiments.common import adlala, by_axes, final, scores, side_by_side
+from heatbath.experiments.claims import Claim, Finding, above, all_of, below, in_range, within
+from heatbath.experiments.drawing import box, by_method, whole
+from heatbath.experiments.experiment import Experiment, Settings, Table, Tell
+from heatbath.experiments.trials import adlala, by_axes, final, method_names, scores, side_by_side
 from heatbath.landscape import barrier, line
 from heatbath.methods import Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
+from heatbath.plotting.style import PAGE, SMALL, panels
+from heatbath.statistics import student
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NONE = 0.05  # a barrier below this share of the loss at the start is none
 SPIRAL_METHODS = {"AdLaLa": adlala(0.25, 0.5), "Adam": Partition(Adam(), 0.005)}
@@ -43,22 +37,22 @@ def curves(
     **options: Any,
 ) -> xr.Dataset:
     """Train from the same starts, and the test loss on the lines from there to the ends."""
-    made = side_by_side(s, tell, problem, methods, network, record=1, **options)
-    start = network.start(problem.inputs, problem.outputs, made.data["repeat"].values, s.seed)
+    run = side_by_side(s, tell, problem, methods, network, record=1, **options)
+    start = network.start(problem.inputs, problem.outputs, run.data["repeat"].values, s.seed)
     alphas = np.linspace(0, 1, s.alphas)
-    draws = made.data["draw"].values
-    loss = line(problem, network, start.astype(made.theta.dtype), made.theta, alphas, draw=draws)["loss"]
-    theta = by_axes(made, made.data["theta"])
-    moved = by_axes(made, xr.DataArray(made.theta - start, dims=("chain", "parameter")))
+    draws = run.data["draw"].values
+    loss = line(problem, network, start.astype(run.theta.dtype), run.theta, alphas, draw=draws)["loss"]
+    theta = by_axes(run, run.data["theta"])
+    moved = by_axes(run, xr.DataArray(run.theta - start, dims=("chain", "parameter")))
     first, second = theta.values
     lengths = np.linalg.norm(moved.values, axis=-1)
     return xr.Dataset(
         {
             name: values.isel(record=-1, drop=True, missing_dims="ignore")
-            for name, values in scores(made).items()
+            for name, values in scores(run).items()
         }
         | {
-            "line": by_axes(made, loss),
+            "line": by_axes(run, loss),
             "apart": ("run", np.linalg.norm(first - second, axis=-1) / lengths.mean(axis=0)),
         }
     )
@@ -66,18 +60,18 @@ def curves(
 
 def heights(data: xr.Dataset, method: str, **labels: Any) -> Any:
     """The barriers of a method's runs, as shares of the loss at the start."""
-    found = data["line"].sel({"method": method, **labels})
-    return barrier(found)["height"].values / found.isel(alpha=0).values
+    curves = data["line"].sel({"method": method, **labels})
+    return barrier(curves)["height"].values / curves.isel(alpha=0).values
 
 
 def no_barrier(problem: str) -> Callable[[xr.Dataset], Finding]:
     """Whether both methods go downhill all the way."""
 
     def check(data: xr.Dataset) -> Finding:
-        found = {str(m): mean(heights(data, m, problem=problem)) for m in data["method"].values}
-        told = "; ".join(f"{m} {height.percent()}" for m, height in found.items())
+        shares = {m: student(heights(data, m, problem=problem)) for m in method_names(data)}
+        text = "; ".join(f"{m} {height.percent()}" for m, height in shares.items())
         return Finding(
-            f"height over the loss at the start: {told}", all_of(*(below(h, NONE) for h in found.values()))
+            f"height over the loss at the start: {text}", all_of(*(below(h, NONE) for h in shares.values()))
         )
 
     return check
@@ -85,18 +79,18 @@ def no_barrier(problem: str) -> Callable[[xr.Dataset], Finding]:
 
 def other_minima(data: xr.Dataset) -> Finding:
     """How far the ends are apart, in units of the way from the start."""
-    apart = mean(data["apart"].sel(problem="MNIST"))
-    return Finding(f"{apart.told(digits=2)} of the way from the start", above(apart, 0.1))
+    apart = student(data["apart"].sel(problem="MNIST"))
+    return Finding(f"{apart.text(digits=2)} of the way from the start", above(apart, 0.1))
 
 
 def like_loss(data: xr.Dataset) -> Finding:
     """The ratio of the test losses."""
     ours = [final(data, "loss", problem="MNIST", method=m) for m in ("AdLaLa", "Adam")]
-    ratio = mean(ours[0] / ours[1])
-    told = " and ".join(
-        f"{m} {mean(loss).told(digits=3)}" for m, loss in zip(("AdLaLa", "Adam"), ours, strict=True)
+    ratio = student(ours[0] / ours[1])
+    losses = " and ".join(
+        f"{m} {student(loss).text(digits=3)}" for m, loss in zip(("AdLaLa", "Adam"), ours, strict=True)
     )
-    return Finding(f"{told}; ratio {ratio.told(digits=2)}", within(ratio, 1.5))
+    return Finding(f"{losses}; ratio {ratio.text(digits=2)}", within(ratio, 1.5))
 
 
 def run_mnist(s: Settings, tell: Tell) -> xr.Dataset:
@@ -112,12 +106,26 @@ def run_mnist(s: Settings, tell: Tell) -> xr.Dataset:
 
 def accuracies(data: xr.Dataset) -> list[Table]:
     """The test accuracy of both methods on both problems."""
-    methods = [str(method) for method in data["method"].values]
+    methods = method_names(data)
     rows = tuple(
-        (str(name), *(mean(final(data, problem=name, method=m)).percent() for m in methods))
+        (str(name), *(student(final(data, problem=name, method=m)).percent() for m in methods))
         for name in data["problem"].values
     )
     return [Table("Test accuracy at the end", ("problem", *methods), rows)]
+
+
+def draw(data: xr.Dataset, s: Settings) -> Figure:
+    """The loss on lines, a picture for each problem; of a single one, the accuracies beside it."""
+    problems = data["problem"].values if "problem" in data.dims else [None]
+    axes = panels(1, max(2, len(problems)), height=0.5 * PAGE)
+    for ax, problem in zip(axes, problems, strict=False):
+        chosen = data if problem is None else data.sel(problem=problem)
+        plotting.line(by_method(chosen, "line"), ax=ax)
+        ax.set(ylabel="test loss", title="" if problem is None else problem)
+        ax.title.set_fontsize(SMALL)
+    if problems[0] is None:
+        box(axes[1], {m: final(data, method=m) for m in method_names(data)})
+    return whole(axes)
 
 
 LINE_MNIST = Experiment(
@@ -140,7 +148,7 @@ LINE_MNIST = Experiment(
     quick={"units": 10, "steps": 30, "runs": 2, "alphas": 5, "spiral_steps": 200, "points": 100},
     run=run_mnist,
     tables=accuracies,
-    draw=lambda data, s: pictures.lines(data),
+    draw=draw,
     claims=(
         Claim("No barrier on MNIST", no_barrier("MNIST"), "no evidence of a loss-barrier"),
         Claim(
@@ -151,7 +159,7 @@ LINE_MNIST = Experiment(
     ),
     notes=(
         "The paper gives no settings here. MNIST: batches of 128, 12,000 steps, and coefficients with "
-        "which both methods pass 97 % test accuracy; the spiral: 20 units, 500 data, 5 % batches, "
+        "which both methods pass 97 % test accuracy; the spiral: 20 units, 500 examples, 5 % batches, "
         "coefficients as for two turns. Torch's start."
     ),
 )
@@ -165,18 +173,18 @@ def run_spiral(s: Settings, tell: Tell) -> xr.Dataset:
 
 def a_barrier(data: xr.Dataset) -> Finding:
     """In how many runs of each method there is one; typically: in more than half."""
-    told, verdicts = [], []
-    for method in map(str, data["method"].values):
-        found = heights(data, method)
-        share = mean(found > NONE)
-        told.append(f"{method} in {share.percent()} of the runs, mean height {100 * found.mean():.1f} %")
+    texts, verdicts = [], []
+    for method in method_names(data):
+        each = heights(data, method)
+        share = student(each > NONE)
+        texts.append(f"{method} in {share.percent()} of the runs, mean height {100 * each.mean():.1f} %")
         verdicts.append(above(share, 0.5))
-    return Finding("; ".join(told) + " of the loss at the start", all_of(*verdicts))
+    return Finding("; ".join(texts) + " of the loss at the start", all_of(*verdicts))
 
 
 def higher_for_adlala(data: xr.Dataset) -> Finding:
     """The difference of the barriers from the same start."""
-    difference = mean(heights(data, "AdLaLa") - heights(data, "Adam"))
+    difference = student(heights(data, "AdLaLa") - heights(data, "Adam"))
     return Finding(f"higher by {difference.percent()} of the loss at the start", above(difference))
 
 
@@ -196,7 +204,7 @@ LINE_SPIRAL = Experiment(
     },
     quick={"points": 100, "steps": 300, "runs": 2, "alphas": 11},
     run=run_spiral,
-    draw=lambda data, s: pictures.lines(data),
+    draw=draw,
     claims=(
         Claim("There is typically a barrier between the start and the end", a_barrier, "typically"),
         Claim("It is higher towards AdLaLa's minimum", higher_for_adlala),

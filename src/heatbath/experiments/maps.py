@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from heatbath import plotting
 from heatbath.datasets import Problem, spirals
-from heatbath.experiments import planes
-from heatbath.experiments.base import (
-    FAILS,
-    HOLDS,
-    IN_PART,
-    Claim,
-    Experiment,
-    Finding,
-    Settings,
-    Table,
-    Tell,
-    above,
-    all_of,
-    below,
-    bootstrap,
-    mean,
-)
-from heatbath.experiments.common import final, over_grid, scores
+from heatbath.experiments.claims import FAILS, HOLDS, IN_PART, Claim, Finding, above, all_of, below
+from heatbath.experiments.drawing import temperatures, whole
+from heatbath.experiments.experiment import Experiment, Settings, Table, Tell
+from heatbath.experiments.readings import by_reading
+from heatbath.experiments.trials import final, maps, over_grid, scores
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.partition import Partition
+from heatbath.plotting.style import PAGE, SMALL, panels
 from heatbath.presets import LOL
+from heatbath.statistics import bootstrap, student
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CHANCE = 0.55  # no better than chance, up to the noise of the runs
 BETTER = 0.05  # what the driving noise must gain to matter
@@ -44,23 +37,20 @@ def run_noise(s: Settings, tell: Tell) -> xr.Dataset:
     """AdLaLa over τ₁ and σ_A; with fewer runs, under other readings of its adaptive part, too."""
     here = _noise_map(s, tell)
     few = Settings(**vars(s) | {"runs": s.reading_runs})
-    found = {"as run here": here["accuracy"].isel(run=slice(s.reading_runs))}
-    found |= {name: _noise_map(few, tell, **options)["accuracy"] for name, options in s.readings.items()}
-    joined = xr.concat(found.values(), dim=xr.DataArray(list(found), dims="reading", name="reading"))
-    return here.assign(readings=joined.rename(run="reading_run"))
+    accuracies = {"as run here": here["accuracy"].isel(run=slice(s.reading_runs))}
+    for name, options in s.readings.items():
+        accuracies[name] = _noise_map(few, tell, **options)["accuracy"]
+    return here.assign(readings=by_reading(accuracies).rename(run="reading_run"))
 
 
 def _noise_map(s: Settings, tell: Tell, **options: Any) -> xr.Dataset:
     hidden = AdaptiveLangevin(list(s.taus), list(s.sigmas), s.epsilon, **options)
     method = Partition({"hidden": hidden, "output": Langevin(s.gamma, s.tau_output)}, s.h)
-    made = over_grid(s, tell, four_turns(s), method, record=1)
-    found = {name: values.squeeze("record") if "record" in values.dims else values
-             for name, values in scores(made).items()}  # fmt: skip
-    return (
-        xr.Dataset(found)
-        .rename({axis: axis.rpartition(".")[2] for axis in made.plan.axes})
-        .rename(tau="tau1")
-    )
+    run = over_grid(s, tell, four_turns(s), method, record=1)
+    results = {name: values.squeeze("record") if "record" in values.dims else values
+               for name, values in scores(run).items()}  # fmt: skip
+    short = {axis: axis.rpartition(".")[2] for axis in run.plan.axes}
+    return xr.Dataset(results).rename(short).rename(tau="tau1")
 
 
 def cold(data: xr.Dataset) -> list[float]:
@@ -78,26 +68,30 @@ def chance_without(data: xr.Dataset) -> Finding:
     """For every small τ₁, the best of the weakest noises."""
     weak = [sigma for sigma in data["sigma"].values if sigma < 1e-3]
     best = {
-        tau: max((mean(final(data, tau1=tau, sigma=x)) for x in weak), key=lambda m: m.value)
+        tau: max((student(final(data, tau1=tau, sigma=x)) for x in weak), key=lambda m: m.value)
         for tau in cold(data)
     }
-    told = ", ".join(f"{found.percent()} at τ₁ = {tau:g}" for tau, found in best.items())
-    return Finding(f"at most {told}", all_of(*(below(found, CHANCE) for found in best.values())))
+    text = ", ".join(f"{mean.percent()} at τ₁ = {tau:g}" for tau, mean in best.items())
+    return Finding(f"at most {text}", all_of(*(below(mean, CHANCE) for mean in best.values())))
 
 
 def band(data: xr.Dataset) -> Finding:
     """For every small τ₁, from which σ_A to which the accuracy is clearly above that without noise."""
-    told, verdicts = [], []
+    texts, verdicts = [], []
     for tau in cold(data):
         none = final(data, tau1=tau, sigma=0.0)
-        gains = {float(x): mean(final(data, tau1=tau, sigma=x) - none) for x in data["sigma"].values if x > 0}
+        gains = {
+            float(x): student(final(data, tau1=tau, sigma=x) - none) for x in data["sigma"].values if x > 0
+        }
         good = [x for x, gain in gains.items() if above(gain, BETTER) == HOLDS]
         width = float(np.log10(max(good) / min(good))) if good else 0.0
-        told.append(f"{min(good):g} to {max(good):g} at τ₁ = {tau:g}" if good else f"nowhere at τ₁ = {tau:g}")
+        texts.append(
+            f"{min(good):g} to {max(good):g} at τ₁ = {tau:g}" if good else f"nowhere at τ₁ = {tau:g}"
+        )
         verdicts.append(HOLDS if width >= 0.99 else IN_PART if width > 0.3 else FAILS)
     sigma = best_sigma(data)
-    best = mean(data["accuracy"].sel(sigma=sigma, tau1=cold(data)).mean("tau1"))
-    return Finding(f"{', '.join(told)}; best {best.percent()} at σ_A = {sigma:g}", all_of(*verdicts))
+    best = student(data["accuracy"].sel(sigma=sigma, tau1=cold(data)).mean("tau1"))
+    return Finding(f"{', '.join(texts)}; best {best.percent()} at σ_A = {sigma:g}", all_of(*verdicts))
 
 
 def agnostic(data: xr.Dataset) -> Finding:
@@ -105,17 +99,17 @@ def agnostic(data: xr.Dataset) -> Finding:
     sigma = best_sigma(data)
     values = data["accuracy"].sel(sigma=sigma, tau1=cold(data)).transpose("run", "tau1").values
     width = bootstrap(lambda x: float(np.ptp(x.mean(axis=0))), values)
-    return Finding(f"{width.told(100)} points between them at σ_A = {sigma:g}", below(width, 0.05))
+    return Finding(f"{width.text(100)} points between them at σ_A = {sigma:g}", below(width, 0.05))
 
 
 def too_hot(data: xr.Dataset) -> Finding:
     """The fall from small τ₁ to the hottest, at the best σ_A: at least ten points."""
     sigma = best_sigma(data)
     hot = float(data["tau1"].values.max())
-    fall = mean(
+    fall = student(
         data["accuracy"].sel(sigma=sigma, tau1=cold(data)).mean("tau1") - final(data, tau1=hot, sigma=sigma)
     )
-    return Finding(f"{fall.told(100)} points less at τ₁ = {hot:g}, σ_A = {sigma:g}", above(fall, 0.1))
+    return Finding(f"{fall.text(100)} points less at τ₁ = {hot:g}, σ_A = {sigma:g}", above(fall, 0.1))
 
 
 def noise_readings(data: xr.Dataset) -> list[Table]:
@@ -123,16 +117,26 @@ def noise_readings(data: xr.Dataset) -> list[Table]:
     checks = {"chance without": chance_without, "band": band, "agnostic": agnostic, "too hot": too_hot}
     rows = []
     for name in map(str, data["reading"].values):
-        own = xr.Dataset({"accuracy": data["readings"].sel(reading=name).rename(reading_run="run")})
-        sigma = best_sigma(own)
-        best = mean(own["accuracy"].sel(sigma=sigma, tau1=cold(own)).mean("tau1"))
-        verdicts = [check(own).verdict for check in checks.values()]
+        chosen = xr.Dataset({"accuracy": data["readings"].sel(reading=name).rename(reading_run="run")})
+        sigma = best_sigma(chosen)
+        best = student(chosen["accuracy"].sel(sigma=sigma, tau1=cold(chosen)).mean("tau1"))
+        verdicts = [check(chosen).verdict for check in checks.values()]
         rows.append((name, f"{best.percent()} at σ_A = {sigma:g}", *verdicts))
     return [
         Table(
             "The claims under other readings of the adaptive part", ("reading", "best", *checks), tuple(rows)
         )
     ]
+
+
+def draw_noise(data: xr.Dataset, s: Settings) -> Figure:
+    """The map over τ₁ and σ_A."""
+    table = data["accuracy"].mean("run").transpose("tau1", "sigma")
+    axes = panels(1, 1, width=0.8 * PAGE, height=0.5 * PAGE)
+    plotting.heat_map(table.rename("accuracy").rename(tau1="tau"), ax=axes[0])
+    axes[0].set_ylabel(r"$\tau_1$")
+    axes[0].set_title("test accuracy in %, mean over runs", fontsize=SMALL)
+    return whole(axes)
 
 
 DRIVING_NOISE = Experiment(
@@ -160,7 +164,7 @@ DRIVING_NOISE = Experiment(
     },
     quick={"units": 10, "points": 200, "steps": 200, "runs": 2, "reading_runs": 2},
     run=run_noise,
-    draw=lambda data, s: planes.driving_noise(data),
+    draw=draw_noise,
     tables=noise_readings,
     claims=(
         Claim(
@@ -178,8 +182,8 @@ DRIVING_NOISE = Experiment(
 
 def run_lol(s: Settings, tell: Tell) -> xr.Dataset:
     """LOL over τ₁."""
-    made = over_grid(s, tell, four_turns(s), LOL(h=s.h, gamma=s.gamma, tau=list(s.taus)), record=2)
-    return xr.Dataset(scores(made) | planes.maps(made, {"tau": [s.taus[0], *s.taus[-5:]]}))
+    run = over_grid(s, tell, four_turns(s), LOL(h=s.h, gamma=s.gamma, tau=list(s.taus)), record=2)
+    return xr.Dataset(scores(run) | maps(run, {"tau": [s.taus[0], *s.taus[-5:]]}))
 
 
 def best_tau(data: xr.Dataset) -> float:
@@ -190,25 +194,24 @@ def best_tau(data: xr.Dataset) -> float:
 def rises_to_best(data: xr.Dataset) -> Finding:
     """The best temperature against none."""
     best = best_tau(data)
-    gain = mean(final(data, tau=best) - final(data, tau=0.0), of=len(data["tau"]) - 1)
-    told = (
-        f"best at τ = {best:g}: {mean(final(data, tau=best)).percent()}; {gain.told(100)} points above τ = 0"
-    )
-    return Finding(told, above(gain) if best > 0 else FAILS)
+    gain = student(final(data, tau=best) - final(data, tau=0.0), of=len(data["tau"]) - 1)
+    text = f"best at τ = {best:g}: {student(final(data, tau=best)).percent()}; "
+    text += f"{gain.text(100)} points above τ = 0"
+    return Finding(text, above(gain) if best > 0 else FAILS)
 
 
 def then_falls(data: xr.Dataset) -> Finding:
     """The best temperature against the hottest."""
     best, hot = best_tau(data), float(data["tau"].values.max())
-    loss = mean(final(data, tau=best) - final(data, tau=hot), of=len(data["tau"]) - 1)
-    told = f"{mean(final(data, tau=hot)).percent()} at τ = {hot:g}, {loss.told(100)} points below the best"
-    return Finding(told, above(loss) if best < hot else FAILS)
+    loss = student(final(data, tau=best) - final(data, tau=hot), of=len(data["tau"]) - 1)
+    text = f"{student(final(data, tau=hot)).percent()} at τ = {hot:g}, {loss.text(100)} points below the best"
+    return Finding(text, above(loss) if best < hot else FAILS)
 
 
 def unusable(data: xr.Dataset) -> Finding:
     """The accuracy at τ = 1e-3."""
-    found = mean(final(data, tau=1e-3))
-    return Finding(found.percent(), below(found, 0.6))
+    accuracy = student(final(data, tau=1e-3))
+    return Finding(accuracy.percent(), below(accuracy, 0.6))
 
 
 LOL_TEMPERATURE = Experiment(
@@ -227,11 +230,11 @@ LOL_TEMPERATURE = Experiment(
     },
     quick={"units": 10, "points": 200, "steps": 200, "runs": 2},
     run=run_lol,
-    draw=lambda data, s: planes.temperature(data, four_turns(s), square=True),
+    draw=lambda data, s: temperatures(data, four_turns(s), square=True),
     claims=(
         Claim("Accuracy rises with τ to a best value", rises_to_best, "best at τ = 1e-5"),
         Claim("Beyond it accuracy falls", then_falls),
         Claim("Unusable at τ = 1e-3", unusable, "unusable"),
     ),
-    notes="4-turn spiral, 1000 data, 2 % batches, torch's start, τ₂ = 0, eight runs; maps of the first.",
+    notes="4-turn spiral, 1000 examples, 2 % batches, torch's start, τ₂ = 0, eight runs; maps of the first.",
 )

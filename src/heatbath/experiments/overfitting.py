@@ -8,24 +8,15 @@ import numpy as np
 import xarray as xr
 
 from heatbath.datasets import spirals
-from heatbath.experiments import pictures
-from heatbath.experiments.base import (
-    Array,
-    Claim,
-    Experiment,
-    Finding,
-    Mean,
-    Settings,
-    Tell,
-    above,
-    below,
-    bootstrap,
-)
-from heatbath.experiments.common import adlala, scores, side_by_side
+from heatbath.experiments.claims import Claim, Finding, above, below
+from heatbath.experiments.drawing import curves
+from heatbath.experiments.experiment import Experiment, Settings, Tell
+from heatbath.experiments.trials import Array, adlala, scores, side_by_side
 from heatbath.methods import SGD, Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.presets import LOL
+from heatbath.statistics import Measured, bootstrap
 
 TURNS_UP = 0.05  # by more than this share of its lowest value
 
@@ -33,11 +24,11 @@ TURNS_UP = 0.05  # by more than this share of its lowest value
 def run(s: Settings, tell: Tell) -> xr.Dataset:
     """The four methods, with the test loss over time."""
     problem = spirals(2, n_train=s.points, n_test=s.test_points, c=0.1, draws=s.runs)
-    made = side_by_side(s, tell, problem, s.methods, Dense((s.units,), init=s.init), record=s.records)
-    return xr.Dataset(scores(made))
+    trained = side_by_side(s, tell, problem, s.methods, Dense((s.units,), init=s.init), record=s.records)
+    return xr.Dataset(scores(trained))
 
 
-def rise(data: xr.Dataset, method: str) -> Mean:
+def rise(data: xr.Dataset, method: str) -> Measured:
     """How far the mean test loss over runs is above its lowest at the end, as a share of that.
 
     Both are means over a twentieth of the records, so that single records do not decide.
@@ -56,8 +47,8 @@ def turns_up(method: str) -> Any:
     """Whether the test loss rises again."""
 
     def check(data: xr.Dataset) -> Finding:
-        found = rise(data, method)
-        return Finding(f"{found.percent()} above its lowest at the end", above(found, TURNS_UP))
+        share = rise(data, method)
+        return Finding(f"{share.percent()} above its lowest at the end", above(share, TURNS_UP))
 
     return check
 
@@ -66,8 +57,8 @@ def stays_down(method: str) -> Any:
     """Whether it does not."""
 
     def check(data: xr.Dataset) -> Finding:
-        found = rise(data, method)
-        return Finding(f"{found.percent()} above its lowest at the end", below(found, TURNS_UP))
+        share = rise(data, method)
+        return Finding(f"{share.percent()} above its lowest at the end", below(share, TURNS_UP))
 
     return check
 
@@ -94,7 +85,7 @@ EXPERIMENT = Experiment(
     },
     quick={"units": 20, "points": 100, "test_points": 200, "steps": 400, "runs": 2, "records": 20},
     run=run,
-    draw=lambda data, s: pictures.curves(data, log=False),
+    draw=lambda data, s: curves(data, log=False),
     claims=(
         Claim(
             "The test loss of SGD turns up again",

@@ -10,8 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from heatbath.experiments.base import FAILS, HOLDS, IN_PART
-from heatbath.experiments.runner import Result, summary, write_text
+from heatbath.experiments.claims import FAILS, HOLDS, IN_PART
+from heatbath.experiments.runner import Result, summary
+from heatbath.writing import write
 
 MARKS = {HOLDS: "✓", IN_PART: "◐", FAILS: "✗"}
 STYLE = """
@@ -33,8 +34,8 @@ TITLE = "Partitioned Integrators for Thermodynamic Parameterization of Neural Ne
 def counts(summaries: Sequence[dict[str, Any]]) -> str:
     """How many claims hold, hold in part, and do not."""
     verdicts = [claim["verdict"] for one in summaries for claim in one["claims"]]
-    told = {HOLDS: "hold", IN_PART: "hold in part or are not decided", FAILS: "do not hold"}
-    return ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in told.items())
+    kinds = {HOLDS: "hold", IN_PART: "hold in part or are not decided", FAILS: "do not hold"}
+    return ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in kinds.items())
 
 
 def about(results: Sequence[Result], command: str) -> str:
@@ -45,15 +46,15 @@ def about(results: Sequence[Result], command: str) -> str:
         else "Full runs"
     )
     seconds = sum(result.seconds for result in results)
-    told = f"{kind}, with heatbath {version('heatbath')}: {command}"
-    return f"{told}. Training and measuring took {seconds:,.0f} s."
+    made_by = f"{kind}, with heatbath {version('heatbath')}: {command}"
+    return f"{made_by}. Training and measuring took {seconds:,.0f} s."
 
 
 def write_html(results: Sequence[Result], failed: dict[str, str], path: Path, command: str) -> None:
     """The whole report in one file."""
-    told = [summary(result) for result in results]
+    summaries = [summary(result) for result in results]
     body = [f"<h1>{escape(TITLE)}</h1>", f"<p>{escape(about(results, command))}</p>"]
-    body.append(f"<p>Of the paper's claims, {counts(told)}. Intervals are 95 % over runs.</p>")
+    body.append(f"<p>Of the paper's claims, {counts(summaries)}. Intervals are 95 % over runs.</p>")
     rows = [
         (
             f'<a href="#{one["name"]}">{one["name"]}</a>',
@@ -62,28 +63,28 @@ def write_html(results: Sequence[Result], failed: dict[str, str], path: Path, co
             escape(c["ours"]),
             c["verdict"],
         )
-        for one in told
+        for one in summaries
         for c in one["claims"]
     ]
     body.append(_html_claims(("experiment", "claim", "the paper's value", "ours", "verdict"), rows))
     for name, why in failed.items():
         body.append(f"<p><strong>{escape(name)} was not run</strong>: {escape(why)}</p>")
-    for one, result in zip(told, results, strict=True):
+    for one, result in zip(summaries, results, strict=True):
         body.append(_html_section(one, result))
     page = '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     page += '<meta name="viewport" content="width=device-width">'
     page += (
         f"<title>{escape(TITLE)}</title><style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
     )
-    write_text(path, page)
+    write(path, page)
 
 
 def _html_claims(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     lines = []
     for *cells, verdict in rows:
-        told = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f'<tr>{told}<td class="verdict {CLASSES[verdict]}">{MARKS[verdict]} {verdict}</td></tr>')
+        row = "".join(f"<td>{cell}</td>" for cell in cells)
+        lines.append(f'<tr>{row}<td class="verdict {CLASSES[verdict]}">{MARKS[verdict]} {verdict}</td></tr>')
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
@@ -122,7 +123,7 @@ def write_markdown(results: Sequence[Result], failed: dict[str, str], folder: Pa
     """A page `reproduction.md` with small versions of the pictures beside it."""
     pictures = folder / "reproduction"
     pictures.mkdir(parents=True, exist_ok=True)
-    told = [summary(result) for result in results]
+    summaries = [summary(result) for result in results]
     lines = [
         "# The paper, reproduced",
         "",
@@ -131,7 +132,7 @@ def write_markdown(results: Sequence[Result], failed: dict[str, str], folder: Pa
         about(results, command),
         "",
     ]
-    lines += [f"Of the paper's claims, {counts(told)}. Intervals are 95 % over runs.", ""]
+    lines += [f"Of the paper's claims, {counts(summaries)}. Intervals are 95 % over runs.", ""]
     lines += _markdown(
         ("experiment", "claim", "the paper's value", "ours", "verdict"),
         [
@@ -142,20 +143,20 @@ def write_markdown(results: Sequence[Result], failed: dict[str, str], folder: Pa
                 c["ours"],
                 f"{MARKS[c['verdict']]} {c['verdict']}",
             )
-            for one in told
+            for one in summaries
             for c in one["claims"]
         ],
     )
     lines += [f"\n**{name} was not run**: {why}" for name, why in failed.items()]
-    for one, result in zip(told, results, strict=True):
+    for one, result in zip(summaries, results, strict=True):
         small = pictures / f"{one['name']}.png"
-        small.write_bytes(shrunk(result.picture))
+        write(small, shrunk(result.picture))
         about_it = ". ".join(filter(None, (one["title"], one["notes"].rstrip("."), one["diverged"]))) + "."
         lines += ["", f"## {one['name']}", "", about_it, ""]
         lines += [f"![{one['title']}](reproduction/{small.name})"]
         for table in one["tables"]:
             lines += ["", table["title"] + ":", "", *_markdown(table["columns"], table["rows"])]
-    write_text(folder / "reproduction.md", "\n".join(lines) + "\n")
+    write(folder / "reproduction.md", "\n".join(lines) + "\n")
 
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
+from heatbath import plotting
 from heatbath.datasets import spirals
-from heatbath.experiments import pictures
-from heatbath.experiments.base import (
-    FAILS,
-    Array,
-    Claim,
-    Experiment,
-    Finding,
-    Mean,
-    Settings,
-    Tell,
-    above,
-    all_of,
-    below,
-    bootstrap,
-    mean,
-)
-from heatbath.experiments.common import adlala, final, scores, side_by_side
+from heatbath.experiments.claims import FAILS, Claim, Finding, above, all_of, below
+from heatbath.experiments.drawing import by_method, whole, without_key
+from heatbath.experiments.experiment import Experiment, Settings, Tell
+from heatbath.experiments.trials import Array, adlala, final, scores, side_by_side
 from heatbath.methods import SGD, Adam
 from heatbath.networks import Dense
 from heatbath.partition import Partition
+from heatbath.plotting.style import PAGE, dress, key, look, panels, steps_on
 from heatbath.presets import LOL
+from heatbath.statistics import bootstrap, student
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 GAUSSIAN, UNIFORM = "Gaussian start", "torch's start"
 SAME = 0.02  # a difference of means that is hardly one
@@ -43,11 +37,11 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
     }
     torch = {f"{name}, {UNIFORM}": method for name, method in both.items()}
     starts = {Dense((s.units,), init="gaussian"): small, Dense((s.units,), init="torch"): torch}
-    found = [
+    by_start = [
         xr.Dataset(scores(side_by_side(s, tell, problem, methods, network, record=s.records)))
         for network, methods in starts.items()
     ]
-    return xr.concat(found, dim="method")
+    return xr.concat(by_start, dim="method")
 
 
 def spread(values: Array) -> np.float64:
@@ -59,31 +53,47 @@ def far_lower(*methods: str) -> Callable[[xr.Dataset], Finding]:
     """The variance of the others over that of some methods: far lower is less than half."""
 
     def check(data: xr.Dataset) -> Finding:
-        told, verdicts = [], []
+        texts, verdicts = [], []
         for method in methods:
-            own = final(data, method=method)
-            told.append(f"{method} {spread(own):.1f} squared points")
+            ours = final(data, method=method)
+            texts.append(f"{method} {spread(ours):.1f} squared points")
             for name in ("SGD", f"Adam, {GAUSSIAN}", f"Adam, {UNIFORM}"):
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    ratio = bootstrap(lambda a, b: spread(b) / spread(a), own, final(data, method=name))
-                told.append(f"{name} {ratio.told()} times that")
+                    ratio = bootstrap(lambda a, b: spread(b) / spread(a), ours, final(data, method=name))
+                texts.append(f"{name} {ratio.text()} times that")
                 verdicts.append(
                     FAILS if above(ratio, 1.0) == FAILS else all_of(above(ratio, 1.0), above(ratio, 2.0))
                 )
-        return Finding("; ".join(told), all_of(*verdicts))
+        return Finding("; ".join(texts), all_of(*verdicts))
 
     return check
 
 
 def start_matters(data: xr.Dataset) -> Finding:
     """The difference of the means from the two starts: at most two points for AdLaLa, more for Adam."""
-    found = {}
+    gaps = {}
     for name in ("Adam", "AdLaLa"):
-        points = mean(final(data, method=f"{name}, {UNIFORM}") - final(data, method=f"{name}, {GAUSSIAN}"))
-        found[name] = points if points.value >= 0 else Mean(-points.value, -points.high, -points.low)
-    told = "; ".join(f"{name} {points.told(100)} points" for name, points in found.items())
-    verdict = all_of(above(found["Adam"], SAME), below(found["AdLaLa"], SAME))
-    return Finding(f"{told} between the starts", verdict)
+        points = student(final(data, method=f"{name}, {UNIFORM}") - final(data, method=f"{name}, {GAUSSIAN}"))
+        gaps[name] = points if points.value >= 0 else -points
+    text = "; ".join(f"{name} {points.text(100)} points" for name, points in gaps.items())
+    verdict = all_of(above(gaps["Adam"], SAME), below(gaps["AdLaLa"], SAME))
+    return Finding(f"{text} between the starts", verdict)
+
+
+def draw(data: xr.Dataset, s: Settings) -> Figure:
+    """Variance and mean over runs over the steps."""
+    axes = panels(1, 2, height=0.55 * PAGE)
+    for place, (name, values) in enumerate(by_method(data, "accuracy").items()):
+        axes[0].plot(
+            data["step"], (100 * values).var("chain", ddof=1), label=name, linewidth=1.3, **look(place)
+        )
+    plotting.curves(by_method(data, "accuracy"), ax=axes[1])
+    dress(axes[0], "steps", "variance (squared points)")
+    steps_on(axes[0].xaxis)
+    key(axes[0])
+    without_key(axes[1])
+    axes[1].set_ylabel("mean test accuracy")
+    return whole(axes)
 
 
 EXPERIMENT = Experiment(
@@ -106,7 +116,7 @@ EXPERIMENT = Experiment(
     },
     quick={"points": 100, "batch": 2, "steps": 200, "runs": 4, "records": 4},
     run=run,
-    draw=lambda data, s: pictures.robustness(data),
+    draw=draw,
     claims=(
         Claim(
             "The variance over runs of AdLaLa is far lower than that of SGD and Adam",

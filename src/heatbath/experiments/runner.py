@@ -1,10 +1,15 @@
-"""Running experiments: each once, its results kept in a folder, so that finished ones are not run again."""
+"""Running experiments: each once, its results kept in a folder, so that finished ones are not run again.
+
+A folder has the results (data.nc), and what is made of them: the picture and the summary (result.json). To
+read results is one thing, to draw them another: a picture is drawn where there is none of these results and
+this code, and its stamp (picture.sha256) says of which it is.
+"""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -18,9 +23,11 @@ from typing import Any
 import xarray as xr
 
 from heatbath import plotting
-from heatbath.experiments import base, common, find, planes
-from heatbath.experiments.base import Experiment, Finding, Settings, Table, Tell
+from heatbath.experiments import drawing, experiment, find, readings, trials
+from heatbath.experiments.claims import Finding
+from heatbath.experiments.experiment import Experiment, Settings, Table, Tell
 from heatbath.runs import file
+from heatbath.writing import set_aside, write
 
 ASIDE = (
     "__init__.py",
@@ -30,19 +37,34 @@ ASIDE = (
     "explorer",
     "cli",
     "experiments",
+    "writing.py",
 )  # not what decides
+ONLY_DRAW = ("heatbath.plotting", "heatbath.experiments.drawing", "matplotlib")
 
 
 @dataclass(frozen=True)
 class Result:
-    """A finished experiment."""
+    """A finished experiment, and the folder that it is in."""
 
     experiment: Experiment
-    settings: dict[str, Any]
     quick: bool
-    seconds: float
     data: xr.Dataset
-    picture: Path
+    place: Path
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings it was run with."""
+        return self.experiment.chosen(self.quick)
+
+    @property
+    def seconds(self) -> float:
+        """How long training and measuring took."""
+        return float(self.data.attrs["heatbath_seconds"])
+
+    @property
+    def picture(self) -> Path:
+        """The picture as PNG, which `publish` draws; as SVG it is beside it."""
+        return self.place / "picture.png"
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -64,85 +86,118 @@ def reproduce(
     that were finished stay so.
     """
     for name in names:
-        experiment = find(name)
+        chosen = find(name)
         try:
-            done = None if again else finished(experiment, folder / name, quick)
-            yield done or _run(experiment, folder / name, quick, tell(name))
+            result = None if again else finished(chosen, folder / name, quick)
+            result = result or _run(chosen, folder / name, quick, tell(name))
+            publish(result)
+            yield result
         except (OSError, ValueError, RuntimeError) as error:
             yield name, error
 
 
-def finished(experiment: Experiment, place: Path, quick: bool) -> Result | None:
+# Results
+
+
+def finished(chosen: Experiment, place: Path, quick: bool) -> Result | None:
     """The result in a folder, if it is whole and of this experiment as it is now."""
     try:
         data = file.read(place / "data.nc")
     except (OSError, ValueError):  # none, or damaged: it will be run again
         return None
-    if data.attrs.get("heatbath_experiment") != fingerprint(experiment, quick):
+    if data.attrs.get("heatbath_experiment") != fingerprint(chosen, quick):
         return None
-    return _drawn(experiment, place, quick, float(data.attrs["heatbath_seconds"]), data)
+    return Result(chosen, quick, data, place)
 
 
-def fingerprint(experiment: Experiment, quick: bool) -> str:
+def fingerprint(chosen: Experiment, quick: bool) -> str:
     """What a result depends on: the settings, and the code that trains and measures."""
-    own = [
-        _source(module)
-        for module in (experiment.run.__module__, base.__name__, common.__name__, planes.__name__)
-    ]
-    told = [_library(), *own, experiment.name, repr(experiment.chosen(quick))]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+    modules = (chosen.run.__module__, experiment.__name__, trials.__name__, readings.__name__)
+    parts = [_library(), *map(_source, modules), chosen.name, repr(chosen.chosen(quick))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _run(chosen: Experiment, place: Path, quick: bool, tell: Tell) -> Result:
+    begin = time.perf_counter()
+    place.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*diverged.*")  # that they do is among the results
+        warnings.filterwarnings("ignore", message=".*interrupted.*")  # it ends all, see `complete`
+        data = chosen.run(Settings(**chosen.chosen(quick)), tell)
+    data.attrs |= {
+        "heatbath_format": file.FORMAT,
+        "heatbath_version": version("heatbath"),
+        "heatbath_experiment": fingerprint(chosen, quick),
+        "heatbath_seconds": time.perf_counter() - begin,
+    }
+    try:
+        file.write(place / "data.nc", data)
+    except FileExistsError:  # it is damaged, and kept under another name
+        set_aside(place / "data.nc", "damaged-data.nc")
+        file.write(place / "data.nc", data)
+    return Result(chosen, quick, data, place)
 
 
 def _source(module: str) -> str:
-    return Path(str(import_module(module).__file__)).read_text(encoding="utf-8")
+    """The text of a module without what only draws: functions called draw..., and their imports."""
+    text = Path(str(import_module(module).__file__)).read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        if _only_draws(node):
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+            for place in range(first - 1, node.end_lineno or first):
+                lines[place] = ""
+    return "\n".join(line for line in lines if line)
+
+
+def _only_draws(node: ast.stmt) -> bool:
+    if isinstance(node, ast.FunctionDef):
+        return node.name.startswith("draw")
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) == "TYPE_CHECKING"
+    return isinstance(node, ast.ImportFrom) and (node.module or "").startswith(ONLY_DRAW)
 
 
 @lru_cache
 def _library() -> str:
     """The code beside the experiments, hashed."""
     root = Path(file.__file__).parent.parent
+    paths = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.py"))}
+    return _hashed(path for name, path in paths.items() if not name.startswith(ASIDE))
+
+
+def _hashed(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        name = path.relative_to(root).as_posix()
-        if not name.startswith(ASIDE):
-            digest.update(name.encode() + path.read_bytes())
+    for path in paths:
+        digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def _run(experiment: Experiment, place: Path, quick: bool, tell: Tell) -> Result:
-    begin = time.perf_counter()
-    place.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*diverged.*")  # that they do is among the results
-        warnings.filterwarnings("ignore", message=".*interrupted.*")  # it ends all, see `complete`
-        data = experiment.run(Settings(**experiment.chosen(quick)), tell)
-    seconds = time.perf_counter() - begin
-    data.attrs |= {
-        "heatbath_format": file.FORMAT,
-        "heatbath_version": version("heatbath"),
-        "heatbath_experiment": fingerprint(experiment, quick),
-        "heatbath_seconds": seconds,
-    }
-    _write(place / "data.nc", data)
-    return _drawn(experiment, place, quick, seconds, data)
+# Pictures and summaries
 
 
-def _write(path: Path, data: xr.Dataset) -> None:
-    """Write the data; a damaged file that is in the way is kept under another name."""
-    try:
-        file.write(path, data)
-    except FileExistsError:
-        os.replace(path, path.with_name("damaged-data.nc"))
-        file.write(path, data)
+def publish(result: Result) -> bool:
+    """See that a result has its picture and its summary, as this code makes them; whether it drew."""
+    text = json.dumps(summary(result), indent=2, ensure_ascii=False) + "\n"
+    place = result.place / "result.json"
+    if not place.exists() or place.read_text(encoding="utf-8") != text:
+        write(place, text)
+    stamp, code = result.place / "picture.sha256", _picture_stamp(result)
+    files_there = all(result.picture.with_suffix(end).exists() for end in (".png", ".svg"))
+    if files_there and stamp.exists() and stamp.read_text(encoding="utf-8") == code:
+        return False
+    plotting.save(result.experiment.draw(result.data, Settings(**result.settings)), result.picture)
+    write(stamp, code)
+    return True
 
 
-def _drawn(experiment: Experiment, place: Path, quick: bool, seconds: float, data: xr.Dataset) -> Result:
-    """The result with its picture and its summary written."""
-    settings = experiment.chosen(quick)
-    picture, _ = plotting.save(experiment.draw(data, Settings(**settings)), place / "picture.png")
-    result = Result(experiment, settings, quick, seconds, data, picture)
-    write_text(place / "result.json", json.dumps(summary(result), indent=2, ensure_ascii=False) + "\n")
-    return result
+def _picture_stamp(result: Result) -> str:
+    """What a picture is made of: the results, and all the code that may draw them."""
+    modules = (drawing.__name__, trials.__name__, result.experiment.draw.__module__)
+    paths = [Path(str(import_module(name).__file__)) for name in modules]
+    paths += sorted(Path(plotting.__file__).parent.glob("*.py"))
+    parts = _hashed([result.place / "data.nc"]), _library(), _hashed(paths), version("matplotlib")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest() + "\n"
 
 
 def summary(result: Result) -> dict[str, Any]:
@@ -158,8 +213,8 @@ def summary(result: Result) -> dict[str, Any]:
         "diverged": diverged(result.data),
         "settings": {name: str(value) for name, value in result.settings.items()},
         "claims": [
-            {"claim": claim.text, "paper": claim.paper, "ours": found.ours, "verdict": found.verdict}
-            for claim, found in pairs
+            {"claim": claim.text, "paper": claim.paper, "ours": finding.ours, "verdict": finding.verdict}
+            for claim, finding in pairs
         ],
         "tables": [
             {"title": table.title, "columns": table.columns, "rows": table.rows} for table in result.tables
@@ -172,13 +227,3 @@ def diverged(data: xr.Dataset) -> str:
     if "diverged" not in data or not (lost := int(data["diverged"].sum())):
         return ""
     return f"{lost} of {data['diverged'].size} runs diverged and count as chance"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import xarray as xr
 
+from heatbath import plotting
 from heatbath.datasets import Problem, mnist, spirals
-from heatbath.experiments import pictures
-from heatbath.experiments.base import Claim, Experiment, Finding, Settings, Tell, above, below, mean
-from heatbath.experiments.common import adlala, complete
+from heatbath.experiments.claims import Claim, Finding, above, below
+from heatbath.experiments.drawing import whole
+from heatbath.experiments.experiment import Experiment, Settings, Tell
+from heatbath.experiments.trials import adlala, complete
 from heatbath.landscape import saddle, surface
 from heatbath.networks import Dense
 from heatbath.partition import Partition
+from heatbath.plotting.style import PAGE, SMALL, panels
 from heatbath.runs.training import train
+from heatbath.statistics import student
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NONE = 0.05  # a rise below this share of the loss at the start is none
 
@@ -29,7 +38,7 @@ def planes(
 ) -> xr.DataArray:
     """For every start two runs of the method from there, and the loss on the surface that they span."""
     begin = network.start(problem.inputs, problem.outputs, range(starts), s.seed)
-    made = complete(
+    run = complete(
         train(
             problem,
             network,
@@ -44,9 +53,9 @@ def planes(
         )
     )
     grid = np.linspace(0, 1, s.grid)
-    begin = begin.astype(made.theta.dtype)
-    found = surface(problem, network, begin, made.theta[::2], made.theta[1::2], grid, grid)["loss"]
-    return found.rename(chain="run")
+    begin = begin.astype(run.theta.dtype)
+    loss = surface(problem, network, begin, run.theta[::2], run.theta[1::2], grid, grid)["loss"]
+    return loss.rename(chain="run")
 
 
 def run(s: Settings, tell: Tell) -> xr.Dataset:
@@ -63,17 +72,28 @@ def monotone(data: xr.Dataset) -> Finding:
     """How far the loss ever rises on a ray from the start, on MNIST."""
     rays = data["mnist"].transpose("mnist_run", "beta", "alpha").values
     lowest = np.minimum.accumulate(rays, axis=-1)
-    rise = mean(((rays - lowest).max(axis=(1, 2))) / rays[:, 0, 0])
+    rise = student(((rays - lowest).max(axis=(1, 2))) / rays[:, 0, 0])
     return Finding(f"largest rise {rise.percent()} of the loss at the start", below(rise, NONE))
 
 
 def saddles(data: xr.Dataset) -> Finding:
     """The lowest pass between the two minima in the plane, above the higher of them."""
     passes = saddle(data["spiral"])["height"].values
-    share = mean(passes / data["spiral"].isel(alpha=0, beta=0).values)
+    share = student(passes / data["spiral"].isel(alpha=0, beta=0).values)
     many = float(np.mean(passes > NONE * data["spiral"].isel(alpha=0, beta=0).values))
-    told = f"in {100 * many:.0f} % of the planes; height {share.percent()} of the loss at the start"
-    return Finding(told, above(share, NONE))
+    text = f"in {100 * many:.0f} % of the planes; height {share.percent()} of the loss at the start"
+    return Finding(text, above(share, NONE))
+
+
+def draw(data: xr.Dataset, s: Settings) -> Figure:
+    """The loss on a surface, for MNIST and for the spiral."""
+    axes = panels(1, 2, height=0.46 * PAGE)
+    ends = {r"start ($\alpha = 0$)": (0.0, 0.5), r"$\theta_{f,1}$": (1.0, 1.0), r"$\theta_{f,2}$": (1.0, 0.0)}
+    for ax, name, title in zip(axes, ("mnist", "spiral"), ("MNIST", "2-turn spiral"), strict=True):
+        dimension = "mnist_run" if name == "mnist" else "run"
+        plotting.surface(data[name].isel({dimension: 0}).rename("test loss"), ends, ax=ax)
+        ax.set_title(title, fontsize=SMALL)
+    return whole(axes)
 
 
 EXPERIMENT = Experiment(
@@ -103,7 +123,7 @@ EXPERIMENT = Experiment(
         "grid": 5,
     },
     run=run,
-    draw=lambda data, s: pictures.surfaces(data),
+    draw=draw,
     claims=(
         Claim("MNIST: a monotonic decline from the start to the ends", monotone, "consistent"),
         Claim("2-turn spiral: saddle points in the plane", saddles, "frequently"),

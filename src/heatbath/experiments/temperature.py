@@ -7,59 +7,50 @@ from itertools import pairwise
 import xarray as xr
 
 from heatbath.datasets import Problem, trigonometric
-from heatbath.experiments import planes
-from heatbath.experiments.base import (
-    FAILS,
-    HOLDS,
-    IN_PART,
-    Claim,
-    Experiment,
-    Finding,
-    Settings,
-    Tell,
-    above,
-    mean,
-)
-from heatbath.experiments.common import final, over_grid, scores
+from heatbath.experiments.claims import FAILS, HOLDS, IN_PART, Claim, Finding, above
+from heatbath.experiments.drawing import temperatures
+from heatbath.experiments.experiment import Experiment, Settings, Tell
+from heatbath.experiments.trials import final, maps, over_grid, scores
 from heatbath.methods import Langevin
 from heatbath.partition import Partition
+from heatbath.statistics import student
 
 PAPER = (1e-8, 1e-7, 1e-6, 1e-5)
 
 
 def problem(s: Settings) -> Problem:
-    """The data."""
+    """The problem."""
     return trigonometric(a=3, b=2, c=0.02, n_train=s.points, n_test=s.points, draws=s.runs)
 
 
 def run(s: Settings, tell: Tell) -> xr.Dataset:
     """Train at every temperature."""
     method = Partition(Langevin(gamma=s.gamma, tau=list(s.taus)), h=s.h)
-    made = over_grid(s, tell, problem(s), method, record=2)
-    return xr.Dataset(scores(made) | planes.maps(made, {"tau": list(s.taus[:4])}))
+    trained = over_grid(s, tell, problem(s), method, record=2)
+    return xr.Dataset(scores(trained) | maps(trained, {"tau": list(s.taus[:4])}))
 
 
 def rises(data: xr.Dataset) -> Finding:
     """From the first of the paper's temperatures to the last; in part, if it falls on the way."""
     taus = [tau for tau in data["tau"].values if tau <= max(PAPER) * 1.01]
-    found = [final(data, tau=tau) for tau in taus]
-    told = ", ".join(f"{mean(x).told(100)}" for x in found)
-    total = mean(found[-1] - found[0])
+    accuracies = [final(data, tau=tau) for tau in taus]
+    text = ", ".join(f"{student(x).text(100)}" for x in accuracies)
+    total = student(accuracies[-1] - accuracies[0])
     verdict = above(total)
-    if verdict == HOLDS and any(mean(b - a, of=len(taus)).high < 0 for a, b in pairwise(found)):
+    if verdict == HOLDS and any(student(b - a, of=len(taus)).high < 0 for a, b in pairwise(accuracies)):
         verdict = IN_PART
-    told += f" % at τ = {', '.join(f'{tau:g}' for tau in taus)}; {total.told(100)} points from first to last"
-    return Finding(told, verdict)
+    text += f" % at τ = {', '.join(f'{tau:g}' for tau in taus)}; {total.text(100)} points from first to last"
+    return Finding(text, verdict)
 
 
 def falls(data: xr.Dataset) -> Finding:
     """The best temperature against the hottest."""
     taus = data["tau"].values
     best, hot = max(taus, key=lambda tau: final(data, tau=tau).mean()), taus.max()
-    fall = mean(final(data, tau=best) - final(data, tau=hot), of=len(taus) - 1)
-    told = f"best at τ = {best:g}: {mean(final(data, tau=best)).percent()}; "
-    told += f"{fall.told(100)} points less at τ = {hot:g}"
-    return Finding(told, above(fall) if best < hot else FAILS)
+    fall = student(final(data, tau=best) - final(data, tau=hot), of=len(taus) - 1)
+    text = f"best at τ = {best:g}: {student(final(data, tau=best)).percent()}; "
+    text += f"{fall.text(100)} points less at τ = {hot:g}"
+    return Finding(text, above(fall) if best < hot else FAILS)
 
 
 EXPERIMENT = Experiment(
@@ -78,7 +69,7 @@ EXPERIMENT = Experiment(
     },
     quick={"units": 20, "points": 200, "steps": 300, "runs": 2},
     run=run,
-    draw=lambda data, s: planes.temperature(data, problem(s)),
+    draw=lambda data, s: temperatures(data, problem(s)),
     claims=(
         Claim("Test accuracy rises with τ", rises, "results significantly improve from 1e-8 to 1e-5"),
         Claim(

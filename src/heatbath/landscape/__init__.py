@@ -17,7 +17,7 @@ module. All return labelled losses, of which `barrier` and `saddle` tell what li
 
 from heatbath.landscape.barriers import barrier as barrier
 from heatbath.landscape.barriers import saddle as saddle
-from heatbath.landscape.dense import line as line
-from heatbath.landscape.dense import surface as surface
-from heatbath.landscape.modules import line_torch as line_torch
-from heatbath.landscape.modules import surface_torch as surface_torch
+from heatbath.landscape.mixtures import line as line
+from heatbath.landscape.mixtures import surface as surface
+from heatbath.landscape.states import line_torch as line_torch
+from heatbath.landscape.states import surface_torch as surface_torch

@@ -55,9 +55,9 @@ def saddle(surface: xr.Dataset | xr.DataArray) -> xr.Dataset:
 def _relative(top: xr.Dataset, a: xr.DataArray, b: xr.DataArray) -> xr.Dataset:
     """The highest loss with its height above the ends; all NaN where an end is not finite."""
     known = np.isfinite(a) & np.isfinite(b)
-    told = top.where(known)
-    from_a, from_b = told["loss"] - a.where(known), told["loss"] - b.where(known)
-    return told.assign(height=np.minimum(from_a, from_b), from_a=from_a, from_b=from_b)
+    highest = top.where(known)
+    from_a, from_b = highest["loss"] - a.where(known), highest["loss"] - b.where(known)
+    return highest.assign(height=np.minimum(from_a, from_b), from_a=from_a, from_b=from_b)
 
 
 def _lowest_pass(
@@ -76,8 +76,8 @@ def _lowest_pass(
             step = here[0] + i, here[1] + j
             if 0 <= step[0] < rows and 0 <= step[1] < columns and step not in reached:
                 reached.add(step)
-                own = heights[step[0]][step[1]]
-                heapq.heappush(waiting, (own, step, step) if own > top else (top, where, step))
+                height = heights[step[0]][step[1]]
+                heapq.heappush(waiting, (height, step, step) if height > top else (top, where, step))
 
 
 def _losses(given: object, *dims: str) -> xr.DataArray:
@@ -93,7 +93,7 @@ def _losses(given: object, *dims: str) -> xr.DataArray:
 
 def _place(loss: xr.DataArray, dim: str, end: int) -> int:
     """Where a coordinate is 0 or 1."""
-    found = np.flatnonzero(np.abs(loss[dim].values - end) < NEAR)
-    if not found.size:
+    places = np.flatnonzero(np.abs(loss[dim].values - end) < NEAR)
+    if not places.size:
         raise ValueError(f"{dim} must have both ends, 0 and 1, got {loss[dim].values}")
-    return int(found[0])
+    return int(places[0])

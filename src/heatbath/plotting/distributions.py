@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath.checks import real, whole
-from heatbath.plotting.series import Traces, by_label
+from heatbath.plotting.labels import Traces, by_label
 from heatbath.plotting.style import SYMBOLS, axes_or_new, dress, key, logarithmic, look
 from heatbath.runs.run import Run
 
@@ -57,9 +57,9 @@ def distributions(
     `bins` from one of the `limits` to the other (None: all of them); what lies outside is not counted.
     """
     bins = whole("bins", bins, low=1)
-    found = by_label(weights, "record", "parameter|bin")
-    binned = all("bin" in own.dims for own in found.values())
-    outlines = _of_bins(found) if binned else _of_values(found, bins, _checked_limits(limits))
+    arrays = by_label(weights, "record", "parameter|bin")
+    binned = all("bin" in array.dims for array in arrays.values())
+    outlines = _of_bins(arrays) if binned else _of_values(arrays, bins, _checked_limits(limits))
     if len(outlines) > MOST:
         raise ValueError(
             f"{len(outlines)} outlines cannot be told apart, {MOST} can: choose fewer records, such as "
@@ -91,42 +91,42 @@ def _checked_limits(limits: object) -> tuple[float, float] | None:
     return low, high
 
 
-def _of_values(found: dict[str, xr.DataArray], bins: int, limits: tuple[float, float] | None) -> Outlines:
+def _of_values(arrays: dict[str, xr.DataArray], bins: int, limits: tuple[float, float] | None) -> Outlines:
     """Outlines of parameters, in bins that all of them share."""
-    if any("bin" in own.dims for own in found.values()):
+    if any("bin" in array.dims for array in arrays.values()):
         raise ValueError("weights must all be parameters or all histograms, got some of both")
-    finite = [own.values[np.isfinite(own.values)] for own in found.values()]
+    finite = [array.values[np.isfinite(array.values)] for array in arrays.values()]
     if not all(map(len, finite)):
         raise ValueError("there is nothing to draw of some label: no parameter is finite")
     ends = limits or (min(v.min() for v in finite), max(v.max() for v in finite))
     edges = np.histogram_bin_edges(np.array(ends, float), bins, ends)
     outlines = {}
-    for label, own in found.items():
-        for values, told in zip(np.moveaxis(own.values, 1, 0), _labels(label, own), strict=True):
+    for label, array in arrays.items():
+        for values, name in zip(np.moveaxis(array.values, 1, 0), _labels(label, array), strict=True):
             alive = np.isfinite(values).all(axis=1)
             counts = np.histogram(values[alive], edges)[0] / max(1, np.count_nonzero(alive))
-            outlines[told] = edges, counts
+            outlines[name] = edges, counts
     return outlines
 
 
-def _of_bins(found: dict[str, xr.DataArray]) -> Outlines:
+def _of_bins(arrays: dict[str, xr.DataArray]) -> Outlines:
     """Outlines of histograms, each in its own bins; chains without a count have diverged, or no such part."""
     outlines = {}
-    for label, own in found.items():
-        middle = own["bin"].values
+    for label, array in arrays.items():
+        middle = array["bin"].values
         half = (middle[1] - middle[0]) / 2 if len(middle) > 1 else 0.5
         edges = np.append(middle - half, middle[-1] + half)
-        for values, told in zip(np.moveaxis(own.values, 1, 0), _labels(label, own), strict=True):
+        for values, name in zip(np.moveaxis(array.values, 1, 0), _labels(label, array), strict=True):
             alive = values.any(axis=1)
             if not alive.any():
-                raise ValueError(f"{told or 'this run'} has no parameters in these bins: leave it out")
-            outlines[told] = edges, values[alive].mean(axis=0)
+                raise ValueError(f"{name or 'this run'} has no parameters in these bins: leave it out")
+            outlines[name] = edges, values[alive].mean(axis=0)
     return outlines
 
 
-def _labels(label: str, own: xr.DataArray) -> list[str]:
+def _labels(label: str, array: xr.DataArray) -> list[str]:
     """The labels of the records, with the step where there are several."""
-    steps = own["step"].values
+    steps = array["step"].values
     if len(steps) == 1:
         return [label]
     return [f"{label}{', ' if label else ''}step {step:,}" for step in steps]

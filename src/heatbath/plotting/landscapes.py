@@ -10,7 +10,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath.checks import real
-from heatbath.plotting.series import value_name
+from heatbath.landscape import barrier
+from heatbath.plotting.labels import value_name
 from heatbath.plotting.style import SMALL, SYMBOLS, axes_or_new, colour_bar, dress, key, logarithmic, look
 
 if TYPE_CHECKING:
@@ -32,19 +33,19 @@ def line(
     given = loss if isinstance(loss, Mapping) else {"": loss}
     if not given:
         raise TypeError("at least one loss is needed, got an empty dict")
-    found = {label: _checked_line(label, own) for label, own in given.items()}
-    names = {value_name(own) or "loss" for own in found.values()}
+    curves = {label: _checked_line(label, curve) for label, curve in given.items()}
+    names = {value_name(curve) or "loss" for curve in curves.values()}
     ax = axes_or_new(ax)
-    for place, (label, own) in enumerate(found.items()):
-        alpha, pairs, style = own["alpha"].values, own.values, look(place)
+    for place, (label, curve) in enumerate(curves.items()):
+        alpha, pairs, style = curve["alpha"].values, curve.values, look(place)
         mean = pairs.mean(axis=0)
         if len(pairs) > 1:
             ax.plot(alpha, pairs.T, color=style["color"], linewidth=0.5, alpha=0.45)
-        told = f"{label}: " if label else ""
-        ax.plot(alpha, mean, linewidth=1.6, label=told + _told(alpha, pairs), **style)
+        name = f"{label}: " if label else ""
+        ax.plot(alpha, mean, linewidth=1.6, label=name + _height_text(alpha, pairs), **style)
         dots: Any = {"color": style["color"], "markeredgecolor": "white", "markersize": 6, "zorder": 4}
         ax.plot([0.0, 1.0], np.interp([0.0, 1.0], alpha, mean), "o", **dots)
-        if len(found) == len(pairs) == 1:
+        if len(curves) == len(pairs) == 1:
             _point_out(ax, alpha, mean)
     if log:
         logarithmic(ax)
@@ -102,24 +103,24 @@ def surface(
 
 def _checked_line(label: object, loss: object) -> xr.DataArray:
     """The loss as (pairs, alpha), with alpha rising."""
-    told = f"the loss on a line{f' of {label!r}' if label else ''}"
+    name = f"the loss on a line{f' of {label!r}' if label else ''}"
     if not isinstance(loss, xr.DataArray) or not isinstance(label, str):
-        raise TypeError(f"{told} must be a DataArray, or a dict of them by name; got {type(loss).__name__}")
+        raise TypeError(f"{name} must be a DataArray, or a dict of them by name; got {type(loss).__name__}")
     if "alpha" not in loss.dims or loss.ndim > 2 or "alpha" not in loss.coords or 0 in loss.shape:
         raise ValueError(
-            f"{told} needs the coordinate alpha, and may have one dimension more; got {dict(loss.sizes)}"
+            f"{name} needs the coordinate alpha, and may have one dimension more; got {dict(loss.sizes)}"
         )
-    own = loss if loss.ndim == 2 else loss.expand_dims("pair")
-    own = own.transpose(..., "alpha").sortby("alpha")
-    alpha = own["alpha"].values
+    curves = loss if loss.ndim == 2 else loss.expand_dims("pair")
+    curves = curves.transpose(..., "alpha").sortby("alpha")
+    alpha = curves["alpha"].values
     if alpha[0] > 0 or alpha[-1] < 1:
         raise ValueError(
-            f"{told} must reach from alpha = 0 to 1, where the networks are; got {alpha[0]:g} to "
+            f"{name} must reach from alpha = 0 to 1, where the networks are; got {alpha[0]:g} to "
             f"{alpha[-1]:g}"
         )
-    if not np.isfinite(own.values).all():
-        raise ValueError(f"{told} has values that are not finite: leave those pairs out")
-    return own
+    if not np.isfinite(curves.values).all():
+        raise ValueError(f"{name} has values that are not finite: leave those pairs out")
+    return curves
 
 
 def _checked_surface(loss: object, log: bool) -> Floats:
@@ -140,14 +141,14 @@ def _checked_surface(loss: object, log: bool) -> Floats:
     return values
 
 
-def _told(alpha: Floats, pairs: Floats) -> str:
+def _height_text(alpha: Floats, pairs: Floats) -> str:
     """The barriers in words."""
-    found = barriers(alpha, pairs)
-    if not found.any():
+    heights = barriers(alpha, pairs)
+    if not heights.any():
         return "no barrier"
-    if len(found) == 1:
-        return f"barrier {found[0]:.3g}"
-    return f"barrier {found.mean():.3g} ({found.min():.3g} to {found.max():.3g})"
+    if len(heights) == 1:
+        return f"barrier {heights[0]:.3g}"
+    return f"barrier {heights.mean():.3g} ({heights.min():.3g} to {heights.max():.3g})"
 
 
 def _point_out(ax: Axes, alpha: Floats, loss: Floats) -> None:
@@ -163,11 +164,11 @@ def _point_out(ax: Axes, alpha: Floats, loss: Floats) -> None:
 
 
 def barriers(alpha: Floats, pairs: Floats) -> Floats:
-    """The barrier of each pair: the highest loss between 0 and 1, above the higher of the two ends."""
-    between = (alpha > 0) & (alpha < 1)
-    ends = np.array([np.interp([0.0, 1.0], alpha, pair).max() for pair in pairs])
-    highest = pairs[:, between].max(axis=1, initial=-np.inf)
-    return np.asarray(np.maximum(highest - ends, 0.0))
+    """The height of the barrier between 0 and 1 of each pair; ends that are no points are interpolated."""
+    points = np.union1d(alpha, [0.0, 1.0])
+    losses = [np.interp(points, alpha, pair) for pair in pairs]
+    curves = xr.DataArray(losses, dims=("pair", "alpha"), coords={"alpha": points})
+    return np.asarray(barrier(curves)["height"].values)
 
 
 def _levels(low: float, high: float, log: bool) -> Floats:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heatbath.checks import whole
+from heatbath.writing import check_place, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,12 +28,12 @@ def save(picture: Figure | Axes, path: str | os.PathLike[str]) -> tuple[Path, Pa
     figure = _figure(picture)
     given = Path(path)
     stem = given.with_suffix("") if given.suffix.lower() in (".png", ".svg") else given
-    if not stem.parent.is_dir():
-        raise FileNotFoundError(f"{stem} cannot be written: there is no folder {stem.parent}")
     png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in METADATA)
+    for target in (png, svg):
+        check_place(target)
     contents = {png: _render(figure, "png", DPI), svg: _render(figure, "svg", DPI)}
     for target, content in contents.items():
-        _replace(target, content)
+        write(target, content)
     return png, svg
 
 
@@ -70,13 +70,3 @@ def _render(figure: Figure, kind: str, dpi: float) -> bytes:
         ax.set_position(place)
         ax.set_in_layout(laid_out)  # which set_position has ended
     return buffer.getvalue()
-
-
-def _replace(target: Path, content: bytes) -> None:
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        os.replace(part, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()

@@ -1,4 +1,4 @@
-"""Pictures of the plane of a problem with two inputs: its data, and what networks say there."""
+"""Pictures of the plane of a problem with two inputs: its examples, and what networks say there."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from heatbath.checks import choice, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import numbers
 from heatbath.plotting.style import axes_or_new, colour_bar, dress, key, symbol
+from heatbath.prediction.averages import entropy_of
 from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
-MARGIN = 0.06  # of the width of the data, on each side
+MARGIN = 0.06  # of the width of the examples, on each side
 POINTS = 200
 DOTS = (  # marker, face and edge of each class: light and dark, to stand out from any map
     ("o", "#ffffff", "#000000"),
@@ -32,7 +33,7 @@ DOTS = (  # marker, face and edge of each class: light and dark, to stand out fr
 
 
 def plane(problem: Problem, points: int = POINTS) -> Floats:
-    """Inputs (points², 2) on a grid over the data, in the user's units, for `run.predict` and others.
+    """Inputs (points², 2) on a grid over the examples, in the user's units, for `run.predict` and others.
 
     They go row by row, from the lowest first and second feature on; the first changes fastest.
     """
@@ -42,7 +43,7 @@ def plane(problem: Problem, points: int = POINTS) -> Floats:
 
 
 def data(problem: Problem, split: str = "train", draw: int = 0, *, ax: Axes | None = None) -> Axes:
-    """The data of a problem with two inputs, with a marker and a colour for each class."""
+    """The examples of a problem with two inputs, with a marker and a colour for each class."""
     from matplotlib.ticker import MaxNLocator
 
     across, up = _limits(problem)
@@ -53,9 +54,9 @@ def data(problem: Problem, split: str = "train", draw: int = 0, *, ax: Axes | No
     X, Y = (getattr(problem, f"{name}_{split}")[draw] for name in "XY")
     ax = axes_or_new(ax, _height(problem, 2.8))
     for place, (name, (marker, face, edge)) in enumerate(zip(problem.targets, DOTS, strict=False)):
-        own = X[Y[:, 0] == place] * problem.scale + problem.shift
+        points = X[Y[:, 0] == place] * problem.scale + problem.shift
         style: Any = {"s": 9, "marker": marker, "c": face, "edgecolors": edge, "linewidths": 0.4}
-        ax.scatter(*own.T, label=f"class {name}" if name.isdigit() else name, zorder=3, **style)
+        ax.scatter(*points.T, label=f"class {name}" if name.isdigit() else name, zorder=3, **style)
     ax.set(xlim=across, ylim=up, aspect="equal" if _one_unit(problem) else "auto")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -66,23 +67,24 @@ def data(problem: Problem, split: str = "train", draw: int = 0, *, ax: Axes | No
 
 def classifier(
     problem: Problem,
-    said: Run | ArrayLike,
+    prediction: Run | ArrayLike,
     *,
     chain: int | None = None,
     bar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The probability of the second class over the plane of a binary problem, its 1/2 contour and the data.
+    """The probability of the second class over the plane, its 1/2 contour and the examples.
 
-    `said` is a run, of which one `chain` is drawn with the data it saw, or the mean over all its chains that
-    did not diverge; or the probabilities on a grid, as `run.outputs(plane(problem))[3]` or the `mean` of
-    `heatbath.torch.predict` gives them. `bar`: whether there is a colour bar.
+    The problem is binary. `prediction` is a run, of which one `chain` is drawn with the examples it saw, or
+    the mean over all its chains that did not diverge; or the probabilities on a grid, as
+    `run.outputs(plane(problem))[3]` or the `mean` of `heatbath.torch.predict` gives them. `bar`: whether
+    there is a colour bar.
     """
     if isinstance(problem, Problem) and problem.task != "binary":
         raise ValueError(f"classifier needs a problem with two classes, got {problem!r}; see uncertainty")
-    probability = _probabilities(problem, said, chain)[..., 0]
+    probability = _probabilities(problem, prediction, chain)[..., 0]
     ax = axes_or_new(ax, _height(problem, 2.2 if bar else 2.8))
-    data(problem, draw=_draw_of(said, chain), ax=ax)
+    data(problem, draw=_draw_of(prediction, chain), ax=ax)
     name = problem.targets[1]
     label = f"probability of {f'class {name}' if name.isdigit() else name}"
     _shade(ax, problem, probability, "RdBu_r", 1.0, label if bar else None)
@@ -94,31 +96,28 @@ def classifier(
 
 def uncertainty(
     problem: Problem,
-    said: Run | ArrayLike,
+    prediction: Run | ArrayLike,
     *,
     chain: int | None = None,
     bar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The entropy of the predicted class over the plane, in nats, and the data; `said` as in `classifier`.
+    """The entropy of the predicted class over the plane, in nats, and the examples.
 
-    With several classes the probabilities on the grid are (points², classes).
+    `prediction` is as in `classifier`; with several classes the probabilities on the grid are (points²,
+    classes).
     """
     if isinstance(problem, Problem) and problem.task == "regression":
         raise ValueError(f"uncertainty needs a problem with classes, got {problem!r}")
-    probability = _probabilities(problem, said, chain)
-    if problem.task == "binary":
-        probability = np.concatenate([1 - probability, probability], axis=-1)
-    logs = np.log(np.where(probability > 0, probability, 1.0))
-    entropy = -(probability * logs).sum(axis=-1)
+    entropy = entropy_of(_probabilities(problem, prediction, chain), problem.task)
     ax = axes_or_new(ax, _height(problem, 2.2 if bar else 2.8))
-    data(problem, draw=_draw_of(said, chain), ax=ax)
+    data(problem, draw=_draw_of(prediction, chain), ax=ax)
     _shade(ax, problem, entropy, "cividis", math.log(len(problem.targets)), "entropy (nats)" if bar else None)
     return ax
 
 
 def _limits(problem: object) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The ends of the plane in both features: all data, of all draws, and a margin."""
+    """The ends of the plane in both features: all examples, of all draws, and a margin."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r} of type {type(problem).__name__}")
     if problem.inputs != 2:
@@ -144,29 +143,31 @@ def _height(problem: Problem, width: float) -> float:
     return min(0.75 + width * shape, 4.0)
 
 
-def _probabilities(problem: Problem, said: Run | ArrayLike, chain: int | None) -> Floats:
+def _probabilities(problem: Problem, prediction: Run | ArrayLike, chain: int | None) -> Floats:
     """The probabilities (points, points, outputs) on the plane."""
     _limits(problem)  # refuses what has no plane
-    if isinstance(said, Run):
-        values = _mean_of(said, plane(problem), chain)
+    if isinstance(prediction, Run):
+        values = _mean_of(prediction, plane(problem), chain)
     elif chain is not None:
         raise ValueError("chain is for a run: select it in the array of probabilities")
     else:
-        values = numbers("said", said, (1, 2, 3)).reshape(-1)
+        values = numbers("prediction", prediction, (1, 2, 3)).reshape(-1)
     rows, rest = divmod(values.size, problem.outputs)
     points = math.isqrt(rows)
     if rest or points**2 != rows or points < 2:
         raise ValueError(
-            f"said must hold {problem.outputs} probabilities for each of the inputs that plane(problem) "
-            f"gives, such as {POINTS**2} of them; got {values.size} numbers"
+            f"prediction must hold {problem.outputs} probabilities for each of the inputs that "
+            f"plane(problem) gives, such as {POINTS**2} of them; got {values.size} numbers"
         )
     if values.min() < -1e-6 or values.max() > 1 + 1e-6:
-        raise ValueError(f"said must hold probabilities, got values from {values.min()} to {values.max()}")
+        raise ValueError(
+            f"prediction must hold probabilities, got values from {values.min()} to {values.max()}"
+        )
     return np.clip(values, 0, 1).reshape(points, points, problem.outputs)
 
 
 def _mean_of(run: Run, X: Floats, chain: int | None) -> Floats:
-    """What one chain says, or the chains that did not diverge in the mean."""
+    """What one chain says, or, on average, the chains that did not diverge."""
     lost = run.died >= 0
     if chain is not None:
         if lost[whole("chain", chain, low=0, high=len(lost))]:
@@ -179,13 +180,13 @@ def _mean_of(run: Run, X: Floats, chain: int | None) -> Floats:
     keep = np.flatnonzero(~lost)
     if not len(keep):
         raise ValueError("all chains diverged: there is no classifier to draw")
-    said = Run(run.plan, run.step, run.data.isel(chain=keep)).outputs(X)
-    return np.asarray(said.mean(axis=0))
+    each = Run(run.plan, run.step, run.data.isel(chain=keep)).outputs(X)
+    return np.asarray(each.mean(axis=0))
 
 
-def _draw_of(said: Run | ArrayLike, chain: int | None) -> int:
-    """The data set that a chain saw."""
-    return int(said.data["draw"].values[chain or 0]) if isinstance(said, Run) else 0
+def _draw_of(prediction: Run | ArrayLike, chain: int | None) -> int:
+    """The number of the data set that a chain saw."""
+    return int(prediction.data["draw"].values[chain or 0]) if isinstance(prediction, Run) else 0
 
 
 def _shade(ax: Axes, problem: Problem, values: Floats, colours: str, top: float, label: str | None) -> None:

@@ -66,8 +66,8 @@ def axes_or_new(ax: object, height: float = 2.7) -> Axes:
 
 def look(place: int) -> dict[str, Any]:
     """Colour and dashes of the line number `place`: 49 of them differ."""
-    again, own = divmod(place, len(COLOURS))
-    return {"color": COLOURS[own], "linestyle": DASHES[(own + again) % len(DASHES)]}
+    again, colour = divmod(place, len(COLOURS))
+    return {"color": COLOURS[colour], "linestyle": DASHES[(colour + again) % len(DASHES)]}
 
 
 def dress(ax: Axes, x: str, y: str, *, box: bool = False) -> None:
@@ -146,9 +146,9 @@ def logarithmic(ax: Axes, bottom: float | None = None) -> None:
 
 def symbol(name: str) -> str:
     """What a quantity is called in the paper; `hidden.tau` is that of a part."""
-    part, _, own = name.rpartition(".")
-    if part and own in SYMBOLS:
-        return f"{SYMBOLS[own]} ({part})"
+    part, _, quantity = name.rpartition(".")
+    if part and quantity in SYMBOLS:
+        return f"{SYMBOLS[quantity]} ({part})"
     return SYMBOLS.get(name, name)
 
 

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from heatbath.checks import choice
 from heatbath.partition import Part
-from heatbath.plotting.series import Traces, by_label, value_name
+from heatbath.plotting.labels import Traces, by_label, value_name
 from heatbath.plotting.style import axes_or_new, dress, key, logarithmic, look, number, percent_on, steps_on
 from heatbath.runs.run import Run
 from heatbath.schedules import SimulatedTempering, at
+from heatbath.statistics import student
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,16 +40,16 @@ def curves(
     how many did.
     """
     choice("band", band, ("interval", "range", "std"))
-    found = by_label(traces.accuracy() if isinstance(traces, Run) else traces, "record")
-    names = {value_name(trace) for trace in found.values()}
+    labelled = by_label(traces.accuracy() if isinstance(traces, Run) else traces, "record")
+    names = {value_name(trace) for trace in labelled.values()}
     ax = axes_or_new(ax)
-    for place, (label, trace) in enumerate(found.items()):
+    for place, (label, trace) in enumerate(labelled.items()):
         _draw(ax, place, label, trace, band)
     dress(ax, "steps", names.pop() if len(names) == 1 else "")
     steps_on(ax.xaxis)
     if log:
         logarithmic(ax)
-    elif all(trace.name == "accuracy" for trace in found.values()):
+    elif all(trace.name == "accuracy" for trace in labelled.values()):
         percent_on(ax.yaxis)
         low, high = ax.get_ylim()
         ax.set_ylim(max(low, 0.0), min(high, 1.005))  # a band may go past 100 %, accuracies do not
@@ -60,7 +61,7 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
     """The kinetic temperature of every part that has a τ: mean over chains, 95 % interval; τ is dashed.
 
     A scheduled τ is dashed as it changes, a ladder of simulated tempering by all its rungs. τ = 0 has no
-    place on a logarithmic axis, and is told in the label only.
+    place on a logarithmic axis, and stands in the label only.
     """
     if not isinstance(run, Run):
         raise TypeError(f"temperatures needs a Run, got {type(run).__name__}")
@@ -72,8 +73,8 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
     ax = axes_or_new(ax)
     for place, part in enumerate(parts):
         (trace,) = by_label(run.data["temperature"].sel(part=part.name), "record").values()
-        told, targets = _targets(part, trace["step"].values)
-        _draw(ax, place, f"{part.name}, {told}", trace, "interval", linestyle="-")
+        name, targets = _targets(part, trace["step"].values)
+        _draw(ax, place, f"{part.name}, {name}", trace, "interval", linestyle="-")
         dashes = (4.0 * place, (4.0, 4.0 * (len(parts) - 1) or 2.0))  # in turns, where parts have the same τ
         for target in targets:
             ax.plot(trace["step"], target, color=look(place)["color"], linestyle=dashes, linewidth=1.2)
@@ -91,10 +92,10 @@ def _targets(part: Part, steps: NDArray[np.int64]) -> tuple[str, list[Floats]]:
         return r"dashed: rungs of $\tau$", [np.full(len(steps), rung) for rung in tau.ladder]
     last = np.maximum(steps - 1, 0)  # a record after n steps was made by step n - 1
     values = np.array([at(tau, int(step)) for step in last])
-    told = rf"$\tau$ = {number(tau)}" if isinstance(tau, float) else r"scheduled $\tau$"
+    name = rf"$\tau$ = {number(tau)}" if isinstance(tau, float) else r"scheduled $\tau$"
     if not (values > 0).any():
-        return told, []
-    return f"dashed: {told}", [np.where(values > 0, values, np.nan)]
+        return name, []
+    return f"dashed: {name}", [np.where(values > 0, values, np.nan)]
 
 
 def _draw(ax: Axes, place: int, label: str, trace: xr.DataArray, band: Band, **style: Any) -> None:
@@ -103,25 +104,20 @@ def _draw(ax: Axes, place: int, label: str, trace: xr.DataArray, band: Band, **s
     finite = np.isfinite(values)
     lost = np.count_nonzero(~finite[:, -1])
     note = f"{lost} of {len(values)} diverged" if lost else ""
-    told = f"{label} ({note})" if label and note else label or note
+    name = f"{label} ({note})" if label and note else label or note
     middle, low, high = np.array([_spread(v[f], band) for v, f in zip(values.T, finite.T, strict=True)]).T
     style = look(place) | style
-    ax.plot(steps, middle, linewidth=1.4, label=told or None, **style)
+    ax.plot(steps, middle, linewidth=1.4, label=name or None, **style)
     ax.fill_between(steps, low, high, color=style["color"], alpha=0.2, linewidth=0, zorder=1)
 
 
 def _spread(values: Floats, band: Band) -> tuple[float, float, float]:
     """The middle of some runs, and the ends of their band; a single run has none around its mean."""
-    from scipy.special import stdtrit
-
     if not len(values):
         return math.nan, math.nan, math.nan
+    if band == "interval":
+        return student(values)
     if band == "range":
         return float(np.median(values)), float(values.min()), float(values.max())
-    mean, count = float(values.mean()), len(values)
-    if count == 1:
-        return mean, math.nan, math.nan
-    half = float(values.std(ddof=1))
-    if band == "interval":
-        half *= float(stdtrit(count - 1, 0.975)) / math.sqrt(count)
+    mean, half = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan
     return mean, mean - half, mean + half

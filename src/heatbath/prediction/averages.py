@@ -7,7 +7,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from heatbath.datasets.problem import Floats, Task
+from heatbath.datasets.problem import Floats
+from heatbath.tasks import Task
 
 A = TypeVar("A")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from heatbath.checks import choice
-from heatbath.datasets.problem import Floats, Task
+from heatbath.datasets.problem import Floats
 from heatbath.prediction.averages import Average, Prediction
 from heatbath.prediction.samples import check_module, listed, tensors
+from heatbath.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -42,16 +43,16 @@ def predict(
     import torch
 
     check_module(model)
-    choice("task", task, get_args(Task))
+    choice("task", task, tuple(TASKS))
     average = Average(task)
     for state in samples:
         values = _values(model, state)
         with _evaluating(model), torch.no_grad():
             output = torch.func.functional_call(model, values, (x,), tie_weights=False)
-            average.add(_probabilities(output, task))
-    arrays = average.prediction()
-    mean, variance, entropy = map(torch.from_numpy, arrays[:3])
-    expected, disagreement = (None if array is None else torch.from_numpy(array) for array in arrays[3:])
+            average.add(_decoded(output, task))
+    prediction = average.prediction()
+    mean, variance, entropy = map(torch.from_numpy, prediction[:3])
+    expected, disagreement = (None if part is None else torch.from_numpy(part) for part in prediction[3:])
     return Prediction(mean, variance, entropy, expected, disagreement)
 
 
@@ -77,29 +78,29 @@ def _values(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Tensor]:
             "samples must be Samples, or a list of states such as model.state_dict(); got one that is "
             f"{state!r} of type {type(state).__name__}"
         )
-    present, given = tensors(model.state_dict(keep_vars=True)), tensors(state)
-    missing = [name for name in present if name not in given]
-    unknown = [name for name in given if name not in present]
+    expected, given = tensors(model.state_dict(keep_vars=True)), tensors(state)
+    missing = [name for name in expected if name not in given]
+    unknown = [name for name in given if name not in expected]
     if missing or unknown:
-        faults = [f"they lack {listed(missing)}"] if missing else []
-        faults += [f"the model has no {listed(unknown)}"] if unknown else []
+        wrong = [f"they lack {listed(missing)}"] if missing else []
+        wrong += [f"the model has no {listed(unknown)}"] if unknown else []
         raise ValueError(
-            f"the samples are not of this model: {' and '.join(faults)}. Predict with the model that they "
+            f"the samples are not of this model: {' and '.join(wrong)}. Predict with the model that they "
             "were taken of (torch.compile and DistributedDataParallel put a prefix before the names: use the "
             "same wrapper, or none)"
         )
-    if other := [name for name in present if given[name].shape != present[name].shape]:
+    if other := [name for name, value in expected.items() if given[name].shape != value.shape]:
         raise ValueError(
             f"the samples are not of this model: other shapes have {listed(other)} "
-            f"({tuple(given[other[0]].shape)} in the sample, {tuple(present[other[0]].shape)} in the model)"
+            f"({tuple(given[other[0]].shape)} in the sample, {tuple(expected[other[0]].shape)} in the model)"
         )
     buffers = model.named_buffers(remove_duplicate=False)
-    unsampled = {name: value.clone() for name, value in buffers if name not in present}  # not persistent
-    sampled = {name: given[name].to(value.device, copy=True) for name, value in present.items()}
+    unsampled = {name: value.clone() for name, value in buffers if name not in expected}  # not persistent
+    sampled = {name: given[name].to(value.device, copy=True) for name, value in expected.items()}
     return unsampled | sampled
 
 
-def _probabilities(output: Any, task: Task) -> Floats:
+def _decoded(output: Any, task: Task) -> Floats:
     """The probabilities or values in a model's output, in float64."""
     import torch
 
@@ -118,6 +119,4 @@ def _probabilities(output: Any, task: Task) -> Floats:
         )
     values = output.cpu().double()
     values = values[:, None] if values.ndim == 1 else values
-    if task != "regression":
-        values = torch.sigmoid(values) if task == "binary" else torch.softmax(values, dim=-1)
-    return values.numpy()
+    return TASKS[task].decode_torch(values).numpy()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from heatbath.checks import whole
+from heatbath.writing import PART, Content, create
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -26,8 +27,8 @@ class Samples:
     at all. Tied tensors are stored once, and what `get_extra_state` returns is not.
 
     A folder that has samples of such a model, made with the same settings, is opened again: the samples are
-    there, and the steps count on from the last of them, without another burn-in. To begin anew choose an
-    empty folder. One folder is for one collector at a time: a file of another one is never replaced.
+    there, and the count of steps continues from the last of them, without another burn-in. To begin anew
+    choose an empty folder. One folder is for one collector at a time: none replaces another one's files.
     """
 
     def __init__(
@@ -75,9 +76,9 @@ class Samples:
             self._thin_out()
             if since % self.thin:
                 return
-        current = tensors(self.model.state_dict(keep_vars=True))
-        copies = {id(value): value.detach().to("cpu", copy=True) for value in current.values()}
-        state = {name: copies[id(value)] for name, value in current.items()}  # a tied tensor is there once
+        values = tensors(self.model.state_dict(keep_vars=True))
+        copies = {id(value): value.detach().to("cpu", copy=True) for value in values.values()}
+        state = {name: copies[id(value)] for name, value in values.items()}  # a tied tensor is there once
         self._kept[self.step] = state if self.folder is None else self._write(self.folder, state)
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
@@ -105,15 +106,15 @@ class Samples:
         return path
 
     def _open(self, folder: Path) -> None:
-        """Begin in a folder, or go on with the samples that are there."""
+        """Begin in a folder, or continue with the samples that are there."""
         folder.mkdir(parents=True, exist_ok=True)
-        for part in folder.glob("sample*.part"):
+        for part in folder.glob(f"sample*{PART}"):
             part.unlink(missing_ok=True)  # of a program that was killed
-        paths = sorted(folder.glob(f"sample-{'[0-9]' * 12}.pt"))
-        if paths or (folder / SETTINGS).exists():
+        files = sorted(folder.glob(f"sample-{'[0-9]' * 12}.pt"))
+        if files or (folder / SETTINGS).exists():
             self._check(folder)
-        if paths:
-            self._kept = {int(path.stem.removeprefix("sample-")): path for path in paths}
+        if files:
+            self._kept = {int(path.stem.removeprefix("sample-")): path for path in files}
             self.step = self.steps[-1]
             while self.steps[0] - self.burn_in > self.thin:  # the first is always at `thin`, doubled or not
                 self.thin *= 2
@@ -125,7 +126,7 @@ class Samples:
             self._check(folder)
         else:
             text = json.dumps({**self._settings, "tensors": self._shapes()}, indent=1)
-            _create(folder / SETTINGS, lambda file: file.write(text.encode()))
+            _create(folder / SETTINGS, text)
 
     def _check(self, folder: Path) -> None:
         """Refuse a folder whose samples are of another model, or were made with other settings."""
@@ -138,21 +139,21 @@ class Samples:
                 f"{folder} has samples, and {SETTINGS}, which says what made them, is missing or not as it "
                 f"was written ({type(error).__name__}): {remedy}"
             ) from None
-        ours = self._shapes()
-        if differ := sorted(n for n in ours.keys() | shapes.keys() if ours.get(n) != shapes.get(n)):
+        here = self._shapes()
+        names = here.keys() | shapes.keys()
+        if differ := sorted(name for name in names if here.get(name) != shapes.get(name)):
             raise ValueError(
                 f"{folder} has samples of another model, which differs in {listed(differ)}: {remedy}"
             )
         if settings != self._settings:
             raise ValueError(
-                f"{folder} has samples made with {_listed_settings(settings)}, got "
-                f"{_listed_settings(self._settings)}: {remedy}"
+                f"{folder} has samples made with {_text(settings)}, got {_text(self._settings)}: {remedy}"
             )
 
     def _shapes(self) -> dict[str, str]:
         """What the model's tensors are like."""
-        current = tensors(self.model.state_dict(keep_vars=True))
-        return {name: f"{value.dtype} {tuple(value.shape)}" for name, value in current.items()}
+        values = tensors(self.model.state_dict(keep_vars=True))
+        return {name: f"{value.dtype} {tuple(value.shape)}" for name, value in values.items()}
 
 
 def check_module(model: object) -> None:
@@ -176,36 +177,20 @@ def tensors(state: Mapping[str, Any]) -> dict[str, Tensor]:
 
 def listed(names: list[str], most: int = 5) -> str:
     """Some names, for an error."""
-    first = ", ".join(map(repr, names[:most])) or "none"
-    return first + (f" and {len(names) - most} more" if len(names) > most else "")
+    text = ", ".join(map(repr, names[:most])) or "none"
+    return text + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _listed_settings(settings: Mapping[str, object]) -> str:
+def _text(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 
-def _create(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Make a file that is there whole or not at all, and replaces no other.
-
-    Of several that try at once, one can open the part file; whoever opens it later sees the file itself.
-    """
-    part = path.with_name(f"{path.name}.part")
-    used = (
-        f"{path} is there already, or being written: another collector uses this folder. Give each a folder "
-        "of its own, and with several processes take samples in one of them"
-    )
+def _create(path: Path, content: Content) -> None:
+    """Make a file that is there whole or not at all, and replaces no other."""
     try:
-        file = open(part, "xb")  # noqa: SIM115
+        create(path, content)
     except FileExistsError:
-        raise FileExistsError(used) from None
-    try:
-        with file:
-            if path.exists():
-                raise FileExistsError(used)
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        raise FileExistsError(
+            f"{path} is there already, or being written: another collector uses this folder. Give each a "
+            "folder of its own, and with several processes take samples in one of them"
+        ) from None

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from heatbath.checks import whole
 from heatbath.datasets.problem import Floats, numbers
+from heatbath.tasks import each_class
 
 FLOOR = 2.0**-52  # the least probability that a log score distinguishes: float64's spacing at 1
 
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """By bin of confidence: mean confidence, accuracy (both NaN in an empty bin), number of examples."""
+    """By bin of confidence: mean confidence and accuracy (NaN in an empty one), number of examples."""
 
     confidence: Floats
     accuracy: Floats
@@ -31,7 +32,7 @@ class Reliability:
 
 
 def accuracy(probabilities: object, labels: object) -> float:
-    """The share of examples whose most probable class is theirs; of equal probabilities the first counts."""
+    """The share of examples whose most probable class is theirs; of equally probable the first counts."""
     p, y = _classes(probabilities, labels)
     return float(np.mean(p.argmax(axis=1) == y))
 
@@ -60,9 +61,9 @@ def calibration_error(probabilities: object, labels: object, bins: int = 15) -> 
 
     The confidence is the probability of the most probable class, of two classes too; see `reliability`.
     """
-    bands = reliability(probabilities, labels, bins)
-    gaps = np.nan_to_num(np.abs(bands.accuracy - bands.confidence))  # an empty bin has no weight
-    return float(gaps @ bands.count / bands.count.sum())
+    bars = reliability(probabilities, labels, bins)
+    gaps = np.nan_to_num(np.abs(bars.accuracy - bars.confidence))  # an empty bin has no weight
+    return float(gaps @ bars.count / bars.count.sum())
 
 
 def reliability(probabilities: object, labels: object, bins: int = 15) -> Reliability:
@@ -117,7 +118,7 @@ def _classes(probabilities: object, labels: object) -> tuple[Floats, NDArray[np.
             f"probabilities must lie between 0 and 1 (got {p.min():g} to {p.max():g}) and, with a column for "
             "each class, sum to 1 in each row: put logits through a sigmoid or softmax first"
         )
-    p = np.clip(np.hstack([1 - p, p]) if p.shape[1] == 1 else p, 0, 1)
+    p = np.clip(each_class(p), 0, 1)
     if y.shape != (len(p), 1):
         raise ValueError(f"labels must be one for each of the {len(p)} examples, got shape {y.shape}")
     if not np.isin(y, np.arange(p.shape[1])).all():

@@ -8,15 +8,12 @@ never taken for a run, and never reaches the HDF5 library.
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import hashlib
 import io
 import json
 import os
 import platform
 import re
-import time
 from collections.abc import Hashable
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +22,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from heatbath import writing
 from heatbath.datasets import Problem
 from heatbath.runs import plain
 from heatbath.runs.dataset import check, check_memory
@@ -34,7 +32,6 @@ FORMAT = 2
 FORMER = {"repeats": "chains", "epochs": "shuffled"}  # what settings were called in format 1
 SEAL = b"\nheatbath run file, sha256 of all before this line: "
 SEALED = len(SEAL) + 64 + 1  # the digest in hexadecimal and a newline
-LEFTOVER = 600  # seconds after which a part file must be from a process that was killed
 ARRAYS = {
     "X_train": ("set", "training", "feature"),
     "Y_train": ("set", "training", "target"),
@@ -100,23 +97,8 @@ def write(path: str | os.PathLike[str], data: xr.Dataset) -> None:
     check_replaceable(target)
     encoding = {name: {"_FillValue": None} for name in data.variables}
     content = data.to_netcdf(engine="h5netcdf", encoding=encoding)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as file:
-            file.write(content)
-            file.write(SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-        _sync_folder(target.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise _named(error, target, "written") from None
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    _remove_leftovers(target)
+    seal = SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n"
+    writing.write(target, lambda file: (file.write(content), file.write(seal)))
 
 
 def read(path: str | os.PathLike[str]) -> xr.Dataset:
@@ -124,7 +106,7 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise _named(error, Path(path), "read") from None
+        raise writing.failed(error, Path(path), "read") from None
     body, seal = memoryview(content)[:-SEALED], content[-SEALED:]
     if not seal.startswith(SEAL):
         kind = "is truncated, or damaged" if content[:8] == b"\x89HDF\r\n\x1a\n" else "is not a run file"
@@ -149,10 +131,7 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
 
 def check_replaceable(path: Path) -> None:
     """Refuse to write where there is something that is not a run file, or no folder."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name a file in it")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
+    writing.check_place(path)
     if path.exists():
         try:
             with open(path, "rb") as file:
@@ -160,7 +139,7 @@ def check_replaceable(path: Path) -> None:
                 file.seek(max(0, file.tell() - SEALED))
                 sealed = file.read().startswith(SEAL)
         except OSError as error:
-            raise _named(error, path, "read") from None
+            raise writing.failed(error, path, "read") from None
         if not sealed:
             raise FileExistsError(f"{path} is not a run file, so it is left alone: choose another name")
 
@@ -174,26 +153,3 @@ def _in_order(data: xr.Dataset) -> xr.Dataset:
 
     variables, coordinates = sorted(data.data_vars, key=str), sorted(data.coords, key=str)
     return xr.Dataset(*({name: values(name) for name in names} for names in (variables, coordinates)))
-
-
-def _named(error: OSError, path: Path, what: str) -> OSError:
-    """The same error, with the file in its text."""
-    return type(error)(error.errno, f"{path} cannot be {what}: {error.strerror or error}")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a replacement last through a power failure, where the system can."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove the part files of writers of this file that were killed."""
-    for part in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
-        with contextlib.suppress(OSError):
-            if time.time() - part.stat().st_mtime > LEFTOVER:
-                part.unlink()

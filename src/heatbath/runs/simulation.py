@@ -16,12 +16,13 @@ import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from heatbath.engine.dense import ACTIVATIONS, BLAS, Shape
+from heatbath.engine.dense import BLAS, Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure
-from heatbath.engine.losses import LOSSES
 from heatbath.engine.program import Program, compile_program
+from heatbath.networks import ACTIVATIONS
 from heatbath.runs.dataset import Group, restore
 from heatbath.runs.plan import Plan
+from heatbath.tasks import TASKS
 
 PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
 
@@ -78,7 +79,7 @@ class Simulation:
         problem, network, kind = plan.problem, plan.network, np.dtype(plan.dtype)
         sizes = network.sizes(problem.inputs, problem.outputs)
         layers = network.layers(problem.inputs, problem.outputs)
-        shape = Shape(sizes, ACTIVATIONS[network.activation], LOSSES[problem.task])
+        shape = Shape(sizes, ACTIVATIONS[network.activation].number, TASKS[problem.task].number)
         self._large = BLAS in shape.layers[:, 4]
         X, Y, X_test, Y_test = (
             np.ascontiguousarray(values, kind)

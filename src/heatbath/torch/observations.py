@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from heatbath.diagnostics import Blocks, Estimate
 from heatbath.methods import coefficients
+from heatbath.statistics import Blocks, Estimate
 from heatbath.torch.units import Unit
 
 Group = dict[str, Any]

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from heatbath.checks import NON_NEGATIVE, real, whole
-from heatbath.diagnostics import Estimate
 from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import coefficients, find_method
+from heatbath.statistics import Estimate
 from heatbath.torch import plain, tempering, values
 from heatbath.torch.fused import Fused, can_be_fused
 from heatbath.torch.observations import Observations

@@ -1,0 +1,39 @@
+"""Problems and runs whose laws are known."""
+
+import numpy as np
+
+import heatbath as hb
+
+
+def rows(n, inputs=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, inputs))
+    return X, X @ rng.standard_normal((inputs, 1)) + 0.3 * rng.standard_normal((n, 1))
+
+
+QUADRATIC = hb.datasets.from_arrays(*rows(40), task="regression", test_share=0.0)
+
+
+LINEAR = hb.Dense(())
+
+
+def on_quadratic(tau, h=0.3, decay=0.2, gamma=1.0, steps=20_000, **options):
+    """A linear model on all its data: no gradient noise, a quadratic loss, its minimum away from 0."""
+    partition = hb.Partition(hb.Langevin(gamma, tau, weight_decay=decay), h)
+    settings = {"chains": 8, "record": 500, "dtype": "float64", "seed": 1, "batch": 40} | options
+    return hb.train(QUADRATIC, LINEAR, partition, steps, **settings)
+
+
+def inside(table, name, value, width=1.0):
+    """Whether the interval of a row, made so many times as wide, holds a value."""
+    row = table.sel({next(iter(table.sizes)): name})
+    half = width * (float(row["high"]) - float(row["low"])) / 2
+    return abs(float(row["temperature"]) - value) < half
+
+
+def problem_of(task, n=6, seed=0):
+    X, Y = rows(n, seed=seed)
+    if task == "regression":
+        return hb.datasets.from_arrays(X, np.hstack([Y, Y**2]), task=task, test_share=0.0)
+    classes = 2 if task == "binary" else 3
+    return hb.datasets.from_arrays(X, np.arange(n) % classes, task=task, test_share=0.0)

@@ -1,0 +1,89 @@
+"""Pictures to test with, and what can be read off them."""
+
+from functools import cache
+
+import numpy as np
+import xarray as xr
+
+import heatbath as hb
+from heatbath import plotting
+from tests.runs import SMALL, SPIRALS
+
+METHODS = {
+    "AdLaLa": hb.AdLaLa(h=0.2, tau=1e-3, tau_output=1e-4),
+    "LOL": hb.LOL(h=0.2),
+    "Adam": hb.Partition(hb.Adam(), h=0.005),
+}
+
+
+@cache
+def both():
+    plan = {"steps": 60, "batch": 20, "chains": 3, "record": 6, "losses_every": 2, "weights": True}
+    return hb.compare(SPIRALS, SMALL, METHODS, **plan)
+
+
+@cache
+def sweep():
+    grid = hb.AdLaLa(h=0.2, tau=[1e-4, 1e-3], sigma=[0, 1e-3, 4e-2])
+    plan = {"steps": 40, "batch": 20, "chains": 2, "record": 2, "histogram": (-1, 1, 20)}
+    return hb.sweep(SPIRALS, SMALL, grid, **plan)
+
+
+def on_line(values, alpha=(0.0, 0.25, 0.5, 0.75, 1.0)):
+    dims = ("pair", "alpha")[2 - np.ndim(values) :]
+    return xr.DataArray(values, dims=dims, coords={"alpha": list(alpha), "split": "test"}, name="loss")
+
+
+def on_surface(function):
+    alpha, beta = np.linspace(-1, 2, 31), np.linspace(0, 1, 21)
+    values = function(alpha[:, None], beta[None, :])
+    return xr.DataArray(values, dims=("alpha", "beta"), coords={"alpha": alpha, "beta": beta}, name="loss")
+
+
+def forecasts(count=400, seed=0):
+    rng = np.random.default_rng(seed)
+    said = rng.random(count)
+    return said, (rng.random(count) < said**1.5).astype(float)
+
+
+SCORES = [
+    plotting.Score("Adam", 0.84, (0.80, 0.88), 0.837),
+    plotting.Score("AdLaLa, γ = 0.5", 0.93, (0.92, 0.94), (0.98, 0.99)),
+    plotting.Score("LOL", 0.9, (0.85, 0.95)),
+]
+
+
+PICTURES = {
+    "data": lambda ax: plotting.data(SPIRALS, ax=ax),
+    "classifier": lambda ax: plotting.classifier(SPIRALS, both(), chain=0, ax=ax),
+    "uncertainty": lambda ax: plotting.uncertainty(SPIRALS, both().select(method="LOL"), ax=ax),
+    "curves": lambda ax: plotting.curves(both(), ax=ax),
+    "loss": lambda ax: plotting.curves(both().loss("train"), band="range", log=True, ax=ax),
+    "sweep": lambda ax: plotting.curves(sweep(), band="std", ax=ax),
+    "temperatures": lambda ax: plotting.temperatures(both().select(method="AdLaLa"), ax=ax),
+    "distributions": lambda ax: plotting.distributions(
+        plotting.parameters(both(), "layer1")[:, [0, -1]], ax=ax
+    ),
+    "line": lambda ax: plotting.line(on_line([0.1, 1.0, 1.3, 0.9, 0.2]), ax=ax),
+    "lines": lambda ax: plotting.line(
+        {n: on_line([[0.1, 1.0, 1.3, 0.9, 0.2], [0.1, 0.6, 2, 1, 0.3]]) for n in ("Adam to AdLaLa", "LOL")},
+        log=True,
+        ax=ax,
+    ),
+    "surface": lambda ax: plotting.surface(
+        on_surface(lambda a, b: 0.1 + a**2 + b), {"start": (0, 0), "Adam": (2, 1)}, log=True, ax=ax
+    ),
+    "heat_map": lambda ax: plotting.heat_map(sweep(), ax=ax),
+    "scores": lambda ax: plotting.scores(SCORES, "test accuracy", percent=True, ax=ax),
+    "reliability": lambda ax: plotting.reliability({"Adam": forecasts()[0]}, forecasts()[1], ax=ax),
+}
+
+
+def drawn(ax):
+    """The lines with more than two points or a label, by label."""
+    return {line.get_label(): line for line in ax.get_lines() if not line.get_label().startswith("_")}
+
+
+def ticks(axis):
+    axis.axes.figure.figure.draw_without_rendering()
+    return [label.get_text() for label in axis.get_ticklabels()]

@@ -1,0 +1,86 @@
+"""What outputs mean, and what activations are: the same in NumPy, in torch and in compiled code."""
+
+import numpy as np
+import pytest
+import torch
+
+import heatbath as hb
+from heatbath.engine.dense import _activate, _chain_rule
+from heatbath.engine.losses import losses, predictions
+from heatbath.networks import ACTIVATIONS
+from heatbath.tasks import TASKS, each_class
+
+LOSSES = {
+    "binary": torch.nn.functional.binary_cross_entropy_with_logits,
+    "classes": lambda z, y: torch.nn.functional.cross_entropy(z, y[:, 0].long()),
+    "regression": lambda z, y: 0.5 * (z - y).square().sum(dim=1).mean(),
+}
+ROWS = 7
+
+
+def case(task):
+    """Outputs, small and large, and targets."""
+    rng = np.random.default_rng(0)
+    outputs = rng.standard_normal((ROWS, {"binary": 1, "classes": 4, "regression": 2}[task]))
+    outputs[0] *= 40
+    classes = {"binary": 2, "classes": 4}.get(task)
+    targets = rng.integers(0, classes, (ROWS, 1)).astype(float) if classes else rng.random((ROWS, 2))
+    return outputs, targets
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_residuals_are_derivatives_of_the_loss_in_numpy_and_in_compiled_code(task):
+    outputs, targets = case(task)
+    tensor = torch.tensor(outputs, requires_grad=True)
+    value = LOSSES[task](tensor, torch.tensor(targets))
+    value.backward()
+    np.testing.assert_allclose(TASKS[task].residual(outputs, targets) / ROWS, tensor.grad, atol=1e-13)
+    compiled = np.empty_like(outputs)
+    assert losses(outputs, targets, TASKS[task].number, compiled) == pytest.approx(value.item(), rel=1e-12)
+    np.testing.assert_allclose(compiled, tensor.grad, atol=1e-13)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_outputs_are_decoded_alike_everywhere(task):
+    outputs, _ = case(task)
+    expected = TASKS[task].decode(outputs)
+    np.testing.assert_allclose(TASKS[task].decode_torch(torch.tensor(outputs)), expected, atol=1e-14)
+    compiled = outputs.copy()
+    predictions(compiled, TASKS[task].number)
+    np.testing.assert_allclose(compiled, expected, atol=1e-14)
+    if task == "classes":
+        np.testing.assert_allclose(expected.sum(axis=-1), 1)
+    if task == "regression":
+        assert np.array_equal(expected, outputs)
+
+
+def test_tasks_have_numbers_of_their_own():
+    assert len({meaning.number for meaning in TASKS.values()}) == len(TASKS)
+    assert len({activation.number for activation in ACTIVATIONS.values()}) == len(ACTIVATIONS)
+
+
+def test_each_class_has_a_probability_also_where_one_is_given():
+    assert each_class(np.array([[0.25], [1.0]])).tolist() == [[0.75, 0.25], [0.0, 1.0]]
+    three = np.array([[0.2, 0.3, 0.5]])
+    assert each_class(three) is three
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_and_its_slope_are_those_of_torch_in_numpy_and_in_compiled_code(name):
+    activation = ACTIVATIONS[name]
+    x = np.array([-2.0, -0.3, 0.4, 1.7, 5.0])
+    tensor = torch.tensor(x, requires_grad=True)
+    y = getattr(torch.nn, activation.module)()(tensor)
+    y.sum().backward()
+    np.testing.assert_allclose(activation.value(x), y.detach(), rtol=1e-14)
+    np.testing.assert_allclose(activation.slope(activation.value(x)) * np.ones(5), tensor.grad, rtol=1e-12)
+    compiled, slopes = x.copy(), np.ones(5)
+    _activate(compiled, activation.number)
+    _chain_rule(slopes, compiled, activation.number)
+    np.testing.assert_allclose(compiled, activation.value(x), rtol=1e-13)
+    np.testing.assert_allclose(slopes, tensor.grad, rtol=1e-11)
+
+
+def test_an_activation_that_is_not_in_the_table_is_refused():
+    with pytest.raises(ValueError, match="activation must be one of 'relu', 'tanh', 'identity', got 'elu'"):
+        hb.Dense((3,), "elu")
