@@ -49,7 +49,7 @@ def main() -> None:
         rhat = arviz.rhat(samples)  # type: ignore[no-untyped-call]
         ess = arviz.ess(samples, var_names=["prediction"])["prediction"].values  # type: ignore[no-untyped-call]
         mean = samples["posterior"]["prediction"].mean(("chain", "draw")).values
-        heat = float(equipartition(run, burn_in=run.step // 2)["ratio"])
+        heat = float(equipartition(run, burn_in=run.step // 2)["ratio"].item())
         table.add_row(
             name,
             f"{heat:.2f}",

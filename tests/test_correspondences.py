@@ -106,6 +106,8 @@ TORCH = [
         lambda p: torch.optim.SGD(p, lr=0.02 * 0.2, momentum=0.8),
     ),
     (hb.Adam(), 0.01, lambda p: torch.optim.Adam(p, lr=0.01)),
+    (hb.RMSprop(), 0.01, lambda p: torch.optim.RMSprop(p, lr=0.01)),
+    (hb.RMSprop(0.9, 1e-3), 0.01, lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, eps=1e-3)),
     (
         hb.Adam(0.8, 0.95, 1e-3, weight_decay=0.1),
         0.01,

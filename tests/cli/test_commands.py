@@ -125,6 +125,8 @@ def test_settings_toml_is_complete(trained):
     assert told["problem"]["turns"] == 2
     assert told["method"] == {
         "name": "adlala", "h": 0.2, "tau": 2e-4, "sigma": 0.01, "epsilon": 0.1, "gamma": 0.1,
+        "word": "BACDEDCAB", "word_output": "BAOAB", "xi": 0.1, "friction": "map", "thermostat": "part",
+        "kinetic": "sum", "weight_decay": 0.0,
     }  # fmt: skip
     assert told["network"] == {"hidden": [8], "activation": "relu", "init": "torch", "scale": 0.01}
     assert {"steps", "batch", "chains", "seed", "record", "samples", "dtype"} <= set(told["training"])
@@ -231,7 +233,7 @@ def test_ranges_are_evenly_spaced_in_logarithms():
          hb.LaLa(0.1, 1.0, 1e-4, None, 0.0)),
         ({"name": "langevin", "h": "0.1", "gamma": "inf", "tau": "1e-4", "word": "OBABO"},
          hb.Partition(hb.Langevin(float("inf"), 1e-4, "OBABO"), 0.1)),
-        ({"name": "adl", "word": "BAFEFAB", "xi": "0.3", "kinetic": "mean"},
+        ({"name": "adl", "h": "0.15", "word": "BAFEFAB", "xi": "0.3", "kinetic": "mean"},
          hb.Partition(hb.AdaptiveLangevin(1e-4, 0.01, 0.1, "BAFEFAB", 0.3, kinetic="mean"), 0.15)),
         ({"name": "sgld", "h": 0.1, "sigma": 0.02}, hb.Partition(hb.SGLD(0.02), 0.1)),
         ({"name": "sgd", "h": 0.1, "weight_decay": "1e-3"}, hb.Partition(hb.SGD(1e-3), 0.1)),
@@ -525,7 +527,7 @@ def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pict
         (["train", *SMALL, "--method", "sgd", "--h", "fast"], "h must be a number, got 'fast'"),
         (["train", *SMALL, "--method", "sgd", "--h", "-1"], "h must be > 0"),
         (["train", *SMALL, "--method", "sgd", "--h", "0.1,0.2"], "several are the axes of a sweep"),
-        (["train", *SMALL, "--method", "adl", "--word", "XYZ"], "XYZ"),
+        (["train", *SMALL, "--method", "adl", "--h", "0.1", "--word", "XYZ"], "XYZ"),
         (["train", *SMALL, "--method", "lol", "--hidden", ""], "'hidden' names no layer"),
         (["train", *SMALL, "--method", "lol", "--hidden", "10,x"], "--hidden must be a whole number"),
         (["train", *SMALL, "--method", "lol", "--batch", "101"], "batch (of 100 training examples) must be"),

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heatbath.cli import commands, main, pictures
-from heatbath.cli.methods import METHODS
+from heatbath.cli.methods import known
 from heatbath.cli.options import SECTIONS, SETTINGS
 
 FEW = settings(
@@ -39,7 +39,7 @@ BOUNDED = {"draws", "n_train", "n_test"}  # any number of data is accepted, and 
 def contents(draw):
     """Settings that are sane but for a few values, or a few sections, or that are other TOML altogether."""
     made = {section: dict(values) for section, values in SANE.items()}
-    made["method"] = {"name": draw(st.sampled_from([*METHODS])), "h": 0.1, "tau": 1e-4, "gamma": 1.0}
+    made["method"] = {"name": draw(st.sampled_from([*known()])), "h": 0.1, "tau": 1e-4, "gamma": 1.0}
     for _ in range(draw(st.integers(0, 3))):
         setting = draw(st.sampled_from([s for s in SETTINGS if s.name not in BOUNDED]))
         made[setting.section][setting.name] = draw(ODD)

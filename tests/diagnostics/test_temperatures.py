@@ -131,7 +131,7 @@ def test_a_single_short_chain_is_unknown_and_what_has_no_target_is_refused():
         d.equipartition(hb.train(SPIRALS, SMALL, hb.LOL(), 20, 20, record=[1, 2, 10]))
     swept = hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[1e-4, 1e-3]), 20, 20, samples=5)
     for function in (d.equipartition, d.configurational, d.gradient_noise):
-        with pytest.raises(ValueError, match=r"differ in tau: choose one point, as in run.select\(tau=...\)"):
+        with pytest.raises(ValueError, match=r"differ in tau: select one of its 2 points first"):
             function(swept)
         function(swept.select(tau=1e-3))
     for function in (d.equipartition, d.configurational, d.gradient_noise, d.convergence):

@@ -12,11 +12,12 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from heatbath import experiments, files
+from heatbath import experiments
 from heatbath.cli import app
 from heatbath.experiments import report, runner
 from heatbath.experiments.claims import FAILS, HOLDS, IN_PART
 from heatbath.experiments.experiment import Settings
+from heatbath.runs import file
 
 FAST = ("data", "line-spiral", "points")
 
@@ -91,7 +92,7 @@ def test_a_picture_that_is_not_of_these_results_and_this_code_is_drawn_again(rea
     elif reason == "other stamp":
         (place / "picture.sha256").write_text("of other results\n")
     elif reason == "other results":
-        files.write(place / "data.nc", kept.data.assign_attrs(heatbath_seconds=1.0))
+        file.write(place / "data.nc", kept.data.assign_attrs(heatbath_seconds=1.0))
     else:
         monkeypatch.setattr(runner, "_library", lambda: "another library")
     assert runner.publish(kept)

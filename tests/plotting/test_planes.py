@@ -83,7 +83,7 @@ def test_up_is_the_second_feature():
 
 def test_a_run_is_drawn_by_one_chain_or_the_mean_of_those_that_did_not_diverge():
     run = both().select(method="LOL")
-    said = run.predict(plotting.plane(SPIRALS))[..., 0].reshape(3, 200, 200)
+    said = run.outputs(plotting.plane(SPIRALS))[..., 0].reshape(3, 200, 200)
     image = plotting.classifier(SPIRALS, run, chain=2).get_images()[0]
     np.testing.assert_allclose(image.get_array(), said[2])
     np.testing.assert_allclose(

@@ -104,7 +104,7 @@ def test_samples_that_cannot_be_had_are_refused(given):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 0}, "steps must be a whole number >= 1, got 0"),
+        ({"steps": 0}, "steps must be a whole number >= 1 and < 1099511627776, got 0"),
         ({"steps": 1.5}, "steps must be a whole number"),
         ({"chains": 0}, "chains must be a whole number >= 1, got 0"),
         (
