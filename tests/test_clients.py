@@ -13,7 +13,7 @@ import heatbath as hb
 from heatbath.torch import AdLaLa, Langevin
 
 RINGS = hb.datasets.rings(gap=1.0, pinch=0.5, n_train=400, n_test=200)
-pytestmark = pytest.mark.filterwarnings("ignore")  # of other libraries
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # warnings of other libraries
 
 
 def classifier():

@@ -46,6 +46,7 @@ def broken_links(page):
             yield target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", **names(WITH_CODE))
 def test_the_snippets_of_a_page_run(page, tmp_path):
     run_snippets(page, tmp_path)

@@ -5,6 +5,7 @@ import doctest
 import importlib
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -65,6 +66,14 @@ def test_every_public_name_is_there_and_type_checkers_see_the_same():
         hb.Langvin  # noqa: B018
 
 
+def test_every_subpackage_is_reachable_and_without_torch_the_extra_is_named():
+    for name in ("plotting", "diagnostics", "landscape", "prediction", "torch", "statistics", "methods"):
+        assert getattr(hb, name).__name__ == f"heatbath.{name}"
+    code = "import sys; sys.modules['torch'] = None; import heatbath as hb; hb.torch"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "heatbath.torch needs PyTorch, an extra: pip install 'heatbath[torch]'" in done.stderr
+
+
 def files(module):
     """A module's file, or all of a package's."""
     return [SOURCE / f"{module}.py"] if (SOURCE / f"{module}.py").exists() else (SOURCE / module).glob("*.py")
@@ -112,6 +121,7 @@ def test_constraints_pin_everything_exactly_and_no_local_builds():
     assert names - {"heatbath"} <= pinned
 
 
+@pytest.mark.slow
 def test_the_snippets_of_the_readme_run(tmp_path):
     run_snippets(ROOT / "README.md", tmp_path)
 
@@ -141,6 +151,7 @@ def test_the_table_of_words_has_every_named_word_with_its_exact_and_measured_var
         assert abs(exact - measured) < 5 * error + 0.0006  # the last digit shown
 
 
+@pytest.mark.slow
 def test_a_wheel_installs_in_a_clean_environment_and_imports_there(tmp_path):
     python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
     (wheel,) = tmp_path.glob("heatbath-*.whl")

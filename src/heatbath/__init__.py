@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from heatbath import datasets as datasets
+    from heatbath import diagnostics as diagnostics
+    from heatbath import landscape as landscape
+    from heatbath import methods as methods
     from heatbath import noise as noise
+    from heatbath import plotting as plotting
+    from heatbath import prediction as prediction
     from heatbath import quadratic as quadratic
     from heatbath import reference as reference
     from heatbath import schedules as schedules
     from heatbath import splitting as splitting
     from heatbath import statistics as statistics
+    from heatbath import torch as torch
     from heatbath.estimators import ThermodynamicClassifier as ThermodynamicClassifier
     from heatbath.estimators import ThermodynamicRegressor as ThermodynamicRegressor
     from heatbath.methods import SGD as SGD
@@ -45,8 +51,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-_HOME = {
-    **dict.fromkeys(["datasets", "noise", "quadratic", "reference", "schedules", "splitting", "statistics"]),
+MODULES = (
+    "datasets", "diagnostics", "landscape", "methods", "noise", "plotting", "prediction", "quadratic",
+    "reference", "schedules", "splitting", "statistics", "torch",
+)  # fmt: skip
+_HOME: dict[str, str | None] = {
+    **dict.fromkeys(MODULES),
     **dict.fromkeys(
         ["SGD", "SGLD", "Adam", "AdaptiveLangevin", "Frozen", "Langevin", "Momentum", "RMSprop", "register"],
         "methods",

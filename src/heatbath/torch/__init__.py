@@ -9,6 +9,8 @@ collects states of a model while it is trained, and `predict` averages what they
 try:
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
     raise ModuleNotFoundError(
         "heatbath.torch needs PyTorch, an extra: pip install 'heatbath[torch]'", name=error.name
     ) from error
