@@ -14,7 +14,7 @@ from heatbath import operations
 from heatbath.checks import FRICTION, NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Letter
 from heatbath.methods import Method, known_methods, starting, varying
-from heatbath.methods.base import _known
+from heatbath.methods.method import _known
 from heatbath.schedules import Coefficient
 from tests.contracts import CONTRACTS, example
 

@@ -430,10 +430,10 @@ def test_no_two_steps_of_the_plain_way_share_their_noise():
     seeds = set()
     like = [torch.empty(1)]
     for step in range(3000):
-        seeds.add(ht.optimizer.plain.drawn(like, 5, step, 0, [0])[0].item())
+        seeds.add(ht.optimizer.unfused.drawn(like, 5, step, 0, [0])[0].item())
     assert len(seeds) > 2990  # of 3000 numbers in float32 a few coincide
-    a = ht.optimizer.plain.drawn([torch.empty(1000)], 5, 2**32 + 7, 0, [0])[0]
-    b = ht.optimizer.plain.drawn([torch.empty(1000)], 5, 8, 0, [0])[0]
+    a = ht.optimizer.unfused.drawn([torch.empty(1000)], 5, 2**32 + 7, 0, [0])[0]
+    b = ht.optimizer.unfused.drawn([torch.empty(1000)], 5, 8, 0, [0])[0]
     assert not torch.equal(a, b)
 
 

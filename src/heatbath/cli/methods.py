@@ -39,11 +39,11 @@ class Argument(NamedTuple):
 
 def known() -> dict[str, Known]:
     """All presets and methods by the names that the command line knows."""
-    found = {name.lower(): Known(name, make, _arguments(make)) for name, make in PRESETS.items()}
+    methods = {name.lower(): Known(name, make, _arguments(make)) for name, make in PRESETS.items()}
     for kind in known_methods().values():
         h = Parameter("h", Parameter.KEYWORD_ONLY, annotation="Coefficient")
-        found[kind.title.lower()] = Known(kind.title, _everywhere(kind), {"h": h, **_arguments(kind)})
-    return found
+        methods[kind.title.lower()] = Known(kind.title, _everywhere(kind), {"h": h, **_arguments(kind)})
+    return methods
 
 
 def arguments() -> list[Argument]:
@@ -54,7 +54,7 @@ def arguments() -> list[Argument]:
             choices = f.metadata.get("choices", ())
             text = f.metadata.get("text", "")
             texts.setdefault(f.name, f"{text}: {' or '.join(map(str, choices))}." if choices else text)
-    found: dict[str, Argument] = {}
+    collected: dict[str, Argument] = {}
     for name, method in known().items():
         for parameter in method.arguments.values():
             whose = parameter.name.removesuffix(OUTPUT)
@@ -62,8 +62,8 @@ def arguments() -> list[Argument]:
             if whose != parameter.name:
                 text = f"Of the output layer: {text[:1].lower()}{text[1:]}"
             blank = Argument(parameter.name, _kind(parameter), text, [])
-            found.setdefault(parameter.name, blank).methods.append(name)
-    return list(found.values())
+            collected.setdefault(parameter.name, blank).methods.append(name)
+    return list(collected.values())
 
 
 def partition_of(given: Mapping[str, Any]) -> tuple[Partition, dict[str, Any]]:
@@ -95,14 +95,14 @@ def method_of(text: str) -> dict[str, Any]:
 def labelled(tables: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Methods by what they are called in tables: with their coefficients, where a method comes twice."""
     titles = [find(table.get("name")).title for table in tables]
-    found: dict[str, dict[str, Any]] = {}
+    by_label: dict[str, dict[str, Any]] = {}
     for title, table in zip(titles, tables, strict=True):
         values = " ".join(f"{name}={value}" for name, value in table.items() if name != "name")
         label = title if titles.count(title) == 1 else f"{title} {values}".strip()
-        if label in found:
+        if label in by_label:
             raise ValueError(f"the method {label} is there twice: leave out one, or change a coefficient")
-        found[label] = table
-    return found
+        by_label[label] = table
+    return by_label
 
 
 def find(name: object) -> Known:

@@ -26,18 +26,18 @@ MOST = 1.005  # intervals may go past 100 %, accuracies do not
 ENDS = ("mean", "low", "high")
 
 
-def draw_all(command: str, run: Run, told: dict[str, Any], folder: Path) -> list[Path]:
+def draw_all(command: str, run: Run, summary: dict[str, Any], folder: Path) -> list[Path]:
     """Draw all figures that a run can have, and save them as PNG and SVG: the paths of the PNG files."""
-    made: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     if command == "sweep":
-        made["sweep"] = _sweep(run, told)
+        figures["sweep"] = _sweep(run, summary)
     if command != "sweep" or len(run.plan.points) <= MOST_LINES:
-        made["curves"] = _curves(run)
+        figures["curves"] = _curves(run)
     if command == "train" and _has_temperature(run):
-        made["temperatures"] = _figure(plotting.temperatures(run))
+        figures["temperatures"] = _figure(plotting.temperatures(run))
     if command != "sweep" and _has_plane(run):
-        made["classifier" if command == "train" else "classifiers"] = _classifiers(run)
-    return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in made.items()]
+        figures["classifier" if command == "train" else "classifiers"] = _classifiers(run)
+    return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in figures.items()]
 
 
 def _curves(run: Run) -> Figure:
@@ -56,8 +56,8 @@ def _curves(run: Run) -> Figure:
 
 def _shown(run: Run) -> list[tuple[str, str]]:
     """Accuracy and loss on test data, or on training data without them."""
-    found = measures(run)
-    return [pair for pair in found if pair[1] == found[0][1]]
+    shown = measures(run)
+    return [pair for pair in shown if pair[1] == shown[0][1]]
 
 
 def _has_temperature(run: Run) -> bool:
@@ -88,8 +88,8 @@ def _classifiers(run: Run) -> Figure:
             continue
         draw(run.problem, run, chain=chain, bar=place % columns == columns - 1, ax=ax)
         score = run.data[name].sel(split=split).values[chain, -1]
-        told = f"{split} accuracy {100 * score:.1f} %"
-        ax.set_title(f"{label}: {told}" if label else told, fontsize=TEXT)
+        text = f"{split} accuracy {100 * score:.1f} %"
+        ax.set_title(f"{label}: {text}" if label else text, fontsize=TEXT)
         _tidy(ax, place, columns, len(chains))
     for ax in axes[len(chains) :]:
         ax.set_axis_off()
@@ -111,32 +111,32 @@ def _median_chain(run: Run, place: int) -> int | None:
     """The chain of a method whose score is the median, or the next below it; None if all diverged."""
     name, split = measures(run)[0]
     first = place * run.plan.chains
-    own = np.arange(first, first + run.plan.chains)
-    own = own[run.died[own] < 0]
-    if not own.size:
+    chains = np.arange(first, first + run.plan.chains)
+    chains = chains[run.died[chains] < 0]
+    if not chains.size:
         return None
-    order = np.argsort(run.data[name].sel(split=split).values[own, -1], kind="stable")
-    return int(own[order[(len(own) - 1) // 2]])
+    order = np.argsort(run.data[name].sel(split=split).values[chains, -1], kind="stable")
+    return int(chains[order[(len(chains) - 1) // 2]])
 
 
-def _sweep(run: Run, told: dict[str, Any]) -> Figure:
+def _sweep(run: Run, summary: dict[str, Any]) -> Figure:
     """The first measure over the grid: a curve, a heat map, or of more axes the best points."""
     axes, (name, split) = run.plan.axes, measures(run)[0]
-    labels = [[row["labels"][axis] for row in told["rows"]] for axis in axes]
+    labels = [[row["labels"][axis] for row in summary["rows"]] for axis in axes]
     if len(axes) == 1 and all(is_real(value) for value in labels[0]):
-        return _line(told, axes[0], name, split)
+        return _line(summary, axes[0], name, split)
     if len(axes) == 2:
-        rows, columns = (len(set(own)) for own in labels)
+        rows, columns = (len(set(values)) for values in labels)
         (ax,) = plotting.panels(width=min(1.9 + 0.5 * columns, 9.0), height=min(1.1 + 0.32 * rows, 8.0))
         last = run.data[name].sel(split=split).isel(record=-1)
         means = last.groupby(axes).mean().transpose(*axes).rename(name)
         return _figure(plotting.heat_map(run if (name, split) == ("accuracy", "test") else means, ax=ax))
-    return _best(told, name, split)
+    return _best(summary, name, split)
 
 
-def _line(told: dict[str, Any], axis: str, name: str, split: str) -> Figure:
+def _line(summary: dict[str, Any], axis: str, name: str, split: str) -> Figure:
     """A measure over one coefficient, with intervals; on a logarithmic axis where the values span decades."""
-    known = [row for row in told["rows"] if row[f"{split}_{name}"] is not None]
+    known = [row for row in summary["rows"] if row[f"{split}_{name}"] is not None]
     x = np.array([row["labels"][axis] for row in known])
     middle, low, high = (np.array([_or_nan(row, name, split, key) for row in known]) for key in ENDS)
     order = np.argsort(x)
@@ -153,9 +153,9 @@ def _line(told: dict[str, Any], axis: str, name: str, split: str) -> Figure:
     return _figure(ax)
 
 
-def _best(told: dict[str, Any], name: str, split: str) -> Figure:
+def _best(summary: dict[str, Any], name: str, split: str) -> Figure:
     """The best points, with their intervals."""
-    known = [row for row in told["rows"] if row[f"{split}_{name}"] is not None]
+    known = [row for row in summary["rows"] if row[f"{split}_{name}"] is not None]
     known.sort(key=lambda row: row[f"{split}_{name}"]["mean"], reverse=name == "accuracy")
     scores = []
     for row in known[:MOST_ROWS]:

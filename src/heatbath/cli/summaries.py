@@ -51,17 +51,17 @@ def as_json(values: dict[str, Any]) -> str:
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_markdown(told: dict[str, Any]) -> str:
+def as_markdown(results: dict[str, Any]) -> str:
     """A table of Markdown under a heading."""
-    columns, rows = cells(told)
-    lines = [f"# {title(told)}", "", *_markdown(columns, rows), "", "Means over chains (95 % intervals)."]
+    columns, rows = cells(results)
+    lines = [f"# {title(results)}", "", *_markdown(columns, rows), "", "Means over chains (95 % intervals)."]
     return "\n".join(lines) + "\n"
 
 
-def as_table(told: dict[str, Any]) -> Table:
+def as_table(results: dict[str, Any]) -> Table:
     """A table for the terminal: all of a single row, one below the other; of several, what fits."""
-    columns, rows = cells(told)
-    table = Table(title=title(told), caption="means over chains (95 % intervals)", title_justify="left")
+    columns, rows = cells(results)
+    table = Table(title=title(results), caption="means over chains (95 % intervals)", title_justify="left")
     if len(rows) == 1:
         table.show_header = False
         for pair in zip(columns, rows[0], strict=True):
@@ -75,16 +75,16 @@ def as_table(told: dict[str, Any]) -> Table:
     return table
 
 
-def title(told: dict[str, Any]) -> str:
+def title(results: dict[str, Any]) -> str:
     """What was run."""
-    sizes = "-".join(map(str, told["hidden"])) or "no"
-    counts = f"{told['steps']:,} steps, batch {told['batch']}, {told['chains']} chains"
-    return f"{told['problem']}, {sizes} hidden units, {counts}"
+    sizes = "-".join(map(str, results["hidden"])) or "no"
+    counts = f"{results['steps']:,} steps, batch {results['batch']}, {results['chains']} chains"
+    return f"{results['problem']}, {sizes} hidden units, {counts}"
 
 
-def cells(told: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def cells(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """The columns of the table, and its rows, as text; columns that say nothing are left out."""
-    rows = told["rows"]
+    rows = results["rows"]
     fixed = ("labels", "chains", "diverged", "temperatures")
     labels, names = list(rows[0]["labels"]), [name for name in rows[0] if name not in fixed]
     parts = list(dict.fromkeys(part for row in rows for part in row["temperatures"]))
@@ -94,7 +94,7 @@ def cells(told: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     body = []
     for row in rows:
         line = [_short(row["labels"][label]) for label in labels]
-        line += [_told(row[name], percent="accuracy" in name) for name in names]
+        line += [_interval(row[name], percent="accuracy" in name) for name in names]
         line += [_heat(row["temperatures"].get(part)) for part in parts]
         body.append(line + ([f"{row['diverged']} of {row['chains']}"] if lost else []))
     return columns, body
@@ -120,12 +120,12 @@ def _row(run: Run, place: int, labels: dict[str, Any]) -> Row:
 
 def _temperatures(run: Run, labels: dict[str, Any]) -> dict[str, Any]:
     """Kinetic temperatures over the second half of a run, by part, beside their targets."""
-    own = run.select(**labels) if labels else run
-    methods = [part.method for part in own.plan.parts() if part.method.temperature is not None]
+    selected = run.select(**labels) if labels else run
+    methods = [part.method for part in selected.plan.parts() if part.method.temperature is not None]
     if not methods or any(method.tempering for method in methods):
         return {}
     burn_in = run.step // 2 if (run.data["step"].values > run.step // 2).any() else 0
-    table = equipartition(own, burn_in=burn_in)
+    table = equipartition(selected, burn_in=burn_in)
     columns = {"target": "target", "mean": "temperature", "low": "low", "high": "high"}
     return {
         str(part): {name: _finite(float(table[column].values[i])) for name, column in columns.items()}
@@ -145,17 +145,19 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _told(found: dict[str, Any] | None, percent: bool) -> str:
+def _interval(estimate: dict[str, Any] | None, percent: bool) -> str:
     """A mean with its interval: 93.4 % (92.9 to 93.9)."""
-    if found is None or found["mean"] is None:
+    if estimate is None or estimate["mean"] is None:
         return "–"
-    low, high = (math.nan if found[end] is None else found[end] for end in ("low", "high"))
-    measured = Measured(found["mean"], low, high)
+    low, high = (math.nan if estimate[end] is None else estimate[end] for end in ("low", "high"))
+    measured = Measured(estimate["mean"], low, high)
     return measured.percent() if percent else measured.text(digits=4)
 
 
-def _heat(found: dict[str, Any] | None) -> str:
-    return "–" if found is None or found["mean"] is None else f"{found['mean']:.2e} / {found['target']:.2e}"
+def _heat(estimate: dict[str, Any] | None) -> str:
+    if estimate is None or estimate["mean"] is None:
+        return "–"
+    return f"{estimate['mean']:.2e} / {estimate['target']:.2e}"
 
 
 def _short(value: Any) -> str:

@@ -183,8 +183,8 @@ class Ensemble:
         stages = [getattr(program, which) for program in self.programs]
         rows, operations = encode(stages[0])
         pairs = list(zip(self.programs, stages, strict=True))
-        tables = np.stack([table(program, own, first, stop) for program, own in pairs])
-        priors = np.stack([decays(program, own, first, stop) for program, own in pairs])
+        tables = np.stack([table(program, chosen, first, stop) for program, chosen in pairs])
+        priors = np.stack([decays(program, chosen, first, stop) for program, chosen in pairs])
         return Code(rows, operations, tables, priors, first)
 
     def _thermalise(self) -> None:
@@ -196,8 +196,8 @@ class Ensemble:
                 tau = 0.0 if method.temperature is None else method.temperature
                 start = method.tempering.ladder[0] if method.tempering else at(tau, 0)
                 for span in unit.ranges:
-                    own = slice(span.start, span.stop)
-                    self.chains.p[chain, own] = math.sqrt(start) * z[chain, own]
+                    elements = slice(span.start, span.stop)
+                    self.chains.p[chain, elements] = math.sqrt(start) * z[chain, elements]
 
 
 def structure(program: Program) -> Hashable:
@@ -216,9 +216,9 @@ def advance(ensembles: Sequence[Ensemble], steps: int) -> None:
         works = [ensemble.work(now) for ensemble in ensembles]
 
         def work(begin: int, end: int, works: list[Callable[[int, int], None]] = works) -> None:
-            for own, low, high in zip(works, begins, ends, strict=True):
+            for run, low, high in zip(works, begins, ends, strict=True):
                 if begin < high and end > low:
-                    own(max(begin, low) - low, min(end, high) - low)
+                    run(max(begin, low) - low, min(end, high) - low)
 
         spread(work, int(ends[-1]), ensembles[0].threads)
         for ensemble in ensembles:

@@ -154,7 +154,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                 row = n - now.base if now.base >= 0 else min(n, now.table.shape[1] - 1)
                 for r in range(now.controls.shape[0]):
                     kind, u, low, high, offset, drifts = now.controls[r]
-                    own = units.ranges[units.first[u] : units.first[u + 1]]
+                    ranges = units.ranges[units.first[u] : units.first[u + 1]]
                     tau = ladder.tau[chains.rung[c]]
                     if kind == EVALUATE:
                         if fresh:
@@ -196,7 +196,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                             p,
                             G,
                             second,
-                            own,
+                            ranges,
                             now.operations[low:high],
                             now.table[point, row, low:high],
                             chains.xi[c, u],
@@ -212,7 +212,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                     elif kind == FRICTION:
                         columns = now.table[point, row, low]
                         if now.operations[low, 0] == THERMOSTAT:
-                            gain, squares = _thermostat(p, own, units.size[u], columns, tau)
+                            gain, squares = _thermostat(p, ranges, units.size[u], columns, tau)
                             chains.xi[c, u] += gain
                             chains.temperature[c, u] = squares / units.size[u]
                         else:
@@ -225,7 +225,7 @@ def run_chains(begin, end, first, stop, chains, data, network, units, prelude, c
                                 use,
                                 chain,
                                 at,
-                                own[0, 0],
+                                ranges[0, 0],
                                 words,
                             )
                     else:

@@ -52,25 +52,25 @@ def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, s
     for k in range(first_pass, last_pass):
         for i in range(begin, end):
             t, low, high = work.pieces[i]
-            own = tensors[t]
-            u, base = own[UNIT], own[FIRST] * like.itemsize
+            tensor = tensors[t]
+            u, base = tensor[UNIT], tensor[FIRST] * like.itemsize
             start, stop = work.segments[k, u, 0], work.segments[k, u, 1]
             span[0, 0], span[0, 1] = low, high
             sums[i] = -1.0
             if stop > start:
                 sums[i] = run_segment(
-                    at_address(like, own[THETA] - base, high),
-                    at_address(like, own[MOMENTUM] - base, high),
-                    at_address(like, own[GRADIENT] - base, high),
-                    at_address(like, own[SECOND] - base, high),
+                    at_address(like, tensor[THETA] - base, high),
+                    at_address(like, tensor[MOMENTUM] - base, high),
+                    at_address(like, tensor[GRADIENT] - base, high),
+                    at_address(like, tensor[SECOND] - base, high),
                     span,
                     work.operations[start:stop],
-                    work.table[own[ROW], start:stop],
+                    work.table[tensor[ROW], start:stop],
                     units[u, XI],
                     units[u, ROOT_TAU],
                     seed,
                     0,
-                    own[STEP],
+                    tensor[STEP],
                     room,
                     True,
                 )

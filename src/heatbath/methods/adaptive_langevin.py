@@ -12,7 +12,7 @@ import numpy as np
 from heatbath import operations
 from heatbath.checks import NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
-from heatbath.methods.base import Method, option, starting, varying
+from heatbath.methods.method import Method, option, starting, varying
 from heatbath.schedules import Coefficient
 from heatbath.splitting import WordError, require
 

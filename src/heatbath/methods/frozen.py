@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heatbath.methods.base import Method
+from heatbath.methods.method import Method
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,7 +11,7 @@ import numpy as np
 from heatbath import operations
 from heatbath.checks import FRICTION, NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
-from heatbath.methods.base import Method, singles, varying
+from heatbath.methods.method import Method, singles, varying
 from heatbath.schedules import Coefficient
 from heatbath.splitting import WordError, erases_force, require
 

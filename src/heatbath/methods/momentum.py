@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from heatbath import operations
 from heatbath.checks import NON_NEGATIVE, SHARE
 from heatbath.letters import Array, Columns, Letter, Moment, Values
-from heatbath.methods.base import Method, option, varying
+from heatbath.methods.method import Method, option, varying
 from heatbath.schedules import Coefficient
 
 

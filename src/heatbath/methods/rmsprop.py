@@ -10,7 +10,7 @@ import numpy as np
 from heatbath import operations
 from heatbath.checks import NON_NEGATIVE, SHARE
 from heatbath.letters import Array, Columns, Letter, Moment, Values
-from heatbath.methods.base import Method, varying
+from heatbath.methods.method import Method, varying
 from heatbath.schedules import Coefficient
 
 

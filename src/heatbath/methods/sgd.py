@@ -8,7 +8,7 @@ from typing import ClassVar
 from heatbath import operations
 from heatbath.checks import NON_NEGATIVE
 from heatbath.letters import Array, Letter, Moment
-from heatbath.methods.base import Method, varying
+from heatbath.methods.method import Method, varying
 from heatbath.schedules import Coefficient
 
 

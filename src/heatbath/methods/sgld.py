@@ -11,7 +11,7 @@ import numpy as np
 from heatbath import operations
 from heatbath.checks import NON_NEGATIVE
 from heatbath.letters import Array, Columns, Letter, Moment, Values
-from heatbath.methods.base import Method, varying
+from heatbath.methods.method import Method, varying
 from heatbath.schedules import Coefficient
 
 

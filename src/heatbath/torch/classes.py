@@ -100,11 +100,11 @@ def _as_in(group: dict[str, Any]) -> dict[str, Any]:
 
 def method_class(method: type[Method]) -> type[Partitioned]:
     """The optimiser with this method for all parameters; for one of one's own, after `register`."""
-    own = [_single(p) for p in inspect.signature(method).parameters.values()]
+    coefficients = [_single(p) for p in inspect.signature(method).parameters.values()]
     arguments = [
         Parameter("params", Parameter.POSITIONAL_OR_KEYWORD, annotation=EVERYWHERE),
         Parameter("lr", Parameter.POSITIONAL_OR_KEYWORD, annotation="Value"),
-        *own,
+        *coefficients,
         *OPTIONS,
     ]
     return _class(method.__name__, _Everywhere, arguments, method.__doc__, _method=method)
@@ -113,11 +113,14 @@ def method_class(method: type[Method]) -> type[Partitioned]:
 def preset_class(name: str) -> type[Partitioned]:
     """The optimiser of a preset."""
     preset = PRESETS[name]
-    own = [_single(p) for p in inspect.signature(preset).parameters.values()]
-    own = [p.replace(kind=Parameter.KEYWORD_ONLY, name="lr" if p.name == "h" else p.name) for p in own]
+    arguments_of_preset = [_single(p) for p in inspect.signature(preset).parameters.values()]
+    renamed = [
+        p.replace(kind=Parameter.KEYWORD_ONLY, name="lr" if p.name == "h" else p.name)
+        for p in arguments_of_preset
+    ]
     arguments = [
         Parameter("model", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=LAYERED),
-        *own,
+        *renamed,
         Parameter("hidden", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
         Parameter("output", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
         *OPTIONS,

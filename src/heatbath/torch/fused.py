@@ -92,17 +92,17 @@ class Fused:
         """Tensors cut at multiples of PIECE in the numbering of the noise, and the sizes of the units."""
         key = tuple(map(tuple, units))
         if key not in self.pieces:
-            made = []
+            cuts = []
             tensor = 0
             for unit in units:
                 for first, size in unit:
                     edges = [first, *range((first // PIECE + 1) * PIECE, first + size, PIECE), first + size]
-                    made += [(tensor, low, high) for low, high in pairwise(edges)]
+                    cuts += [(tensor, low, high) for low, high in pairwise(edges)]
                     tensor += 1
             if len(self.pieces) > 16:
                 self.pieces.clear()
             sizes = np.array([sum(size for _, size in unit) for unit in units], np.int64)
-            self.pieces[key] = np.array(made, np.int64).reshape(-1, 3), sizes
+            self.pieces[key] = np.array(cuts, np.int64).reshape(-1, 3), sizes
         return self.pieces[key]
 
 

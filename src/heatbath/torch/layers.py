@@ -69,13 +69,13 @@ def _layers(given: object, name: str) -> list[Layer]:
     if all(
         isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], Tensor) for entry in entries
     ):
-        found: dict[str, list[Tensor]] = {}
+        owners: dict[str, list[Tensor]] = {}
         for full, parameter in entries:
-            found.setdefault(_owner(full.rpartition(".")[0]), []).append(parameter)
+            owners.setdefault(_owner(full.rpartition(".")[0]), []).append(parameter)
         why = "has vectors only, as a normalisation has"
         return [
             Layer(owner or name, params, "" if any(p.dim() > 1 for p in params) else why)
-            for owner, params in found.items()
+            for owner, params in owners.items()
         ]
     if not all(isinstance(entry, Tensor) for entry in entries):
         raise TypeError(f"parameters are needed, got {entries[0]!r}: {HOW}")
@@ -90,10 +90,10 @@ def _of_module(module: nn.Module) -> list[Layer]:
     layers: list[Layer] = []
     for full, owner in module.named_modules():
         name = _owner(full)
-        own = list(owner.parameters(recurse=False))
-        new = [p for p in own if id(p) not in seen]
-        seen |= {id(p) for p in own}
-        tied = len(new) < len(own)
+        owned = list(owner.parameters(recurse=False))
+        new = [p for p in owned if id(p) not in seen]
+        seen |= {id(p) for p in owned}
+        tied = len(new) < len(owned)
         why = (
             "is a normalisation" if isinstance(owner, NORMALISATIONS) else "shares parameters" if tied else ""
         )
@@ -101,7 +101,7 @@ def _of_module(module: nn.Module) -> list[Layer]:
             layers[-1].params.extend(new)
         elif new:
             layers.append(Layer(name or type(owner).__name__, new, why))
-        elif own and layers:  # all of it belongs to others, and yet it may be the last
+        elif owned and layers:  # all of it belongs to others, and yet it may be the last
             layers[-1] = layers[-1]._replace(why=f"is followed by {name!r}, which shares its parameters")
     return layers
 

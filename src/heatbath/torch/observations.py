@@ -39,14 +39,14 @@ class Observations:
 
     def means(self, series: str, groups: list[Group]) -> dict[str, Estimate]:
         """The means of the parts that have this series, by their labels."""
-        found = {}
+        means = {}
         for place, label in enumerate(labels(groups)):
             if (place, series) in self.series:
-                found[label] = self.series[place, series].estimate()
+                means[label] = self.series[place, series].estimate()
             elif series == "friction" and place in self.fixed:
                 count, total = self.fixed[place]
-                found[label] = Estimate(total / count, 0.0)
-        return found
+                means[label] = Estimate(total / count, 0.0)
+        return means
 
     def _add(self, place: int, series: str, value: float) -> None:
         self.series.setdefault((place, series), Blocks()).add(value)
@@ -54,12 +54,12 @@ class Observations:
 
 def labels(groups: list[Group]) -> list[str]:
     """A name for each group, different from all others: its own, its part, or its number."""
-    found = [str(group.get("name", group.get("part", i))) for i, group in enumerate(groups)]
-    if len(set(found)) < len(found):
-        found = [
+    names = [str(group.get("name", group.get("part", i))) for i, group in enumerate(groups)]
+    if len(set(names)) < len(names):
+        names = [
             ": ".join(str(group[key]) for key in ("part", "name") if key in group) or str(i)
             for i, group in enumerate(groups)
         ]
-    if len(set(found)) < len(found):
-        found = [f"{name} ({i})" for i, name in enumerate(found)]
-    return found
+    if len(set(names)) < len(names):
+        names = [f"{name} ({i})" for i, name in enumerate(names)]
+    return names

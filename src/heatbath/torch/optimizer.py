@@ -15,7 +15,7 @@ from heatbath.checks import NON_NEGATIVE, real, whole
 from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import coefficients, find_method
 from heatbath.statistics import Estimate
-from heatbath.torch import plain, tempering, values
+from heatbath.torch import tempering, unfused, values
 from heatbath.torch.fused import Fused, can_be_fused
 from heatbath.torch.observations import Observations
 from heatbath.torch.recipes import Recipe, Table, check_closure, recipe
@@ -91,11 +91,11 @@ class Partitioned(Optimizer):
         if param_group.get("differentiable"):
             raise ValueError("differentiable=True is not supported: steps are made in place")
         _check_options(self.defaults | param_group)
-        made = values.to_values(param_group, param_group.get("lr", self.defaults["lr"]))
+        new_group = values.to_values(param_group, param_group.get("lr", self.defaults["lr"]))
         steps = max((group["step"] for group in self.param_groups), default=0)
-        made = param_group | made | {"step": steps}
-        tempering.check_ladders([*self.param_groups, made])
-        super().add_param_group(made)
+        new_group = param_group | new_group | {"step": steps}
+        tempering.check_ladders([*self.param_groups, new_group])
+        super().add_param_group(new_group)
         group = self.param_groups[-1]
         if group.get("thermostat") == "tensor":
             group["xi"] = [group["xi"]] * len(group["params"])
@@ -110,12 +110,12 @@ class Partitioned(Optimizer):
                 key: group["schedules"].get(key, group[key])
                 for key in coefficients(find_method(group["method"]))
             }
-            told = ", ".join(
+            text = ", ".join(
                 f"{key}={value}" for key, value in shown.items() if key != "weight_decay" or value
             )
             name = ": ".join(str(group[key]) for key in ("part", "name") if key in group)
             lines.append(
-                f"  {name or 'part'}: {group['method']}({told}), {count} parameters, lr={group['lr']}"
+                f"  {name or 'part'}: {group['method']}({text}), {count} parameters, lr={group['lr']}"
             )
         return "\n".join([f"{type(self).__name__}(", *lines, ")"])
 
@@ -129,8 +129,8 @@ class Partitioned(Optimizer):
         if not all("method" in group for group in state_dict["param_groups"]):
             raise ValueError("this is the state of another kind of optimiser: its groups have no 'method'")
         saved = [index for group in state_dict["param_groups"] for index in group["params"]]
-        own = [parameter for group in self.param_groups for parameter in group["params"]]
-        for index, parameter in zip(saved, own, strict=False):
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        for index, parameter in zip(saved, parameters, strict=False):
             for name, value in state_dict["state"].get(index, {}).items():
                 if name in TENSORS and not is_lazy(parameter) and value.shape != parameter.shape:
                     raise ValueError(
@@ -138,7 +138,7 @@ class Partitioned(Optimizer):
                         f"has {tuple(parameter.shape)}: this is the state of another model"
                     )
         super().load_state_dict(state_dict)
-        for index, parameter in zip(saved, own, strict=True):
+        for index, parameter in zip(saved, parameters, strict=True):
             for name, value in state_dict["state"].get(index, {}).items():
                 if parameter.dtype in HALF and isinstance(value, Tensor):
                     self.state[parameter][name] = value.to(parameter.device, torch.float32, copy=True)
@@ -159,8 +159,8 @@ class Partitioned(Optimizer):
         check_closure(recipes, closure)
         move = tempering.move([part.group for part in parts], recipes, loss)
         taken = False  # the first gradient is at hand
-        for stage in range(max((len(own.stages) for own in recipes), default=0)):
-            begins = [own.stages[stage].begins if stage < len(own.stages) else None for own in recipes]
+        for stage in range(max((len(each.stages) for each in recipes), default=0)):
+            begins = [each.stages[stage].begins if stage < len(each.stages) else None for each in recipes]
             if GRADIENT in begins:
                 if taken:
                     assert closure is not None
@@ -246,9 +246,9 @@ class Partitioned(Optimizer):
                 if len(self._recipes) >= MEMORY:
                     self._recipes.clear()
                 self._recipes[wording] = recipe(method)
-        made = known.recipe if checked and known else self._recipes[wording]
-        table = made.table(values.named(group, before), values.named(group, now), group["maximize"])
-        self._cooked[place] = Cooked(wording, key, made, table)
+        chosen = known.recipe if checked and known else self._recipes[wording]
+        table = chosen.table(values.named(group, before), values.named(group, now), group["maximize"])
+        self._cooked[place] = Cooked(wording, key, chosen, table)
         return self._cooked[place]
 
     def _units(self, group: dict[str, Any], cooked: Cooked, places: list[int]) -> list[Unit]:
@@ -273,15 +273,15 @@ class Partitioned(Optimizer):
         if self._places:
             return self._places
         position, lazy = 0, False
-        found: list[list[int]] = []
+        places: list[list[int]] = []
         for group in self.param_groups:
-            found.append([])
+            places.append([])
             for parameter in group["params"]:
-                found[-1].append(position)
+                places[-1].append(position)
                 lazy |= is_lazy(parameter)
                 position += 0 if is_lazy(parameter) else parameter.numel()
-        self._places = [] if lazy else found
-        return found
+        self._places = [] if lazy else places
+        return places
 
     def _advance(self, parts: list[Part], stage: int) -> None:
         """The passes of a stage."""
@@ -291,11 +291,11 @@ class Partitioned(Optimizer):
                 if part.fused:
                     together.setdefault((unit.theta[0].dtype, unit.seed, unit.step), []).append(unit)
                 else:
-                    plain.run(unit, stage, self._noise)
+                    unfused.run(unit, stage, self._noise)
         for units in together.values():
             self._fused.run(units, stage)
 
-    _noise = staticmethod(plain.drawn)
+    _noise = staticmethod(unfused.drawn)
 
     def _finish(self, part: Part) -> None:
         """Note what the step has left."""

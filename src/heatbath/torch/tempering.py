@@ -54,7 +54,7 @@ def move(groups: Groups, recipes: list[Recipe], loss: Any) -> Move | None:
 
 def check_ladders(groups: Groups) -> None:
     """Refuse ladders that differ: there is one rung for all."""
-    ladders = {str(found) for group in groups if (found := ladder(group))}
+    ladders = {str(tempering) for group in groups if (tempering := ladder(group))}
     if len(ladders) > 1:
         raise ValueError(f"all tempered groups climb one ladder, got {' and '.join(sorted(ladders))}")
 

@@ -63,16 +63,16 @@ class Unit:
         kinds = list(zip(self.rows, self.steps, strict=True))
         if len(set(kinds)) == 1:
             return [self]
-        made = []
+        units = []
         for kind in sorted(set(kinds)):
-            chosen = [i for i, own in enumerate(kinds) if own == kind]
+            chosen = [i for i, other in enumerate(kinds) if other == kind]
             lists: dict[str, Any] = {
                 name: [value[i] for i in chosen]
                 for name, value in vars(self).items()
                 if isinstance(value, list) and value
             }
-            made.append(replace(self, **lists))
-        return made
+            units.append(replace(self, **lists))
+        return units
 
     def renew_gradients(self) -> None:
         """Take the gradients that a closure has made in the middle of a step."""

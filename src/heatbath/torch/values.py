@@ -46,8 +46,8 @@ def to_values(group: Group, lr: object) -> Group:
 def ladder(group: Group) -> SimulatedTempering | None:
     """The ladder of a group whose temperature is tempered."""
     plain = group["schedules"].get("tau")
-    made = from_plain(plain) if plain else None
-    return made if isinstance(made, SimulatedTempering) else None
+    schedule = from_plain(plain) if plain else None
+    return schedule if isinstance(schedule, SimulatedTempering) else None
 
 
 def follow_schedules(group: Group) -> None:
