@@ -12,8 +12,8 @@ the one number of a thermostat, between two passes over its parameters.
 | C | p = exp(-c ξ) p | c |
 | F | p = exp(-c ξ) p + b sqrt(φ(2 c ξ)) R, φ(x) = (1 - exp(-x))/x | c, b |
 | DESCEND | θ += c G - d θ + b R | c, d, b |
-| ADAM | p = β1 p + (1 - β1) G, s = β2 s + (1 - β2) G², θ += c p/(sqrt(s) + eps) - d θ | c, β1, β2, eps, d, \
-whether p and s are corrected for their start at 0 |
+| ADAM | p = β1 p + (1 - β1) G, s = β2 s + (1 - β2) G², θ += c p/(1 - β1^n)/(sqrt(s/(1 - b^n)) + eps) - d θ \
+at a parameter's n-th step | c, β1, β2, eps, d, b |
 | READ | p·p is noted | |
 | THERMOSTAT | ξ += c (p·p - N τ), or c (p·p/N - τ) | c, τ or `TEMPERED`, whether over N |
 | FLUCTUATE | ξ = a ξ + b r R, with the R of the first of its parameters | a, b, r as in S |

@@ -234,8 +234,8 @@ def run_segment(
                             x[e] += c3 * R[e]
                 elif kind == ADAM:
                     one, rate, beta1, beta2, eps, decay = number(1.0), c1, c2, c3, c4, c5
-                    unbias1 = number(1.0 / (1.0 - moves[i, 2] ** (n + 1))) if c6 != 0 else one
-                    unbias2 = number(1.0 / (1.0 - moves[i, 3] ** (n + 1))) if c6 != 0 else one
+                    unbias1 = number(1.0 / (1.0 - moves[i, 2] ** (n + 1)))
+                    unbias2 = number(1.0 / (1.0 - moves[i, 6] ** (n + 1)))
                     squares = vector(second, low, size)
                     for e in range(size):
                         q[e] = beta1 * q[e] + (one - beta1) * g[e]

@@ -41,7 +41,14 @@ def _act(now: Moment) -> None:
 
 
 def _columns(values: Values) -> Columns:
-    return [values.t, values["beta1"], values["beta2"], values["eps"], values.t * values.prior, 1.0]
+    return [
+        values.t,
+        values["beta1"],
+        values["beta2"],
+        values["eps"],
+        values.t * values.prior,
+        values["beta2"],
+    ]
 
 
 @dataclass(frozen=True, repr=False)

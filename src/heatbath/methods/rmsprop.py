@@ -27,7 +27,7 @@ def _act(now: Moment) -> None:
 
 
 def _columns(values: Values) -> Columns:
-    """Adam without a memory of G, and without a correction of the mean of squares for its start at 0."""
+    """Adam without a memory of G, whose mean of squares is not corrected for its start at 0."""
     return [values.t, 0.0, values["alpha"], values["eps"], values.t * values.prior, 0.0]
 
 

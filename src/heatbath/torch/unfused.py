@@ -111,9 +111,9 @@ def _act(kind: int, c: list[float], unit: Unit, R: list[Tensor], amplitude: floa
 
 
 def _adam(unit: Unit, c: list[float]) -> None:
-    rate, beta1, beta2, eps, decay, corrected = c
+    rate, beta1, beta2, eps, decay, forgetting = c
     count = unit.steps[0] + 1
-    unbias1, unbias2 = (1 - beta1**count, 1 - beta2**count) if corrected else (1.0, 1.0)
+    unbias1, unbias2 = 1 - beta1**count, 1 - forgetting**count
     torch._foreach_mul_(unit.p, beta1)
     torch._foreach_add_(unit.p, unit.gradient, alpha=1 - beta1)
     torch._foreach_mul_(unit.second, beta2)
