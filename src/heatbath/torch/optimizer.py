@@ -219,7 +219,7 @@ class Partitioned(Optimizer):
         for place, group in enumerate(self.param_groups):
             values.follow_schedules(group)
             cooked = self._cook(place, group)
-            if not cooked.recipe.operations:
+            if not len(cooked.recipe.encoded):
                 continue
             units = self._units(group, cooked, self._first_elements()[place])
             parts.append(Part(place, group, cooked.recipe, units, _fuses(group, units)))

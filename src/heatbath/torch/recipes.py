@@ -7,16 +7,16 @@ when they have changed.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.program import GRADIENT, TEMPER, Operation, compile_program
-from heatbath.letters import Values
+from heatbath.letters import Columns, Values
 from heatbath.methods import Method
 from heatbath.operations import DESCENDING, NEUTRAL, READ, WIDTH
 from heatbath.partition import Partition
@@ -40,15 +40,32 @@ class Stage(NamedTuple):
     passes: tuple[Pass, ...]
 
 
+class Evaluation(NamedTuple):
+    """A letter's columns that a table needs: they are computed once, however often the letter occurs."""
+
+    columns: Callable[[Values], Columns]
+    fraction: float
+    closes: bool  # it ends the step before, with the coefficients of that step
+
+
+class Cell(NamedTuple):
+    """Where columns are added to a table: at which number, and whether for a tensor's first step too."""
+
+    evaluation: int
+    first: int
+    fresh: bool
+    neutral: tuple[float, ...]  # what a first step has instead
+
+
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """The stages of a step, and the operations of its passes."""
+    """The stages of a step, the operations of its passes, and how their coefficients are computed."""
 
     method: Method
-    at_kick: bool
     stages: tuple[Stage, ...]
-    operations: tuple[Operation, ...]
-    encoded: NDArray[np.int64]
+    encoded: NDArray[np.int64]  # operations: kind, use of noise, offset
+    evaluations: tuple[Evaluation, ...]
+    cells: tuple[Cell, ...]
 
     @property
     def gradients(self) -> int:
@@ -66,26 +83,32 @@ class Recipe:
         The first row is for a tensor's first step, which has nothing to close. The gradient takes the place
         of G, so where G stands the coefficients have the other sign, unless the loss is to be maximised.
         """
-        opening = 1 if self.at_kick else 0
-        later = len(self.operations) * WIDTH
+        evaluated = []
+        for columns_of, fraction, closes in self.evaluations:
+            values = before if closes else now
+            evaluated.append(columns_of(Values(self.method, fraction * values["lr"], values.__getitem__)))
+        later = len(self.encoded) * WIDTH
         numbers = [0.0] * (2 * later)  # a list is filled much faster than an array
-        for place, operation in enumerate(self.operations):
-            first = place * WIDTH
-            neutral = NEUTRAL.get(operation.kind, ())
-            for term in operation.terms:
-                closes = term.offset < opening
-                values = before if closes else now
-                columns = term.columns(Values(term.method, term.fraction * values["lr"], values.__getitem__))
-                for i, column in enumerate(columns, start=first):
-                    numbers[later + i] += column
-                    if not closes or self.at_kick:
-                        numbers[i] += column
-                if closes and not self.at_kick:
-                    numbers[first : first + len(neutral)] = neutral
-            if not maximize and operation.kind in DESCENDING:
-                numbers[first] *= -1.0
-                numbers[later + first] *= -1.0
+        for evaluation, first, fresh, neutral in self.cells:
+            place = first
+            for column in evaluated[evaluation]:
+                numbers[later + place] += column
+                if fresh:
+                    numbers[place] += column
+                place += 1
+            if neutral:
+                numbers[first : first + len(neutral)] = neutral
+        if not maximize:
+            for place in self._descending:
+                numbers[place] *= -1.0
+                numbers[later + place] *= -1.0
         return np.frombuffer(array("d", numbers)).reshape(2, -1, WIDTH)
+
+    @cached_property
+    def _descending(self) -> list[int]:
+        """Where the numbers stand that multiply G."""
+        kinds = self.encoded[:, 0].tolist()
+        return [place * WIDTH for place, kind in enumerate(kinds) if kind in DESCENDING]
 
 
 @lru_cache(maxsize=256)
@@ -106,7 +129,28 @@ def recipe(method: Method) -> Recipe:
             passes.append(Pass(first, stop, len(operations)))
         stages.append(Stage(stage.begins, stage.offset, tuple(passes)))
     encoded = np.array([(o.kind, o.use, o.offset) for o in operations], np.int64).reshape(-1, 3)
-    return Recipe(method, bool(program.prelude), tuple(stages), tuple(operations), encoded)
+    return Recipe(method, tuple(stages), encoded, *_coefficients(operations, bool(program.prelude)))
+
+
+def _coefficients(
+    operations: list[Operation], at_kick: bool
+) -> tuple[tuple[Evaluation, ...], tuple[Cell, ...]]:
+    """What a table computes, and where it goes.
+
+    Where θ is seen at the kick, a tensor's first step closes what stands before it, too.
+    """
+    opening = 1 if at_kick else 0
+    evaluations: dict[Evaluation, int] = {}
+    cells = []
+    for place, operation in enumerate(operations):
+        for term in operation.terms:
+            closes = term.offset < opening
+            evaluation = Evaluation(term.columns, term.fraction, closes)
+            index = evaluations.setdefault(evaluation, len(evaluations))
+            fresh = at_kick or not closes
+            neutral = () if fresh else NEUTRAL.get(operation.kind, ())
+            cells.append(Cell(index, place * WIDTH, fresh, neutral))
+    return tuple(evaluations), tuple(cells)
 
 
 def check_closure(recipes: list[Recipe], closure: object) -> None:
