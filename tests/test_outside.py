@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from inspect import signature
 from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 
 import heatbath as hb
 from heatbath import operations
 from heatbath.checks import FRICTION, NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Letter
-from heatbath.methods import Method, known_methods, starting, varying
-from heatbath.methods.method import _known
+from heatbath.methods import Method, find_method, known_methods, starting, varying
+from heatbath.methods.method import PUBLIC, TAKEN, _known
+from heatbath.presets import PRESETS
+from heatbath.runs.dataset import RESULTS
+from heatbath.runs.file import ARRAYS
 from heatbath.schedules import Coefficient
-from tests.contracts import CONTRACTS, example
+from tests.contracts import (
+    CONTRACTS,
+    example,
+    is_followed_by_both_ways_of_torch,
+    is_followed_by_the_engine,
+    is_known_to_the_command_line,
+)
+
+PROBLEM = hb.datasets.spirals(turns=1, n_train=40, n_test=20, seed=3)
 
 
 def act_c(now):
@@ -134,13 +148,225 @@ def test_a_file_says_which_module_to_import(registered, tmp_path):
     assert hb.load(tmp_path / "run.nc").partition == run.partition
 
 
+MARK = varying(NON_NEGATIVE, "A coefficient.", 0.1)
+
+
+def made(name, letters=None, **attributes):
+    """A method class that was put together wrongly, or not."""
+    fields = [key for key, value in attributes.items() if hasattr(value, "metadata")]
+    body = {**attributes, "__annotations__": dict.fromkeys(fields, "Coefficient")}
+    if letters is not None:
+        body["letters"] = letters
+    return dataclass(frozen=True, repr=False)(type(name, (Method,), body))
+
+
+def nothing(values):
+    return [0.0]
+
+
+def letter(operation, **flags):
+    return Letter(act_c, ((operation, nothing),), **flags)
+
+
+DESCENT = {"G": letter(operations.DESCEND, moves=True, kicks=True)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (lambda: made("LOL", DESCENT, word="G"), "its name is taken; so are AdLaLa, LOL"),
+        (lambda: made("SGD", DESCENT, word="G"), r"of this name already, heatbath\.methods\.sgd\.SGD"),
+        (
+            lambda: made("X", DESCENT, word="G", title="adl"),
+            r"already, .*\.AdaptiveLangevin",
+        ),
+        (lambda: made("X", DESCENT, word="G", step=MARK), "the fields step have names with another meaning"),
+        (lambda: made("X", DESCENT, word="G", loss=MARK), "the fields loss have names with another meaning"),
+        (lambda: made("X", {"C": letter(operations.C)}, word="C"), "'C' needs a ξ"),
+        (lambda: made("X", {"GG": DESCENT["G"]}, word="G"), "a letter is one character, got 'GG'"),
+        (lambda: made("X", {"G": letter(99)}, word="G"), r"lowers to \[99\], accepted are"),
+        (lambda: made("X", {"G": Letter(act_c, (), moves=True)}, word="G"), "lowers to nothing"),
+        (lambda: made("X", {"G": letter(operations.DESCEND, kicks=True)}, word="G"), "moves is not what its"),
+        (lambda: made("X", {"G": letter(operations.DESCEND, moves=True)}, word="G"), "kicks is not what its"),
+        (
+            lambda: made("X", {"M": letter(operations.ADAM, moves=True, kicks=True)}, word="M"),
+            "needs a second moment: keeps_second = True",
+        ),
+        (lambda: made("X", DESCENT, word="G", thermostat="part"), "a field xi made by starting is needed"),
+        (lambda: made("X", DESCENT, word="G", zeta=starting("ξ", 0.7)), "a field xi made by starting"),
+        (
+            lambda: made("X", DESCENT, word="G", heat=varying(NON_NEGATIVE, "", 0.1, tempered=True)),
+            "only tau can be tempered, not heat",
+        ),
+        (
+            lambda: made(
+                "X", {"F": letter(operations.F)}, word="F", thermostat="part", xi=starting("ξ", 0.0)
+            ),
+            "needs noise: draws=True",
+        ),
+        (lambda: made("X", {"B": KICK}, word="B"), "no letter of 'B' moves θ"),
+    ],
+)
+def test_a_method_whose_parts_do_not_fit_together_is_refused(kind, message):
+    """Each of these crashed the process, or ran as something else in silence."""
+    with pytest.raises(ValueError, match=message):
+        hb.register(kind())
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    with pytest.raises(ValueError, match="its name is taken") as error:
+        hb.register(made("LOL", {"G": Letter(act_c, (), moves=True)}, word="G", step=MARK))
+    assert str(error.value).count(";") >= 3
+
+
+def test_names_with_another_meaning_are_all_known():
+    results = {result.name for result in RESULTS} | {d for result in RESULTS for d in result.dimensions}
+    arrays = {*ARRAYS, *(dimension for dimensions in ARRAYS.values() for dimension in dimensions)}
+    assert results | arrays <= TAKEN | {"xi", "thermostat"}
+    (group,) = hb.torch.SGD(torch.nn.Linear(2, 1), 0.1).param_groups
+    assert set(group) - {"weight_decay"} <= TAKEN
+    assert set(PRESETS) <= set(PUBLIC)
+
+
+def test_noise_or_columns_that_a_lowering_cannot_mean_are_refused():
+    def wide(values):
+        return [0.0] * 7
+
+    def noisy(values):
+        return [values.t, 0.0, 1.0]
+
+    model = torch.nn.Linear(2, 1)
+    model(torch.ones(1, 2)).sum().backward()
+    for columns, message in (
+        (wide, "an operation has 6 columns at the most"),
+        (noisy, "must say draws=True"),
+    ):
+        descent = Letter(act_c, ((operations.DESCEND, columns),), moves=True, kicks=True)
+        kind = hb.register(made("Odd", {"G": descent}, word="G"))
+        try:
+            with pytest.raises(ValueError, match=message):
+                hb.train(PROBLEM, hb.Dense((4,)), hb.Partition(kind(), 0.1), 5, 5)
+            with pytest.raises(ValueError, match=message):
+                hb.torch.Partitioned([{"params": model.parameters(), "method": kind()}], 0.1).step()
+        finally:
+            _known.pop("Odd")
+
+
+def test_a_word_that_would_stand_still_is_refused(registered):
+    with pytest.raises(ValueError, match="word 'BB': no letter of it moves θ"):
+        registered(1.0, 1e-3, 0.1, word="BB")
+    with pytest.raises(ValueError, match="word 'ACEOECA': no letter of it uses the gradient"):
+        registered(1.0, 1e-3, 0.1, word="ACEOECA")
+
+
+def test_a_class_of_the_same_name_is_not_taken_for_another(registered):
+    @dataclass(frozen=True, repr=False)
+    class SGD(hb.SGD):
+        pass
+
+    model = torch.nn.Linear(2, 1)
+    with pytest.raises(TypeError, match="SGD was registered anew since this value was made"):
+        hb.Partition(SGD(), 0.1)
+    with pytest.raises(TypeError, match="SGD was registered anew since this value was made"):
+        hb.torch.Partitioned([{"params": model.parameters(), "method": SGD()}], 0.1)
+    with pytest.raises(ValueError, match=r"of somewhere is needed, and that of tests\.\w+ is registered"):
+        find_method("NoseHooverLangevin", "somewhere")
+    with pytest.raises(ValueError, match="it was defined in a script: define it in a module of its own"):
+        find_method("Gone", "__main__")
+
+
+def test_one_xi_for_each_tensor_is_one_in_torch_too():
+    @hb.register
+    @dataclass(frozen=True, repr=False)
+    class PerTensor(NoseHooverLangevin):
+        title = "PerTensor"
+        thermostat = "tensor"
+
+    try:
+        is_followed_by_both_ways_of_torch(example(PerTensor))
+        is_followed_by_the_engine(example(PerTensor))
+    finally:
+        _known.pop("PerTensor")
+
+
+def act_refresh(now):
+    now.p = np.sqrt(now.tau) * now.R
+
+
+def test_a_temperature_that_no_letter_reads_is_not_shown(tmp_path, monkeypatch, capsys):
+    """Nor does it stop the summary of the command line."""
+    refresh = Letter(act_refresh, ((operations.S, lambda values: [0.0, 1.0, values.root_tau]),), draws=True)
+    tau = varying(NON_NEGATIVE, "Temperature.", 1e-4, tempered=True)
+    kind = hb.register(made("Refreshed", {"A": DRIFT, "B": KICK, "R": refresh}, tau=tau, word="RBAB"))
+    try:
+        is_known_to_the_command_line(kind(tau=2e-4), tmp_path, capsys, monkeypatch)
+        with pytest.raises(ValueError, match="no part of this run has a temperature"):
+            hb.diagnostics.equipartition(hb.load(tmp_path / "run" / "run.nc"))
+    finally:
+        _known.pop("Refreshed")
+
+
+MODULE = '''
+from dataclasses import dataclass
+from typing import Literal
+import heatbath as hb
+from heatbath.checks import NON_NEGATIVE
+from heatbath.methods import option, varying
+
+@hb.register
+@dataclass(frozen=True, repr=False)
+class Mine(hb.SGD):
+    """Descent."""
+    lam: float = varying(NON_NEGATIVE, "Nothing.", 0.1)
+    style: Literal["a", "b"] = option("Style", "a", "b")
+'''
+
+
+@pytest.mark.slow
+def test_a_module_of_one_s_own_on_the_command_line(tmp_path):
+    """Its settings say what to import, a broken one is a line, several values stand in brackets."""
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "broken.py").write_text("nonsense(")
+
+    def call(*arguments):
+        code = "import sys; from heatbath.cli import main; main(sys.argv[1:])"
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+
+    small = ["--problem", "spirals", "--n-train", "20", "--n-test", "10", "--hidden", "4"]
+    small += ["--steps", "20", "--chains", "1"]
+    done = call("--import", "mine", "train", *small, "--method", "mine:h=0.1,style=b", "--out", "one")
+    assert done.returncode == 0, done.stderr
+    settings = (tmp_path / "one" / "settings.toml").read_text()
+    assert settings.startswith("# Done again by: heatbath --import mine train --settings settings.toml")
+    assert 'module = "mine"' in settings
+    done = call("resume", "one")
+    assert "there is no method 'mine'" in done.stderr
+    assert "(heatbath --import mine ...)" in done.stderr
+    assert call("--import", "mine", "resume", "one").returncode == 0
+    done = call("--import", "mine", "sweep", *small, "--method", "mine:h=0.1,lam=[0,0.2]", "--out", "two")
+    assert done.returncode == 0, done.stderr
+    done = call("--import", "broken", "info")
+    assert done.returncode == 2
+    assert "heatbath: --import broken failed: SyntaxError" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 class NotAMethod:
     pass
 
 
 def test_what_is_no_method_is_not_registered():
-    with pytest.raises(TypeError, match=r"derives from heatbath\.methods\.Method"):
-        hb.register(NotAMethod)
+    for other in (NotAMethod, Method, 7):
+        with pytest.raises(
+            TypeError, match=r"register takes a dataclass that derives from heatbath\.methods"
+        ):
+            hb.register(other)
 
     class Bare(Method):
         pass
@@ -154,18 +380,3 @@ def test_what_is_no_method_is_not_registered():
 
     with pytest.raises(ValueError, match="the fields rate must be made by varying, starting or option"):
         hb.register(Unmarked)
-
-    @dataclass(frozen=True)
-    class Still(Method):
-        word = "C"
-        letters = {"C": Letter(act_c, ((operations.C, lambda values: [values.t]),))}  # noqa: RUF012
-
-    with pytest.raises(ValueError, match="no letter of 'C' moves θ"):
-        hb.register(Still)
-
-    @dataclass(frozen=True)
-    class SGD(Method):
-        pass
-
-    with pytest.raises(ValueError, match=r"there is a method of this name already, heatbath.methods.sgd.SGD"):
-        hb.register(SGD)

@@ -31,6 +31,10 @@ ON_FRICTION = (THERMOSTAT, FLUCTUATE)  # they act on ξ
 MOVING = (A, DESCEND, ADAM)  # θ is another afterwards
 DESCENDING = (B, DESCEND, ADAM)  # the first column multiplies G
 ADDED = (A, B)  # two in a row are one, with the sum of their columns
+ALWAYS_DRAWING = (F, FLUCTUATE)
+WITH_FRICTION = (C, F, THERMOSTAT, FLUCTUATE)  # they need a ξ
+FOR_LETTERS = {A, B, S, C, F, DESCEND, ADAM, THERMOSTAT, FLUCTUATE}
+NOISE_COLUMN = {S: 1, F: 1, DESCEND: 2, FLUCTUATE: 1}  # what multiplies the noise
 
 NEUTRAL = {S: (1.0,), FLUCTUATE: (1.0,)}
 """Columns with which an operation changes nothing, where these are not all 0."""

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from heatbath.checks import POSITIVE, store, whole
-from heatbath.methods import Method, known_methods
+from heatbath.methods import Method, check_known
 from heatbath.schedules import Coefficient, SimulatedTempering, Value, coefficient
 from heatbath.splitting import gradients
 
@@ -74,9 +74,7 @@ class Partition:
                     f"Partition: part {key!r} must have a method such as Langevin(gamma=1.0, tau=1e-4), "
                     f"got {method!r}"
                 )
-            if type(method) not in known_methods().values():
-                name = type(method).__name__
-                raise TypeError(f"Partition: nobody knows {name} yet: call heatbath.register({name}) first")
+            check_known(type(method))
         _check_words(mapping.values())
         _check_tempering(mapping.values())
         store(self, assigned=frozenset(mapping.items()), h=coefficient("Partition: h", h, POSITIVE))

@@ -43,7 +43,10 @@ def heatbath(
         if modules:
             sys.path.insert(0, "")  # modules in this folder, as python -m finds them
         for module in modules or []:
-            import_module(module)
+            try:
+                import_module(module)
+            except Exception as error:  # a module of the user may raise anything
+                raise ImportError(f"--import {module} failed: {type(error).__name__}: {error}") from error
 
 
 def main(arguments: list[str] | None = None) -> None:

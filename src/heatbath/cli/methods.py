@@ -6,8 +6,9 @@ same arguments and defaults: `--method adlala:tau=1e-5` is `heatbath.AdLaLa(tau=
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import Field, fields
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
@@ -21,11 +22,16 @@ OUTPUT = "_output"  # how the coefficients of the output layer end
 
 
 class Known(NamedTuple):
-    """A method: what it is called in tables, what makes it of its arguments, and what these are."""
+    """A method: what it is called in tables, what makes it of its arguments, what these are and take.
+
+    `module` is that of a method of the user's own.
+    """
 
     title: str
     make: Callable[..., Partition]
     arguments: dict[str, Parameter]
+    kinds: dict[str, str]
+    module: str | None = None
 
 
 class Argument(NamedTuple):
@@ -39,10 +45,18 @@ class Argument(NamedTuple):
 
 def known() -> dict[str, Known]:
     """All presets and methods by the names that the command line knows."""
-    methods = {name.lower(): Known(name, make, _arguments(make)) for name, make in PRESETS.items()}
+    methods = {}
+    for name, preset in PRESETS.items():
+        taken = dict(signature(preset).parameters)
+        kinds = {p.name: _kind_of_annotation(str(p.annotation)) for p in taken.values()}
+        methods[name.lower()] = Known(name, preset, taken, kinds)
     for kind in known_methods().values():
         h = Parameter("h", Parameter.KEYWORD_ONLY, annotation="Coefficient")
-        methods[kind.title.lower()] = Known(kind.title, _everywhere(kind), {"h": h, **_arguments(kind)})
+        taken = {"h": h, **signature(kind).parameters}
+        kinds = {"h": "coefficient"} | {f.name: _kind_of_field(f) for f in fields(kind)}
+        ours = kind.__module__.partition(".")[0] == "heatbath"
+        module = None if ours else kind.__module__
+        methods[kind.title.lower()] = Known(kind.title, _everywhere(kind), taken, kinds, module)
     return methods
 
 
@@ -61,34 +75,39 @@ def arguments() -> list[Argument]:
             text = texts.get(whose, "")
             if whose != parameter.name:
                 text = f"Of the output layer: {text[:1].lower()}{text[1:]}"
-            blank = Argument(parameter.name, _kind(parameter), text, [])
+            blank = Argument(parameter.name, method.kinds[parameter.name], text, [])
             collected.setdefault(parameter.name, blank).methods.append(name)
     return list(collected.values())
 
 
 def partition_of(given: Mapping[str, Any]) -> tuple[Partition, dict[str, Any]]:
     """The partition of a table such as {name: "sgld", h: 0.1, sigma: 0.01}, and the table with defaults."""
-    title, make, accepted = find(given.get("name"))
-    plain = {name: _plain(accepted.get(name), name, value) for name, value in given.items() if name != "name"}
+    title, make, accepted, kinds, module = find(given.get("name"), given.get("module"))
+    given = {name: value for name, value in given.items() if name != "module"}
+    plain = {name: _plain(kinds.get(name), name, value) for name, value in given.items() if name != "name"}
     needed = [name for name, p in accepted.items() if p.default is Parameter.empty and name not in plain]
     if needed:
-        raise ValueError(f"method {title} needs {' and '.join(needed)}: say {_example(needed)}")
+        raise ValueError(
+            f"method {title} needs {' and '.join(needed)}: say {_example(given['name'], needed, module)}"
+        )
     if unknown := [name for name in plain if name not in accepted]:
         raise ValueError(f"method {title} has no {', '.join(unknown)}; accepted: {', '.join(accepted)}")
     partition = make(**{name: _value(value) for name, value in plain.items()})
     defaults = {name: p.default for name, p in accepted.items() if p.default not in (Parameter.empty, None)}
-    return partition, {"name": given["name"], **defaults, **plain}
+    origin = {} if module is None else {"module": module}
+    return partition, {"name": given["name"], **origin, **defaults, **plain}
 
 
 def method_of(text: str) -> dict[str, Any]:
-    """The table of a method that is written as `sgld:h=0.1,sigma=0.01`."""
+    """The table of a method that is written as `sgld:h=0.1,sigma=0.01`; several values as `sigma=[0,0.1]`."""
     name, _, rest = text.partition(":")
     table: dict[str, Any] = {"name": name.strip()}
-    for pair in filter(None, map(str.strip, rest.split(","))):
+    pairs = re.split(r",(?![^\[]*\])", rest)  # at commas that are not within brackets
+    for pair in filter(None, map(str.strip, pairs)):
         key, equals, value = map(str.strip, pair.partition("="))
         if not (key and equals and value) or key in table:
             raise ValueError(f"a method is written as sgld:h=0.1,sigma=0.01 (each name once), got {text!r}")
-        table[key] = value
+        table[key] = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     return table
 
 
@@ -105,19 +124,16 @@ def labelled(tables: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return by_label
 
 
-def find(name: object) -> Known:
-    """The method of a name."""
+def find(name: object, module: object = None) -> Known:
+    """The method of a name; `module` is where a settings file says that it is defined."""
     methods = known()
-    if not isinstance(name, str) or name not in methods:
-        problem = "say --method NAME" if name is None else f"there is no method {name!r}"
-        raise ValueError(
-            f"{problem}; accepted: {', '.join(methods)} (one of your own: heatbath --import MODULE ...)"
-        )
-    return methods[name]
-
-
-def _arguments(make: Callable[..., object]) -> dict[str, Parameter]:
-    return dict(signature(make).parameters)
+    if isinstance(name, str) and name in methods and module in (None, methods[name].module):
+        return methods[name]
+    problem = "say --method NAME" if name is None else f"there is no method {name!r}"
+    cure = f"heatbath --import {module or 'MODULE'} ..."
+    if module is None:
+        cure = f"one of your own: {cure}"
+    raise ValueError(f"{problem}; accepted: {', '.join(methods)} ({cure})")
 
 
 def _everywhere(kind: type[Method]) -> Callable[..., Partition]:
@@ -127,23 +143,30 @@ def _everywhere(kind: type[Method]) -> Callable[..., Partition]:
     return make
 
 
-def _kind(parameter: Parameter) -> str:
-    """What an argument takes: text, a whole number, or a coefficient."""
-    annotation = str(parameter.annotation)
-    if annotation.startswith("Literal"):
-        return "text" if "'" in annotation or '"' in annotation else "whole"
-    return "text" if annotation == "str" else "coefficient"
+def _kind_of_field(field: Field[Any]) -> str:
+    """What a field of a method takes: text, a whole number, or a coefficient."""
+    choices = field.metadata.get("choices", ())
+    if choices:
+        return "text" if all(isinstance(choice, str) for choice in choices) else "whole"
+    return "text" if field.name == "word" else "coefficient"
 
 
-def _example(needed: list[str]) -> str:
-    return " ".join(f"--{name.replace('_', '-')} NUMBER" for name in needed)
+def _kind_of_annotation(annotation: str) -> str:
+    """What an argument of a preset takes."""
+    return "text" if annotation.startswith(("str", "Literal")) else "coefficient"
 
 
-def _plain(parameter: Parameter | None, name: str, value: Any) -> Any:
+def _example(name: str, needed: list[str], module: str | None) -> str:
+    if module is None:
+        return " ".join(f"--{argument.replace('_', '-')} NUMBER" for argument in needed)
+    return f"--method {name}:{','.join(f'{argument}=NUMBER' for argument in needed)}"
+
+
+def _plain(kind: str | None, name: str, value: Any) -> Any:
     """A value as it is written to a settings file: text of numbers as numbers."""
-    if not isinstance(value, str) or parameter is None or _kind(parameter) == "text":
+    if not isinstance(value, str) or kind in (None, "text"):
         return value
-    return whole_number(name, value) if _kind(parameter) == "whole" else numbers(name, value)
+    return whole_number(name, value) if kind == "whole" else numbers(name, value)
 
 
 def _value(plain: Any) -> Any:

@@ -61,9 +61,7 @@ def _shown(run: Run) -> list[tuple[str, str]]:
 
 
 def _has_temperature(run: Run) -> bool:
-    return any(part.method.temperature is not None for part in run.plan.parts()) and bool(
-        (run.died < 0).any()
-    )
+    return any(part.method.measures_temperature for part in run.plan.parts()) and bool((run.died < 0).any())
 
 
 def _has_plane(run: Run) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from heatbath.checks import real, whole
-from heatbath.cli.methods import labelled, method_of, partition_of
+from heatbath.cli.methods import find, labelled, method_of, partition_of
 from heatbath.cli.options import SECTIONS, Settings, keys
 from heatbath.cli.tables import read_problem
 from heatbath.datasets import Problem
@@ -48,7 +48,7 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
     accepted = {section: keys(section) for section in SECTIONS}
     accepted["problem"] = [*accepted["problem"], "sha256"]
     methods = "methods" if written == "compare" else "method"
-    accepted[methods] = accepted.pop("method")
+    accepted[methods] = [*accepted.pop("method"), "module"]
     for section, values in content.items():
         if section not in accepted or not isinstance(values, dict):
             raise ValueError(f"{path}: {section!r} is not a section; accepted: {', '.join(accepted)}")
@@ -56,6 +56,8 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
         for name, table in tables.items():
             if not isinstance(table, dict):
                 raise ValueError(f"{path}: methods.{name} must be a section, got {table!r}")
+            if section in ("method", "methods") and "name" in table:
+                find(table.get("name"), table.get("module"))
             if unknown := [key for key in table if key not in accepted[section]]:
                 raise ValueError(
                     f"{path}: {section} has no {', '.join(unknown)}; accepted: {', '.join(accepted[section])}"
@@ -110,7 +112,10 @@ def write_settings(command: str, settings: Settings) -> str:
     """The text of a settings file."""
     import tomli_w
 
-    note = f"# Done again by: heatbath {command} --settings settings.toml\n"
+    tables = settings["methods"].values() if command == "compare" else [settings["method"]]
+    modules = dict.fromkeys(table["module"] for table in tables if "module" in table)
+    imports = "".join(f"--import {module} " for module in modules)
+    note = f"# Done again by: heatbath {imports}{command} --settings settings.toml\n"
     return note + tomli_w.dumps({"command": command, **settings})
 
 

@@ -121,7 +121,7 @@ def _row(run: Run, place: int, labels: dict[str, Any]) -> Row:
 def _temperatures(run: Run, labels: dict[str, Any]) -> dict[str, Any]:
     """Kinetic temperatures over the second half of a run, by part, beside their targets."""
     selected = run.select(**labels) if labels else run
-    methods = [part.method for part in selected.plan.parts() if part.method.temperature is not None]
+    methods = [part.method for part in selected.plan.parts() if part.method.measures_temperature]
     if not methods or any(method.tempering for method in methods):
         return {}
     burn_in = run.step // 2 if (run.data["step"].values > run.step // 2).any() else 0

@@ -87,9 +87,9 @@ def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:
 
 def _thermal(run: Run) -> tuple[list[Part], NDArray[np.bool_]]:
     """The parts whose method has a temperature, and which chains are alive."""
-    parts = [part for part in run.plan.parts() if part.method.temperature is not None]
+    parts = [part for part in run.plan.parts() if part.method.measures_temperature]
     if not parts:
-        raise ValueError("no part of this run has a temperature: that needs Langevin or AdaptiveLangevin")
+        raise ValueError("no part of this run has a temperature that is read: its methods have no τ")
     return parts, run.died < 0
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.program import TEMPER, Operation, Program, Stage, Term
-from heatbath.letters import Values
-from heatbath.operations import NEUTRAL, WIDTH
+from heatbath.letters import Columns, Values
+from heatbath.operations import NEUTRAL, NOISE_COLUMN, WIDTH
 from heatbath.schedules import Coefficient, at
 
 Array = NDArray[np.float64]
@@ -62,9 +62,20 @@ def _fill(rows: Array, operation: Operation, steps: Steps, h: Coefficient) -> No
     neutral = NEUTRAL.get(operation.kind, ())
     for term in operation.terms:
         before = steps.numbers(term.offset) < 0
-        for place, column in enumerate(term.columns(_values(term, steps, h))):
+        columns = term.columns(_values(term, steps, h))
+        _check(operation, columns, type(term.method).__name__)
+        for place, column in enumerate(columns):
             rest = neutral[place] if place < len(neutral) else 0.0
             rows[:, place] += np.where(before, rest, column)
+
+
+def _check(operation: Operation, columns: Columns, method: str) -> None:
+    """Refuse what a lowering cannot mean."""
+    if len(columns) > WIDTH:
+        raise ValueError(f"{method}: an operation has {WIDTH} columns at the most, got {len(columns)}")
+    noise = NOISE_COLUMN.get(operation.kind, WIDTH)
+    if operation.use < 0 and noise < len(columns) and np.any(columns[noise] != 0):
+        raise ValueError(f"{method}: a letter whose operation has noise must say draws=True")
 
 
 def _values(term: Term, steps: Steps, h: Coefficient) -> Values:

@@ -21,10 +21,10 @@ from heatbath.checks import NON_NEGATIVE, Interval, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.estimators.weights import check_weights, copies
-from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.prediction import Prediction
+from heatbath.presets import AdLaLa
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import Progress
 from heatbath.runs.training import Manner, train
@@ -32,13 +32,7 @@ from heatbath.tasks import Task
 
 # AdLaLa with a prior, chosen by 5-fold log loss on small tables (benchmarks/estimators.py): it varies little
 # for h from 0.2 to 0.4, tau from 1e-5 to 3e-4 and gamma from 0.3 to 1; without the prior long runs overfit
-DEFAULT = Partition(
-    {
-        "hidden": AdaptiveLangevin(tau=1e-4, sigma=0.01, epsilon=0.1, weight_decay=3e-3),
-        "output": Langevin(gamma=0.5, tau=1e-4, weight_decay=3e-3),
-    },
-    h=0.3,
-)
+DEFAULT = AdLaLa(h=0.3, tau=1e-4, sigma=0.01, epsilon=0.1, gamma=0.5, weight_decay=3e-3)
 FEWEST, MOST = 200, 20_000  # steps where none are given
 RECORDS = 10  # of the losses in one call
 

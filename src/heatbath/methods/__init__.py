@@ -11,6 +11,7 @@ from heatbath.methods.adaptive_langevin import AdaptiveLangevin as AdaptiveLange
 from heatbath.methods.frozen import Frozen as Frozen
 from heatbath.methods.langevin import Langevin as Langevin
 from heatbath.methods.method import Method as Method
+from heatbath.methods.method import check_known as check_known
 from heatbath.methods.method import choices as choices
 from heatbath.methods.method import coefficients as coefficients
 from heatbath.methods.method import find_method as find_method

@@ -11,10 +11,11 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeVar
 
+from heatbath import operations
 from heatbath.checks import FINITE, Interval, choice, store
 from heatbath.letters import Letter
 from heatbath.schedules import Coefficient, Schedule, SimulatedTempering, Value, coefficient
-from heatbath.splitting import Substep, gradients, parse, rotate
+from heatbath.splitting import Substep, WordError, gradients, parse, rotate
 
 
 def varying(accepted: Interval, text: str, default: float | Any = MISSING, *, tempered: bool = False) -> Any:
@@ -77,6 +78,11 @@ class Method:
                 raise TypeError(f"{name} is where ξ starts, so it cannot be a schedule: got {given!r}")
         parse(self.word, self.letters, type(self).__name__)
         self.check()
+        for what, does in (("moves θ", "moves"), ("uses the gradient", "kicks")):
+            if self.letters and not any(getattr(substep.kind, does) for substep in self.substeps):
+                raise WordError(
+                    f"word {self.word!r}: no letter of it {what}; {type(self).__name__} would stand still"
+                )
 
     @property
     def thermostat(self) -> str | None:
@@ -89,7 +95,8 @@ class Method:
     @property
     def substeps(self) -> tuple[Substep, ...]:
         """The letters of its word."""
-        return _substeps(type(self), self.word)
+        kind: Any = type(self)
+        return _substeps(kind, self.word)
 
     @property
     def moves(self) -> bool:
@@ -120,6 +127,11 @@ class Method:
     def tempering(self) -> SimulatedTempering | None:
         """The ladder that its temperature moves on, if it does."""
         return self.temperature if isinstance(self.temperature, SimulatedTempering) else None
+
+    @property
+    def measures_temperature(self) -> bool:
+        """Whether it has a temperature, and a letter that reads it."""
+        return self.temperature is not None and any(substep.kind.reads for substep in self.substeps)
 
     @property
     def has_prior(self) -> bool:
@@ -173,12 +185,8 @@ class Method:
         return f"{type(self).__name__}({values}){note}"
 
 
-def _substeps(kind: Any, word: str) -> tuple[Substep, ...]:
-    return _parsed(kind, word)
-
-
 @lru_cache(maxsize=1024)
-def _parsed(kind: Any, word: str) -> tuple[Substep, ...]:
+def _substeps(kind: Any, word: str) -> tuple[Substep, ...]:
     return parse(word, kind.letters, kind.__name__)
 
 
@@ -215,30 +223,88 @@ _known: dict[str, type[Method]] = {}
 M = TypeVar("M", bound=type[Method])
 
 
+# Names that have a meaning beside methods: in param groups and files, and as results and their dimensions
+TAKEN = frozenset((
+    "h", "lr", "params", "part", "name", "method", "module", "schedules", "step", "previous", "seed", "fused",
+    "maximize", "rung", "model", "hidden", "output",
+    "theta", "p", "second", "died", "xi_now", "xi_start", "average", "deviations", "loss", "accuracy",
+    "temperature", "histogram", "weights", "samples", "sample_step", "chain", "parameter", "record", "split",
+    "point", "bin", "sample", "repeat", "draw", "set", "training", "testing", "feature", "target",
+    "X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale", "start",
+    "X_average",
+))  # fmt: skip
+PUBLIC = ("AdLaLa", "LOL", "LaLa", "AdLAdL", "Partitioned", "Samples", "Prediction")  # classes of their own
+
+
 def register(kind: M) -> M:
     """Make a method known everywhere: partitions, engine, optimisers, files, the command line.
 
     For methods outside of heatbath: a decorator above `@dataclass(frozen=True, repr=False)`. The file of a
-    run with such a method names the module to import before it is loaded.
+    run with such a method names the module to import before it is loaded. A class whose parts do not fit
+    together is refused, with all that is wrong with it.
     """
     name = getattr(kind, "__name__", repr(kind))
-    if not (isinstance(kind, type) and issubclass(kind, Method) and "__dataclass_fields__" in vars(kind)):
+    derived = isinstance(kind, type) and issubclass(kind, Method) and kind is not Method
+    if not (derived and "__dataclass_fields__" in vars(kind)):
         raise TypeError(f"register takes a dataclass that derives from heatbath.methods.Method, got {kind!r}")
-    if odd := [letter for letter in kind.letters if len(letter) != 1]:
-        raise ValueError(f"{name}: a letter is one character, got {', '.join(map(repr, odd))}")
-    if wrong := [f.name for f in fields(kind) if f.name != "word" and not f.metadata]:
-        raise ValueError(
-            f"{name}: the fields {', '.join(wrong)} must be made by varying, starting or option, so that "
-            "everybody knows what they are"
-        )
-    if "word" not in names(kind) and kind.word and not any(s.kind.moves for s in _substeps(kind, kind.word)):
-        raise ValueError(f"{name}: no letter of {kind.word!r} moves θ")
+    wrong = [*_wrong_fields(kind), *_wrong_letters(kind)]
     for other in _known.values():
         same = (other.__module__, other.__qualname__) == (kind.__module__, kind.__qualname__)
         if not same and (other.__name__ == name or other.title.lower() == kind.title.lower()):
-            raise ValueError(f"{name}: there is a method of this name already, {other.__module__}.{name}")
+            place = f"{other.__module__}.{other.__name__}"
+            wrong.append(f"there is a method of this name already, {place}")
+    if {name.lower(), kind.title.lower()} & {taken.lower() for taken in PUBLIC}:
+        wrong.append(f"its name is taken; so are {', '.join(PUBLIC)}")
+    if wrong:
+        raise ValueError(f"{name}: {'; '.join(wrong)}")
     _known[name] = kind
     return kind
+
+
+def _wrong_fields(kind: type[Method]) -> list[str]:
+    """What is wrong with the fields of a method."""
+    wrong = []
+    if bare := [f.name for f in fields(kind) if f.name != "word" and not f.metadata]:
+        wrong.append(f"the fields {', '.join(bare)} must be made by varying, starting or option")
+    if taken := [f.name for f in fields(kind) if f.name in TAKEN]:
+        wrong.append(f"the fields {', '.join(taken)} have names with another meaning: choose others")
+    starts = [f.name for f in fields(kind) if f.metadata.get("varies") is False]
+    if starts != (["xi"] if _thermostat(kind) else []):
+        wrong.append("a field xi made by starting is needed where there is a thermostat, and only there")
+    if tempered := [f.name for f in fields(kind) if f.metadata.get("tempered") and f.name != "tau"]:
+        wrong.append(f"only tau can be tempered, not {', '.join(tempered)}")
+    return wrong
+
+
+def _wrong_letters(kind: type[Method]) -> list[str]:
+    """What is wrong with the letters of a method, as far as can be told without its coefficients."""
+    wrong = []
+    for letter, meaning in kind.letters.items():
+        if len(letter) != 1:
+            wrong.append(f"a letter is one character, got {letter!r}")
+        operated = {operation for operation, _ in meaning.lower}
+        if not operated or not operated <= operations.FOR_LETTERS:
+            known = "those of heatbath.operations but READ"
+            wrong.append(f"letter {letter!r} lowers to {sorted(operated) or 'nothing'}, accepted are {known}")
+        for flag, kinds in (("moves", operations.MOVING), ("kicks", operations.DESCENDING)):
+            if getattr(meaning, flag) != bool(operated & set(kinds)):
+                wrong.append(f"letter {letter!r}: {flag} is not what its operations do")
+        if operated & set(operations.ALWAYS_DRAWING) and not meaning.draws:
+            wrong.append(f"letter {letter!r} needs noise: draws=True")
+        if operations.ADAM in operated and not kind.keeps_second:
+            wrong.append(f"letter {letter!r} needs a second moment: keeps_second = True")
+        if operated & set(operations.WITH_FRICTION) and not _thermostat(kind):
+            wrong.append(f"letter {letter!r} needs a ξ: thermostat = 'part' or 'tensor'")
+    letters = [kind.letters.get(letter) for letter in ("" if "word" in names(kind) else kind.word)]
+    if letters and not any(letter is not None and letter.moves for letter in letters):
+        wrong.append(f"no letter of {kind.word!r} moves θ")
+    return wrong
+
+
+def _thermostat(kind: type[Method]) -> str | None:
+    """What has a ξ by default: the class variable, or the default of the option."""
+    chosen: Any = kind.thermostat
+    return None if isinstance(chosen, property) else str(chosen)
 
 
 def known_methods() -> dict[str, type[Method]]:
@@ -246,9 +312,25 @@ def known_methods() -> dict[str, type[Method]]:
     return dict(_known)
 
 
+def check_known(kind: type[Method]) -> None:
+    """Refuse a method that is not registered, or no longer."""
+    if kind not in _known.values():
+        name = kind.__name__
+        if name in _known:
+            raise TypeError(f"{name} was registered anew since this value was made: make it again")
+        raise TypeError(f"nobody knows {name} yet: call heatbath.register({name}) first")
+
+
 def find_method(name: object, module: str | None = None) -> type[Method]:
     """The method of a name; `module` is where it was defined, if it is not one of heatbath's own."""
-    if isinstance(name, str) and name in _known:
-        return _known[name]
+    kind = _known.get(name) if isinstance(name, str) else None
+    if kind is not None and module in (None, kind.__module__):
+        return kind
+    if kind is not None:
+        raise ValueError(
+            f"the method {name!r} of {module} is needed, and that of {kind.__module__} is registered"
+        )
     cure = f"; it is defined in {module}: import that module first" if module else ""
+    if module == "__main__":
+        cure = "; it was defined in a script: define it in a module of its own, and import that"
     raise ValueError(f"there is no method {name!r}{cure}; accepted: {', '.join(_known)}")

@@ -67,7 +67,7 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
         raise TypeError(f"temperatures needs a Run, got {type(run).__name__}")
     if len(run.plan.points) > 1:
         raise ValueError(f"these chains have different temperatures: select one of {run.plan.points[0][0]}")
-    parts = [part for part in run.plan.parts() if part.method.temperature is not None]
+    parts = [part for part in run.plan.parts() if part.method.measures_temperature]
     if not parts:
         raise ValueError("no part of this run has a temperature: its methods have no tau")
     ax = axes_or_new(ax)

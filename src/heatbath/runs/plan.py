@@ -10,13 +10,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import choice, real, store, whole
 from heatbath.datasets import Problem
+from heatbath.methods import Method
 from heatbath.networks import Dense
 from heatbath.noise import MOST_STEPS
 from heatbath.partition import Part, Partition
@@ -361,7 +362,7 @@ def sampling(steps: int, samples: int | None, burn_in: int | None, thin: int | N
     if they do not divide). With `thin`: the last of the run. Neither: every step.
     """
     steps = whole("steps", steps, low=1, high=MOST_STEPS)
-    first = whole("burn_in", burn_in or 0, low=0, high=steps)
+    first = whole("burn_in", 0 if burn_in is None else burn_in, low=0, high=steps)
     if samples is None:
         return first, 1 if thin is None else thin
     count = whole("samples", samples, low=1, high=steps + 1)
@@ -400,6 +401,12 @@ def _check_type(name: str, value: object, kind: type) -> None:
 
 def _check_methods(methods: object, call: Call | None) -> None:
     """Refuse what is no partition, nor partitions by name, or not what a call needs."""
+    if call is not None:
+        choice("call", call, get_args(Call))
+    if isinstance(methods, Method):
+        raise TypeError(
+            f"a method needs a stepsize: say Partition({methods!r}, h=0.1), with an h of your choice"
+        )
     if call == "compare" or (call is None and isinstance(methods, Mapping)):
         if not isinstance(methods, Mapping) or not methods or not all(isinstance(n, str) for n in methods):
             raise TypeError(
@@ -428,6 +435,8 @@ def _check_single(what: str, partition: Partition) -> None:
 
 def _checked_record(record: object) -> int | tuple[int, ...]:
     if isinstance(record, (list, tuple, range, np.ndarray)):
+        if not len(record):
+            raise ValueError("record must be a number of records or a list of steps, got an empty one")
         return tuple(whole("record: a step", step, low=0) for step in record)
     return whole("record", record, low=1)
 

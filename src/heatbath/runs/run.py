@@ -172,6 +172,8 @@ class Run:
         if over is None:
             over = "samples" if "samples" in self.data else "chains"
         choice("over", over, ("samples", "chains", "steps"))
+        if latest is not None and over != "samples":
+            raise ValueError(f"latest is for samples, and these are over {over}: leave it out")
         check_run(self, single=True)
         if not (self.died < 0).any():
             raise ValueError("all chains of this run diverged: there is nothing to average")

@@ -137,11 +137,18 @@ def _class(
     name: str, base: type[Partitioned], arguments: list[Parameter], text: str | None, **attributes: Any
 ) -> type[Partitioned]:
     first = inspect.cleandoc(text or "").split("\n\n")[0]
+
+    def __init__(self: Any, *args: Any, **options: Any) -> None:
+        base.__init__(self, *args, **options)
+
+    itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    __init__.__signature__ = Signature([itself, *arguments])  # type: ignore[attr-defined]
     return type(
         name,
         (base,),
         {
             "__doc__": f"{first}\n\nSee `heatbath.{name}`.\n\n{inspect.cleandoc(base.__doc__ or '')}",
+            "__init__": __init__,
             "__module__": "heatbath.torch",
             "__signature__": Signature(arguments),
             **attributes,

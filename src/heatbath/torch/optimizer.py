@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from heatbath.checks import NON_NEGATIVE, real, whole
 from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import coefficients, find_method
+from heatbath.schedules import Value
 from heatbath.statistics import Estimate
 from heatbath.torch import tempering, unfused, values
 from heatbath.torch.fused import Fused, can_be_fused
@@ -67,8 +68,8 @@ class Partitioned(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
-        lr: Any,
+        params: Iterable[dict[str, Any]],
+        lr: Value,
         *,
         seed: int = 0,
         fused: bool | None = None,
@@ -97,7 +98,7 @@ class Partitioned(Optimizer):
         tempering.check_ladders([*self.param_groups, new_group])
         super().add_param_group(new_group)
         group = self.param_groups[-1]
-        if group.get("thermostat") == "tensor":
+        if values.per_tensor(group):
             group["xi"] = [group["xi"]] * len(group["params"])
         self._forget()
 
@@ -255,7 +256,7 @@ class Partitioned(Optimizer):
         """The tensors of a group that have a gradient, one unit for each ξ."""
         ladder = values.ladder(group)
         root = math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
-        per_tensor = group.get("thermostat") == "tensor"
+        per_tensor = values.per_tensor(group)
         units: list[Unit] = []
         for i, parameter in enumerate(group["params"]):
             if parameter.grad is None or not parameter.numel():
@@ -306,7 +307,7 @@ class Partitioned(Optimizer):
             unit.publish()
             for parameter in unit.parameters:
                 self.state[parameter]["step"] += 1
-        if group.get("thermostat") == "tensor":
+        if values.per_tensor(group):
             place = {id(parameter): i for i, parameter in enumerate(group["params"])}
             for unit in part.units:
                 group["xi"][place[id(unit.parameters[0])]] = unit.xi

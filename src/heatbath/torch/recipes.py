@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from heatbath.engine.coefficients import table
 from heatbath.engine.program import GRADIENT, TEMPER, Operation, compile_program
 from heatbath.letters import Columns, Values
 from heatbath.methods import Method
@@ -115,6 +116,7 @@ class Recipe:
 def recipe(method: Method) -> Recipe:
     """The recipe of a method, in which its coefficients do not matter."""
     program = compile_program(Partition(method, 1.0), {"all": (1,)})
+    table(program, program.steps, 0, 1)  # which refuses a lowering that cannot be meant
     operations: list[Operation] = []
     stages: list[Stage] = []
     for stage in program.steps:

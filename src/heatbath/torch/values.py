@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from heatbath.checks import NON_NEGATIVE, is_real, real
-from heatbath.methods import Method, choices, coefficients, find_method, known_methods, names
+from heatbath.methods import Method, check_known, choices, coefficients, find_method, known_methods, names
 from heatbath.schedules import Schedule, SimulatedTempering, at, coefficient, from_plain, to_plain
 
 STANDSTILL = 1e-30  # the stepsize at lr = 0, where a scheduler begins or ends: nothing moves
@@ -24,7 +24,7 @@ def to_values(group: Group, lr: object) -> Group:
             f"'method' must be a method such as heatbath.Langevin(gamma=1.0, tau=1e-5), got {method!r}"
         )
     kind = type(method)
-    find_method(kind.__name__)
+    check_known(kind)
     method = kind(**{name: group.get(name, getattr(method, name)) for name in names(kind)})
     values: Group = {"method": kind.__name__, "schedules": {}, "step": 0, "previous": None}
     given = {"lr": coefficient("lr", lr, NON_NEGATIVE)}
@@ -82,6 +82,11 @@ def wording(group: Group) -> tuple[Any, ...]:
     return group["method"], *chosen, str(group["schedules"]) if group["schedules"] else ""
 
 
+def per_tensor(group: Group) -> bool:
+    """Whether each tensor of a group has a ξ of its own."""
+    return bool(group.get("thermostat", find_method(group["method"]).thermostat) == "tensor")
+
+
 def check(group: Group) -> None:
     """Refuse what a user has set to something that a step cannot use."""
     name = group["method"]
@@ -105,7 +110,7 @@ def check(group: Group) -> None:
         if not is_real(value) and not hasattr(value, "item"):
             raise TypeError(f"{key} must be a number, got {value!r} of type {type(value).__name__}")
     real("lr", float(group["lr"]), NON_NEGATIVE)
-    if "thermostat" in group and (group["thermostat"] == "tensor") != isinstance(group["xi"], list):
+    if "xi" in group and per_tensor(group) != isinstance(group["xi"], list):
         raise ValueError(
             f"thermostat cannot be changed to {group['thermostat']!r} where ξ is {group['xi']!r}: make a new "
             "optimiser"
