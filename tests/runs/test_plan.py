@@ -128,7 +128,7 @@ def test_samples_that_cannot_be_had_are_refused(given):
             "train needs one value of tau: several are the axes of a sweep",
         ),
         ({"partition": hb.Partition({"fc9": hb.SGD(), "rest": hb.SGD()}, 0.1)}, "there is no layer 'fc9'"),
-        ({"partition": hb.SGD()}, "partition must be a Partition, got SGD"),
+        ({"partition": hb.SGD()}, r"a method needs a stepsize: say Partition\(SGD\(\), h=0.1\)"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(options, message):
