@@ -311,3 +311,13 @@ def test_the_fixed_friction_law_used_above_is_that_of_the_real_step():
     for substep in (word[-1], *word[:-1]):
         algebra.letter(substep.letter, 0.3 * float(substep.fraction), xi=0.7, sigma=SIGMA, tau=0)
     np.testing.assert_allclose(stationary(*algebra.phase), stationary(M, S), rtol=1e-12)
+
+
+def test_xi_tells_the_same_gradient_noise_in_both_forms_of_the_friction():
+    """γ_eff = (h s² + σ²)/(2τ) is ξ of the map and εξ of the SDE."""
+    values, h, noise = {"tau": 0.3, "sigma": 0.2, "epsilon": 0.5}, 0.1, 4.0
+    effective = (h * noise + 0.2**2) / (2 * 0.3)
+    for friction, xi in (("map", effective), ("sde", effective / 0.5)):
+        method = hb.AdaptiveLangevin(**values, friction=friction)
+        assert method.gradient_noise(values, h, xi) == pytest.approx(noise)
+        assert method.gradient_noise(values, 0.0, xi) is None

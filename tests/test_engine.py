@@ -217,6 +217,9 @@ ONE_GRADIENT = ["BAOAB", "BAOA", "ABOBA", "OBABO", "OABAO", "OBA", "BAOOA", "AOA
 TWO_GRADIENTS = ["BAOBA", "ABAOABA", "ABAOB", "BABAOAB"]
 ADAPTIVE = hb.AdaptiveLangevin(1e-3, 0.01, 0.1)
 LADDER = SimulatedTempering((1e-3, 2e-3, 4e-3), every=3, weights=(0, -50, -90))
+EVEN_LADDER = SimulatedTempering(
+    (1e-3, 2e-3, 4e-3), every=3, weights=(0, -345, -518)
+)  # for a loss near log 2
 PARTITIONS = {
     **{word: hb.Partition(hb.Langevin(0.5, 1e-3, word), 0.1) for word in ONE_GRADIENT},
     "LaLa": hb.LaLa(0.1, 0.5, 1e-3, 2.0, 1e-4),
@@ -245,6 +248,9 @@ PARTITIONS = {
         },
         0.1,
     ),
+    "tempered at the kick with a scheduled prior": hb.Partition(
+        hb.Langevin(1.0, EVEN_LADDER, "ABOBA", weight_decay=Cyclical(0.02, 0.0, 5)), 0.1
+    ),
     "all on schedules": hb.Partition(
         {
             "hidden": hb.AdaptiveLangevin(
@@ -272,6 +278,13 @@ def test_the_engine_follows_the_reference(name):
 @pytest.mark.parametrize("word", [*TWO_GRADIENTS, *ONE_GRADIENT])
 def test_the_engine_follows_the_reference_through_words_as_written(word):
     assert_same_trajectory(*runs(hb.Partition(hb.Langevin(0.5, 1e-3, word), 0.1), rotated=False))
+
+
+@pytest.mark.parametrize("word", ONE_GRADIENT)
+def test_the_first_step_closes_nothing_and_leaves_thermal_momenta_as_they_are(word):
+    """Momenta of 0 would not tell: a letter that closes a step which never began could erase them."""
+    partition = hb.Partition(hb.Langevin(0.5, 1e-3, word), 0.1)
+    assert_same_trajectory(*runs(partition, momenta="thermal"), steps=3)
 
 
 MIXED = hb.Partition(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.schedules import Constant, Cyclical, Exponential, Linear, SimulatedTempering
+from heatbath.schedules import Constant, Cyclical, Exponential, Linear, Piecewise, SimulatedTempering
 
 EXAMPLES = [
     hb.Langevin(gamma=1, tau=1e-4),
@@ -104,7 +104,9 @@ def test_only_tau_can_be_tempered():
         hb.Langevin(gamma=ladder, tau=1e-4)
 
 
-@pytest.mark.parametrize("gamma", [math.inf, Constant(math.inf), [1.0, math.inf]])
+@pytest.mark.parametrize(
+    "gamma", [math.inf, Constant(math.inf), Piecewise([1.0, math.inf], [10]), [1.0, math.inf]]
+)
 @pytest.mark.parametrize("word", ["BOA", "ABO", "OAB"])
 def test_infinite_friction_is_refused_where_it_would_erase_the_force(gamma, word):
     with pytest.raises(ValueError, match=rf"word '{word}' with gamma = inf: an O follows every B"):

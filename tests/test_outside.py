@@ -99,6 +99,25 @@ def test_its_words_are_followed_too(registered, word):
     test_engine.assert_same_trajectory(*test_engine.runs(partition))
 
 
+@pytest.mark.parametrize("word", ["BACEOECAB", "OECBABCEO"])
+def test_its_first_step_closes_nothing_and_leaves_xi_where_it_starts(registered, word):
+    """A ξ of 0 would not tell: a letter on ξ that closes a step which never began could erase it."""
+    from tests import test_engine, test_torch
+
+    partition = hb.Partition(example(registered, word=word, xi=0.7), 0.05)
+    test_engine.assert_same_trajectory(*test_engine.runs(partition), steps=3)
+    for fused in (True, False):
+        model = test_torch.network()
+        optimizer = test_torch.by_layer(model, partition, seed=5, fused=fused)
+        if not fused:  # what closes nothing is multiplied by 0, and may have any number
+            optimizer._noise = lambda like, seed, step, *rest: test_torch.same_noise(
+                like, seed, max(step, 0), *rest
+            )
+        difference, reference = test_torch.follow(model, optimizer, partition, 3, seed=5)
+        assert difference < 1e-12
+        assert optimizer.param_groups[0]["xi"] == pytest.approx(reference.state.xi["all"][0, 0], rel=1e-12)
+
+
 @pytest.mark.parametrize("tau", [0.09, 2.0])
 def test_its_law_is_that_of_its_docstring(registered, tau):
     """Over 4,000 chains, within 4.5 standard errors and 2 % for O(h²).

@@ -50,6 +50,8 @@ def test_a_tuple_joins_layers_into_one_part():
 def test_a_tuple_may_hold_the_rest_and_is_in_the_order_of_the_network():
     (part,) = hb.Partition({("fc2", "rest"): ADL}, h=0.1).parts(DEEP)
     assert (part.name, part.layers) == ("fc2+rest", tuple(DEEP))
+    (part,) = hb.Partition({("rest", "fc2"): ADL}, h=0.1).parts(DEEP)
+    assert (part.name, part.layers) == ("rest+fc2", tuple(DEEP))
     first, second = hb.Partition({(2, 0): ADL, "rest": ADL}, h=0.1).parts(DEEP)[:2]
     assert first.layers == ("fc1", "fc3")
     assert first.tensors == (range(0, 20), range(20, 30), range(140, 170), range(170, 173))
@@ -195,6 +197,28 @@ def test_the_presets_are_what_the_paper_defines():
     assert hb.AdLaLa(tau_output=0).methods["output"] == hb.Langevin(0.1, 0.0)
     assert hb.AdLAdL() == hb.Partition({"hidden": ADL, "output": ADL}, h=0.15)
     assert hb.AdLAdL(epsilon_output=0.0).methods["output"] == hb.AdaptiveLangevin(1e-4, 0.01, 0.0)
+
+
+def test_every_argument_of_a_preset_arrives_in_the_method_that_it_is_for():
+    """No two have the same value, so that none can take the place of another."""
+    words = {"word": "ABOBA", "word_output": "OBA", "weight_decay": 0.02}
+    assert hb.LaLa(0.2, 1, 1e-4, 2, 1e-5, **words) == hb.Partition(
+        {"hidden": hb.Langevin(1, 1e-4, "ABOBA", 0.02), "output": hb.Langevin(2, 1e-5, "OBA", 0.02)}, 0.2
+    )
+    assert hb.LOL(0.2, 1, 1e-4, 1e-5, **words) == hb.Partition(
+        {"hidden": hb.Langevin(1, 1e-4, "ABOBA", 0.02), "output": hb.Langevin(math.inf, 1e-5, "OBA", 0.02)},
+        0.2,
+    )
+    others = {"xi": 0.3, "friction": "sde", "thermostat": "tensor", "kinetic": "mean", "weight_decay": 0.02}
+    adaptive = hb.AdaptiveLangevin(1e-3, 0.04, 0.5, "BAFEFAB", **others)
+    assert hb.AdLaLa(
+        0.2, 1e-3, 0.04, 0.5, 0.6, 1e-5, word="BAFEFAB", word_output="OBA", **others
+    ) == hb.Partition({"hidden": adaptive, "output": hb.Langevin(0.6, 1e-5, "OBA", 0.02)}, 0.2)
+    output = hb.AdaptiveLangevin(1e-5, 0.07, 0.8, "ECDABADC", **others)
+    words = {"word": "BAFEFAB", "word_output": "ECDABADC"}
+    assert hb.AdLAdL(0.2, 1e-3, 0.04, 0.5, 1e-5, 0.07, 0.8, **words, **others) == hb.Partition(
+        {"hidden": adaptive, "output": output}, 0.2
+    )
 
 
 def test_a_partition_is_a_value():

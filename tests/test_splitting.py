@@ -3,6 +3,8 @@ from itertools import product
 
 import pytest
 
+from heatbath import splitting
+from heatbath.letters import DRIFT, Letter
 from heatbath.splitting import NAMED, WordError, erases_force, gradients, rotate
 from tests.words import parse
 
@@ -91,6 +93,16 @@ def test_every_rotated_step_has_its_kicks_before_any_drift_and_is_the_word_cut_o
 def test_a_word_with_two_gradients_is_not_rotated_and_the_error_says_what_to_do():
     with pytest.raises(WordError, match=r"'BAOBA' needs 2 gradients per step.*run the word as written"):
         rotate(parse("BAOBA"))
+
+
+def test_a_letter_that_kicks_and_moves_kicks_first():
+    """So AM is seen at the kick of M, after A; and MA at the word's end."""
+    both = Letter(lambda now: None, (), moves=True, kicks=True)
+    known = {"A": DRIFT, "M": both}
+    for word, closing, opening, seen in (("AM", "M", "A", "kick"), ("MA", "", "MA", "end")):
+        rotation = rotate(splitting.parse(word, known))
+        assert (letters(rotation.closing), letters(rotation.opening)) == (closing, opening)
+        assert rotation.seen == seen
 
 
 @pytest.mark.parametrize(

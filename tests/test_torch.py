@@ -397,6 +397,20 @@ def test_maximize_climbs(make):
     np.testing.assert_allclose(vector(one), vector(two), rtol=1e-14)
 
 
+def test_maximize_may_be_changed_between_steps():
+    """With the sign of the loss turned where it is, it is the same run."""
+    one, two = network(), network()
+    down, turned = ht.LOL(one), ht.LOL(two)
+    for n in range(6):
+        down.step(closure_of(one, down))
+        for group in turned.param_groups:
+            group["maximize"] = n >= 3
+        turned.zero_grad()
+        (-loss_of(two) if n >= 3 else loss_of(two)).backward()
+        turned.step()
+    np.testing.assert_allclose(vector(one), vector(two), rtol=1e-14)
+
+
 @every_optimiser
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_backward_through_a_graph_from_before_the_step_raises(make, fused):

@@ -59,6 +59,22 @@ def test_a_model_may_change_its_type(first, then):
     assert (state["momentum"].double() - before).abs().max() < 0.1 * before.abs().max() + 0.1
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_nothing_moves_where_a_scheduler_begins_at_a_stepsize_of_0(fused):
+    """Also with infinite friction, where 0 times it would be NaN."""
+    model = network()
+    before = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    optimizer = ht.LOL(model, lr=0.0, tau_output=TAU, fused=fused)
+    steps(model, optimizer, 2)
+    torch.testing.assert_close(torch.nn.utils.parameters_to_vector(model.parameters()), before)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1
+    steps(model, optimizer, 2)
+    after = torch.nn.utils.parameters_to_vector(model.parameters())
+    assert torch.isfinite(after).all()
+    assert not torch.equal(after, before)
+
+
 def test_a_state_of_other_shapes_is_refused():
     small, large = single(size=10), single(size=1000)
     for one in (small, large):
@@ -191,6 +207,9 @@ def test_a_group_may_be_added_without_a_method():
     optimizer.add_param_group({"params": [single()], "lr": 0.01})
     first, added = optimizer.param_groups
     assert (added["gamma"], added["lr"], added["schedules"]["tau"]) == (3.0, 0.01, first["schedules"]["tau"])
+    optimizer.add_param_group({"params": [single()], "tau": 0.25})
+    added = optimizer.param_groups[-1]
+    assert (added["gamma"], added["tau"], added["schedules"]) == (3.0, 0.25, {})
     layered = ht.AdLaLa(network(), epsilon=0.2)
     layered.add_param_group({"params": [single()], "part": "hidden", "tau": 0.5})
     added = layered.param_groups[-1]
@@ -201,6 +220,21 @@ def test_a_group_may_be_added_without_a_method():
         ht.Partitioned([{"params": [single()], "method": hb.SGD()}], 0.1).add_param_group(
             {"params": [single()]}
         )
+
+
+def test_a_tempered_group_shows_the_temperature_of_its_rung():
+    parameter = single()
+    optimizer = ht.Langevin([parameter], 0.1, 1.0, SimulatedTempering([0.1, 0.2, 0.4], every=100))
+    (group,) = optimizer.param_groups
+
+    def closure():
+        parameter.grad = torch.zeros(4)
+        return torch.tensor(1.0)
+
+    for rung, tau in ((0, 0.1), (2, 0.4), (1, 0.2)):
+        group["rung"] = rung
+        optimizer.step(closure)
+        assert (group["rung"], group["tau"]) == (rung, tau)
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -389,6 +423,19 @@ def test_means_are_of_the_coefficients_at_each_step():
         optimizer.step()
     (found,) = optimizer.gradient_noise().values()
     assert found.value == pytest.approx(4.0, rel=0.1)
+
+
+def test_the_friction_of_a_part_with_several_thermostats_is_the_mean_over_its_parameters():
+    one, many = single(size=2), single(size=100)
+    optimizer = ht.AdaptiveLangevin([one, many], 0.1, 0.5, 0.1, 0.3, thermostat="tensor")
+    optimizer.state[many]["momentum"] = torch.ones(100)
+    for parameter in (one, many):
+        parameter.grad = torch.full_like(parameter, 2.0)
+    optimizer.step()
+    xi = optimizer.param_groups[0]["xi"]
+    assert abs(xi[0] - xi[1]) > 0.1
+    (friction,) = optimizer.friction().values()
+    assert friction.value == pytest.approx((2 * xi[0] + 100 * xi[1]) / 102)
 
 
 def test_infinite_friction_is_reported():

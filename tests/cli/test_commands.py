@@ -763,6 +763,10 @@ def test_many_classes_in_a_plane_have_no_classifier_picture_and_all_else(call, e
             "tau has a value twice",
         ),
         (("predict", "RUN", "FILE", "--select", "tau=1", "--select", "tau=2"), "names one axis twice"),
+        (
+            ("train", "--problem", "spirals", "--method", "sgld:h=0.1,sigma=0.01", "--h", "0.2"),
+            "h is said twice, in --method sgld:h=0.1,sigma=0.01 and as an option",
+        ),
     ],
 )
 def test_values_that_are_given_twice_are_refused(arguments, told, call, trained, elsewhere):

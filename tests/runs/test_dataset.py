@@ -153,6 +153,17 @@ def test_results_of_methods_that_lack_them_are_absent_from_their_chains():
     assert "second" not in run.select(method="AdLaLa").data
 
 
+def test_the_temperature_of_a_part_with_several_thermostats_is_the_mean_over_its_parameters():
+    """At the first step, before they act, it is that of the same part with one."""
+    methods = {
+        kind: hb.Partition(hb.AdaptiveLangevin(1e-2, 0.01, 0.1, thermostat=kind), 0.1)
+        for kind in ("part", "tensor")
+    }
+    run = hb.compare(SPIRALS, SMALL, methods, 1, 20, 3, record=1, momenta="thermal", dtype="float64")
+    one, each = (run.select(method=kind).temperature("all") for kind in methods)
+    np.testing.assert_allclose(each, one, rtol=1e-12)
+
+
 def test_a_comparison_of_one_thermostat_and_one_for_each_tensor_survives_a_file(tmp_path):
     """The parts have one name and other thermostats."""
     each = hb.Partition(hb.AdaptiveLangevin(1e-4, 0.01, 0.1, thermostat="tensor"), 0.1)

@@ -57,6 +57,14 @@ def test_a_file_gives_back_the_run(run, saved):
     assert differences(hb.load(again), run) == []
 
 
+def test_a_file_has_the_start_that_was_given(tmp_path):
+    run = small_run(start=0.1 * np.random.default_rng(0).standard_normal((2, 81)))
+    run.save(tmp_path / "run.nc")
+    loaded = hb.load(tmp_path / "run.nc")
+    assert loaded.plan.differences(run.plan) == []
+    assert differences(loaded.replay(), run) == []
+
+
 @pytest.mark.parametrize("task", OWN)
 def test_a_file_has_the_users_own_data(task, tmp_path):
     problem = hb.datasets.from_arrays(*OWN[task], task=task, standardise=True, features=["x y", "z", "w"])

@@ -67,6 +67,15 @@ def test_starts_noise_and_batches_depend_on_the_repeat_only():
     assert len({row.tobytes() for row in run.theta[:3]}) == 3
 
 
+def test_a_point_of_a_sweep_has_the_starts_of_its_own_chains():
+    start = 0.1 * np.random.default_rng(0).standard_normal((4, 81))
+    run = hb.sweep(SPIRALS, SMALL, hb.LOL(tau=[1e-4, 1e-3]), chains=2, start=start, **SHORT)
+    for i, tau in enumerate([1e-4, 1e-3]):
+        alone = hb.train(SPIRALS, SMALL, hb.LOL(tau=tau), chains=2, start=start[2 * i :][:2], **SHORT)
+        assert differences(run.select(tau=tau), alone) == []
+        assert differences(run.select(tau=tau).replay(), alone) == []
+
+
 SWEEPS = {
     "h": hb.LOL(h=[0.05, 0.1]),
     "friction": hb.LaLa(0.1, gamma=[0.1, float("inf")], tau=1e-4),

@@ -241,6 +241,17 @@ def test_what_differs_between_two_plans_is_named():
     assert plan().differences(changed, until=6) == ["partition"]
 
 
+@pytest.mark.parametrize(
+    ("word", "rotated", "step"), [("BAOAB", True, 5), ("ABOBA", True, 6), ("ABOBA", False, 5)]
+)
+def test_a_change_comes_with_the_next_step_of_a_word_to_begin(word, rotated, step):
+    """Where θ is seen at the kick, in the middle of a word, that step is ended as it began."""
+    before, after = (hb.Partition(hb.Langevin(0.5, tau, word), 0.1) for tau in (1e-3, 1e-2))
+    plan = make_plan(SPIRALS, SMALL, before, 10, record=2, rotated=rotated)
+    changed = hb.Langevin(0.5, hb.schedules.Piecewise([1e-3, 1e-2], [step]), word)
+    assert plan.with_change(after, 5).partition == hb.Partition(changed, 0.1)
+
+
 def test_a_plan_is_the_same_after_it_has_been_plain_values():
     start = np.random.default_rng(0).standard_normal((4, 81))
     partitions = {"a": hb.AdLaLa(), "b": hb.LOL(tau=hb.schedules.Linear(1e-3, 0.0, 5))}
