@@ -151,7 +151,7 @@ def test_the_places_that_extending_names_are_there():
         "torch/unfused.py": ["_act"],
         "experiments/__init__.py": ["PLACES"],
         "tests/test_order.py": ["EXACT_ON_A_QUADRATIC"],
-        "tests/test_correspondences.py": ["TORCH"],
+        "tests/methods/test_correspondences.py": ["TORCH"],
     }
     for name, expected in inside.items():
         for symbol in expected:

@@ -160,7 +160,7 @@ class Method:
         return tuple(sizes) if self.thermostat == "tensor" else (sum(sizes),)
 
     def friction_on(self, values: Mapping[str, float], xi: float | None) -> float | None:
-        """The friction that acts on p, if there is one: ξ, or else γ."""
+        """What stands for the friction of a part, if anything does: ξ, or else γ."""
         return values.get("gamma") if xi is None else xi
 
     def gradient_noise(self, values: Mapping[str, float], h: float, xi: float | None) -> float | None:

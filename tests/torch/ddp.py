@@ -1,4 +1,4 @@
-"""Two processes that train one model on different data: `python -m tests.ddp` prints what differs."""
+"""Two processes that train one model on different data: `python -m tests.torch.ddp` prints what differs."""
 
 import os
 import tempfile

@@ -22,7 +22,7 @@ def classifier():
 
 
 def test_a_plain_loop():
-    example = Path(__file__).parent.parent / "examples" / "plain_loop.py"
+    example = Path(__file__).parent.parent.parent / "examples" / "plain_loop.py"
     done = subprocess.run(
         [sys.executable, str(example), "--steps", "300"], capture_output=True, text=True, check=False
     )

@@ -22,7 +22,7 @@ from heatbath.presets import PRESETS
 from heatbath.runs.dataset import RESULTS
 from heatbath.runs.file import ARRAYS
 from heatbath.schedules import Coefficient
-from tests.contracts import (
+from tests.methods.contracts import (
     CONTRACTS,
     example,
     is_followed_by_both_ways_of_torch,
@@ -93,27 +93,28 @@ def test_a_method_from_outside_keeps_every_contract(registered, contract, reques
 
 @pytest.mark.parametrize("word", ["BACEOECAB", "ABCEOECBA", "OECABACEO", "BAECOCEAB"])
 def test_its_words_are_followed_too(registered, word):
-    from tests import test_engine
+    from tests.engine import test_ensemble
 
     partition = hb.Partition(example(registered, word=word), 0.05)
-    test_engine.assert_same_trajectory(*test_engine.runs(partition))
+    test_ensemble.assert_same_trajectory(*test_ensemble.runs(partition))
 
 
 @pytest.mark.parametrize("word", ["BACEOECAB", "OECBABCEO"])
 def test_its_first_step_closes_nothing_and_leaves_xi_where_it_starts(registered, word):
     """A ξ of 0 would not tell: a letter on ξ that closes a step which never began could erase it."""
-    from tests import test_engine, test_torch
+    from tests.engine import test_ensemble
+    from tests.torch import test_optimizer
 
     partition = hb.Partition(example(registered, word=word, xi=0.7), 0.05)
-    test_engine.assert_same_trajectory(*test_engine.runs(partition), steps=3)
+    test_ensemble.assert_same_trajectory(*test_ensemble.runs(partition), steps=3)
     for fused in (True, False):
-        model = test_torch.network()
-        optimizer = test_torch.by_layer(model, partition, seed=5, fused=fused)
+        model = test_optimizer.network()
+        optimizer = test_optimizer.by_layer(model, partition, seed=5, fused=fused)
         if not fused:  # what closes nothing is multiplied by 0, and may have any number
-            optimizer._noise = lambda like, seed, step, *rest: test_torch.same_noise(
+            optimizer._noise = lambda like, seed, step, *rest: test_optimizer.same_noise(
                 like, seed, max(step, 0), *rest
             )
-        difference, reference = test_torch.follow(model, optimizer, partition, 3, seed=5)
+        difference, reference = test_optimizer.follow(model, optimizer, partition, 3, seed=5)
         assert difference < 1e-12
         assert optimizer.param_groups[0]["xi"] == pytest.approx(reference.state.xi["all"][0, 0], rel=1e-12)
 
@@ -159,7 +160,7 @@ def test_a_file_says_which_module_to_import(registered, tmp_path):
     _known.pop("NoseHooverLangevin")
     try:
         with pytest.raises(
-            ValueError, match=r"'NoseHooverLangevin'; it is defined in tests.test_outside: import"
+            ValueError, match=r"'NoseHooverLangevin'; it is defined in tests.methods.test_outside: import"
         ):
             hb.load(tmp_path / "run.nc")
     finally:
@@ -288,7 +289,7 @@ def test_a_class_of_the_same_name_is_not_taken_for_another(registered):
         hb.Partition(SGD(), 0.1)
     with pytest.raises(TypeError, match="SGD was registered anew since this value was made"):
         hb.torch.Partitioned([{"params": model.parameters(), "method": SGD()}], 0.1)
-    with pytest.raises(ValueError, match=r"of somewhere is needed, and that of tests\.\w+ is registered"):
+    with pytest.raises(ValueError, match=r"of somewhere is needed, and that of tests\.[\w.]+ is"):
         find_method("NoseHooverLangevin", "somewhere")
     with pytest.raises(ValueError, match="it was defined in a script: define it in a module of its own"):
         find_method("Gone", "__main__")

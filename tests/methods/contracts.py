@@ -17,7 +17,8 @@ import heatbath as hb
 import heatbath.torch as ht
 from heatbath.methods import Method, coefficients
 from heatbath.schedules import Linear, Piecewise
-from tests import test_engine, test_torch
+from tests.engine import test_ensemble
+from tests.torch import test_optimizer
 
 NETWORK = hb.Dense((4,), activation="tanh")
 LAYERS = {"first": (4, 2), "last": (2, 1)}
@@ -113,8 +114,8 @@ def has_a_prior_that_acts(method):
 
 def is_followed_by_the_engine(method):
     for variant in variants(method):
-        engine, reference = test_engine.runs(hb.Partition(variant, 0.05))
-        test_engine.assert_same_trajectory(engine, reference)
+        engine, reference = test_ensemble.runs(hb.Partition(variant, 0.05))
+        test_ensemble.assert_same_trajectory(engine, reference)
 
 
 def is_followed_by_the_engine_on_schedules(method):
@@ -123,11 +124,11 @@ def is_followed_by_the_engine_on_schedules(method):
         n: Linear(v, 0.9 * v, 60) for n, v in values.items() if isinstance(v, float) and math.isfinite(v)
     }
     partition = hb.Partition(replace(method, **changing), Piecewise([0.05, Linear(0.04, 0.03, 90)], [30]))
-    test_engine.assert_same_trajectory(*test_engine.runs(partition), steps=100)
+    test_ensemble.assert_same_trajectory(*test_ensemble.runs(partition), steps=100)
 
 
 def is_followed_in_float32(method):
-    engine, reference = test_engine.runs(hb.Partition(method, 0.05), dtype=np.float32)
+    engine, reference = test_ensemble.runs(hb.Partition(method, 0.05), dtype=np.float32)
     engine.advance(1)
     reference.advance(1)
     np.testing.assert_allclose(engine.chains.theta, reference.state.theta, rtol=0, atol=1e-5)
@@ -138,11 +139,11 @@ def is_followed_by_both_ways_of_torch(method):
         if variant.seen_at_kick:
             continue  # the letters before the kick are missing from an optimiser's first step
         for fused in (True, False):
-            partition, model = hb.Partition(variant, 0.05), test_torch.network()
-            optimizer = test_torch.by_layer(model, partition, seed=5, fused=fused)
+            partition, model = hb.Partition(variant, 0.05), test_optimizer.network()
+            optimizer = test_optimizer.by_layer(model, partition, seed=5, fused=fused)
             if not fused:
-                optimizer._noise = test_torch.same_noise
-            difference, reference = test_torch.follow(model, optimizer, partition, 100, seed=5)
+                optimizer._noise = test_optimizer.same_noise
+            difference, reference = test_optimizer.follow(model, optimizer, partition, 100, seed=5)
             assert difference < 1e-10
             (group,) = optimizer.param_groups
             for xi in reference.state.xi.values():
@@ -156,28 +157,28 @@ def is_a_class_of_torch_with_the_same_arguments(method):
     assert {name: p.default for name, p in ours.items()} == {
         name: p.default for name, p in theirs.items() if name in ours
     }
-    model = test_torch.network()
+    model = test_optimizer.network()
     given = {f.name: getattr(method, f.name) for f in fields(method)}
     optimizer = kind(model, 0.05, **given, seed=5)
-    before = test_torch.vector(model)
-    optimizer.step(test_torch.closure_of(model, optimizer))
-    assert bool(np.any(test_torch.vector(model) != before)) == method.moves
+    before = test_optimizer.vector(model)
+    optimizer.step(test_optimizer.closure_of(model, optimizer))
+    assert bool(np.any(test_optimizer.vector(model) != before)) == method.moves
 
 
 def survives_a_state_dict_of_torch(method):
     kind = getattr(ht, type(method).__name__)
     given = {f.name: getattr(method, f.name) for f in fields(method)}
-    models = [test_torch.network(), test_torch.network()]
+    models = [test_optimizer.network(), test_optimizer.network()]
     whole, first = (kind(model, 0.05, **given, seed=5) for model in models)
     for model, optimizer in zip(models, (whole, first), strict=True):
         for _ in range(3):
-            optimizer.step(test_torch.closure_of(model, optimizer))
+            optimizer.step(test_optimizer.closure_of(model, optimizer))
     rest = kind(models[1], 0.05, **given, seed=5)
     rest.load_state_dict(first.state_dict())
     for model, optimizer in zip(models, (whole, rest), strict=True):
         for _ in range(3):
-            optimizer.step(test_torch.closure_of(model, optimizer))
-    np.testing.assert_array_equal(test_torch.vector(models[0]), test_torch.vector(models[1]))
+            optimizer.step(test_optimizer.closure_of(model, optimizer))
+    np.testing.assert_array_equal(test_optimizer.vector(models[0]), test_optimizer.vector(models[1]))
 
 
 def is_swept_point_by_point(method):
@@ -242,7 +243,7 @@ def runs_beside_every_other_method(method):
     others = [hb.Langevin(0.5, 1e-3), hb.AdaptiveLangevin(), hb.Adam(), hb.Frozen()]
     for other in others:
         partition = hb.Partition({"hidden": method, "output": other}, 0.05)
-        test_engine.assert_same_trajectory(*test_engine.runs(partition), steps=50)
+        test_ensemble.assert_same_trajectory(*test_ensemble.runs(partition), steps=50)
 
 
 CONTRACTS = [

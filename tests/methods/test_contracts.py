@@ -13,7 +13,7 @@ from heatbath.cli.options import SETTINGS
 from heatbath.methods import known_methods, names
 from heatbath.presets import PRESETS
 from heatbath.torch.classes import OPTIONS
-from tests.contracts import CONTRACTS, example
+from tests.methods.contracts import CONTRACTS, example
 from tests.stubs import PLACE, stubs
 
 SOURCE = Path(hb.__file__).parent

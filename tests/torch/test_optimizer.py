@@ -731,7 +731,10 @@ def test_adaptive_langevin_is_at_its_temperature_whatever_noise_the_gradient_has
 def test_ranks_stay_identical_without_any_communication_of_ours():
     """Parameters, momenta and ξ of two processes on different data, fused and not, bit for bit."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.ddp"], capture_output=True, text=True, cwd=Path(__file__).parent.parent
+        [sys.executable, "-m", "tests.torch.ddp"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent.parent.parent,
     )
     assert done.returncode == 0, done.stderr
     assert "differ: []" in done.stdout

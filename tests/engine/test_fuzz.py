@@ -10,7 +10,7 @@ import heatbath as hb
 import heatbath.torch as ht
 from heatbath.schedules import Cyclical, Linear, SimulatedTempering
 from heatbath.splitting import MOST_DRAWS, WordError
-from tests import test_engine
+from tests.engine import test_ensemble
 
 SETTINGS = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 FEW = settings(SETTINGS, max_examples=12)
@@ -46,7 +46,7 @@ networks = st.lists(st.sampled_from([1, 2, 3, 16, 17, 33]), min_size=0, max_size
 
 
 @SETTINGS
-@given(st.lists(methods, min_size=1, max_size=4), networks, st.sampled_from([1, 7, test_engine.DATA]))
+@given(st.lists(methods, min_size=1, max_size=4), networks, st.sampled_from([1, 7, test_ensemble.DATA]))
 def test_any_methods_on_any_network_follow_the_reference_or_are_refused(chosen, hidden, batch):
     count = len(hidden) + 1
     assigned = {place: chosen[place % len(chosen)] for place in range(count)}
@@ -54,10 +54,10 @@ def test_any_methods_on_any_network_follow_the_reference_or_are_refused(chosen, 
         partition = hb.Partition(assigned, Linear(0.05, 0.02, 3))
         arguments = {"sizes": (2, *hidden, 1), "batch": batch, "activation": "tanh", "chains": 2}
         rotated = all(len(method.word) < 3 or _gradients(method) == 1 for method in assigned.values())
-        engine, reference = test_engine.runs(partition, rotated=rotated, **arguments)
+        engine, reference = test_ensemble.runs(partition, rotated=rotated, **arguments)
     except ValueError:  # refused by name, before anything has run
         return
-    test_engine.assert_same_trajectory(engine, reference, steps=4, tolerance=1e-9)
+    test_ensemble.assert_same_trajectory(engine, reference, steps=4, tolerance=1e-9)
 
 
 def _gradients(method):
@@ -96,7 +96,7 @@ def test_any_word_steps_a_torch_model_or_is_refused(method, fused):
 def test_words_of_any_length_are_followed(method):
     """A buffer of 64 moves was overrun by the first of them, which aborted the process."""
     partition = hb.Partition(method, 0.05)
-    test_engine.assert_same_trajectory(*test_engine.runs(partition, chains=2), steps=5, tolerance=1e-10)
+    test_ensemble.assert_same_trajectory(*test_ensemble.runs(partition, chains=2), steps=5, tolerance=1e-10)
     model = torch.nn.Linear(3, 2)
     optimizer = ht.Partitioned([{"params": model.parameters(), "method": method}], 0.05, fused=True)
     for _ in range(3):
