@@ -148,5 +148,5 @@ class AdaptiveLangevin(Method):
         """s² from γ_eff = (h s² + σ²)/(2τ), the limit of small stepsizes."""
         if xi is None or h <= 0:
             return None
-        scale = values["epsilon"] if self.friction == "sde" else 1.0
-        return (2 * values["tau"] * scale * xi - values["sigma"] ** 2) / h
+        scale = float(values["epsilon"]) if self.friction == "sde" else 1.0
+        return (2 * float(values["tau"]) * scale * xi - float(values["sigma"]) ** 2) / h

@@ -161,7 +161,7 @@ class Method:
 
     def friction_on(self, values: Mapping[str, float], xi: float | None) -> float | None:
         """What stands for the friction of a part, if anything does: ξ, or else γ."""
-        return values.get("gamma") if xi is None else xi
+        return float(values["gamma"]) if xi is None and "gamma" in values else xi
 
     def gradient_noise(self, values: Mapping[str, float], h: float, xi: float | None) -> float | None:
         """The variance of the gradient's noise that the mean of ξ tells, if it tells one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from heatbath.methods import coefficients
 from heatbath.statistics import Blocks, Estimate
 from heatbath.torch.units import Unit
 
@@ -26,9 +25,8 @@ class Observations:
         self._add(place, "temperature", sum(unit.kinetic for unit in units) / size)
         xi = sum(unit.xi * unit.size for unit in units) / size if "xi" in group else None
         method = units[0].recipe.method
-        values = {name: float(group[name]) for name in coefficients(type(method))}
-        friction = method.friction_on(values, xi)
-        noise = method.gradient_noise(values, float(group["lr"]), xi)
+        friction = method.friction_on(group, xi)
+        noise = method.gradient_noise(group, float(group["lr"]), xi)
         if noise is not None:
             self._add(place, "gradient noise", noise)
         if friction is not None and xi is not None:
