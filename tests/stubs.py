@@ -35,14 +35,17 @@ def stubs() -> str:
     for name in (*PRESETS, *own):
         arguments = []
         starred = False
-        for p in inspect.signature(getattr(classes, name)).parameters.values():
+        made = getattr(classes, name)
+        text = inspect.cleandoc(made.__doc__).split("\n\n")[0]
+        for p in inspect.signature(made).parameters.values():
             if p.kind is p.KEYWORD_ONLY and not starred:
                 arguments.append("*")
                 starred = True
             default = "" if p.default is p.empty else f" = {p.default!r}"
             arguments.append(f"{p.name}: {p.annotation}{default}")
         listed = "".join(f"        {argument},\n" for argument in ("self", *arguments))
-        lines.append(f"class {name}(Partitioned):\n    def __init__(\n{listed}    ) -> None: ...\n")
+        head = f'class {name}(Partitioned):\n    """{text}\n\n    See `heatbath.{name}`.\n    """\n\n'
+        lines.append(f"{head}    def __init__(\n{listed}    ) -> None: ...\n")
     return "\n".join(lines)
 
 

@@ -13,6 +13,11 @@ def preset_class(name: str) -> type[Partitioned]: ...
 def __getattr__(name: str) -> type[Partitioned]: ...
 
 class AdLaLa(Partitioned):
+    """Adaptive Langevin in the hidden layers, Langevin with friction `gamma` in the output layer.
+
+    See `heatbath.AdLaLa`.
+    """
+
     def __init__(
         self,
         model: nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None = None,
@@ -38,6 +43,11 @@ class AdLaLa(Partitioned):
     ) -> None: ...
 
 class LOL(Partitioned):
+    """Langevin in the hidden layers, overdamped Langevin (BAOAB with γ = inf) in the output layer.
+
+    See `heatbath.LOL`.
+    """
+
     def __init__(
         self,
         model: nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None = None,
@@ -57,6 +67,11 @@ class LOL(Partitioned):
     ) -> None: ...
 
 class LaLa(Partitioned):
+    """Langevin in layers: a friction and a temperature for the hidden layers, others for the output layer.
+
+    See `heatbath.LaLa`.
+    """
+
     def __init__(
         self,
         model: nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None = None,
@@ -77,6 +92,11 @@ class LaLa(Partitioned):
     ) -> None: ...
 
 class AdLAdL(Partitioned):
+    """Adaptive Langevin in every layer, each with a ξ of its own. Section 3.3 of the paper.
+
+    See `heatbath.AdLAdL`.
+    """
+
     def __init__(
         self,
         model: nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None = None,
@@ -103,6 +123,11 @@ class AdLAdL(Partitioned):
     ) -> None: ...
 
 class Langevin(Partitioned):
+    """dθ = p dt, dp = G dt - γ p dt + sqrt(2γτ) dW: samples exp(-(L(θ) + |p|²/2)/τ).
+
+    See `heatbath.Langevin`.
+    """
+
     def __init__(
         self,
         params: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
@@ -118,6 +143,11 @@ class Langevin(Partitioned):
     ) -> None: ...
 
 class AdaptiveLangevin(Partitioned):
+    """dθ = p dt, dp = G dt - ξ p dt + σ dW, dξ = ε (p·p - Nτ) dt: a friction ξ that finds itself.
+
+    See `heatbath.AdaptiveLangevin`.
+    """
+
     def __init__(
         self,
         params: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
@@ -138,6 +168,11 @@ class AdaptiveLangevin(Partitioned):
     ) -> None: ...
 
 class SGLD(Partitioned):
+    """θ += h G + σ sqrt(h) R: dθ = G dt + σ dW, which samples exp(-L/τ) at τ = σ²/2, to first order in h.
+
+    See `heatbath.SGLD`.
+    """
+
     def __init__(
         self,
         params: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
@@ -151,6 +186,11 @@ class SGLD(Partitioned):
     ) -> None: ...
 
 class SGD(Partitioned):
+    """θ += h G.
+
+    See `heatbath.SGD`.
+    """
+
     def __init__(
         self,
         params: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
@@ -163,6 +203,11 @@ class SGD(Partitioned):
     ) -> None: ...
 
 class Momentum(Partitioned):
+    """Gradient descent with momentum; v starts at 0. Algorithm 2 of the paper.
+
+    See `heatbath.Momentum`.
+    """
+
     def __init__(
         self,
         params: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
@@ -177,6 +222,11 @@ class Momentum(Partitioned):
     ) -> None: ...
 
 class Adam(Partitioned):
+    """Adam as in torch, with the prior outside the moments (torch calls that AdamW).
+
+    See `heatbath.Adam`.
+    """
+
     def __init__(
         self,
         params: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
@@ -192,6 +242,11 @@ class Adam(Partitioned):
     ) -> None: ...
 
 class RMSprop(Partitioned):
+    """RMSprop as in torch, with the prior outside the mean of squares; p is the last G.
+
+    See `heatbath.RMSprop`.
+    """
+
     def __init__(
         self,
         params: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
@@ -206,6 +261,11 @@ class RMSprop(Partitioned):
     ) -> None: ...
 
 class Frozen(Partitioned):
+    """Nothing moves, so there is nothing to set.
+
+    See `heatbath.Frozen`.
+    """
+
     def __init__(
         self,
         params: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
