@@ -139,6 +139,8 @@ def test_what_a_run_cannot_say_is_refused():
         trained().predict(over="steps")
     with pytest.raises(ValueError, match="latest must be a whole number >= 1, got 0"):
         trained(samples=5).predict(X, latest=0)
+    with pytest.raises(ValueError, match="latest is for samples, and these are over chains"):
+        trained(samples=5).predict(X, over="chains", latest=2)
     grid = hb.Partition(hb.Langevin(gamma=1.0, tau=[0.01, 0.1]), h=0.3)
     sweep = hb.sweep(SPIRALS, SMALL, grid, steps=20, batch=10, chains=2)
     with pytest.raises(

@@ -129,6 +129,9 @@ def test_samples_that_cannot_be_had_are_refused(given):
         ),
         ({"partition": hb.Partition({"fc9": hb.SGD(), "rest": hb.SGD()}, 0.1)}, "there is no layer 'fc9'"),
         ({"partition": hb.SGD()}, r"a method needs a stepsize: say Partition\(SGD\(\), h=0.1\)"),
+        ({"record": []}, "record must be a number of records or a list of steps, got an empty one"),
+        ({"samples": 3, "burn_in": ""}, "burn_in must be a whole number >= 0"),
+        ({"samples": 3, "burn_in": 0.0}, "burn_in must be a whole number >= 0"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(options, message):
