@@ -5,6 +5,7 @@
 - A whole training step of a 784-1000-1000-10 network with batch 128.
 """
 
+import itertools
 import statistics
 import time
 import warnings
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 import heatbath as hb
-from heatbath.torch import AdLaLa, Partitioned
+from heatbath.torch import AdLaLa, Langevin, Partitioned
 
 LANGEVIN, ADAPTIVE = hb.Langevin(1.0, 1e-4), hb.AdaptiveLangevin(1e-4, 0.01, 0.1)
 Make = Callable[[list[Tensor]], Optimizer]
@@ -72,6 +73,23 @@ def trainer(make: Callable[[torch.nn.Module], Optimizer]) -> Callable[[], None]:
     return step
 
 
+def scheduled(make: Callable[[torch.nn.Module], torch.optim.Optimizer], changing: bool) -> Callable[[], None]:
+    """A step on a 4-32-1 network, with a stepsize that stays or one that a scheduler changes every time."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+    optimizer = make(model)
+    model(torch.randn(8, 4)).square().mean().backward()
+    rates = itertools.cycle(1e-3 * (1 - 1e-4 * i) for i in range(100))
+
+    def step() -> None:
+        if changing:
+            rate = next(rates)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        optimizer.step()
+
+    return step
+
+
 def medians(steps: dict[str, Callable[[], None]], repeats: int, inner: int = 1) -> dict[str, float]:
     """Median microseconds of interleaved repeats, after two that are not counted."""
     times: dict[str, list[float]] = {name: [] for name in steps}
@@ -102,6 +120,14 @@ def main() -> None:
         "AdLaLa": trainer(lambda model: AdLaLa(model, lr=1e-3)),
     }
     show("a training step, 784-1000-1000-10, batch 128", medians(whole, 60))
+    small: dict[str, Callable[[torch.nn.Module], torch.optim.Optimizer]] = {
+        "Adam": lambda model: torch.optim.Adam(model.parameters()),
+        "Langevin": lambda model: Langevin(model, 1e-3, gamma=1.0, tau=1e-5),
+        "AdLaLa": lambda model: AdLaLa(model, lr=1e-3),
+    }
+    for name, make in small.items():
+        steps = {"a constant lr": scheduled(make, False), "one that changes": scheduled(make, True)}
+        show(f"a step of 4-32-1, {name}", medians(steps, 40, 100))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import heatbath as hb
 from heatbath import operations
 from heatbath.checks import FRICTION, NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Letter
-from heatbath.methods import Method, find_method, known_methods, starting, varying
+from heatbath.methods import Method, find_method, gaussian_prior, known_methods, starting, varying
 from heatbath.methods.method import PUBLIC, TAKEN, _known
 from heatbath.presets import PRESETS
 from heatbath.runs.dataset import RESULTS
@@ -61,7 +61,7 @@ class NoseHooverLangevin(Method):
     epsilon: Coefficient = varying(NON_NEGATIVE, "Coupling of the thermostat.")
     word: str = "BACEOECAB"
     xi: Coefficient = starting("Where ξ starts.", 0.0)
-    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+    weight_decay: Coefficient = gaussian_prior()
 
     title = "NHL"
     thermostat = "part"

@@ -13,7 +13,7 @@ from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 from heatbath.cli.reading import numbers, whole_number
-from heatbath.methods import Method, known_methods
+from heatbath.methods import Method, known_methods, module_of
 from heatbath.partition import Partition
 from heatbath.presets import PRESETS
 from heatbath.schedules import from_plain
@@ -54,9 +54,7 @@ def known() -> dict[str, Known]:
         h = Parameter("h", Parameter.KEYWORD_ONLY, annotation="Coefficient")
         taken = {"h": h, **signature(kind).parameters}
         kinds = {"h": "coefficient"} | {f.name: _kind_of_field(f) for f in fields(kind)}
-        ours = kind.__module__.partition(".")[0] == "heatbath"
-        module = None if ours else kind.__module__
-        methods[kind.title.lower()] = Known(kind.title, _everywhere(kind), taken, kinds, module)
+        methods[kind.title.lower()] = Known(kind.title, _everywhere(kind), taken, kinds, module_of(kind))
     return methods
 
 

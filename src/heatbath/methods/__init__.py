@@ -15,7 +15,9 @@ from heatbath.methods.method import check_known as check_known
 from heatbath.methods.method import choices as choices
 from heatbath.methods.method import coefficients as coefficients
 from heatbath.methods.method import find_method as find_method
+from heatbath.methods.method import gaussian_prior as gaussian_prior
 from heatbath.methods.method import known_methods as known_methods
+from heatbath.methods.method import module_of as module_of
 from heatbath.methods.method import names as names
 from heatbath.methods.method import option as option
 from heatbath.methods.method import register as register

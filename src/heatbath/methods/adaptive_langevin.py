@@ -12,7 +12,7 @@ import numpy as np
 from heatbath import operations
 from heatbath.checks import NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, option, starting, varying
+from heatbath.methods.method import Method, gaussian_prior, option, starting, varying
 from heatbath.schedules import Coefficient
 from heatbath.splitting import WordError, require
 
@@ -112,7 +112,7 @@ class AdaptiveLangevin(Method):
     friction: Literal["map", "sde"] = option("Friction of the thermostat", "map", "sde")
     thermostat: Literal["part", "tensor"] = option("What has a ξ", "part", "tensor")
     kinetic: Literal["sum", "mean"] = option("Kinetic energy in the thermostat", "sum", "mean")
-    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+    weight_decay: Coefficient = gaussian_prior()
 
     title = "AdL"
     letters: ClassVar[dict[str, Letter]] = {

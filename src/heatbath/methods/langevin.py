@@ -11,7 +11,7 @@ import numpy as np
 from heatbath import operations
 from heatbath.checks import FRICTION, NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, singles, varying
+from heatbath.methods.method import Method, gaussian_prior, singles, varying
 from heatbath.schedules import Coefficient
 from heatbath.splitting import WordError, erases_force, require
 
@@ -45,7 +45,7 @@ class Langevin(Method):
     gamma: Coefficient = varying(FRICTION, "Friction.")
     tau: Coefficient = varying(NON_NEGATIVE, "Temperature.", tempered=True)
     word: str = "BAOAB"
-    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+    weight_decay: Coefficient = gaussian_prior()
 
     letters: ClassVar[dict[str, Letter]] = {
         "A": DRIFT,

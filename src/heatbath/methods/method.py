@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeVar
 
 from heatbath import operations
-from heatbath.checks import FINITE, Interval, choice, store
+from heatbath.checks import FINITE, NON_NEGATIVE, Interval, choice, store
 from heatbath.letters import Letter
 from heatbath.schedules import Coefficient, Schedule, SimulatedTempering, Value, coefficient
 from heatbath.splitting import Substep, WordError, gradients, parse, rotate
@@ -25,6 +25,11 @@ def varying(accepted: Interval, text: str, default: float | Any = MISSING, *, te
     """
     metadata = {"accepted": accepted, "text": text, "tempered": tempered, "varies": True}
     return field(default=default, metadata=metadata)
+
+
+def gaussian_prior() -> Any:
+    """The field `weight_decay`: λ adds λ|θ|²/2 to the loss that G descends."""
+    return varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
 
 
 def starting(text: str, default: float) -> Any:
@@ -310,6 +315,11 @@ def _thermostat(kind: type[Method]) -> str | None:
 def known_methods() -> dict[str, type[Method]]:
     """All methods that are registered, by name."""
     return dict(_known)
+
+
+def module_of(kind: type[Method]) -> str | None:
+    """The module that defines a method, if it is not one of heatbath's own: what to import to have it."""
+    return None if kind.__module__.partition(".")[0] == "heatbath" else kind.__module__
 
 
 def check_known(kind: type[Method]) -> None:

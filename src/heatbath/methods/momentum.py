@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from heatbath import operations
-from heatbath.checks import NON_NEGATIVE, SHARE
+from heatbath.checks import SHARE
 from heatbath.letters import Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, option, varying
+from heatbath.methods.method import Method, gaussian_prior, option, varying
 from heatbath.schedules import Coefficient
 
 
@@ -44,7 +44,7 @@ class Momentum(Method):
 
     mu: Coefficient = varying(SHARE, "What is left of the velocity after a step.")
     kind: Literal[1, 2] = option("Kind of momentum", 1, 2)
-    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+    weight_decay: Coefficient = gaussian_prior()
 
     word = "M"
     letters: ClassVar[dict[str, Letter]] = {

@@ -10,7 +10,7 @@ import numpy as np
 from heatbath import operations
 from heatbath.checks import NON_NEGATIVE, SHARE
 from heatbath.letters import Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, varying
+from heatbath.methods.method import Method, gaussian_prior, varying
 from heatbath.schedules import Coefficient
 
 
@@ -37,7 +37,7 @@ class RMSprop(Method):
 
     alpha: Coefficient = varying(SHARE, "Decay of the mean of squares.", 0.99)
     eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the squares.", 1e-8)
-    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+    weight_decay: Coefficient = gaussian_prior()
 
     word = "M"
     keeps_second = True

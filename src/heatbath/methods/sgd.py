@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from heatbath import operations
-from heatbath.checks import NON_NEGATIVE
 from heatbath.letters import Array, Letter, Moment
-from heatbath.methods.method import Method, varying
+from heatbath.methods.method import Method, gaussian_prior
 from heatbath.schedules import Coefficient
 
 
@@ -25,7 +24,7 @@ def _act(now: Moment) -> None:
 class SGD(Method):
     """θ += h G."""
 
-    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+    weight_decay: Coefficient = gaussian_prior()
 
     word = "G"
     letters: ClassVar[dict[str, Letter]] = {

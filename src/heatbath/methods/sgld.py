@@ -11,7 +11,7 @@ import numpy as np
 from heatbath import operations
 from heatbath.checks import NON_NEGATIVE
 from heatbath.letters import Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, varying
+from heatbath.methods.method import Method, gaussian_prior, varying
 from heatbath.schedules import Coefficient
 
 
@@ -36,7 +36,7 @@ class SGLD(Method):
     """
 
     sigma: Coefficient = varying(NON_NEGATIVE, "Driving noise.")
-    weight_decay: Coefficient = varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+    weight_decay: Coefficient = gaussian_prior()
 
     word = "G"
     letters: ClassVar[dict[str, Letter]] = {

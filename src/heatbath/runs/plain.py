@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from heatbath import datasets
 from heatbath.datasets import Problem
-from heatbath.methods import Method, find_method, names
+from heatbath.methods import Method, find_method, module_of, names
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.runs.grid import Methods
@@ -58,8 +58,8 @@ def _partition(plain: Mapping[str, Any]) -> Partition:
 
 def _named(kind: type[Method]) -> dict[str, str]:
     """A method's name and, where it is not heatbath's own, the module that defines it."""
-    ours = kind.__module__.partition(".")[0] == "heatbath"
-    return {"method": kind.__name__} | ({} if ours else {"module": kind.__module__})
+    module = module_of(kind)
+    return {"method": kind.__name__} | ({} if module is None else {"module": module})
 
 
 def network_to_plain(network: Dense) -> dict[str, Any]:

@@ -22,8 +22,6 @@ from heatbath.torch.observations import Observations
 from heatbath.torch.recipes import Recipe, Table, check_closure, recipe
 from heatbath.torch.units import HALF, TENSORS, Unit, is_lazy, prepare
 
-MEMORY = 64  # recipes that are kept
-
 
 class Cooked(NamedTuple):
     """The recipe of a group with its coefficients, and what they were made from."""
@@ -210,7 +208,6 @@ class Partitioned(Optimizer):
     def _forget(self) -> None:
         """Forget all that is only kept to save time."""
         self._fused = Fused()
-        self._recipes: dict[Any, Recipe] = {}
         self._cooked: dict[int, Cooked] = {}
         self._places: list[list[int]] = []
 
@@ -232,22 +229,17 @@ class Partitioned(Optimizer):
         before = now if group["previous"] is None else tuple(group["previous"])
         wording, key = values.wording(group), (now, before, group["maximize"])
         known = self._cooked.get(place)
-        if known is not None and known.wording == wording:
-            if known.values == key:
-                return known
-            checked = known.values[0][1:] == now[1:] == before[1:]  # a scheduler has changed the stepsize
-        else:
-            checked = False
-        if checked:
+        if known is not None and known.wording != wording:
+            known = None
+        if known is not None and known.values == key:
+            return known
+        if known is not None and known.values[0][1:] == now[1:] == before[1:]:  # a scheduler at work
             real("lr", now[0], NON_NEGATIVE)
+            chosen = known.recipe
         else:
             values.check(group)
             method = values.to_method(group, now)
-            if wording not in self._recipes:
-                if len(self._recipes) >= MEMORY:
-                    self._recipes.clear()
-                self._recipes[wording] = recipe(method)
-        chosen = known.recipe if checked and known else self._recipes[wording]
+            chosen = recipe(method) if known is None else known.recipe
         table = chosen.table(values.named(group, before), values.named(group, now), group["maximize"])
         self._cooked[place] = Cooked(wording, key, chosen, table)
         return self._cooked[place]
