@@ -6,51 +6,64 @@ import numpy as np
 
 from heatbath.engine.compile import compiled
 from heatbath.engine.random import fill_words
-from heatbath.noise import BATCH, ROW, TILE
+from heatbath.noise import BATCH, TILE
 
 _u64 = np.uint64
 
 
 @compiled
-def _below(words, k, bound):
-    """A whole number below `bound` from element k of a tile's words."""
-    return np.int64((_u64(words[k % TILE // ROW, k % ROW]) * _u64(bound)) >> _u64(32))
+def _below(word, bound):
+    """A whole number below `bound` from a word."""
+    return np.int64((_u64(word) * _u64(bound)) >> _u64(32))
 
 
 @compiled
-def draw_subset(chosen, stamps, stamp, seed, chain, step, words):
-    """A subset without replacement; `stamps` has a place for each datum and never held this `stamp`."""
-    size, count = chosen.shape[0], stamps.shape[0]
+def draw_subset(layout, z, chosen, stamps, stamp, numbers, seed, step, words, size, count):
+    """Subsets without replacement, chosen (datum, lane); `stamps` has a place for each datum and lane, and
+    never held this `stamp`."""
+    lane = layout.lanes
     for k in range(size):
         if k % TILE == 0:
-            fill_words(words, seed, BATCH << 14, chain, step, k // TILE)
+            fill_words(layout, z, words, numbers, seed, BATCH << 14, step, k // TILE, min(size - k, TILE))
         last = count - size + k
-        drawn = _below(words, k, last + 1)
-        if stamps[drawn] == stamp:
-            drawn = last
-        stamps[drawn] = stamp
-        chosen[k] = drawn
+        for c in range(lane):
+            drawn = _below(words[k % TILE * lane + c], last + 1)
+            if stamps[drawn * lane + c] == stamp:
+                drawn = last
+            stamps[drawn * lane + c] = stamp
+            chosen[k * lane + c] = drawn
 
 
 @compiled
-def shuffle(order, seed, chain, epoch, words):
-    """The order of all data in an epoch."""
-    count = order.shape[0]
+def shuffle(layout, z, order, numbers, seed, epoch, words, count):
+    """The order of all data in an epoch, (datum, lane)."""
+    lane = layout.lanes
     for i in range(count):
-        order[i] = i
+        for c in range(lane):
+            order[i * lane + c] = i
     for last in range(count - 1, 0, -1):
         if last == count - 1 or last % TILE == TILE - 1:
-            fill_words(words, seed, BATCH << 14 | 1, chain, epoch, last // TILE)
-        drawn = _below(words, last, last + 1)
-        order[last], order[drawn] = order[drawn], order[last]
+            fill_words(layout, z, words, numbers, seed, BATCH << 14 | 1, epoch, last // TILE, TILE)
+        for c in range(lane):
+            drawn = _below(words[last % TILE * lane + c], last + 1)
+            kept = order[last * lane + c]
+            order[last * lane + c] = order[drawn * lane + c]
+            order[drawn * lane + c] = kept
 
 
 @compiled
-def gather(X, Y, chosen, inputs, targets):
-    """Copy the chosen data into the buffers of the network."""
-    width = X.shape[1]
-    for k in range(chosen.shape[0]):
-        for j in range(width):
-            inputs[k * width + j] = X[chosen[k], j]
-        for j in range(Y.shape[1]):
-            targets[k, j] = Y[chosen[k], j]
+def gather(layout, X, Y, columns, sets, chosen, begin, size, inputs, stride, targets, capacity):
+    """Copy the chosen data into the buffers of the network: inputs (datum, column), targets (column, datum).
+
+    Of the targets the first `columns` are copied, which may be none.
+    """
+    lane, width, count = layout.lanes, X.shape[2], X.shape[1]
+    flat, flat_targets = X.ravel(), Y.ravel()
+    for c in range(lane):
+        base = sets[c] * count
+        for i in range(size):
+            row = base + chosen[(begin + i) * lane + c]
+            for j in range(width):
+                inputs[i * stride + j * lane + c] = flat[row * width + j]
+            for j in range(columns):
+                targets[(j * capacity + i) * lane + c] = flat_targets[row * Y.shape[2] + j]

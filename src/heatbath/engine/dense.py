@@ -1,35 +1,107 @@
-"""Dense networks, compiled: loss and gradient of one chain on one mini-batch.
+"""Dense networks, compiled: outputs and gradients, in both layouts (`layouts`).
 
 Parameters lie in the order of torch's `parameters_to_vector`: for each layer the weight (out x in, row by
-row), then the bias. Each layer is computed in the way that lets its inner loop run over many units:
+row), then the bias. Numbers of a level, its inputs or units, lie side by side for each datum: in whole
+vectors of units alone, a vector for each unit in a group. A layer is computed in the way that suits its
+shape, and the way decides how its sums associate, in either layout:
 
-- narrow output: rows of W, dot products forwards, sums of rows backwards;
-- narrow input: columns of W, sums of columns forwards, dot products backwards;
-- wide on both sides: BLAS.
+- narrow output (ROWS): a vector of inputs times a vector of weights; outputs are sums over lanes;
+- narrow input (COLUMNS) or wide on both sides (WIDE): one input of each chain times a vector of weights;
+- very wide (BLAS): matrix products, and then every chain is computed alone.
 
-The first two work on a copy of the weights whose rows (or columns) are padded with zeros to a multiple of 32,
-as are the hidden units between them: a vectorised loop over 100 units would otherwise do the last few one by
-one, which takes longer than the rest.
+Alone, weights are copied first, so that rows (or columns) begin with a vector and end with zeros. In a group
+they are used where they are. Gradients are sums over data, one after the other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.engine.compile import FASTMATH, compiled
-from heatbath.engine.losses import BINARY, CLASSES, losses, predictions
+from heatbath.engine import lanes
+from heatbath.engine.compile import compiled
+from heatbath.engine.lanes import choose, fma, load, store, total, traced
+from heatbath.engine.layouts import Alone, Group, each, room
+from heatbath.engine.losses import derivatives
 from heatbath.engine.views import matrix, vector
 from heatbath.networks import ACTIVATIONS
 
 RELU, TANH = ACTIVATIONS["relu"].number, ACTIVATIONS["tanh"].number
-ROWS, COLUMNS, BLAS = range(3)
+ROWS, COLUMNS, WIDE, BLAS = range(4)
 NARROW = 16  # up to here a side of a layer is narrow
-LANES = 32  # what a vectorised loop takes at a time
-CHUNK = 256  # data in one pass when a loss is taken over all of them
+VAST = 2**14  # weights of a layer from which on BLAS is faster
+CHUNK = 256  # data at a time of a chain alone, when a loss is taken over all
+GROUP_CHUNK = 8  # data at a time of a group: what they need stays in the cache
+
+
+class Layer(NamedTuple):
+    """A row of the table that compiled code reads: where a layer's numbers are.
+
+    Strides are in numbers. `before` and `after` are those of the data at its inputs and outputs, and `level`
+    is where its outputs begin. Weights times vectors of outputs begin at `columns` (`column_vector` from one
+    vector to the next, `column_input` from one input to the next), those times vectors of inputs at `rows`
+    (`row_output` from one output to the next), biases at `bias`. The gradient has its sums at `sums`, with
+    the strides `sum_vector` and `sum_number`, and at `bias_sums`. `weight` and `shift` are where the
+    parameters are.
+    """
+
+    width: int
+    out: int
+    way: int
+    before: int
+    after: int
+    inputs: int
+    outputs: int
+    level: int
+    columns: int
+    column_vector: int
+    column_input: int
+    rows: int
+    row_output: int
+    bias: int
+    sums: int
+    sum_vector: int
+    sum_number: int
+    bias_sums: int
+    weight: int
+    shift: int
+
+
+class Network(NamedTuple):
+    """A network in numbers, for one layout: its layers, what else decides the way, and the room it needs."""
+
+    layers: NDArray[np.int64]
+    activation: int
+    loss: int
+    shallow: bool
+    chunk: int
+    values: int
+    widest: int
+    flat: int
+    copies: int
+
+
+class Room(NamedTuple):
+    """Buffers. Those of data have the layout's form; `weights` and `sums` are the copies of one alone, and
+    the parameters and the gradient of a group."""
+
+    inputs: NDArray[Any]
+    targets: NDArray[Any]
+    values: NDArray[Any]
+    logits: NDArray[Any]
+    deltas: NDArray[Any]
+    previous: NDArray[Any]
+    masks: NDArray[np.uint16]
+    weights: NDArray[Any]
+    sums: NDArray[Any]
+    checks: NDArray[Any]
+    flat: NDArray[Any]
+    other: NDArray[Any]
+    chosen: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -46,286 +118,763 @@ class Shape:
         return sum(out * (width + 1) for width, out in pairwise(self.sizes))
 
     @property
-    def strides(self) -> list[int]:
-        """The room for one datum at each level: hidden ones between layers without BLAS are padded."""
-        ways = [BLAS, *map(_way, pairwise(self.sizes)), BLAS]  # inputs and outputs are not padded
-        return [
-            size if BLAS in between else -(-size // LANES) * LANES
-            for size, between in zip(self.sizes, pairwise(ways), strict=True)
-        ]
+    def ways(self) -> list[int]:
+        """The way each layer is computed."""
+        return list(map(_way, pairwise(self.sizes)))
 
     @property
-    def layers(self) -> NDArray[np.int64]:
-        """For each layer: inputs, outputs, where weight and bias begin, the way it is computed, its strides
-        before and after, and where its padded copy begins."""
-        rows, begin, copy = [], 0, 0
-        for (width, out), (before, after) in zip(pairwise(self.sizes), pairwise(self.strides), strict=True):
-            way = _way((width, out))
-            rows.append((width, out, begin, begin + width * out, way, before, after, copy))
-            begin += out * (width + 1)
-            copy += {ROWS: out * before, COLUMNS: (width + 1) * after, BLAS: 0}[way]
-        return np.array(rows, dtype=np.int64)
+    def uses_blas(self) -> bool:
+        """Whether a layer is so wide that every chain is computed alone."""
+        return BLAS in self.ways
 
-    def room(self, batch: int) -> tuple[int, int, int]:
-        """The sizes of the buffers: all levels' outputs, one level's deltas, and all padded copies."""
-        width, out, _, _, way, before, after, copy = self.layers[-1].tolist()
-        end = copy + {ROWS: out * before, COLUMNS: (width + 1) * after, BLAS: 0}[way]
-        return batch * sum(self.strides), batch * max(self.strides), end
+    def network(self, layout: Alone | Group, count: int, data: int) -> Network:
+        """For a layout, vectors of `count` lanes, and up to this many data in a chunk."""
+        alone = isinstance(layout, Alone)
+        ways = self.ways
+
+        def padded(size: int) -> int:
+            return -(-size // count) * count if alone else size * count
+
+        strides = list(map(padded, self.sizes))
+        if ways[0] == BLAS:
+            strides[0] = self.sizes[0]  # as a matrix
+        data = -(-data // count) * count if alone else data
+        layers, level, copy, begin = [], 0, 0, 0
+        for l, (width, out) in enumerate(pairwise(self.sizes)):
+            way, weight, shift = ways[l], begin, begin + width * out
+            begin += out * (width + 1)
+            if alone:
+                columns, rows = copy, copy + (0 if way in (ROWS, BLAS) else width * padded(out))
+                bias = rows + (0 if way in (COLUMNS, BLAS) else out * padded(width))
+                at = rows if way == WIDE else copy
+                places = (columns, count, padded(out), rows, padded(width), bias)
+                sums = (at, count, padded(out) if way == COLUMNS else padded(width), bias)
+                copy = bias + (0 if way == BLAS else padded(out))
+            else:
+                whole, shifted = weight * count, shift * count
+                places = (whole, width * count, count, whole, width * count, shifted)
+                sums = (
+                    (whole, width * count, count, shifted)
+                    if way == COLUMNS
+                    else (whole, count, width * count, shifted)
+                )
+            inputs, outputs = (-(-n // count) if alone else n for n in (width, out))
+            layers.append(
+                Layer(
+                    width, out, way, strides[l], strides[l + 1], inputs, outputs, level, *places, *sums,
+                    weight, shift,
+                )  # fmt: skip
+            )
+            level += data * strides[l + 1]
+        shallow = ways == [COLUMNS, ROWS] and self.sizes[0] == 2 and self.sizes[-1] == 1
+        return Network(
+            np.array(layers, np.int64),
+            self.activation,
+            self.loss,
+            shallow and self.activation == RELU,
+            data,
+            level,
+            data * max(strides),
+            data * max(self.sizes) if self.uses_blas else 0,
+            copy,
+        )
 
 
 def _way(layer: tuple[int, int]) -> int:
     width, out = layer
-    return ROWS if out <= NARROW else COLUMNS if width <= NARROW else BLAS
+    if width * out >= VAST:
+        return BLAS
+    if out <= NARROW and out < width:
+        return ROWS
+    return COLUMNS if width <= NARROW else WIDE
 
 
 @compiled
 def copy_weights(theta, layers, copies):
-    """The padded copies of the weights; `copies` starts as zeros, and the padding stays so."""
+    """The padded copies of a chain's weights; they start as zeros, and the padding stays so."""
     for l in range(layers.shape[0]):
-        width, out, w, b, way, before, after, at = layers[l]
-        W = matrix(theta, w, out, width)
-        if way == ROWS:
-            rows = matrix(copies, at, out, before)
+        width, out, way, _, _, _, _, _, columns, _, column, rows, row, bias, _, _, _, _, w, b = layers[l]
+        if way in (ROWS, WIDE):
             for k in range(out):
                 for j in range(width):
-                    rows[k, j] = W[k, j]
-        elif way == COLUMNS:
-            columns = matrix(copies, at, width + 1, after)
-            bias = vector(theta, b, out)
+                    copies[rows + k * row + j] = theta[w + k * width + j]
+        if way in (COLUMNS, WIDE):
             for j in range(width):
                 for k in range(out):
-                    columns[j, k] = W[k, j]
+                    copies[columns + j * column + k] = theta[w + k * width + j]
+        if way != BLAS:
             for k in range(out):
-                columns[width, k] = bias[k]
-
-
-@compiled(fastmath=FASTMATH)
-def forward(theta, layers, activation, batch, outputs, copies):
-    """Fill `outputs` (the inputs of the batch come first in it) level by level; the last are logits.
-
-    The copies of the weights must be up to date. Returns where the logits begin.
-    """
-    begin = 0
-    count = layers.shape[0]
-    for l in range(count):
-        width, out, w, b, way, before, after, at = layers[l]
-        end = begin + batch * before
-        x = matrix(outputs, begin, batch, before)
-        y = matrix(outputs, end, batch, after)
-        if way == ROWS:
-            _rows_forward(matrix(copies, at, out, before), vector(theta, b, out), x, y)
-        elif way == COLUMNS:
-            _columns_forward(matrix(copies, at, width + 1, after), x, y)
-        else:
-            np.dot(x, matrix(theta, w, out, width).T, y)
-            bias = vector(theta, b, out)
-            for i in range(batch):
-                for k in range(out):
-                    y[i, k] += bias[k]
-        if l < count - 1:
-            _activate(vector(outputs, end, batch * after), activation)
-        begin = end
-    return begin
-
-
-@compiled(fastmath=FASTMATH)
-def _rows_forward(rows, bias, x, y):
-    for i in range(x.shape[0]):
-        for k in range(rows.shape[0]):
-            total = bias.dtype.type(0.0)
-            for j in range(rows.shape[1]):
-                total += x[i, j] * rows[k, j]
-            y[i, k] = total + bias[k]
-        for k in range(rows.shape[0], y.shape[1]):  # the padding, if this level has any
-            y[i, k] = 0
-
-
-@compiled(fastmath=FASTMATH)
-def _columns_forward(columns, x, y):
-    """Two columns at a time, the first of them with the bias, which is the last row."""
-    width, out = columns.shape[0] - 1, columns.shape[1]
-    for i in range(x.shape[0]):
-        if width == 1:
-            first = x[i, 0]
-            for k in range(out):
-                y[i, k] = columns[1, k] + first * columns[0, k]
-            continue
-        first, second = x[i, 0], x[i, 1]
-        for k in range(out):
-            y[i, k] = columns[width, k] + first * columns[0, k] + second * columns[1, k]
-        for j in range(2, width - 1, 2):
-            first, second = x[i, j], x[i, j + 1]
-            for k in range(out):
-                y[i, k] += first * columns[j, k] + second * columns[j + 1, k]
-        if width % 2:
-            first = x[i, width - 1]
-            for k in range(out):
-                y[i, k] += first * columns[width - 1, k]
-
-
-@compiled(fastmath=FASTMATH)
-def _activate(y, activation):
-    zero = y.dtype.type(0.0)
-    if activation == RELU:
-        for i in range(y.shape[0]):
-            y[i] = max(y[i], zero)
-    elif activation == TANH:
-        for i in range(y.shape[0]):
-            y[i] = np.tanh(y[i])
-
-
-@compiled(fastmath=FASTMATH)
-def negative_gradient(
-    theta, G, layers, activation, loss, batch, targets, outputs, deltas, previous, copies, sums
-):
-    """G = -∇L on the batch whose inputs stand first in `outputs`; returns the loss.
-
-    `sums` is room like `copies`: gradients are summed there, padded, and then put in their places.
-    """
-    copy_weights(theta, layers, copies)
-    begin = forward(theta, layers, activation, batch, outputs, copies)
-    out = layers[-1, 1]
-    logits = matrix(outputs, begin, batch, out)
-    value = losses(logits, targets, loss, matrix(deltas, 0, batch, out))
-    for l in range(layers.shape[0] - 1, -1, -1):
-        width, out, w, b, way, before, after, at = layers[l]
-        begin -= batch * before
-        values, x = vector(outputs, begin, batch * before), matrix(outputs, begin, batch, before)
-        d = matrix(deltas, 0, batch, after)
-        earlier = matrix(previous, 0, batch, before)
-        GW, GB = matrix(G, w, out, width), vector(G, b, out)
-        if way == ROWS:
-            _rows_backward(GW, GB, d, x, matrix(sums, at, out, before))
-            if l > 0:
-                _rows_deltas(earlier, d, matrix(copies, at, out, before))
-        elif way == COLUMNS:
-            _columns_backward(GW, GB, d, x, matrix(sums, at, width + 1, after))
-            if l > 0:
-                columns = matrix(copies, at, width, after)
-                _rows_forward(columns, np.zeros(width, theta.dtype), d, earlier)
-        else:
-            np.dot(d.T, x, GW)
-            flat = vector(G, w, width * out)
-            for e in range(flat.shape[0]):
-                flat[e] = -flat[e]
-            for k in range(out):
-                GB[k] = -d[0, k]
-            for i in range(1, batch):
-                for k in range(out):
-                    GB[k] -= d[i, k]
-            if l > 0:
-                np.dot(d, matrix(theta, w, out, width), earlier)
-        if l > 0:
-            _chain_rule(vector(previous, 0, batch * before), values, activation)
-            deltas, previous = previous, deltas
-    return value
-
-
-@compiled(fastmath=FASTMATH)
-def _rows_backward(GW, GB, d, x, sums):
-    out, width = sums.shape
-    for k in range(out):
-        for j in range(width):
-            sums[k, j] = 0
-        total = GB.dtype.type(0.0)
-        for i in range(d.shape[0]):
-            factor = d[i, k]
-            total += factor
-            for j in range(width):
-                sums[k, j] -= factor * x[i, j]
-        GB[k] = -total
-        for j in range(GW.shape[1]):
-            GW[k, j] = sums[k, j]
-
-
-@compiled(fastmath=FASTMATH)
-def _rows_deltas(earlier, d, rows):
-    for i in range(d.shape[0]):
-        factor = d[i, 0]
-        for j in range(rows.shape[1]):
-            earlier[i, j] = factor * rows[0, j]
-        for k in range(1, rows.shape[0]):
-            factor = d[i, k]
-            for j in range(rows.shape[1]):
-                earlier[i, j] += factor * rows[k, j]
-
-
-@compiled(fastmath=FASTMATH)
-def _columns_backward(GW, GB, d, x, sums):
-    """Four data at a time, so that the sums are fetched and stored less often; the last row is the bias's."""
-    width, out = sums.shape[0] - 1, sums.shape[1]
-    batch = d.shape[0]
-    for j in range(width + 1):
-        for k in range(out):
-            sums[j, k] = 0
-    whole = batch - batch % 4
-    for i in range(0, whole, 4):
-        for k in range(out):
-            sums[width, k] -= (d[i, k] + d[i + 1, k]) + (d[i + 2, k] + d[i + 3, k])
-        for j in range(width):
-            x0, x1, x2, x3 = x[i, j], x[i + 1, j], x[i + 2, j], x[i + 3, j]
-            for k in range(out):
-                sums[j, k] -= x0 * d[i, k] + x1 * d[i + 1, k] + (x2 * d[i + 2, k] + x3 * d[i + 3, k])
-    for i in range(whole, batch):
-        for k in range(out):
-            sums[width, k] -= d[i, k]
-        for j in range(width):
-            factor = x[i, j]
-            for k in range(out):
-                sums[j, k] -= factor * d[i, k]
-    for j in range(width):
-        for k in range(GB.shape[0]):
-            GW[k, j] = sums[j, k]
-    for k in range(GB.shape[0]):
-        GB[k] = sums[width, k]
-
-
-@compiled(fastmath=FASTMATH)
-def _chain_rule(earlier, values, activation):
-    """Multiply by the derivative of the activation, which is known from its value."""
-    zero, one = values.dtype.type(0.0), values.dtype.type(1.0)
-    if activation == RELU:
-        for e in range(values.shape[0]):
-            earlier[e] = earlier[e] if values[e] > zero else zero
-    elif activation == TANH:
-        for e in range(values.shape[0]):
-            earlier[e] *= one - values[e] * values[e]
+                copies[bias + k] = theta[b + k]
 
 
 @compiled
-def evaluate(theta, layers, activation, loss, X, Y, outputs, deltas, copies, average, nth):
-    """Mean loss and accuracy over all data, CHUNK at a time; the accuracy of a regression is NaN.
-
-    With nth > 0 the outputs are instead taken into a running mean, average[0], and sum of squared deviations
-    from it, average[1], as the nth of their kind.
-    """
-    count, width, out = X.shape[0], X.shape[1], layers[-1, 1]
-    total, right = 0.0, 0
-    copy_weights(theta, layers, copies)
-    for first in range(0, count, CHUNK):
-        size = min(CHUNK, count - first)
-        for k in range(size):
+def place_gradient(G, layers, sums):
+    """Put the sums of a chain's gradient where its parameters are."""
+    for l in range(layers.shape[0]):
+        width, out, way, _, _, _, _, _, _, _, _, _, _, _, at, _, stride, bias, w, b = layers[l]
+        if way in (ROWS, WIDE):
+            for k in range(out):
+                for j in range(width):
+                    G[w + k * width + j] = sums[at + k * stride + j]
+        elif way == COLUMNS:
             for j in range(width):
-                outputs[k * width + j] = X[first + k, j]
-        end = forward(theta, layers, activation, size, outputs, copies)
-        logits = matrix(outputs, end, size, out)
-        if nth > 0:
-            predictions(logits, loss)
-            for k in range(size):
-                for j in range(out):
-                    value = np.float64(logits[k, j])
-                    difference = value - average[0, first + k, j]
-                    average[0, first + k, j] += difference / nth
-                    average[1, first + k, j] += difference * (value - average[0, first + k, j])
-            continue
-        targets = Y[first : first + size]
-        total += size * losses(logits, targets, loss, matrix(deltas, 0, size, out))
-        for k in range(size):
-            if loss == BINARY:
-                right += (logits[k, 0] > 0) == (targets[k, 0] > 0.5)
-            elif loss == CLASSES:
-                best = 0
-                for j in range(1, out):
-                    best = j if logits[k, j] > logits[k, best] else best
-                right += best == int(targets[k, 0])
-    return total / count, right / count if loss in (BINARY, CLASSES) else np.nan
+                for k in range(out):
+                    G[w + k * width + j] = sums[at + j * stride + k]
+        if way != BLAS:
+            for k in range(out):
+                G[b + k] = sums[bias + k]
+
+
+def _tiles_of(make: Any) -> tuple[Any, Any, Any, Any]:
+    """The same function for four by four, four by one, one by four and one by one."""
+    return make(4, 4), make(4, 1), make(1, 4), make(1, 1)
+
+
+def _make_product(rows: int, columns: int) -> Any:
+    @traced
+    def start(W, at, vector, biased):
+        loaded = [W.load(at + vector * v) for v in range(columns)]
+        return tuple(choose(biased, one, 0.0) for _ in range(rows) for one in loaded)
+
+    @traced
+    def step(layout, sums, x, at, datum, W, weight, vector):
+        numbers = [each(layout, x, at + datum * i) for i in range(rows)]
+        weights = [W.load(weight + vector * v) for v in range(columns)]
+        return tuple(
+            fma(weights[v], numbers[i], sums[columns * i + v]) for i in range(rows) for v in range(columns)
+        )
+
+    @traced
+    def finish(sums, y, at, datum):
+        for i in range(rows):
+            for v in range(columns):
+                y.store(at + datum * i + y.lanes * v, sums[columns * i + v])
+
+    @compiled
+    def product(layout, x, at, datum, number, n, W, weight, vector, other, bias, biased, y, to, after):
+        sums = start(W, bias, 64 // y.itemsize, biased)
+        for s in range(n):
+            sums = step(layout, sums, x, at + s * number, datum, W, weight + s * other, vector)
+        finish(sums, y, to, after)
+
+    return product
+
+
+_product44, _product41, _product14, _product11 = _tiles_of(_make_product)
+
+
+@compiled
+def _products(layout, size, x, at, datum, number, n, W, weight, vector, other, bias, biased, y, to, after, count):
+    """y[i, v] = bias[v] + Σ_s x[i, s] W[v, s]: numbers of each chain times vectors of weights, s in order."""
+    L = 64 // y.itemsize
+    v = 0
+    while v < count:
+        four = count - v >= 4
+        i = 0
+        while i < size:
+            begin, first = at + i * datum, weight + v * vector
+            shift, place = bias + v * L, to + i * after + v * L
+            if size - i >= 4:
+                if four:
+                    _product44(layout, x, begin, datum, number, n, W, first, vector, other, shift, biased, y, place, after)
+                else:
+                    _product41(layout, x, begin, datum, number, n, W, first, vector, other, shift, biased, y, place, after)
+                i += 4
+            else:
+                if four:
+                    _product14(layout, x, begin, datum, number, n, W, first, vector, other, shift, biased, y, place, after)
+                else:
+                    _product11(layout, x, begin, datum, number, n, W, first, vector, other, shift, biased, y, place, after)
+                i += 1
+        v += 4 if four else 1
+
+
+def add_all(one: Any, two: Any) -> Any:
+    """Sums of vectors, one by one."""
+    return tuple(a + b for a, b in zip(one, two, strict=True))
+
+
+_add = traced(add_all)
+
+
+@compiled
+def reversed_bits(q, count):
+    """q with its bits in the other order, q < count, a power of 2: the order in which a tree takes sums."""
+    result = 0
+    while count > 1:
+        result, q, count = 2 * result + q % 2, q // 2, count // 2
+    return result
+
+
+def _make_reduction(rows: int) -> Any:
+    @traced
+    def start(x):
+        return (x.zero(),) * rows
+
+    @traced
+    def step(sums, x, at, datum, W, weight):
+        w = W.load(weight)
+        return tuple(fma(w, x.load(at + datum * i), sums[i]) for i in range(rows))
+
+    @traced
+    def finish(layout, sums, W, bias, biased, z, at, datum):
+        for i in range(rows):
+            if isinstance(layout, Group):
+                z.store(at + datum * i, sums[i] + choose(biased, W.load(bias), 0.0))
+            else:
+                z.put(at + datum * i, total(sums[i]) + choose(biased, W.number(bias), 0.0))
+
+    @compiled
+    def reduction(layout, x, at, datum, n, W, weight, vector, bias, biased, z, to, after):
+        L = 64 // x.itemsize
+        # of a group, one lane's sum after the other, in the order of the tree that one alone adds its lanes by
+        first = start(x)
+        second, third, fourth, sums = first, first, first, first
+        for q in range(layout.lanes):
+            sums = start(x)
+            for v in range(reversed_bits(q, layout.lanes), n, layout.lanes):
+                sums = step(sums, x, at + v * L, datum, W, weight + v * vector)
+            if q % 2 == 0:
+                first = sums
+            else:
+                sums = _add(first, sums)
+                if q % 4 == 1:
+                    second = sums
+                else:
+                    sums = _add(second, sums)
+                    if q % 8 == 3:
+                        third = sums
+                    else:
+                        sums = _add(third, sums)
+                        if q % 16 == 7:
+                            fourth = sums
+                        else:
+                            sums = _add(fourth, sums)
+        finish(layout, sums, W, bias, biased, z, to, after)
+
+    return reduction
+
+
+_reduction4, _reduction1 = _make_reduction(4), _make_reduction(1)
+
+
+@compiled
+def _reductions(layout, size, x, at, datum, n, W, weight, vector, other, bias, biased, z, to, after, number, count):
+    """z[i, k] = Σ_v x[i, v] W[k, v] + bias[k]: vectors times vectors, summed over lanes, too."""
+    for k in range(count):
+        i = 0
+        while i < size:
+            begin, first = at + i * datum, weight + k * other
+            shift, place = bias + k * layout.lanes, to + i * after + k * number
+            if size - i >= 4:
+                _reduction4(layout, x, begin, datum, n, W, first, vector, shift, biased, z, place, after)
+                i += 4
+            else:
+                _reduction1(layout, x, begin, datum, n, W, first, vector, shift, biased, z, place, after)
+                i += 1
+
+
+def _make_outer(rows: int, columns: int) -> Any:
+    @traced
+    def start(sums, at, other, vector, more):
+        return tuple(
+            choose(more, sums.load(at + other * s + vector * v), 0.0)
+            for s in range(rows)
+            for v in range(columns)
+        )
+
+    @traced
+    def step(layout, sums, x, at, number, y, other, stride):
+        numbers = [each(layout, x, at + number * s) for s in range(rows)]
+        vectors_ = [y.load(other + stride * v) for v in range(columns)]
+        return tuple(
+            fma(numbers[s], vectors_[v], sums[columns * s + v]) for s in range(rows) for v in range(columns)
+        )
+
+    @traced
+    def finish(made, sums, at, other, vector):
+        for s in range(rows):
+            for v in range(columns):
+                sums.store(at + other * s + vector * v, made[columns * s + v])
+
+    @compiled
+    def outer(layout, size, x, at, datum, number, y, begin, after, sums, to, other, vector, more):
+        L = 64 // y.itemsize
+        made = start(sums, to, other, vector, more)
+        for i in range(size):
+            made = step(layout, made, x, at + i * datum, number, y, begin + i * after, L)
+        finish(made, sums, to, other, vector)
+
+    return outer
+
+
+_outer44, _outer41, _outer14, _outer11 = _tiles_of(_make_outer)
+
+
+@compiled
+def _outers(layout, size, x, at, datum, number, n, y, begin, after, count, sums, to, other, vector, more):
+    """sums[s, v] = Σ_i x[i, s] y[i, v], or as much more: numbers of each chain times vectors, i in order."""
+    L = 64 // y.itemsize
+    s = 0
+    while s < n:
+        many = n - s >= 4
+        v = 0
+        while v < count:
+            first, second = at + s * number, begin + v * L
+            place = to + s * other + v * vector
+            if count - v >= 4:
+                if many:
+                    _outer44(layout, size, x, first, datum, number, y, second, after, sums, place, other, vector, more)
+                else:
+                    _outer14(layout, size, x, first, datum, number, y, second, after, sums, place, other, vector, more)
+                v += 4
+            else:
+                if many:
+                    _outer41(layout, size, x, first, datum, number, y, second, after, sums, place, other, vector, more)
+                else:
+                    _outer11(layout, size, x, first, datum, number, y, second, after, sums, place, other, vector, more)
+                v += 1
+        s += 4 if many else 1
+
+
+@traced
+def _zero(like):
+    return like.zero()
+
+
+@compiled
+def _sum_data(size, d, at, datum, count, sums, to, more):
+    """sums[v] = Σ_i d[i, v], or as much more."""
+    L = 64 // d.itemsize
+    for v in range(count):
+        made = load(sums, to + v * L) if more else _zero(sums)
+        for i in range(size):
+            made = made + load(d, at + i * datum + v * L)
+        store(sums, to + v * L, made)
+
+
+@traced
+def _sum_each(layout, made, d, at):
+    if isinstance(layout, Group):
+        return made + d.load(at)
+    return made + d.number(at).splat(d.lanes)
+
+
+@traced
+def _put_each(layout, sums, at, made):
+    if isinstance(layout, Group):
+        sums.store(at, made)
+    else:
+        sums.put(at, made.lane(0))
+
+
+@traced
+def _start_each(layout, sums, at, more):
+    return choose(more, each(layout, sums, at), 0.0)
+
+
+@compiled
+def _sum_numbers(layout, size, d, at, datum, number, count, sums, to, more):
+    """sums[k] = Σ_i d[i, k], or as much more, of numbers of each chain."""
+    for k in range(count):
+        made = _start_each(layout, sums, to + k * layout.lanes, more)
+        for i in range(size):
+            made = _sum_each(layout, made, d, at + i * datum + k * number)
+        _put_each(layout, sums, to + k * layout.lanes, made)
+
+
+@traced
+def _relu(y):
+    return choose(y > 0.0, y, 0.0)
+
+
+_tanh = traced(lanes.tanh)
+
+
+@compiled
+def activate(y, begin, count, activation):
+    """Apply the activation to numbers, whole vectors of them."""
+    L = 64 // y.itemsize
+    if activation == RELU:
+        for at in range(begin, begin + count, L):
+            store(y, at, _relu(load(y, at)))
+    elif activation == TANH:
+        for at in range(begin, begin + count, L):
+            store(y, at, _tanh(load(y, at)))
+
+
+@traced
+def _relu_slope(d, y):
+    return choose(y > 0.0, d, 0.0)
+
+
+@traced
+def _tanh_slope(d, y):
+    return d * fma(-y, y, 1.0)
+
+
+@compiled
+def chain_rule(d, y, begin, count, activation):
+    """Multiply by the derivative of the activation, which is known from its value."""
+    L = 64 // y.itemsize
+    if activation == RELU:
+        for at in range(0, count, L):
+            store(d, at, _relu_slope(load(d, at), load(y, begin + at)))
+    elif activation == TANH:
+        for at in range(0, count, L):
+            store(d, at, _tanh_slope(load(d, at), load(y, begin + at)))
+
+
+@compiled
+def _copied(d, size, width, stride, room):
+    rows = matrix(room, 0, size, width)
+    for i in range(size):
+        for j in range(width):
+            rows[i, j] = d[i * stride + j]
+    return rows
+
+
+@compiled
+def _flat(x, begin, size, width, stride, room):
+    """Rows without padding, for BLAS."""
+    if stride == width:
+        return matrix(x, begin, size, width)
+    rows = matrix(room, 0, size, width)
+    for i in range(size):
+        for j in range(width):
+            rows[i, j] = x[begin + i * stride + j]
+    return rows
+
+
+@compiled
+def forward(layout, theta, network, first, size, room):
+    """The logits (output, datum) at the inputs first to first + size - 1; weights must be up to date."""
+    layers, W = network.layers, room.weights
+    count = layers.shape[0]
+    L, lane = 64 // W.itemsize, layout.lanes
+    x, begin = room.inputs, first * layers[0, 3]
+    for l in range(count):
+        (
+            width, out, way, before, after, inputs, outputs, level, columns, vector_, column, rows, row, bias,
+            _, _, _, _, w, b,
+        ) = layers[l]  # fmt: skip
+        last = l == count - 1
+        if way == ROWS:
+            z, to, datum, number = (
+                (room.logits, 0, lane, network.chunk * lane) if last else (room.values, level, after, lane)
+            )
+            _reductions(
+                layout, size, x, begin, before, inputs, W, rows, L, row, bias, True, z, to, datum, number, out
+            )
+        elif way == BLAS:
+            y = matrix(room.other, 0, size, out)
+            np.dot(_flat(x, begin, size, width, before, room.flat), matrix(theta, w, out, width).T, y)
+            for i in range(size):
+                for k in range(out):
+                    room.values[level + i * after + k] = y[i, k] + theta[b + k]
+        else:
+            _products(
+                layout, size, x, begin, before, lane, width, W, columns, vector_, column, bias, True,
+                room.values, level, after, outputs,
+            )  # fmt: skip
+        if not last:
+            activate(room.values, level, -(-size * after // L) * L, network.activation)
+        elif way != ROWS:
+            for i in range(size):
+                for k in range(out):
+                    for c in range(lane):
+                        to = (k * network.chunk + i) * lane + c
+                        room.logits[to] = room.values[level + i * after + k * lane + c]
+        x, begin = room.values, level
+    return
+
+
+@compiled
+def backward(layout, theta, G, network, first, size, room, more):
+    """Add to -∇L, or begin it, what follows from the data whose outputs `forward` has left and whose negative
+    derivatives by the logits stand in `deltas` (output, datum)."""
+    layers, W, sums = network.layers, room.weights, room.sums
+    lane = layout.lanes
+    L = 64 // W.itemsize
+    d, other = room.deltas, room.previous
+    count = layers.shape[0]
+    datum, number = lane, network.chunk * lane
+    for l in range(count - 1, -1, -1):
+        (
+            width, out, way, before, after, inputs, outputs, level, columns, vector_, column, rows, row, bias,
+            to, sum_vector, sum_number, shift, w, b,
+        ) = layers[l]  # fmt: skip
+        x, begin = (room.inputs, first * before) if l == 0 else (room.values, layers[l - 1, 7])
+        if l == count - 1 and way != ROWS:  # (datum, output)
+            for i in range(size):
+                for k in range(out):
+                    for c in range(lane):
+                        other[i * after + k * lane + c] = d[(k * network.chunk + i) * lane + c]
+            d, other = other, d
+        if l < count - 1 or way != ROWS:
+            datum, number = after, lane
+        if way == ROWS:
+            _sum_numbers(layout, size, d, 0, datum, number, out, sums, shift, more)
+            _outers(layout, size, d, 0, datum, number, out, x, begin, before, inputs, sums, to, sum_number, sum_vector, more)
+        elif way == BLAS:
+            flat = _copied(d, size, out, after, room.other)
+            np.dot(flat.T, _flat(x, begin, size, width, before, room.flat), matrix(G, w, out, width))
+            GB = vector(G, b, out)
+            for k in range(out):
+                GB[k] = d[k]
+            for i in range(1, size):
+                for k in range(out):
+                    GB[k] += d[i * after + k]
+        else:
+            _sum_data(size, d, 0, datum, outputs, sums, shift, more)
+            if way == COLUMNS:
+                _outers(layout, size, x, begin, before, lane, width, d, 0, datum, outputs, sums, to, sum_number, sum_vector, more)
+            else:
+                _outers(layout, size, d, 0, datum, number, out, x, begin, before, inputs, sums, to, sum_number, sum_vector, more)
+        if l > 0:
+            if way == COLUMNS:
+                _reductions(layout, size, d, 0, datum, outputs, W, columns, vector_, column, bias, False, other, 0, before, lane, width)
+            elif way == BLAS:
+                e = matrix(room.flat, 0, size, width)
+                np.dot(matrix(room.other, 0, size, out), matrix(theta, w, out, width), e)
+                for i in range(size):
+                    for j in range(width):
+                        other[i * before + j] = e[i, j]
+            else:
+                _products(layout, size, d, 0, datum, number, out, W, rows, L, row, bias, False, other, 0, before, inputs)
+            chain_rule(other, room.values, begin, -(-size * before // L) * L, network.activation)
+            d, other = other, d
+
+
+def _make_shallow(rows: int) -> Any:
+    """For a number of data: two inputs, hidden units with ReLU, one output. What a vector of units adds."""
+
+    @traced
+    def take(layout, x, at, datum, number):
+        return tuple(each(layout, x, at + datum * i + number * j) for j in range(2) for i in range(rows))
+
+    @traced
+    def start(like):
+        return (like.zero(),) * rows
+
+    @traced
+    def step(sums, x, W, column, number, bias, row, masks, place):
+        first, second, shift, factor = W.load(column), W.load(column + number), W.load(bias), W.load(row)
+        made = []
+        for i in range(rows):
+            y = fma(second, x[rows + i], fma(first, x[i], shift))
+            active = y > 0.0
+            masks.put(place + i, active.as_number(masks.dtype))
+            made.append(fma(factor, choose(active, y, 0.0), sums[i]))
+        return tuple(made)
+
+    @traced
+    def finish(layout, sums, W, bias, z, at, datum):
+        for i in range(rows):
+            if isinstance(layout, Group):
+                z.store(at + datum * i, sums[i] + W.load(bias))
+            else:
+                z.put(at + datum * i, total(sums[i]) + W.number(bias))
+
+    @compiled
+    def shallow(layout, x, at, datum, n, W, column, vector_, number, bias, row, last, masks, place, per, z, to):
+        L, lane = 64 // W.itemsize, layout.lanes
+        inputs = take(layout, x, at, datum, lane)
+        first = start(W)
+        second, third, fourth, sums = first, first, first, first
+        for q in range(lane):
+            sums = start(W)
+            for v in range(reversed_bits(q, lane), n, lane):
+                sums = step(
+                    sums, inputs, W, column + v * vector_, number, bias + v * L, row + v * L, masks, place + v * per
+                )
+            if q % 2 == 0:
+                first = sums
+            else:
+                sums = _add(first, sums)
+                if q % 4 == 1:
+                    second = sums
+                else:
+                    sums = _add(second, sums)
+                    if q % 8 == 3:
+                        third = sums
+                    else:
+                        sums = _add(third, sums)
+                        if q % 16 == 7:
+                            fourth = sums
+                        else:
+                            sums = _add(fourth, sums)
+        finish(layout, sums, W, last, z, to, lane)
+
+    return shallow
+
+
+_shallow4, _shallow1 = _make_shallow(4), _make_shallow(1)
+
+
+@compiled
+def shallow_forward(layout, network, size, room):
+    """The logits of a network with two inputs, ReLU and one output, and which units are active at which data."""
+    W, lane = room.weights, layout.lanes
+    _, _, _, before, _, _, n, _, column, vector_, number, _, _, bias, _, _, _, _, _, _ = network.layers[0]
+    _, _, _, _, _, _, _, _, _, _, _, row, _, last, _, _, _, _, _, _ = network.layers[1]
+    i = 0
+    while i < size:
+        if size - i >= 4:
+            _shallow4(
+                layout, room.inputs, i * before, before, n, W, column, vector_, number, bias, row, last,
+                room.masks, i, size, room.logits, i * lane,
+            )  # fmt: skip
+            i += 4
+        else:
+            _shallow1(
+                layout, room.inputs, i * before, before, n, W, column, vector_, number, bias, row, last,
+                room.masks, i, size, room.logits, i * lane,
+            )  # fmt: skip
+            i += 1
+
+
+def _make_active(units: int) -> Any:
+    """Sums over the data at which a unit is active, for some vectors of units: of δ, δ x0 and δ x1."""
+
+    @traced
+    def start(like):
+        return (like.zero(),) * (3 * units)
+
+    @traced
+    def step(layout, sums, d, datum, x, at, number, masks, place, per):
+        delta = each(layout, d, datum)
+        inputs = [each(layout, x, at + number * j) for j in range(2)]
+        made = []
+        for u in range(units):
+            active = masks.number(place + per * u).as_mask(d.lanes)
+            shift, first, second = sums[3 * u : 3 * u + 3]
+            made += [
+                choose(active, shift + delta, shift),
+                choose(active, fma(delta, inputs[0], first), first),
+                choose(active, fma(delta, inputs[1], second), second),
+            ]
+        return tuple(made)
+
+    @traced
+    def finish(made, W, column, vector_, number, bias, row, sums, to, sum_vector, sum_number, shifts, last):
+        for u in range(units):
+            place = W.lanes * u
+            weights = [W.load(column + vector_ * u + number * j) for j in range(2)]
+            shift, first, second = made[3 * u : 3 * u + 3]
+            factor = W.load(row + place)
+            sums.store(to + sum_vector * u, factor * first)
+            sums.store(to + sum_vector * u + sum_number, factor * second)
+            sums.store(shifts + place, factor * shift)
+            # Σ δ y, since y = w · x + b where the unit is active
+            outer = fma(weights[1], second, fma(weights[0], first, shift * W.load(bias + place)))
+            sums.store(last + place, outer)
+
+    @compiled
+    def active(layout, size, d, x, datum, masks, place, W, columns, sums, places):
+        lane = layout.lanes
+        made = start(W)
+        for i in range(size):
+            made = step(layout, made, d, i * lane, x, i * datum, lane, masks, place + i, size)
+        column, vector_, number, bias, row = columns
+        to, sum_vector, sum_number, shifts, last = places
+        finish(made, W, column, vector_, number, bias, row, sums, to, sum_vector, sum_number, shifts, last)
+
+    return active
+
+
+_active4, _active1 = _make_active(4), _make_active(1)
+
+
+@compiled
+def shallow_backward(layout, network, size, room):
+    """-∇L after `shallow_forward`, from the negative derivatives by the logits."""
+    W, sums, L = room.weights, room.sums, 64 // room.weights.itemsize
+    _, _, _, before, _, _, n, _, column, vector_, number, _, _, bias, to, sum_vector, sum_number, shift, _, _ = (
+        network.layers[0]
+    )
+    _, _, _, _, _, _, _, _, _, _, _, row, _, _, last, _, _, last_shift, _, _ = network.layers[1]
+    _sum_numbers(layout, size, room.deltas, 0, layout.lanes, 0, 1, sums, last_shift, False)
+    v = 0
+    while v < n:
+        columns = column + v * vector_, vector_, number, bias + v * L, row + v * L
+        places = to + v * sum_vector, sum_vector, sum_number, shift + v * L, last + v * L
+        if n - v >= 4:
+            _active4(layout, size, room.deltas, room.inputs, before, room.masks, v * size, W, columns, sums, places)
+            v += 4
+        else:
+            _active1(layout, size, room.deltas, room.inputs, before, room.masks, v * size, W, columns, sums, places)
+            v += 1
+
+
+@compiled
+def make_room(layout, network, like, batch, capacity, columns, theta, G):
+    """Buffers for batches of this size and for chunks; `capacity` is that of the targets of a batch.
+
+    `theta` and `G` are the parameters and the gradient of a group.
+    """
+    lane, L = layout.lanes, 64 // like.itemsize
+    layers, rows = network.layers, max(batch, network.chunk)
+    out = layers[-1, 1]
+    numbers = max(out * network.chunk, rows) * lane + L
+    units = layers[0, 6] * batch if network.shallow else 0
+    alone = lane == 1
+    return Room(
+        room(rows * layers[0, 3] + L, like),
+        room(columns * max(capacity, network.chunk) * lane + L, like),
+        room(network.values + L, like),
+        room(numbers, like),
+        room(max(network.widest, numbers) + L, like),
+        room(max(network.widest, numbers) + L, like),
+        np.zeros(units, np.uint16),
+        room(network.copies + L, like) if alone else theta,
+        room(network.copies + L, like) if alone else G,
+        room(L, like),
+        room(network.flat, like),
+        room(network.flat, like),
+        np.zeros(rows * lane, np.int64),
+    )
+
+
+@compiled
+def clear(room):
+    """Forget what a chain that diverged has left: padding is multiplied by 0, and must be finite."""
+    for buffer in (room.values, room.logits, room.deltas, room.previous):
+        for e in range(buffer.shape[0]):
+            buffer[e] = 0
+
+
+@compiled
+def negative_gradient(layout, theta, G, network, batch, capacity, room):
+    """G = -∇L of every chain on the batch whose inputs and targets stand in the room; `capacity` is that of
+    the targets. Afterwards `room.checks` is NaN, for the chains in its lanes, where a loss is not finite."""
+    scale = theta.dtype.type(1.0 / batch)
+    out, alone = network.layers[-1, 1], layout.lanes == 1
+    store(room.checks, 0, _zero(theta))
+    if alone:
+        copy_weights(theta, network.layers, room.weights)
+    if network.shallow:
+        shallow_forward(layout, network, batch, room)
+        derivatives(
+            layout, network.loss, room.logits, room.targets, room.deltas, batch, capacity, 0, batch, 1, scale,
+            room.checks,
+        )  # fmt: skip
+        shallow_backward(layout, network, batch, room)
+    else:
+        for first in range(0, batch, network.chunk):
+            size = min(network.chunk, batch - first)
+            forward(layout, theta, network, first, size, room)
+            derivatives(
+                layout, network.loss, room.logits, room.targets, room.deltas, network.chunk, capacity, first, size,
+                out, scale, room.checks,
+            )  # fmt: skip
+            backward(layout, theta, G, network, first, size, room, first > 0)
+    if alone:
+        place_gradient(G, network.layers, room.sums)
+        _check_all(room.checks)
+
+
+@traced
+def _check_all(checks):
+    """Of one alone the lanes were data: NaN in one is NaN in all."""
+    checks.store(0, total(checks.load(0)).splat(checks.lanes))

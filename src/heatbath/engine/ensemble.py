@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.coefficients import decays, table
-from heatbath.engine.dense import CHUNK, Shape
-from heatbath.engine.loop import Chains, Code, Data, Ladder, Network, Units, run_chains
+from heatbath.engine.dense import CHUNK, GROUP_CHUNK, Shape
+from heatbath.engine.lanes import lanes
+from heatbath.engine.layouts import Alone, Group
+from heatbath.engine.loop import Chains, Code, Data, Ladder, Units, run_chains
 from heatbath.engine.notes import Notes
 from heatbath.engine.program import Program, encode
 from heatbath.engine.threads import spread, thread_count
@@ -23,6 +25,7 @@ from heatbath.noise import START, normals
 from heatbath.schedules import at
 
 SCHEDULED_STEPS = 4096  # steps whose coefficients are tabulated at a time
+GROUP_COST = 4  # a group takes as long as so many chains alone
 
 
 class Ensemble:
@@ -70,7 +73,9 @@ class Ensemble:
             point=point,
         )
         self.data = Data(np.ascontiguousarray(X, kind), np.ascontiguousarray(Y, kind), batch, shuffled)
-        self.network = Network(shape.layers, shape.activation, shape.loss, shape.room(max(batch, CHUNK)))
+        self.layout = _layout(shape, self.chains.number, kind, self.threads)
+        chunk = max(batch, CHUNK) if isinstance(self.layout, Alone) else GROUP_CHUNK
+        self.network = shape.network(self.layout, lanes(kind), chunk)
         units = self.program.units
         ranges = [(span.start, span.stop) for unit in units for span in unit.ranges]
         self.units = Units(
@@ -136,24 +141,32 @@ class Ensemble:
             last=last,
             done=done,
             samples=np.full((count, samples, size), np.nan, theta.dtype),
-            X_average=np.ascontiguousarray(X_average, theta.dtype),
+            X_average=np.ascontiguousarray(X_average, theta.dtype)[None],
             average=np.zeros((count, 2, len(X_average), outputs)),
         )
         return self.notes
+
+    @property
+    def groups(self) -> int:
+        """How many groups of chains there are; alone a chain is one."""
+        return -(-len(self.chains.theta) // self.layout.lanes)
 
     def prepare(self) -> None:
         """Compile what `advance` needs, here and now."""
         self.work(1)(0, 0)
 
     def work(self, steps: int) -> Callable[[int, int], None]:
-        """A function that makes these next steps of the chains begin to end - 1."""
+        """A function that makes these next steps of the groups begin to end - 1."""
         stop = self.step + steps
         code = self._constant or self._code("steps", self.step, stop)
 
+        lane, count = self.layout.lanes, len(self.chains.theta)
+
         def run(begin: int, end: int, first: int = self.step) -> None:
             run_chains(
-                begin,
-                end,
+                self.layout,
+                begin * lane,
+                min(end * lane, count),
                 first,
                 stop,
                 self.chains,
@@ -200,6 +213,16 @@ class Ensemble:
                     self.chains.p[chain, elements] = math.sqrt(start) * z[chain, elements]
 
 
+def _layout(shape: Shape, number: NDArray[np.int64], kind: Any, threads: int) -> Alone | Group:
+    """The layout in which chains are done first: groups take as long for one chain as for all lanes."""
+    count = lanes(kind)
+    groups = -(-len(number) // count)
+    alike = len(number) > 0 and number.min() >> 26 == number.max() >> 26  # see `random`
+    if shape.uses_blas or not alike or GROUP_COST * -(-groups // threads) > -(-len(number) // threads):
+        return Alone()
+    return Group(count)
+
+
 def structure(program: Program) -> Hashable:
     """All of a program but the values of its coefficients: chains with equal ones can be in one ensemble."""
     codes = [array.tobytes() for which in (program.prelude, program.steps) for array in encode(which)]
@@ -209,8 +232,8 @@ def structure(program: Program) -> Hashable:
 
 def advance(ensembles: Sequence[Ensemble], steps: int) -> None:
     """Make steps of all chains of several ensembles that stand at the same step, on the same threads."""
-    ends = np.cumsum([len(ensemble.chains.theta) for ensemble in ensembles])
-    begins = ends - [len(ensemble.chains.theta) for ensemble in ensembles]
+    ends = np.cumsum([ensemble.groups for ensemble in ensembles])
+    begins = ends - [ensemble.groups for ensemble in ensembles]
     while steps > 0:
         now = min(steps, SCHEDULED_STEPS)
         works = [ensemble.work(now) for ensemble in ensembles]

@@ -1,70 +1,216 @@
-"""Losses from logits, compiled."""
+"""Losses from logits, compiled, for vectors of data (alone) or of chains (in a group).
+
+Logits, targets and derivatives are (output, datum): so alone, too, a vector holds as many data as it has
+lanes.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
+from heatbath.engine.lanes import choose, exp, fma, load, log, log1p, store, traced
+from heatbath.engine.layouts import vectors
 from heatbath.tasks import TASKS
 
 BINARY, CLASSES = TASKS["binary"].number, TASKS["classes"].number
 
 
-@compiled
-def losses(logits, targets, loss, deltas):
-    """The mean loss of a batch, and its derivative by the logits in `deltas`.
+def _probability(z: lanes.Traced) -> lanes.Traced:
+    """1/(1 + exp(-z)), from the side on which nothing overflows."""
+    tail = exp(-z.call("fabs"))
+    return choose(z >= 0.0, tail.constant(1.0), tail) / (tail + 1.0)
 
-    Binary cross entropy and cross entropy from logits, never from probabilities; half the squared error.
+
+probability = traced(_probability)
+_exp = traced(exp)
+
+
+@traced
+def _binary_delta(z, y, scale):
+    return (y - _probability(z)) * scale
+
+
+@traced
+def _binary_loss(z, y):
+    softened = log1p(exp(-z.call("fabs")))
+    return fma(-z, y, choose(z > 0.0, z, 0.0)) + softened
+
+
+@traced
+def _class_loss(normaliser, chosen, largest):
+    return log(normaliser) - (chosen - largest)
+
+
+@traced
+def _zero(like):
+    return like.zero()
+
+
+@traced
+def _larger(a, b):
+    return choose(b > a, b, a)
+
+
+@traced
+def _is(label, k, yes, no):
+    """`yes` where the label is k."""
+    number = k.to(label.dtype)
+    return choose((label >= number).both_true(label <= number), yes, no)
+
+
+@traced
+def _one_if(label, k):
+    number = k.to(label.dtype)
+    return choose((label >= number).both_true(label <= number), label.constant(1.0), 0.0)
+
+
+@traced
+def _check(check, z):
+    """Stays 0 as long as everything is finite."""
+    return fma(z, 0.0, check)
+
+
+@traced
+def _divided(a, b, scale):
+    return a / b * scale
+
+
+@traced
+def _difference(y, z, scale):
+    return (y - z) * scale
+
+
+@traced
+def _right(z, y):
+    """1 where the sign of the logit says the class."""
+    yes = (z > 0.0).equal(y > 0.5)
+    return choose(yes, z.constant(1.0), 0.0)
+
+
+@traced
+def _half_square(z, y, sum_):
+    d = z - y
+    return fma(d * 0.5, d, sum_)
+
+
+@compiled
+def _clear(layout, logits, size, out, chunk):
+    """Zeros in the lanes after the last datum of one alone: what stood there may not be finite."""
+    lanes = 64 // logits.itemsize
+    for k in range(out):
+        for at in range(k * chunk + size, k * chunk + -(-size // lanes) * lanes):
+            logits[at] = 0
+
+
+@compiled
+def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, size, out, scale, checks):
+    """The negative derivatives of the mean loss by the logits, of data from `first` on; `scale` is 1/batch.
+
+    What is not finite is added up in `checks`, which then is NaN.
     """
-    batch, out = logits.shape
-    total = 0.0
-    number = logits.dtype.type
-    scale = number(1.0 / batch)
-    for i in range(batch):
+    if layout.lanes == 1:
+        _clear(layout, logits, size, out, chunk)
+    lanes, lane = 64 // logits.itemsize, layout.lanes
+    check = load(checks, 0)
+    for v in range(vectors(layout, size, logits)):
+        at, target = v * lanes, first * lane + v * lanes
         if loss == BINARY:
             for k in range(out):
-                z, y = logits[i, k], targets[i, k]
-                tail = np.exp(-abs(z))
-                total += max(z, number(0.0)) - z * y + np.log1p(tail)
-                probability = number(1.0) / (number(1.0) + tail) if z >= 0 else tail / (number(1.0) + tail)
-                deltas[i, k] = (probability - y) * scale
+                z = load(logits, at + k * chunk * lane)
+                y = load(targets, target + k * capacity * lane)
+                check = _check(check, z)
+                store(deltas, at + k * chunk * lane, _binary_delta(z, y, scale))
         elif loss == CLASSES:
-            label = int(targets[i, 0])
-            largest = logits[i, 0]
+            label = load(targets, target)
+            largest = load(logits, at)
+            check = _check(check, largest)
             for k in range(1, out):
-                largest = max(largest, logits[i, k])
-            normaliser = number(0.0)
+                z = load(logits, at + k * chunk * lane)
+                check = _check(check, z)
+                largest = _larger(largest, z)
+            normaliser = _zero(logits)
             for k in range(out):
-                deltas[i, k] = np.exp(logits[i, k] - largest)
-                normaliser += deltas[i, k]
-            total += np.log(normaliser) - (logits[i, label] - largest)
+                e = _exp(load(logits, at + k * chunk * lane) - largest)
+                store(deltas, at + k * chunk * lane, e)
+                normaliser = normaliser + e
             for k in range(out):
-                deltas[i, k] = deltas[i, k] / normaliser * scale
-            deltas[i, label] -= scale
+                e = load(deltas, at + k * chunk * lane)
+                share = _divided(e, normaliser, scale)
+                wanted = _one_if(label, k) * scale
+                store(deltas, at + k * chunk * lane, wanted - share)
         else:
             for k in range(out):
-                difference = logits[i, k] - targets[i, k]
-                total += 0.5 * difference * difference
-                deltas[i, k] = difference * scale
-    return total / batch
+                z = load(logits, at + k * chunk * lane)
+                y = load(targets, target + k * capacity * lane)
+                check = _check(check, _half_square(z, y, _zero(logits)))
+                store(deltas, at + k * chunk * lane, _difference(y, z, scale))
+    store(checks, 0, check)
 
 
 @compiled
-def predictions(logits, loss):
+def values(layout, loss, logits, targets, chunk, capacity, first, size, out, made, right):
+    """The loss of every datum in `made`, and whether it is classified rightly, 1 or 0, in `right`."""
+    lanes, lane = 64 // logits.itemsize, layout.lanes
+    for v in range(vectors(layout, size, logits)):
+        at, target = v * lanes, first * lane + v * lanes
+        if loss == CLASSES:
+            label = load(targets, target)
+            largest = load(logits, at)
+            best = _zero(logits)
+            for k in range(1, out):
+                z = load(logits, at + k * chunk * lane)
+                best = _best(best, largest, z, k)
+                largest = _larger(largest, z)
+            normaliser, chosen = _zero(logits), _zero(logits)
+            for k in range(out):
+                z = load(logits, at + k * chunk * lane)
+                normaliser = normaliser + _exp(z - largest)
+                chosen = _is(label, k, z, chosen)
+            store(made, at, _class_loss(normaliser, chosen, largest))
+            store(right, at, _same(best, label))
+            continue
+        sum_ = _zero(logits)
+        for k in range(out):
+            z = load(logits, at + k * chunk * lane)
+            y = load(targets, target + k * capacity * lane)
+            if loss == BINARY:
+                sum_ = sum_ + _binary_loss(z, y)
+                if k == 0:
+                    store(right, at, _right(z, y))
+            else:
+                sum_ = _half_square(z, y, sum_)
+        store(made, at, sum_)
+
+
+@traced
+def _best(best, largest, z, k):
+    return choose(z > largest, k.to(best.dtype).splat(best.count), best)
+
+
+@traced
+def _same(a, b):
+    return choose((a >= b).both_true(a <= b), a.constant(1.0), 0.0)
+
+
+@compiled
+def predictions(layout, loss, logits, chunk, size, out):
     """Turn logits into what they say: the probability of class 1, of each class, or the values themselves."""
-    one = logits.dtype.type(1.0)
-    for i in range(logits.shape[0]):
+    lanes, lane = 64 // logits.itemsize, layout.lanes
+    for v in range(vectors(layout, size, logits)):
+        at = v * lanes
         if loss == BINARY:
-            for k in range(logits.shape[1]):
-                tail = np.exp(-abs(logits[i, k]))
-                logits[i, k] = one / (one + tail) if logits[i, k] >= 0 else tail / (one + tail)
+            for k in range(out):
+                store(logits, at + k * chunk * lane, probability(load(logits, at + k * chunk * lane)))
         elif loss == CLASSES:
-            largest = logits[i, 0]
-            for k in range(1, logits.shape[1]):
-                largest = max(largest, logits[i, k])
-            normaliser = logits.dtype.type(0.0)
-            for k in range(logits.shape[1]):
-                logits[i, k] = np.exp(logits[i, k] - largest)
-                normaliser += logits[i, k]
-            for k in range(logits.shape[1]):
-                logits[i, k] /= normaliser
+            largest = load(logits, at)
+            for k in range(1, out):
+                largest = _larger(largest, load(logits, at + k * chunk * lane))
+            normaliser = _zero(logits)
+            for k in range(out):
+                e = _exp(load(logits, at + k * chunk * lane) - largest)
+                store(logits, at + k * chunk * lane, e)
+                normaliser = normaliser + e
+            for k in range(out):
+                store(logits, at + k * chunk * lane, load(logits, at + k * chunk * lane) / normaliser)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.dense import evaluate
+from heatbath.engine.evaluate import evaluate
 
 
 class Notes(NamedTuple):
@@ -45,57 +45,60 @@ class Notes(NamedTuple):
 
 
 @compiled
-def _count(values, low, high, counts):
+def _count(theta, low, stop, lane, c, bottom, top, counts):
     """Add values to a histogram; those outside are not counted, and the upper end belongs to the last bin."""
     bins = counts.shape[0]
-    for e in range(values.shape[0]):
-        if low <= values[e] <= high:
-            counts[min(int((values[e] - low) / (high - low) * bins), bins - 1)] += 1
+    for e in range(low, stop):
+        value = theta[e * lane + c]
+        if bottom <= value <= top:
+            counts[min(int((value - bottom) / (top - bottom) * bins), bins - 1)] += 1
 
 
 @compiled
-def note(record, nth, c, chains, notes, data, network, units, outputs, deltas, copies):
-    """Note the state of a chain: as a record unless that is below 0, as the nth sample unless that is 0."""
-    if record >= 0:
-        _record(record, c, chains, notes, units)
-    if notes.done < nth <= notes.done + notes.samples.shape[1]:
-        for e in range(notes.samples.shape[2]):
-            notes.samples[c, nth - notes.done - 1, e] = chains.theta[c, e]
-    at = chains.number[c] % data.X.shape[0]
+def note(layout, record, nth, begin, members, running, state, notes, data, network, units, room):
+    """Note the state of the running chains from `begin` on: as a record unless that is below 0, as the nth
+    sample unless that is 0."""
+    theta, lane = state.theta, layout.lanes
+    for c in range(members):
+        if running[c] == 0:
+            continue
+        chain = begin + c
+        if record >= 0:
+            _record(layout, record, chain, c, state, notes, units)
+        if notes.done < nth <= notes.done + notes.samples.shape[1]:
+            for e in range(notes.samples.shape[2]):
+                notes.samples[chain, nth - notes.done - 1, e] = theta[e * lane + c]
     for split in range(3):
         if split == 2:
-            X, Y, due = notes.X_average, notes.Y_test[at], nth > 0
+            X, Y, due = notes.X_average, notes.Y_test, nth > 0
         else:
-            X, Y = (data.X[at], data.Y[at]) if split == 0 else (notes.X_test[at], notes.Y_test[at])
+            X, Y = (data.X, data.Y) if split == 0 else (notes.X_test, notes.Y_test)
             due = record >= 0 and notes.losses[record]
-        if due and X.shape[0] > 0:
-            loss, accuracy = evaluate(
-                chains.theta[c],
-                network.layers,
-                network.activation,
-                network.loss,
-                X,
-                Y,
-                outputs,
-                deltas,
-                copies,
-                notes.average[c],
+        if due and X.shape[1] > 0:
+            sets = state.nowhere if split == 2 else state.sets
+            evaluate(
+                layout, theta, network, X, Y, sets, room, state.mean, state.share, notes.average, begin, running,
                 nth if split == 2 else 0,
-            )
+            )  # fmt: skip
             if split < 2:
-                notes.loss[c, record, split], notes.accuracy[c, record, split] = loss, accuracy
+                for c in range(members):
+                    if running[c] > 0:
+                        notes.loss[begin + c, record, split] = state.mean[c]
+                        notes.accuracy[begin + c, record, split] = state.share[c]
 
 
 @compiled
-def _record(record, c, chains, notes, units):
+def _record(layout, record, chain, c, state, notes, units):
     """Note everything but losses."""
+    theta, lane = state.theta, layout.lanes
     if notes.histogram.shape[3] > 0:
         for u in range(units.size.shape[0]):
             for r in range(units.first[u], units.first[u + 1]):
-                values = chains.theta[c, units.ranges[r, 0] : units.ranges[r, 1]]
-                _count(values, notes.low, notes.high, notes.histogram[c, record, u])
-    for u in range(chains.xi.shape[1]):
-        notes.temperature[c, record, u] = chains.temperature[c, u]
-        notes.xi[c, record, u] = chains.xi[c, u]
+                counts = notes.histogram[chain, record, u]
+                _count(theta, units.ranges[r, 0], units.ranges[r, 1], lane, c, notes.low, notes.high, counts)
+    L = 64 // theta.itemsize
+    for u in range(units.size.shape[0]):
+        notes.temperature[chain, record, u] = state.temperature[u * L + c]
+        notes.xi[chain, record, u] = state.xi[u * L + c]
     for e in range(notes.theta.shape[2]):
-        notes.theta[c, record, e] = chains.theta[c, e]
+        notes.theta[chain, record, e] = theta[e * lane + c]

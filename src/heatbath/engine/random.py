@@ -1,170 +1,191 @@
-"""Tiles of the random numbers that `heatbath.noise` defines, compiled.
+"""The random numbers that `heatbath.noise` defines, compiled: for one chain, or for a group in lanes.
 
-A tile is 256 numbers: four rows of 64, one row for each lane of 64 blocks. Everything is written for vectors:
-integer rounds and polynomials without branches or calls, values kept in 32 bits by casts (Numba would widen
-them). float64 evaluates the definition itself with the library's log, cos and sin.
+Philox works on 32-bit words in 64-bit lanes, since a product has 64 bits: what is left in the upper half is
+never used. Of the four words of an address most are the same in all lanes, so that the first rounds are
+mostly numbers and not vectors; what is the same for all blocks of a tile is computed once.
+
+In float32 the normal numbers come from polynomials through Chebyshev nodes, which differ from the definition
+by no more than the format does.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from heatbath.engine.compile import FASTMATH, compiled
-from heatbath.engine.views import vector
+from heatbath.engine.compile import compiled
+from heatbath.engine.lanes import Traced, TracedArray, choose, fma, log, polynomial, sqrt, store, traced
+from heatbath.engine.layouts import Group
 from heatbath.noise import ROUNDS, ROW
 
-u32, u64, i32, f32, f64 = np.uint32, np.uint64, np.int32, np.float32, np.float64
+u64 = np.uint64
+_LOW = 0xFFFFFFFF
 
-# Polynomials through Chebyshev nodes, computed in 40 digits: -2 log(1 + s)/s for 1 + s from √½ to √2 to 3e-8,
-# and, with f in turns, |f| <= 1/4, in powers of f²: sin(2πf)/f to 7e-9 and cos(2πf) to 3e-10
-_LOG = tuple(
-    map(
-        f32,
-        (
-            -1.99999994826,
-            0.999999927642,
-            -0.666683865723,
-            0.50002704371,
-            -0.399118667168,
-            0.331559857936,
-            -0.299548025603,
-            0.285385164124,
-            -0.17066626166,
-        ),
-    )
-)
-_SIN = tuple(map(f32, (6.28318528015, -41.3416806133, 81.6024763689, -76.5811726443, 39.7598270853)))
-_COS = tuple(
-    map(f32, (0.999999999779, -19.7392085477, 64.9393464762, -85.453564761, 60.1438895603, -24.9814344679))
-)
-_LN4, _UNIT, _HALF = f32(2.0 * np.log(2.0)), f32(2.0**-32), f32(2.0**-33)
-_NEAR = u32(0xB504F333)  # √½ in units of 2^-32
-_ROOT = u32(0x3F3504F3)  # the bits of √½
-
-
-def _float_to_bits(typing_context: Any, value: Any) -> Any:
-    """The 32 bits of a float32."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(32))
-
-    return types.uint32(types.float32), codegen
+# computed in 40 digits: -2 log(1 + s)/s for 1 + s from √½ to √2 to 3e-8
+_LOG = (
+    -1.99999994826, 0.999999927642, -0.666683865723, 0.50002704371, -0.399118667168, 0.331559857936,
+    -0.299548025603, 0.285385164124, -0.17066626166,
+)  # fmt: skip
+# and, with f in turns, |f| <= 1/4, in powers of f²: sin(2πf)/f to 7e-9 and 2e-21, cos(2πf) to 3e-10 and 9e-24
+_SIN = {
+    types.float32: (6.28318528015, -41.3416806133, 81.6024763689, -76.5811726443, 39.7598270853),
+    types.float64: (
+        6.28318530717958648, -41.3417022403997602, 81.605249276075051, -76.7058597530607231,
+        42.0586939448287014, -15.0946425727019742, 3.81995243486680902, -0.718118921891065832,
+        0.104183090870646484, -0.0116830828813074924,
+    ),
+}  # fmt: skip
+_COS = {
+    types.float32: (
+        0.999999999779, -19.7392085477, 64.9393464762, -85.453564761, 60.1438895603, -24.9814344679,
+    ),
+    types.float64: (
+        1.0, -19.7392088021787172, 64.9393940226682915, -85.4568172066937225, 60.2446413718759837,
+        -26.426256783323853, 7.9035363689644877, -1.71439064066741266, 0.282004614557931169,
+        -0.0363666636657090748, 0.00367034323299599615,
+    ),
+}  # fmt: skip
 
 
-def _bits_to_float(typing_context: Any, value: Any) -> Any:
-    """The float32 with these 32 bits."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.uint32), codegen
-
-
-_float_bits: Any = intrinsic(_float_to_bits)
-_bits_float: Any = intrinsic(_bits_to_float)
-
-
-@compiled
-def _philox(x0, x1, x2, x3, k0, k1):
+def _philox(x: tuple[Traced, ...], k0: Traced, k1: Traced) -> tuple[Traced, ...]:
+    """The four words of a block, in the lower halves."""
+    x0, x1, x2, x3 = x
     for _ in range(ROUNDS):
-        left = u64(x0) * u64(0xD2511F53)
-        right = u64(x2) * u64(0xCD9E8D57)
-        x0 = u32(u32(right >> u64(32)) ^ x1 ^ k0)
-        x2 = u32(u32(left >> u64(32)) ^ x3 ^ k1)
-        x1, x3 = u32(right), u32(left)
-        k0, k1 = u32(k0 + u32(0x9E3779B9)), u32(k1 + u32(0xBB67AE85))
+        left, right = (x0 & _LOW) * 0xD2511F53, (x2 & _LOW) * 0xCD9E8D57
+        x0, x2 = (right >> 32) ^ (x1 ^ k0), (left >> 32) ^ (x3 ^ k1)
+        x1, x3 = right, left
+        k0, k1 = k0 + 0x9E3779B9, k1 + 0xBB67AE85
     return x0, x1, x2, x3
 
 
-@compiled
-def fill_words(words, seed, use, chain, step, tile):
-    """The 32-bit words (4, 64) of a tile; `use` is stream * 2**14 + slot."""
-    k0, k1 = u32(seed), u32(seed >> u64(32))
-    low = u64(ROW) * u64(tile) | u64(chain) << u64(38)
-    high = u64(chain) >> u64(26) | u64(step) << u64(6) | u64(use) << u64(46)
-    c0, c1, c2, c3 = u32(low), u32(low >> u64(32)), u32(high), u32(high >> u64(32))
-    for j in range(ROW):  # 64 consecutive blocks differ in the lowest word only
-        x0, x1, x2, x3 = _philox(u32(c0 + u32(j)), c1, c2, c3, k0, k1)
-        words[0, j] = x0
-        words[1, j] = x1
-        words[2, j] = x2
-        words[3, j] = x3
+@traced
+def _origin(layout, like, numbers, where):
+    """The key, and the counter at the first block of a tile: its second word for each vector that makes up
+    the lanes of a group, or one for all, and the others.
 
-
-@compiled(fastmath=FASTMATH)
-def _radius32(x):
-    """sqrt(-2 log u), u = (x + 1/2) 2^-32; above √½ from 1 - u, which keeps its digits."""
-    near = x > _NEAR
-    w = f32(u32(~x) if near else x) * _UNIT + _HALF
-    # u = 2^e m with m from √½ to √2
-    bits = _float_bits(w)
-    e = i32(i32(u32(bits - _ROOT)) >> i32(23))
-    m = _bits_float(u32(bits - u32(u32(e) << u32(23))))
-    s = -w if near else m - f32(1.0)
-    exponent = f32(0.0) if near else f32(e)
-    q = _LOG[8]
-    q = q * s + _LOG[7]
-    q = q * s + _LOG[6]
-    q = q * s + _LOG[5]
-    q = q * s + _LOG[4]
-    q = q * s + _LOG[3]
-    q = q * s + _LOG[2]
-    q = q * s + _LOG[1]
-    q = q * s + _LOG[0]
-    return np.sqrt(q * s - exponent * _LN4)
-
-
-@compiled(fastmath=FASTMATH)
-def _cos_sin32(x):
-    """cos and sin of 2π (x + 1/2) 2^-32 up to a sign, from the nearest half turn, and the bit of the sign."""
-    f = f32(i32(u32(x << u32(1)))) * _HALF + _HALF
-    q = f * f
-    sin = f * ((((_SIN[4] * q + _SIN[3]) * q + _SIN[2]) * q + _SIN[1]) * q + _SIN[0])
-    cos = ((((_COS[5] * q + _COS[4]) * q + _COS[3]) * q + _COS[2]) * q + _COS[1]) * q + _COS[0]
-    return cos, sin, u32(u32(x + u32(0x40000000)) & u32(0x80000000))
-
-
-@compiled(fastmath=FASTMATH)
-def fill_half32(z, words, half):
-    """The numbers of half a tile, two rows of 64, from its words."""
-    first, second = vector(z, 2 * half * ROW, ROW), vector(z, (2 * half + 1) * ROW, ROW)
-    radii, angles = words[2 * half], words[2 * half + 1]
-    for j in range(radii.shape[0]):  # not ROW: unrolled, its constants would not fit into the registers
-        cos, sin, sign = _cos_sin32(angles[j])
-        radius = _bits_float(u32(_float_bits(_radius32(radii[j])) ^ sign))
-        first[j] = radius * cos
-        second[j] = radius * sin
-
-
-@compiled
-def fill_half64(z, words, half):
-    """The numbers of half a tile in float64."""
-    for j in range(ROW):
-        radius = np.sqrt(-2.0 * np.log((f64(words[2 * half, j]) + 0.5) * 2.0**-32))
-        angle = 2.0 * np.pi * ((f64(words[2 * half + 1, j]) + 0.5) * 2.0**-32)
-        z[2 * half * ROW + j] = radius * np.cos(angle)
-        z[(2 * half + 1) * ROW + j] = radius * np.sin(angle)
-
-
-@compiled(fastmath=FASTMATH)
-def fill_normals32(z, words, seed, use, chain, step, tile, low=0, high=256):
-    """The normal numbers of a tile in float32; `words` (4, 64) is room to work in.
-
-    Of the tile's two halves (the two pairs of lanes), those are filled that `low` to `high` - 1 reach into.
+    It is read once, before the loop over blocks: what follows from it is not computed for each.
     """
-    fill_words(words, seed, use, chain, step, tile)
-    for half in range(low // (2 * ROW), (high - 1) // (2 * ROW) + 1):
-        fill_half32(z, words, half)
+    seed, use, step, tile = where
+    high = step << 6 | use << 46
+    begin = tile * ROW  # the other blocks differ in the lowest word only
+    chain = numbers.number(0)
+    rest = seed & _LOW, seed >> 32, begin, high | chain >> 26, high >> 32
+    if not isinstance(layout, Group):
+        return *rest, chain << 6 | begin >> 32
+    chains = [numbers.load(8 * half) for half in range(like.lanes // 8)]  # alike from bit 26 on
+    return *rest, *(chain << 6 | begin >> 32 for chain in chains)
+
+
+def _words(layout: object, like: TracedArray, origin: tuple[Traced, ...], k: Traced) -> list[Traced]:
+    """The four words of the chains at block k, or of a chain alone at consecutive blocks, in 32-bit lanes.
+
+    Lanes are alternately those of two vectors, whose words need only be shifted to stand side by side.
+    """
+    k0, k1, begin, x2, x3, *x1 = origin
+    block = begin | k
+    stride = like.lanes // 8
+    if isinstance(layout, Group):
+        counters = [(block, chain, x2, x3) for chain in x1]
+    else:
+        wide = block.splat(8)
+        blocks = [wide + wide.constant(range(h, like.lanes, stride)) for h in range(stride)]
+        counters = [(places, *x1, x2, x3) for places in blocks]
+    words = [_philox(counter, k0, k1) for counter in counters]
+    if stride == 1:
+        return [word.to(types.uint32) for word in words[0]]
+    return [((a & _LOW) | (b << 32)).bits(types.uint32) for a, b in zip(*words, strict=True)]
+
+
+def _pair(x: Traced, y: Traced, dtype: types.Float) -> tuple[Traced, Traced]:
+    """Two normal numbers from two words: the radius from the first, the angle from the second."""
+    if dtype == types.float32:
+        # sqrt(-2 log u), u = (x + 1/2) 2^-32; above √½ from 1 - u, which keeps its digits
+        near = x > 0xB504F333
+        w = fma(choose(near, x ^ _LOW, x).to(dtype), 2.0**-32, 2.0**-33)
+        bits = w.bits(types.int32)
+        e = (bits - 0x3F3504F3) >> 23  # u = 2^e m with m from √½ to √2
+        s = choose(near, -w, (bits - (e << 23)).bits(dtype) - 1.0)
+        exponent = choose(near, e.constant(0), e).to(dtype)
+        radius = sqrt(fma(polynomial(s, _LOG), s, exponent * (-2.0 * math.log(2.0))))
+    else:
+        radius = sqrt(log(fma(x.to(dtype), 2.0**-32, 2.0**-33)) * -2.0)
+    # the angle from the nearest half turn, up to a sign
+    f = fma((y << 1).bits(types.int32).to(dtype), 2.0**-33, 2.0**-33)
+    square = f * f
+    sin, cos = f * polynomial(square, _SIN[dtype]), polynomial(square, _COS[dtype])
+    radius = choose((y + 0x40000000).bits(types.int32) < 0, -radius, radius)
+    return radius * cos, radius * sin
+
+
+@traced
+def _first_pair(layout, z, origin, k):
+    """The numbers of the first two rows at a block."""
+    words = _words(layout, z, origin, k)
+    return _pair(words[0], words[1], z.dtype)
+
+
+@traced
+def _last_pair(layout, z, origin, k):
+    """The numbers of the last two rows."""
+    words = _words(layout, z, origin, k)
+    return _pair(words[2], words[3], z.dtype)
+
+
+@traced
+def _both_pairs(layout, z, origin, k):
+    """The numbers of all four rows: the two pairs in one vector of twice the length, which is faster."""
+    words = _words(layout, z, origin, k)
+    count = z.lanes
+    x, y = (words[i].part(range(2 * count), words[i + 2]) for i in range(2))
+    cos, sin = _pair(x, y, z.dtype)
+    first, second = range(count), range(count, 2 * count)
+    return cos.part(first), sin.part(first), cos.part(second), sin.part(second)
 
 
 @compiled
-def fill_normals64(z, words, seed, use, chain, step, tile, low=0, high=256):
-    """The normal numbers of a tile in float64."""
-    fill_words(words, seed, use, chain, step, tile)
-    for half in range(low // (2 * ROW), (high - 1) // (2 * ROW) + 1):
-        fill_half64(z, words, half)
+def fill_normals(layout, z, numbers, seed, use, step, tile, low, high):
+    """The normal numbers of elements low to high - 1 of a tile, and perhaps of others.
+
+    In a group z is (element, lane), and `numbers` are the chains', those in even lanes before those in odd
+    ones where there are 16; alone its first is the chain's, and z is (element).
+    """
+    width = layout.lanes
+    origin = _origin(layout, z, numbers, (seed, u64(use), u64(step), u64(tile)))
+    stride = 64 // z.itemsize // width  # blocks in a vector
+    for k in range(0, ROW, stride):
+        end = k + stride
+        first = (low < end and high > k) or (low < end + ROW and high > k + ROW)
+        last = (low < end + 2 * ROW and high > k + 2 * ROW) or (low < end + 3 * ROW and high > k + 3 * ROW)
+        at, row = k * width, ROW * width
+        if first and last:
+            a, b, c, d = _both_pairs(layout, z, origin, u64(k))
+            store(z, at, a)
+            store(z, at + row, b)
+            store(z, at + 2 * row, c)
+            store(z, at + 3 * row, d)
+        elif first:
+            a, b = _first_pair(layout, z, origin, u64(k))
+            store(z, at, a)
+            store(z, at + row, b)
+        elif last:
+            c, d = _last_pair(layout, z, origin, u64(k))
+            store(z, at + 2 * row, c)
+            store(z, at + 3 * row, d)
+
+
+@traced
+def _store_words(layout, z, words, at, row, origin, k):
+    for r, word in enumerate(_words(layout, z, origin, k)):
+        words.store(at + row * r, word)
+
+
+@compiled
+def fill_words(layout, z, words, numbers, seed, use, step, tile, count):
+    """The 32-bit words of the first `count` elements of a tile, and perhaps of others, as in `fill_normals`."""
+    width = layout.lanes
+    origin = _origin(layout, z, numbers, (seed, u64(use), u64(step), u64(tile)))
+    stride = 64 // z.itemsize // width
+    for k in range(0, min(count, ROW), stride):
+        _store_words(layout, z, words, k * width, ROW * width, origin, u64(k))

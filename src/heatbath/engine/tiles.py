@@ -1,260 +1,429 @@
 """The operations of `program` on tiles, compiled: one pass over θ, p and G for a whole segment.
 
-The noise of a tile is made, used while it is in the cache, and forgotten.
+Operations are folded into moves, p += t G - d θ, θ += u p, p = a p + b R, θ += v p, and the numbers t to v of
+a move are computed for every lane: in a group for every chain, alone the same in all. The noise of a tile is
+made, used while it is in the cache, and forgotten. Sums over parameters are taken as in `layouts`: in the
+precision of the parameters within a tile, in float64 across tiles.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import overload
+from numpy.typing import NDArray
 
-from heatbath.engine.compile import FASTMATH, compiled
-from heatbath.engine.random import fill_half32, fill_half64, fill_words
-from heatbath.engine.views import prefetch, vector
+from heatbath.engine import lanes
+from heatbath.engine.compile import compiled
+from heatbath.engine.lanes import choose, fma, load, polynomial, splat, sqrt, store, traced
+from heatbath.engine.layouts import Alone, add_halves, room
+from heatbath.engine.random import fill_normals, fill_words
+from heatbath.engine.views import prefetch
 from heatbath.noise import ROW, TILE
-from heatbath.operations import ADAM, DESCEND, READ, WIDTH, A, B, F, S
+from heatbath.operations import ADAM, DESCEND, READ, WIDTH, A, B, C, F, S
 
-# Columns of a move: its kind; then of p += t G - d θ, θ += u p, p = a p + b R, θ += v p the numbers t to v,
-# or the columns of an operation that is a move of its own
-KIND, KICK, DECAY, DRIFT, FACTOR, NOISE_WIDTH, LAST_DRIFT = range(WIDTH + 1)
-# and of its use: stream and slot of R (-1: none), step of R, whether p·p is read before (1) or after (2) it
-USE, STEP, READS = range(3)
-FIRST_COLUMN = 1
-
-
-def fill_half(z, words, half):
-    """The normal numbers of half a tile in the precision of z."""
-    raise NotImplementedError("only in compiled code")
+# What is fixed of a move: its kind; stream and slot of R (-1: none) and the offset of its step; whether p·p is
+# read before (1) or after (2) R comes in; whether a chain has noise, and whether one has a kick
+KIND, USE, OFFSET, READS, NOISY, KICKED = range(6)
+FIXED = 6
+# and its numbers for every lane: of p += t G - d θ, θ += u p, p = a p + b R, θ += v p, t to v; of
+# θ += t G - d θ + b R; of Adam
+KICK, DECAY, DRIFT, FACTOR, WIDTH_OF_NOISE, LAST_DRIFT = range(6)
+RATE, SHRINK, BETA1, REST1, BETA2, REST2, EPS, UNBIAS1, UNBIAS2 = range(9)
+NUMBERS = 9
 
 
-@overload(fill_half, jit_options={"nogil": True, "forceinline": True})
-def _fill_half(z, words, half):
-    fill = fill_half32 if z.dtype == types.float32 else fill_half64
-    return lambda z, words, half: fill(z, words, half)
+class Moves(NamedTuple):
+    """Moves of the segments of a program: each segment has a row, and each operation makes one at the most."""
+
+    fixed: NDArray[np.int64]  # (segments, moves, FIXED)
+    numbers: NDArray[Any]  # (segments, moves, NUMBERS, lanes), flat
+    count: NDArray[np.int64]
+    most: int
+
+
+class Scratch(NamedTuple):
+    """Room for the noise of a tile, its words, sums, and the numbers of one move in float64.
+
+    `numbers` are the chains', in the order that `fill_normals` takes.
+    """
+
+    z: NDArray[Any]
+    words: NDArray[np.uint32]
+    sums: NDArray[Any]
+    made: NDArray[np.float64]
+    read: NDArray[np.float64]
+    numbers: NDArray[np.uint64]
+    one: NDArray[np.uint64]
 
 
 @compiled
-def _fetch(values):
+def make_moves(segments, most, like):
+    """Room for the moves of this many segments."""
+    L, most = 64 // like.itemsize, max(most, 1)
+    fixed = np.zeros((max(segments, 1), most, FIXED), np.int64)
+    numbers = room(max(segments, 1) * most * NUMBERS * L, like)
+    return Moves(fixed, numbers, np.zeros(max(segments, 1), np.int64), most)
+
+
+@compiled
+def make_scratch(layout, like):
+    """Room to work in."""
+    L = 64 // like.itemsize
+    return Scratch(
+        room(TILE * layout.lanes, like),
+        np.zeros(TILE * layout.lanes + 16, np.uint32),
+        room(L * L, like),
+        room(NUMBERS * L, np.zeros(0)),
+        room(L, np.zeros(0)),
+        np.zeros(L, np.uint64),
+        np.zeros(1, np.uint64),
+    )
+
+
+@traced
+def _phi(x):
+    """(1 - exp(-x))/x; near 0 by its series."""
+    series = [(-1.0) ** k / math.factorial(k + 1) for k in range(15)]
+    far = (-lanes.exp(-x) + 1.0) / x
+    return choose(x.call("fabs") < 0.5, polynomial(x, series), far)
+
+
+_exp, _sqrt = traced(lanes.exp), traced(sqrt)
+
+
+@traced
+def _or_lane(value, other):
+    """`value`, or what `other` says where that is below 0."""
+    return choose(value >= 0.0, value, other)
+
+
+@traced
+def _rounded(numbers, at, made, place):
+    """Put 8 numbers of float64 in the precision of the chains."""
+    value = made.load(place)
+    numbers.store(at, value.to(numbers.dtype) if numbers.itemsize == 4 else value)
+
+
+@compiled
+def prepare(operations, columns, first, xi, root_tau, n, moves, segment, scratch):
+    """Fold operations into moves, with the numbers of every lane at step n.
+
+    `columns` (operation, WIDTH, lane) has the coefficients of all operations, those of the segment from
+    `first` on; `xi` and `root_tau` are one for each lane. A DESCEND, an ADAM, and a READ with no move before
+    it are moves of their own.
+    """
+    L = 64 // moves.numbers.itemsize
+    fixed, made = moves.fixed[segment], scratch.made
+    for half in range(0, L, 8):
+        count, place = 0, 5  # place: what the last move already has, 0 B, 1 A, 2 S, 3 A
+        for i in range(operations.shape[0]):
+            kind, use, offset = operations[i, 0], operations[i, 1], operations[i, 2]
+            c = ((first + i) * WIDTH) * L + half
+            if kind == READ and place <= 3:
+                fixed[count - 1, READS] = 1 if place < 2 else 2
+                place = max(place, 1)
+                continue
+            if kind in (READ, DESCEND, ADAM):
+                if count:
+                    _keep(moves, segment, count - 1, half, made)
+                fixed[count, KIND], fixed[count, USE], fixed[count, OFFSET] = kind, use, offset
+                fixed[count, READS] = 0
+                if kind == DESCEND:
+                    store(made, KICK * L + half, load(columns, c))
+                    store(made, DECAY * L + half, load(columns, c + L))
+                    store(made, WIDTH_OF_NOISE * L + half, load(columns, c + 2 * L))
+                elif kind == ADAM:
+                    _adam(columns, c, n, made, half, L)
+                count, place = count + 1, 5
+                continue
+            noisy = use >= 0
+            wanted = 0 if kind == B else 2
+            if kind == A:
+                wanted = 1 if place < 1 else 3
+            second_draw = kind != A and kind != B and place == 2 and noisy and fixed[count - 1, USE] >= 0
+            if wanted < place or (wanted == place and wanted != 2) or second_draw:
+                if count:
+                    _keep(moves, segment, count - 1, half, made)
+                for k in range(NUMBERS):
+                    store(made, k * L + half, splat(1.0 if k == FACTOR else 0.0))
+                fixed[count, KIND], fixed[count, USE], fixed[count, OFFSET], fixed[count, READS] = B, -1, 0, 0
+                count += 1
+                if kind == A:
+                    wanted = 1
+            place = wanted
+            if kind == A:
+                store(made, (DRIFT if place == 1 else LAST_DRIFT) * L + half, load(columns, c))
+            elif kind == B:
+                store(made, KICK * L + half, load(columns, c))
+                store(made, DECAY * L + half, load(columns, c + L))
+            else:
+                a = load(columns, c)
+                b = splat(0.0)
+                if kind == S:
+                    b = load(columns, c + L) * _or_lane(load(columns, c + 2 * L), load(root_tau, half))
+                else:
+                    x = a * load(xi, half)
+                    a = _exp(splat(0.0) - x)
+                    if kind == F:
+                        b = load(columns, c + L) * _sqrt(_phi(x + x))
+                factor, width = FACTOR * L + half, WIDTH_OF_NOISE * L + half
+                store(made, width, a * load(made, width) + b)
+                store(made, factor, a * load(made, factor))
+                if noisy:
+                    fixed[count - 1, USE], fixed[count - 1, OFFSET] = use, offset
+        if count:
+            _keep(moves, segment, count - 1, half, made)
+        moves.count[segment] = count
+
+
+@compiled
+def _adam(columns, c, n, made, half, L):
+    """The numbers of Adam at its step n: c, β1, β2, eps, d, and the β2 of the correction."""
+    for lane in range(8):
+        at = c + lane
+        rate, beta1, beta2, eps, shrink, corrected = (
+            columns[at], columns[at + L], columns[at + 2 * L], columns[at + 3 * L], columns[at + 4 * L],
+            columns[at + 5 * L],
+        )  # fmt: skip
+        to = half + lane
+        made[RATE * L + to], made[SHRINK * L + to], made[EPS * L + to] = rate, shrink, eps
+        made[BETA1 * L + to], made[REST1 * L + to] = beta1, 1.0 - beta1
+        made[BETA2 * L + to], made[REST2 * L + to] = beta2, 1.0 - beta2
+        made[UNBIAS1 * L + to] = 1.0 / (1.0 - beta1 ** (n + 1))
+        made[UNBIAS2 * L + to] = 1.0 / (1.0 - corrected ** (n + 1))
+
+
+@compiled
+def _keep(moves, segment, move, half, made):
+    """A move is complete: round its numbers."""
+    L = 64 // moves.numbers.itemsize
+    at = (segment * moves.most + move) * NUMBERS * L + half
+    fixed = moves.fixed[segment, move]
+    if half == 0:
+        fixed[NOISY], fixed[KICKED] = 0, 0
+    for k in range(NUMBERS):
+        _rounded(moves.numbers, at + k * L, made, k * L + half)
+    for lane in range(half, half + 8):
+        if fixed[USE] >= 0 and made[WIDTH_OF_NOISE * L + lane] != 0:
+            fixed[NOISY] = 1
+        if made[KICK * L + lane] != 0 or made[DECAY * L + lane] != 0:
+            fixed[KICKED] = 1
+
+
+@traced
+def _mask(like, count):
+    """The first `count` lanes."""
+    wide = count.splat(like.lanes)
+    return wide > wide.constant(range(like.lanes))
+
+
+@traced
+def _zero(like):
+    return like.zero()
+
+
+@traced
+def _load_six(numbers, at):
+    return tuple(numbers.load(at + numbers.lanes * k) for k in range(6))
+
+
+@traced
+def _load_nine(numbers, at):
+    return tuple(numbers.load(at + numbers.lanes * k) for k in range(9))
+
+
+def _looped(step: Any) -> Any:
+    """A function over a range of parameters from one over a vector: whole vectors, then, alone, the rest.
+
+    Where p·p is read, a group takes the vectors in the order of the lanes that one alone would add.
+    """
+    whole = traced(lambda x, p, G, second, z, at, r, c, e, l, sum_: step(x, p, G, second, z, at, r, c, e, l, sum_, None))
+    part = traced(step)
+
+    @compiled
+    def loop(layout, x, p, G, second, low, size, z, begin, c, early, late, reads, sums):
+        L = 64 // x.itemsize
+        start, first = low * layout.lanes, begin * layout.lanes
+        count = size * layout.lanes // L
+        turns = layout.lanes if reads else 1
+        for turn in range(turns):
+            sum_ = _zero(x)
+            for v in range(turn, count, turns):
+                sum_ = whole(x, p, G, second, z, start + v * L, first + v * L, c, early, late, sum_)
+            rest = size * layout.lanes - count * L
+            if rest > 0:
+                at = count * L
+                sum_ = part(x, p, G, second, z, start + at, first + at, c, early, late, sum_, _mask(x, rest))
+            if reads:
+                store(sums, turn * L, sum_)
+
+    return loop
+
+
+def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
+    """p += t G - d θ, θ += u p, p = a p + b R, θ += v p."""
+
+    def step(x, p, G, second, z, at, r, c, early, late, sum_, mask):  # type: ignore[no-untyped-def]
+        position, momentum = x.load(at, mask), p.load(at, mask)
+        if kick:
+            momentum = fma(-c[DECAY], position, fma(c[KICK], G.load(at, mask), momentum))
+        position = fma(c[DRIFT], momentum, position)
+        if reads:
+            sum_ = fma(momentum * early, momentum, sum_)
+        momentum = c[FACTOR] * momentum
+        if noisy:
+            noise = z.load(r) if mask is None else choose(mask, z.load(r), 0.0)
+            momentum = fma(c[WIDTH_OF_NOISE], noise, momentum)
+        if reads:
+            sum_ = fma(momentum * late, momentum, sum_)
+        x.store(at, fma(c[LAST_DRIFT], momentum, position), mask)
+        p.store(at, momentum, mask)
+        return sum_
+
+    return _looped(step)
+
+
+def _make_descent(noisy: bool) -> Any:
+    """θ += t G - d θ + b R."""
+
+    def step(x, p, G, second, z, at, r, c, early, late, sum_, mask):  # type: ignore[no-untyped-def]
+        position = x.load(at, mask)
+        position = fma(c[KICK], G.load(at, mask), fma(-c[DECAY], position, position))
+        if noisy:
+            position = fma(c[WIDTH_OF_NOISE], z.load(r), position)
+        x.store(at, position, mask)
+        return sum_
+
+    return _looped(step)
+
+
+def _adam_step(x, p, G, second, z, at, r, c, early, late, sum_, mask):  # type: ignore[no-untyped-def]
+    g = G.load(at, mask)
+    momentum = fma(c[BETA1], p.load(at, mask), c[REST1] * g)
+    squares = fma(c[BETA2], second.load(at, mask), c[REST2] * g * g)
+    step = c[UNBIAS1] * momentum / (sqrt(c[UNBIAS2] * squares) + c[EPS])
+    position = x.load(at, mask)
+    x.store(at, fma(c[RATE], step, fma(-c[SHRINK], position, position)), mask)
+    p.store(at, momentum, mask)
+    second.store(at, squares, mask)
+    return sum_
+
+
+def _read_step(x, p, G, second, z, at, r, c, early, late, sum_, mask):  # type: ignore[no-untyped-def]
+    momentum = p.load(at, mask)
+    return fma(momentum, momentum, sum_)
+
+
+_kicked_read, _kicked_noisy_read, _noisy_read = (
+    _make_move(kick, noisy, True) for kick, noisy in ((True, False), (True, True), (False, True))
+)
+_kicked, _kicked_noisy, _noisy = (
+    _make_move(kick, noisy, False) for kick, noisy in ((True, False), (True, True), (False, True))
+)
+_descend, _descend_noisy = _make_descent(False), _make_descent(True)
+_step_adam, _read = _looped(_adam_step), _looped(_read_step)
+
+
+@compiled
+def _fetch(values, low, high):
     """Have values fetched from memory while something else is done."""
-    for e in range(0, values.shape[0], 64 // values.itemsize):
+    for e in range(low, high, 64 // values.itemsize):
         prefetch(values, e)
 
 
 @compiled
-def move_buffers(operations):
-    """Room for the moves of a segment: each operation makes one at the most."""
-    return np.empty((max(operations, 1), WIDTH + 1)), np.empty((max(operations, 1), 3), np.int64)
+def _collect(layout, sums, read, fresh):
+    """Add the sums of a tile, one for each chain, to `read`, or begin it."""
+    if not fresh:
+        for c in range(read.shape[0]):
+            read[c] = 0.0
+    add_halves(layout, sums, read)
 
 
 @compiled
-def _first_noise(moves, uses, count):
-    """The first move with noise, or -1."""
-    for i in range(count):
-        kind = int(moves[i, KIND])
-        noisy = (kind == B and moves[i, NOISE_WIDTH] != 0) or (kind == DESCEND and moves[i, 3] != 0)
-        if uses[i, USE] >= 0 and noisy:
-            return i
-    return -1
+def run_segment(layout, theta, p, G, second, ranges, moves, segment, seed, n, scratch, streaming=False):
+    """The moves of a segment on the parameters in `ranges` at step n.
 
-
-@compiled
-def _phi(x):
-    return -math.expm1(-x) / x if x != 0.0 else 1.0
-
-
-@compiled
-def _prepare(operations, coefficients, xi, root_tau, n, moves, uses):
-    """Fold a segment's operations into moves: p += t G - d θ, θ += u p, p = a p + b R, θ += v p, in order.
-
-    `moves` gets (kind, t, d, u, a, b, v) and `uses` the slot and step of R (-1: none), and whether p·p is
-    read before (1) or after (2) R comes in; returns how many there are. A DESCEND, an ADAM, and a READ with
-    no move before it are moves of their own.
-    """
-    count, place = 0, 5  # place: what the last move already has, 0 B, 1 A, 2 S, 3 A
-    for i in range(operations.shape[0]):
-        kind, use, offset = operations[i, 0], operations[i, 1], operations[i, 2]
-        c = coefficients[i]
-        if kind == READ and place <= 3:
-            uses[count - 1, READS] = 1 if place < 2 else 2
-            place = max(place, 1)
-            continue
-        if kind in (READ, DESCEND, ADAM):
-            moves[count, KIND], uses[count, USE], uses[count, STEP] = kind, use, n + offset
-            uses[count, READS] = 0
-            for k in range(WIDTH):
-                moves[count, FIRST_COLUMN + k] = c[k]
-            count, place = count + 1, 5
-            continue
-        noisy = use >= 0
-        wanted = 0 if kind == B else 2
-        if kind == A:
-            wanted = 1 if place < 1 else 3
-        second_draw = kind != A and kind != B and place == 2 and noisy and uses[count - 1, USE] >= 0
-        if wanted < place or (wanted == place and wanted != 2) or second_draw:
-            moves[count, KIND] = B
-            for k in range(FIRST_COLUMN, FIRST_COLUMN + WIDTH):
-                moves[count, k] = 0.0
-            moves[count, FACTOR] = 1.0
-            uses[count, USE], uses[count, READS] = -1, 0
-            count += 1
-            if kind == A:
-                wanted = 1
-        place = wanted
-        move = moves[count - 1]
-        if kind == A:
-            move[DRIFT if place == 1 else LAST_DRIFT] = c[0]
-        elif kind == B:
-            move[KICK], move[DECAY] = c[0], c[1]
-        else:
-            a, b = c[0], 0.0
-            if kind == S:
-                b = c[1] * (c[2] if c[2] >= 0 else root_tau)
-            else:
-                a = math.exp(-c[0] * xi)
-                if kind == F:
-                    b = c[1] * math.sqrt(_phi(2.0 * c[0] * xi))
-            move[FACTOR], move[NOISE_WIDTH] = a * move[FACTOR], a * move[NOISE_WIDTH] + b
-            if noisy:
-                uses[count - 1, USE], uses[count - 1, STEP] = use, n + offset
-    return count
-
-
-@compiled
-def fluctuate(xi, coefficients, root_tau, seed, use, chain, step, element, words):
-    """ξ = a ξ + b r R, in float64 always: R is the number of one element."""
-    fill_words(words, seed, use, chain, step, element // TILE)
-    lane, k = element % TILE // ROW, element % ROW
-    radius, angle = (words[lane // 2 * 2, k] + 0.5) * 2.0**-32, (words[lane // 2 * 2 + 1, k] + 0.5) * 2.0**-32
-    turn = math.cos(2.0 * math.pi * angle) if lane % 2 == 0 else math.sin(2.0 * math.pi * angle)
-    R = math.sqrt(-2.0 * math.log(radius)) * turn
-    root = coefficients[2] if coefficients[2] >= 0 else root_tau
-    return coefficients[0] * xi + coefficients[1] * root * R
-
-
-@compiled(fastmath=FASTMATH)
-def run_segment(
-    theta,
-    p,
-    G,
-    second,
-    ranges,
-    operations,
-    coefficients,
-    xi,
-    root_tau,
-    seed,
-    chain,
-    n,
-    room,
-    streaming=False,
-):
-    """A segment's operations on the parameters in `ranges` of one chain at step n.
-
-    `xi` is the unit's ξ, and `root_tau` the square root of the temperature of the chain's rung.
-    Returns p·p at a READ, and -1 where there is none. Where the arrays are larger than the caches,
+    Returns whether p·p was read, into `scratch.read`. Where the arrays are larger than the caches,
     `streaming` has a tile fetched while its noise is made.
     """
-    number = theta.dtype.type
-    read = -1.0
-    z, words, moves, uses = room
-    count = _prepare(operations, coefficients, xi, root_tau, n, moves, uses)
-    early = _first_noise(moves, uses, count) if streaming else -1
+    L = 64 // theta.itemsize
+    z, fixed, numbers = scratch.z, moves.fixed[segment], moves.numbers
+    has_read = False
     for r in range(ranges.shape[0]):
         first, stop = ranges[r, 0], ranges[r, 1]
         for tile in range(first // TILE, (stop - 1) // TILE + 1):
             base = tile * TILE
             low, high = max(first, base), min(stop, base + TILE)
-            # views that begin at 0: Numba would otherwise guard against negative indices, and not vectorise
-            size = high - low
-            x, q, g = vector(theta, low, size), vector(p, low, size), vector(G, low, size)
-            R = vector(z, low - base, size)
-            if early >= 0:  # the first noise, while the tile is fetched
-                _fetch(q)
-                fill_words(words, seed, uses[early, USE], chain, uses[early, STEP], tile)
-                _fetch(g)
-                fill_half(z, words, 0)
-                _fetch(x)
-                fill_half(z, words, 1)
-            for i in range(count):
-                kind, use = int(moves[i, KIND]), uses[i, USE]
-                c1, c2, c3 = number(moves[i, 1]), number(moves[i, 2]), number(moves[i, 3])
-                c4, c5, c6 = number(moves[i, 4]), number(moves[i, 5]), number(moves[i, 6])
-                noisy = use >= 0 and ((kind == B and c5 != 0) or (kind == DESCEND and c3 != 0))
-                if noisy and i != early:
-                    fill_words(words, seed, use, chain, uses[i, STEP], tile)
-                    if low - base < TILE // 2:
-                        fill_half(z, words, 0)
-                    if high - base > TILE // 2:
-                        fill_half(z, words, 1)
-                if kind == B:
-                    early_read, late_read = number(uses[i, READS] == 1), number(uses[i, READS] == 2)
-                    partial = number(0.0)
-                    if noisy and c1 == 0 and c2 == 0:  # without a kick G is not fetched
-                        for e in range(size):
-                            momentum = q[e]
-                            drifted = x[e] + c3 * momentum
-                            partial += early_read * momentum * momentum
-                            momentum = c4 * momentum + c5 * R[e]
-                            partial += late_read * momentum * momentum
-                            x[e] = drifted + c6 * momentum
-                            q[e] = momentum
-                    elif noisy:
-                        for e in range(size):
-                            momentum = q[e] + c1 * g[e] - c2 * x[e]
-                            drifted = x[e] + c3 * momentum
-                            partial += early_read * momentum * momentum
-                            momentum = c4 * momentum + c5 * R[e]
-                            partial += late_read * momentum * momentum
-                            x[e] = drifted + c6 * momentum
-                            q[e] = momentum
-                    else:
-                        for e in range(size):
-                            momentum = q[e] + c1 * g[e] - c2 * x[e]
-                            drifted = x[e] + c3 * momentum
-                            partial += early_read * momentum * momentum
-                            momentum = c4 * momentum
-                            partial += late_read * momentum * momentum
-                            x[e] = drifted + c6 * momentum
-                            q[e] = momentum
-                    if uses[i, READS] > 0:
-                        read = float(partial) if read < 0.0 else read + partial
-                elif kind == READ:
-                    partial = number(0.0)
-                    for e in range(size):
-                        partial += q[e] * q[e]
-                    read = float(partial) if read < 0.0 else read + partial
+            size, begin = high - low, low - base
+            if streaming:
+                _fetch(p, low, high)
+                _fetch(theta, low, high)
+                _fetch(G, low, high)
+            for i in range(moves.count[segment]):
+                kind, use, reads = fixed[i, KIND], fixed[i, USE], fixed[i, READS]
+                at = (segment * moves.most + i) * NUMBERS * L
+                noisy, kicked = fixed[i, NOISY] > 0, fixed[i, KICKED] > 0
+                if noisy:
+                    step = n + fixed[i, OFFSET]
+                    fill_normals(layout, z, scratch.numbers, seed, use, step, tile, begin, high - base)
+                if kind == ADAM:
+                    c = _load_nine(numbers, at)
+                    zero = _zero(theta)
+                    _step_adam(layout, theta, p, G, second, low, size, z, begin, c, zero, zero, False, scratch.sums)
+                    continue
+                c6 = _load_six(numbers, at)
+                early, late = splat(theta.dtype.type(reads == 1)), splat(theta.dtype.type(reads == 2))
+                if kind == READ:
+                    _read(layout, theta, p, G, second, low, size, z, begin, c6, early, late, True, scratch.sums)
                 elif kind == DESCEND:
-                    for e in range(size):
-                        x[e] += c1 * g[e] - c2 * x[e]
                     if noisy:
-                        for e in range(size):
-                            x[e] += c3 * R[e]
-                elif kind == ADAM:
-                    one, rate, beta1, beta2, eps, decay = number(1.0), c1, c2, c3, c4, c5
-                    unbias1 = number(1.0 / (1.0 - moves[i, 2] ** (n + 1)))
-                    unbias2 = number(1.0 / (1.0 - moves[i, 6] ** (n + 1)))
-                    squares = vector(second, low, size)
-                    for e in range(size):
-                        q[e] = beta1 * q[e] + (one - beta1) * g[e]
-                        squares[e] = beta2 * squares[e] + (one - beta2) * g[e] * g[e]
-                        step = unbias1 * q[e] / (np.sqrt(unbias2 * squares[e]) + eps)
-                        x[e] += rate * step - decay * x[e]
-    return read
+                        _descend_noisy(layout, theta, p, G, second, low, size, z, begin, c6, early, late, False, scratch.sums)
+                    else:
+                        _descend(layout, theta, p, G, second, low, size, z, begin, c6, early, late, False, scratch.sums)
+                elif reads > 0:
+                    if not noisy:
+                        _kicked_read(layout, theta, p, G, second, low, size, z, begin, c6, early, late, True, scratch.sums)
+                    elif kicked:
+                        _kicked_noisy_read(layout, theta, p, G, second, low, size, z, begin, c6, early, late, True, scratch.sums)
+                    else:
+                        _noisy_read(layout, theta, p, G, second, low, size, z, begin, c6, early, late, True, scratch.sums)
+                elif not noisy:
+                    _kicked(layout, theta, p, G, second, low, size, z, begin, c6, early, late, False, scratch.sums)
+                elif kicked:
+                    _kicked_noisy(layout, theta, p, G, second, low, size, z, begin, c6, early, late, False, scratch.sums)
+                else:
+                    _noisy(layout, theta, p, G, second, low, size, z, begin, c6, early, late, False, scratch.sums)
+                if reads > 0 or kind == READ:
+                    _collect(layout, scratch.sums, scratch.read, has_read)
+                    has_read = True
+    return has_read
 
 
-@compiled(fastmath=FASTMATH)
-def kinetic(p, ranges):
-    """p·p over ranges: in the precision of p within a tile, in double across tiles, always in this order."""
-    total = 0.0
+@compiled
+def kinetic(layout, p, ranges, scratch):
+    """p·p of every chain over ranges, into `scratch.read`, always in this order."""
+    has_read = False
+    z = scratch.z
+    c = _load_six(scratch.sums, 0)
     for r in range(ranges.shape[0]):
         first, stop = ranges[r, 0], ranges[r, 1]
         for low in range(first, stop, TILE):
-            q = vector(p, low, min(low + TILE, stop) - low)
-            partial = p.dtype.type(0.0)
-            for e in range(q.shape[0]):
-                partial += q[e] * q[e]
-            total += partial
-    return total
+            size = min(low + TILE, stop) - low
+            _read(layout, p, p, p, p, low, size, z, 0, c, c[0], c[0], True, scratch.sums)
+            _collect(layout, scratch.sums, scratch.read, has_read)
+            has_read = True
+
+
+@compiled
+def fluctuate(xi, a, b, root, seed, use, chain, step, element, scratch):
+    """ξ = a ξ + b r R of one chain, in float64 always: R is the number of one element."""
+    tile, row, k = element // TILE, element % TILE // ROW, element % ROW
+    scratch.one[0] = chain
+    fill_words(Alone(1), scratch.z, scratch.words, scratch.one, seed, use, step, tile, k + 1)
+    first = row // 2 * 2 * ROW + k
+    radius, angle = (scratch.words[first] + 0.5) * 2.0**-32, (scratch.words[first + ROW] + 0.5) * 2.0**-32
+    turn = math.cos(2.0 * math.pi * angle) if row % 2 == 0 else math.sin(2.0 * math.pi * angle)
+    return a * xi + b * root * math.sqrt(-2.0 * math.log(radius)) * turn

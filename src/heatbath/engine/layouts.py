@@ -1,0 +1,79 @@
+"""The two layouts in which chains are computed: alone, with units in the lanes of a vector, or as a group.
+
+- `Alone`: a vector holds numbers of one chain, of neighbouring units or parameters.
+- `Group`: a vector holds one number of as many chains as there are lanes. Arrays are (…, lane).
+
+The same functions serve both. They differ in how many vectors a row of n numbers takes, ⌈n / lanes⌉ or n, and
+in how one number of each chain is read: put in every lane, or as the vector that it is. Sums over units have
+one association in both: a partial sum for each lane, the numbers i, i + lanes, i + 2 lanes, ... in their
+order, and then a tree. So a chain has the same bits alone and in a group.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from heatbath.engine.compile import compiled
+from heatbath.engine.lanes import BYTES, Traced, TracedArray, total, traced
+
+
+class Alone(NamedTuple):
+    """One chain."""
+
+    lanes: int = 1
+
+
+class Group(NamedTuple):
+    """As many chains as a vector has lanes."""
+
+    lanes: int
+
+
+def each(layout: Alone | Group, array: TracedArray, at: Traced) -> Traced:
+    """The number of each chain at array[at], as a vector."""
+    return array.load(at) if isinstance(layout, Group) else array.number(at).splat(array.lanes)
+
+
+@compiled
+def room(count, like):
+    """Zeros that begin where a vector may: elsewhere one would lie across two lines of the cache."""
+    spare = BYTES // like.itemsize
+    zeros = np.zeros(count + spare, like.dtype)
+    skip = -(zeros.ctypes.data // like.itemsize) % spare
+    return zeros[skip : skip + count]
+
+
+@compiled
+def vectors(layout, n, like):
+    """How many vectors a row of n numbers takes."""
+    lanes = BYTES // like.itemsize
+    return (n * layout.lanes + lanes - 1) // lanes
+
+
+@traced
+def _add_halves(layout, sums, read):
+    count = sums.lanes
+    if isinstance(layout, Group):
+        parts = [sums.load(count * k) for k in range(count)]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [a + b for a, b in zip(parts[:half], parts[half:], strict=True)]
+        made = parts[0]
+    else:
+        made = total(sums.load(0)).splat(count)
+    for half in range(0, count, 8):
+        eight = made.part(range(half, half + 8))
+        read.store(half, read.load(half) + (eight if sums.itemsize == 8 else eight.to(types.float64)))
+
+
+@compiled
+def add_halves(layout, sums, read):
+    """Add to `read`, for every lane in float64, the sum of a chain's partial sums.
+
+    They are the vectors of `sums` in a group, and the lanes of its first one alone: the halves are added, and
+    the halves of that.
+    """
+    _add_halves(layout, sums, read)
