@@ -17,7 +17,7 @@ def _below(word, bound):
     return np.int64((_u64(word) * _u64(bound)) >> _u64(32))
 
 
-@compiled
+@compiled(apart=True)
 def draw_subset(layout, z, chosen, stamps, stamp, numbers, seed, step, words, size, count):
     """Subsets without replacement, chosen (datum, lane); `stamps` has a place for each datum and lane, and
     never held this `stamp`."""
@@ -34,7 +34,7 @@ def draw_subset(layout, z, chosen, stamps, stamp, numbers, seed, step, words, si
             chosen[k * lane + c] = drawn
 
 
-@compiled
+@compiled(apart=True)
 def shuffle(layout, z, order, numbers, seed, epoch, words, count):
     """The order of all data in an epoch, (datum, lane)."""
     lane = layout.lanes
@@ -51,19 +51,20 @@ def shuffle(layout, z, order, numbers, seed, epoch, words, count):
             order[drawn * lane + c] = kept
 
 
-@compiled
-def gather(layout, X, Y, columns, sets, chosen, begin, size, inputs, stride, targets, capacity):
+@compiled(apart=True)
+def gather(layout, X, Y, count, width, own, columns, sets, chosen, begin, size, inputs, stride, targets, capacity):
     """Copy the chosen data into the buffers of the network: inputs (datum, column), targets (column, datum).
 
-    Of the targets the first `columns` are copied, which may be none.
+    X and Y are (set, datum, column), with `count` data and `width` or `own` columns. Of the targets the first
+    `columns` are copied, which may be none.
     """
-    lane, width, count = layout.lanes, X.shape[2], X.shape[1]
-    flat, flat_targets = X.ravel(), Y.ravel()
+    lane = layout.lanes
     for c in range(lane):
         base = sets[c] * count
         for i in range(size):
             row = base + chosen[(begin + i) * lane + c]
+            x, to = row * width, i * stride + c
             for j in range(width):
-                inputs[i * stride + j * lane + c] = flat[row * width + j]
+                inputs[to + j * lane] = X[x + j]
             for j in range(columns):
-                targets[(j * capacity + i) * lane + c] = flat_targets[row * Y.shape[2] + j]
+                targets[(j * capacity + i) * lane + c] = Y[row * own + j]

@@ -22,6 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
+from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
+from numba.core.funcdesc import PythonFunctionDescriptor
+from numba.core.lowering import Lower
+from numba.core.typed_passes import NativeLowering
 
 import heatbath.networks
 import heatbath.noise
@@ -69,14 +75,98 @@ def _cache_folder() -> str | None:
 _FOLDER = _cache_folder()
 
 
-def compiled(function: Callable[..., Any] | None = None, *, cache: bool = False, **options: Any) -> Any:
+class _Piece(JITCodeLibrary):  # type: ignore[misc]
+    """Code that is only linked into loops: it is optimised there, as part of them, and not by itself."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _Lower(LoweringPass):  # type: ignore[misc]
+    """Lower a function that is only called in compiled code: there is nothing for Python to call."""
+
+    _name = "heatbath_lower_piece"
+    apart = False
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Make the code of a function."""
+        context, flags = state.targetctx, state.flags
+        library = state.library = _Piece(context.codegen(), state.func_id.func_qualname)
+        library._reload_init.update(state.reload_init)
+        description = PythonFunctionDescriptor.from_specialized_function(
+            state.func_ir, state.typemap, state.return_type, state.calltypes, mangler=context.mangler,
+            inline=flags.forceinline, noalias=flags.noalias, abi_tags=[flags.get_mangle_string()],
+        )  # fmt: skip
+        with context.push_code_library(library):
+            lower = Lower(context, library, description, state.func_ir, metadata=state.metadata)
+            lower.lower()
+        if self.apart:
+            library._final_module.get_function(description.llvm_func_name).add_function_attribute("noinline")
+        entry = {}.popitem  # type: ignore[var-annotated] # stands for it: Numba asks for something built in
+        context.insert_user_function(entry, description, [library])
+        state.reload_init.extend(library._reload_init)
+        state["cr"] = _LowerResult(description, lower.call_helper, cfunc=entry, env=lower.env)
+        return True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerInlined(_Lower):
+    _name = "heatbath_lower_inlined"
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerApart(_Lower):
+    _name = "heatbath_lower_apart"
+    apart = True
+
+
+def _pipeline(lower: Any) -> Any:
+    class Pipeline(CompilerBase):  # type: ignore[misc]
+        def define_pipelines(self) -> list[Any]:
+            manager = PassManager("heatbath")
+            for passes in (
+                DefaultPassBuilder.define_untyped_pipeline(self.state).passes,
+                DefaultPassBuilder.define_typed_pipeline(self.state).passes,
+            ):
+                manager.passes.extend(passes)
+            usual = DefaultPassBuilder.define_nopython_lowering_pipeline(self.state).passes
+            for one, text in usual:
+                manager.passes.append((lower, text) if one is NativeLowering else (one, text))
+            manager.finalize()
+            return [manager]
+
+    return Pipeline
+
+
+_PIPELINES = _pipeline(_LowerInlined), _pipeline(_LowerApart)
+
+
+def compiled(
+    function: Callable[..., Any] | None = None, *, cache: bool = False, apart: bool = False, **options: Any
+) -> Any:
     """Compile without the lock; a decorator, with or without options. `cache` is for whole loops only."""
     if function is None:
-        return lambda function: compiled(function, cache=cache, **options)
+        return lambda function: compiled(function, cache=cache, apart=apart, **options)
     before = config.CACHE_DIR  # read when a function is decorated, and left as it was for everyone else
     config.CACHE_DIR = _FOLDER or ""
     try:
-        options |= {"cache": _FOLDER is not None} if cache else {"forceinline": True}
-        return numba.njit(nogil=True, **options)(function)
+        if cache:
+            options |= {"cache": _FOLDER is not None}
+        else:
+            options |= {
+                "pipeline_class": _PIPELINES[apart], "forceinline": not apart, "no_cpython_wrapper": True,
+                "no_cfunc_wrapper": True,
+            }  # fmt: skip
+        return numba.njit(nogil=True, error_model="numpy", **options)(function)
     finally:
         config.CACHE_DIR = before

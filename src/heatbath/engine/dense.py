@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import choose, fma, load, store, total, traced
-from heatbath.engine.layouts import Alone, Group, each, room
+from heatbath.engine.lanes import choose, fma, lanes_of, load, number, store, total, traced
+from heatbath.engine.layouts import Alone, Group, each, place
 from heatbath.engine.losses import derivatives
-from heatbath.engine.views import matrix, vector
+from heatbath.engine.views import matrix, row_reader
 from heatbath.networks import ACTIVATIONS
 
 RELU, TANH = ACTIVATIONS["relu"].number, ACTIVATIONS["tanh"].number
@@ -71,10 +71,19 @@ class Layer(NamedTuple):
     shift: int
 
 
-class Network(NamedTuple):
-    """A network in numbers, for one layout: its layers, what else decides the way, and the room it needs."""
+layer_of = row_reader(Layer)
 
-    layers: NDArray[np.int64]
+
+class Network(NamedTuple):
+    """A network in numbers, for one layout: its layers, what else decides the way, and the room it needs.
+
+    In compiled code `layers` is a pointer to the rows of the table.
+    """
+
+    layers: Any
+    count: int
+    stride: int
+    out: int
     activation: int
     loss: int
     shallow: bool
@@ -86,22 +95,22 @@ class Network(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Buffers. Those of data have the layout's form; `weights` and `sums` are the copies of one alone, and
-    the parameters and the gradient of a group."""
+    """Pointers to buffers. Those of data have the layout's form; `weights` and `sums` are the copies of one
+    alone, and the parameters and the gradient of a group."""
 
-    inputs: NDArray[Any]
-    targets: NDArray[Any]
-    values: NDArray[Any]
-    logits: NDArray[Any]
-    deltas: NDArray[Any]
-    previous: NDArray[Any]
-    masks: NDArray[np.uint16]
-    weights: NDArray[Any]
-    sums: NDArray[Any]
-    checks: NDArray[Any]
-    flat: NDArray[Any]
-    other: NDArray[Any]
-    chosen: NDArray[np.int64]
+    inputs: Any
+    targets: Any
+    values: Any
+    logits: Any
+    deltas: Any
+    previous: Any
+    masks: Any
+    weights: Any
+    sums: Any
+    checks: Any
+    flat: Any
+    other: Any
+    chosen: Any
 
 
 @dataclass(frozen=True)
@@ -169,6 +178,9 @@ class Shape:
         shallow = ways == [COLUMNS, ROWS] and self.sizes[0] == 2 and self.sizes[-1] == 1
         return Network(
             np.array(layers, np.int64),
+            len(layers),
+            strides[0],
+            self.sizes[-1],
             self.activation,
             self.loss,
             shallow and self.activation == RELU,
@@ -189,40 +201,42 @@ def _way(layer: tuple[int, int]) -> int:
     return COLUMNS if width <= NARROW else WIDE
 
 
-@compiled
-def copy_weights(theta, layers, copies):
+@compiled(apart=True)
+def copy_weights(theta, network, copies):
     """The padded copies of a chain's weights; they start as zeros, and the padding stays so."""
-    for l in range(layers.shape[0]):
-        width, out, way, _, _, _, _, _, columns, _, column, rows, row, bias, _, _, _, _, w, b = layers[l]
-        if way in (ROWS, WIDE):
+    for l in range(network.count):
+        layer = layer_of(network.layers, l)
+        width, out, way = layer.width, layer.out, layer.way
+        if way == ROWS or way == WIDE:
             for k in range(out):
                 for j in range(width):
-                    copies[rows + k * row + j] = theta[w + k * width + j]
-        if way in (COLUMNS, WIDE):
+                    copies[layer.rows + k * layer.row_output + j] = theta[layer.weight + k * width + j]
+        if way == COLUMNS or way == WIDE:
             for j in range(width):
                 for k in range(out):
-                    copies[columns + j * column + k] = theta[w + k * width + j]
+                    copies[layer.columns + j * layer.column_input + k] = theta[layer.weight + k * width + j]
         if way != BLAS:
             for k in range(out):
-                copies[bias + k] = theta[b + k]
+                copies[layer.bias + k] = theta[layer.shift + k]
 
 
-@compiled
-def place_gradient(G, layers, sums):
+@compiled(apart=True)
+def place_gradient(G, network, sums):
     """Put the sums of a chain's gradient where its parameters are."""
-    for l in range(layers.shape[0]):
-        width, out, way, _, _, _, _, _, _, _, _, _, _, _, at, _, stride, bias, w, b = layers[l]
-        if way in (ROWS, WIDE):
+    for l in range(network.count):
+        layer = layer_of(network.layers, l)
+        width, out, way = layer.width, layer.out, layer.way
+        if way == ROWS or way == WIDE:
             for k in range(out):
                 for j in range(width):
-                    G[w + k * width + j] = sums[at + k * stride + j]
+                    G[layer.weight + k * width + j] = sums[layer.sums + k * layer.sum_number + j]
         elif way == COLUMNS:
             for j in range(width):
                 for k in range(out):
-                    G[w + k * width + j] = sums[at + j * stride + k]
+                    G[layer.weight + k * width + j] = sums[layer.sums + j * layer.sum_number + k]
         if way != BLAS:
             for k in range(out):
-                G[b + k] = sums[bias + k]
+                G[layer.shift + k] = sums[layer.bias_sums + k]
 
 
 def _tiles_of(make: Any) -> tuple[Any, Any, Any, Any]:
@@ -252,7 +266,7 @@ def _make_product(rows: int, columns: int) -> Any:
 
     @compiled
     def product(layout, x, at, datum, number, n, W, weight, vector, other, bias, biased, y, to, after):
-        sums = start(W, bias, 64 // y.itemsize, biased)
+        sums = start(W, bias, lanes_of(y), biased)
         for s in range(n):
             sums = step(layout, sums, x, at + s * number, datum, W, weight + s * other, vector)
         finish(sums, y, to, after)
@@ -263,10 +277,10 @@ def _make_product(rows: int, columns: int) -> Any:
 _product44, _product41, _product14, _product11 = _tiles_of(_make_product)
 
 
-@compiled
+@compiled(apart=True)
 def _products(layout, size, x, at, datum, number, n, W, weight, vector, other, bias, biased, y, to, after, count):
     """y[i, v] = bias[v] + Σ_s x[i, s] W[v, s]: numbers of each chain times vectors of weights, s in order."""
-    L = 64 // y.itemsize
+    L = lanes_of(y)
     v = 0
     while v < count:
         four = count - v >= 4
@@ -326,7 +340,7 @@ def _make_reduction(rows: int) -> Any:
 
     @compiled
     def reduction(layout, x, at, datum, n, W, weight, vector, bias, biased, z, to, after):
-        L = 64 // x.itemsize
+        L = lanes_of(x)
         # of a group, one lane's sum after the other, in the order of the tree that one alone adds its lanes by
         first = start(x)
         second, third, fourth, sums = first, first, first, first
@@ -358,7 +372,7 @@ def _make_reduction(rows: int) -> Any:
 _reduction4, _reduction1 = _make_reduction(4), _make_reduction(1)
 
 
-@compiled
+@compiled(apart=True)
 def _reductions(layout, size, x, at, datum, n, W, weight, vector, other, bias, biased, z, to, after, number, count):
     """z[i, k] = Σ_v x[i, v] W[k, v] + bias[k]: vectors times vectors, summed over lanes, too."""
     for k in range(count):
@@ -399,7 +413,7 @@ def _make_outer(rows: int, columns: int) -> Any:
 
     @compiled
     def outer(layout, size, x, at, datum, number, y, begin, after, sums, to, other, vector, more):
-        L = 64 // y.itemsize
+        L = lanes_of(y)
         made = start(sums, to, other, vector, more)
         for i in range(size):
             made = step(layout, made, x, at + i * datum, number, y, begin + i * after, L)
@@ -411,10 +425,10 @@ def _make_outer(rows: int, columns: int) -> Any:
 _outer44, _outer41, _outer14, _outer11 = _tiles_of(_make_outer)
 
 
-@compiled
+@compiled(apart=True)
 def _outers(layout, size, x, at, datum, number, n, y, begin, after, count, sums, to, other, vector, more):
     """sums[s, v] = Σ_i x[i, s] y[i, v], or as much more: numbers of each chain times vectors, i in order."""
-    L = 64 // y.itemsize
+    L = lanes_of(y)
     s = 0
     while s < n:
         many = n - s >= 4
@@ -445,7 +459,7 @@ def _zero(like):
 @compiled
 def _sum_data(size, d, at, datum, count, sums, to, more):
     """sums[v] = Σ_i d[i, v], or as much more."""
-    L = 64 // d.itemsize
+    L = lanes_of(d)
     for v in range(count):
         made = load(sums, to + v * L) if more else _zero(sums)
         for i in range(size):
@@ -491,10 +505,10 @@ def _relu(y):
 _tanh = traced(lanes.tanh)
 
 
-@compiled
+@compiled(apart=True)
 def activate(y, begin, count, activation):
     """Apply the activation to numbers, whole vectors of them."""
-    L = 64 // y.itemsize
+    L = lanes_of(y)
     if activation == RELU:
         for at in range(begin, begin + count, L):
             store(y, at, _relu(load(y, at)))
@@ -513,25 +527,16 @@ def _tanh_slope(d, y):
     return d * fma(-y, y, 1.0)
 
 
-@compiled
+@compiled(apart=True)
 def chain_rule(d, y, begin, count, activation):
     """Multiply by the derivative of the activation, which is known from its value."""
-    L = 64 // y.itemsize
+    L = lanes_of(y)
     if activation == RELU:
         for at in range(0, count, L):
             store(d, at, _relu_slope(load(d, at), load(y, begin + at)))
     elif activation == TANH:
         for at in range(0, count, L):
             store(d, at, _tanh_slope(load(d, at), load(y, begin + at)))
-
-
-@compiled
-def _copied(d, size, width, stride, room):
-    rows = matrix(room, 0, size, width)
-    for i in range(size):
-        for j in range(width):
-            rows[i, j] = d[i * stride + j]
-    return rows
 
 
 @compiled
@@ -546,36 +551,29 @@ def _flat(x, begin, size, width, stride, room):
     return rows
 
 
-@compiled
+@compiled(apart=True)
 def forward(layout, theta, network, first, size, room):
     """The logits (output, datum) at the inputs first to first + size - 1; weights must be up to date."""
-    layers, W = network.layers, room.weights
-    count = layers.shape[0]
-    L, lane = 64 // W.itemsize, layout.lanes
-    x, begin = room.inputs, first * layers[0, 3]
-    for l in range(count):
-        (
-            width, out, way, before, after, inputs, outputs, level, columns, vector_, column, rows, row, bias,
-            _, _, _, _, w, b,
-        ) = layers[l]  # fmt: skip
-        last = l == count - 1
+    W, L, lane = room.weights, lanes_of(room.weights), layout.lanes
+    x, begin = room.inputs, first * network.stride
+    for l in range(network.count):
+        layer = layer_of(network.layers, l)
+        way, level, after, out = layer.way, layer.level, layer.after, layer.out
+        last = l == network.count - 1
         if way == ROWS:
-            z, to, datum, number = (
+            z, to, datum, step = (
                 (room.logits, 0, lane, network.chunk * lane) if last else (room.values, level, after, lane)
             )
             _reductions(
-                layout, size, x, begin, before, inputs, W, rows, L, row, bias, True, z, to, datum, number, out
-            )
+                layout, size, x, begin, layer.before, layer.inputs, W, layer.rows, L, layer.row_output,
+                layer.bias, True, z, to, datum, step, out,
+            )  # fmt: skip
         elif way == BLAS:
-            y = matrix(room.other, 0, size, out)
-            np.dot(_flat(x, begin, size, width, before, room.flat), matrix(theta, w, out, width).T, y)
-            for i in range(size):
-                for k in range(out):
-                    room.values[level + i * after + k] = y[i, k] + theta[b + k]
+            _blas_forward(theta, layer, size, x, begin, room)
         else:
             _products(
-                layout, size, x, begin, before, lane, width, W, columns, vector_, column, bias, True,
-                room.values, level, after, outputs,
+                layout, size, x, begin, layer.before, lane, layer.width, W, layer.columns, layer.column_vector,
+                layer.column_input, layer.bias, True, room.values, level, after, layer.outputs,
             )  # fmt: skip
         if not last:
             activate(room.values, level, -(-size * after // L) * L, network.activation)
@@ -586,62 +584,92 @@ def forward(layout, theta, network, first, size, room):
                         to = (k * network.chunk + i) * lane + c
                         room.logits[to] = room.values[level + i * after + k * lane + c]
         x, begin = room.values, level
-    return
 
 
-@compiled
+@compiled(apart=True)
+def _blas_forward(theta, layer, size, x, begin, room):
+    width, out, after = layer.width, layer.out, layer.after
+    y = matrix(room.other, 0, size, out)
+    rows = _flat(x, begin, size, width, layer.before, room.flat)
+    np.dot(rows, matrix(theta, layer.weight, out, width).T, y)
+    for i in range(size):
+        for k in range(out):
+            room.values[layer.level + i * after + k] = y[i, k] + theta[layer.shift + k]
+
+
+@compiled(apart=True)
+def _blas_backward(theta, G, layer, size, x, begin, d, other, room, deltas):
+    """The gradient from a matrix product, and what the layer before gets, if it is asked for."""
+    width, out, after = layer.width, layer.out, layer.after
+    flat = matrix(room.other, 0, size, out)
+    for i in range(size):
+        for k in range(out):
+            flat[i, k] = d[i * after + k]
+    rows = _flat(x, begin, size, width, layer.before, room.flat)
+    np.dot(flat.T, rows, matrix(G, layer.weight, out, width))
+    for k in range(out):
+        G[layer.shift + k] = d[k]
+    for i in range(1, size):
+        for k in range(out):
+            G[layer.shift + k] += d[i * after + k]
+    if deltas:
+        e = matrix(room.flat, 0, size, width)
+        np.dot(flat, matrix(theta, layer.weight, out, width), e)
+        for i in range(size):
+            for j in range(width):
+                other[i * layer.before + j] = e[i, j]
+
+
+@compiled(apart=True)
 def backward(layout, theta, G, network, first, size, room, more):
     """Add to -∇L, or begin it, what follows from the data whose outputs `forward` has left and whose negative
     derivatives by the logits stand in `deltas` (output, datum)."""
-    layers, W, sums = network.layers, room.weights, room.sums
-    lane = layout.lanes
-    L = 64 // W.itemsize
+    W, sums, lane, L = room.weights, room.sums, layout.lanes, lanes_of(room.weights)
     d, other = room.deltas, room.previous
-    count = layers.shape[0]
-    datum, number = lane, network.chunk * lane
-    for l in range(count - 1, -1, -1):
-        (
-            width, out, way, before, after, inputs, outputs, level, columns, vector_, column, rows, row, bias,
-            to, sum_vector, sum_number, shift, w, b,
-        ) = layers[l]  # fmt: skip
-        x, begin = (room.inputs, first * before) if l == 0 else (room.values, layers[l - 1, 7])
-        if l == count - 1 and way != ROWS:  # (datum, output)
+    last = network.count - 1
+    datum, step = lane, network.chunk * lane
+    for l in range(last, -1, -1):
+        layer = layer_of(network.layers, l)
+        way, before, after, out = layer.way, layer.before, layer.after, layer.out
+        x, begin = room.inputs, first * before
+        if l > 0:
+            x, begin = room.values, layer_of(network.layers, l - 1).level
+        if l == last and way != ROWS:  # (datum, output)
             for i in range(size):
                 for k in range(out):
                     for c in range(lane):
                         other[i * after + k * lane + c] = d[(k * network.chunk + i) * lane + c]
             d, other = other, d
-        if l < count - 1 or way != ROWS:
-            datum, number = after, lane
-        if way == ROWS:
-            _sum_numbers(layout, size, d, 0, datum, number, out, sums, shift, more)
-            _outers(layout, size, d, 0, datum, number, out, x, begin, before, inputs, sums, to, sum_number, sum_vector, more)
-        elif way == BLAS:
-            flat = _copied(d, size, out, after, room.other)
-            np.dot(flat.T, _flat(x, begin, size, width, before, room.flat), matrix(G, w, out, width))
-            GB = vector(G, b, out)
-            for k in range(out):
-                GB[k] = d[k]
-            for i in range(1, size):
-                for k in range(out):
-                    GB[k] += d[i * after + k]
+        if l < last or way != ROWS:
+            datum, step = after, lane
+        if way == BLAS:
+            _blas_backward(theta, G, layer, size, x, begin, d, other, room, l > 0)
         else:
-            _sum_data(size, d, 0, datum, outputs, sums, shift, more)
-            if way == COLUMNS:
-                _outers(layout, size, x, begin, before, lane, width, d, 0, datum, outputs, sums, to, sum_number, sum_vector, more)
+            if way == ROWS:
+                _sum_numbers(layout, size, d, 0, datum, step, out, sums, layer.bias_sums, more)
             else:
-                _outers(layout, size, d, 0, datum, number, out, x, begin, before, inputs, sums, to, sum_number, sum_vector, more)
+                _sum_data(size, d, 0, datum, layer.outputs, sums, layer.bias_sums, more)
+            if way == COLUMNS:
+                _outers(
+                    layout, size, x, begin, before, lane, layer.width, d, 0, datum, layer.outputs, sums,
+                    layer.sums, layer.sum_number, layer.sum_vector, more,
+                )  # fmt: skip
+            else:
+                _outers(
+                    layout, size, d, 0, datum, step, out, x, begin, before, layer.inputs, sums, layer.sums,
+                    layer.sum_number, layer.sum_vector, more,
+                )  # fmt: skip
+            if l > 0 and way == COLUMNS:
+                _reductions(
+                    layout, size, d, 0, datum, layer.outputs, W, layer.columns, layer.column_vector,
+                    layer.column_input, layer.bias, False, other, 0, before, lane, layer.width,
+                )  # fmt: skip
+            elif l > 0:
+                _products(
+                    layout, size, d, 0, datum, step, out, W, layer.rows, L, layer.row_output, layer.bias,
+                    False, other, 0, before, layer.inputs,
+                )  # fmt: skip
         if l > 0:
-            if way == COLUMNS:
-                _reductions(layout, size, d, 0, datum, outputs, W, columns, vector_, column, bias, False, other, 0, before, lane, width)
-            elif way == BLAS:
-                e = matrix(room.flat, 0, size, width)
-                np.dot(matrix(room.other, 0, size, out), matrix(theta, w, out, width), e)
-                for i in range(size):
-                    for j in range(width):
-                        other[i * before + j] = e[i, j]
-            else:
-                _products(layout, size, d, 0, datum, number, out, W, rows, L, row, bias, False, other, 0, before, inputs)
             chain_rule(other, room.values, begin, -(-size * before // L) * L, network.activation)
             d, other = other, d
 
@@ -678,7 +706,7 @@ def _make_shallow(rows: int) -> Any:
 
     @compiled
     def shallow(layout, x, at, datum, n, W, column, vector_, number, bias, row, last, masks, place, per, z, to):
-        L, lane = 64 // W.itemsize, layout.lanes
+        L, lane = lanes_of(W), layout.lanes
         inputs = take(layout, x, at, datum, lane)
         first = start(W)
         second, third, fourth, sums = first, first, first, first
@@ -712,24 +740,24 @@ def _make_shallow(rows: int) -> Any:
 _shallow4, _shallow1 = _make_shallow(4), _make_shallow(1)
 
 
-@compiled
+@compiled(apart=True)
 def shallow_forward(layout, network, size, room):
     """The logits of a network with two inputs, ReLU and one output, and which units are active at which data."""
     W, lane = room.weights, layout.lanes
-    _, _, _, before, _, _, n, _, column, vector_, number, _, _, bias, _, _, _, _, _, _ = network.layers[0]
-    _, _, _, _, _, _, _, _, _, _, _, row, _, last, _, _, _, _, _, _ = network.layers[1]
+    hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
     i = 0
     while i < size:
+        at = i * hidden.before
         if size - i >= 4:
             _shallow4(
-                layout, room.inputs, i * before, before, n, W, column, vector_, number, bias, row, last,
-                room.masks, i, size, room.logits, i * lane,
+                layout, room.inputs, at, hidden.before, hidden.outputs, W, hidden.columns, hidden.column_vector,
+                hidden.column_input, hidden.bias, last.rows, last.bias, room.masks, i, size, room.logits, i * lane,
             )  # fmt: skip
             i += 4
         else:
             _shallow1(
-                layout, room.inputs, i * before, before, n, W, column, vector_, number, bias, row, last,
-                room.masks, i, size, room.logits, i * lane,
+                layout, room.inputs, at, hidden.before, hidden.outputs, W, hidden.columns, hidden.column_vector,
+                hidden.column_input, hidden.bias, last.rows, last.bias, room.masks, i, size, room.logits, i * lane,
             )  # fmt: skip
             i += 1
 
@@ -786,73 +814,87 @@ def _make_active(units: int) -> Any:
 _active4, _active1 = _make_active(4), _make_active(1)
 
 
-@compiled
+@compiled(apart=True)
 def shallow_backward(layout, network, size, room):
     """-∇L after `shallow_forward`, from the negative derivatives by the logits."""
-    W, sums, L = room.weights, room.sums, 64 // room.weights.itemsize
-    _, _, _, before, _, _, n, _, column, vector_, number, _, _, bias, to, sum_vector, sum_number, shift, _, _ = (
-        network.layers[0]
-    )
-    _, _, _, _, _, _, _, _, _, _, _, row, _, _, last, _, _, last_shift, _, _ = network.layers[1]
-    _sum_numbers(layout, size, room.deltas, 0, layout.lanes, 0, 1, sums, last_shift, False)
+    W, sums, L = room.weights, room.sums, lanes_of(room.weights)
+    hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
+    _sum_numbers(layout, size, room.deltas, 0, layout.lanes, 0, 1, sums, last.bias_sums, False)
     v = 0
-    while v < n:
-        columns = column + v * vector_, vector_, number, bias + v * L, row + v * L
-        places = to + v * sum_vector, sum_vector, sum_number, shift + v * L, last + v * L
-        if n - v >= 4:
-            _active4(layout, size, room.deltas, room.inputs, before, room.masks, v * size, W, columns, sums, places)
+    while v < hidden.outputs:
+        columns = (
+            hidden.columns + v * hidden.column_vector, hidden.column_vector, hidden.column_input,
+            hidden.bias + v * L, last.rows + v * L,
+        )  # fmt: skip
+        places = (
+            hidden.sums + v * hidden.sum_vector, hidden.sum_vector, hidden.sum_number,
+            hidden.bias_sums + v * L, last.sums + v * L,
+        )  # fmt: skip
+        if hidden.outputs - v >= 4:
+            _active4(
+                layout, size, room.deltas, room.inputs, hidden.before, room.masks, v * size, W, columns, sums,
+                places,
+            )  # fmt: skip
             v += 4
         else:
-            _active1(layout, size, room.deltas, room.inputs, before, room.masks, v * size, W, columns, sums, places)
+            _active1(
+                layout, size, room.deltas, room.inputs, hidden.before, room.masks, v * size, W, columns, sums,
+                places,
+            )  # fmt: skip
             v += 1
 
 
-@compiled
-def make_room(layout, network, like, batch, capacity, columns, theta, G):
-    """Buffers for batches of this size and for chunks; `capacity` is that of the targets of a batch.
+@compiled(apart=True)
+def make_room(layout, network, like, masks, chosen, batch, capacity, columns, theta, G, address):
+    """Buffers for batches of this size and for chunks, from an address on, and the address after them.
 
-    `theta` and `G` are the parameters and the gradient of a group.
+    `capacity` is that of the targets of a batch; `theta` and `G` are the parameters and the gradient of a
+    group; `masks` and `chosen` are pointers of the types of those buffers.
     """
-    lane, L = layout.lanes, 64 // like.itemsize
-    layers, rows = network.layers, max(batch, network.chunk)
-    out = layers[-1, 1]
-    numbers = max(out * network.chunk, rows) * lane + L
-    units = layers[0, 6] * batch if network.shallow else 0
+    lane, L = layout.lanes, lanes_of(like)
+    rows = max(batch, network.chunk)
+    numbers = max(network.out * network.chunk, rows) * lane + L
+    widest = max(network.widest, numbers) + L
     alone = lane == 1
-    return Room(
-        room(rows * layers[0, 3] + L, like),
-        room(columns * max(capacity, network.chunk) * lane + L, like),
-        room(network.values + L, like),
-        room(numbers, like),
-        room(max(network.widest, numbers) + L, like),
-        room(max(network.widest, numbers) + L, like),
-        np.zeros(units, np.uint16),
-        room(network.copies + L, like) if alone else theta,
-        room(network.copies + L, like) if alone else G,
-        room(L, like),
-        room(network.flat, like),
-        room(network.flat, like),
-        np.zeros(rows * lane, np.int64),
-    )
+    inputs, address = place(address, rows * network.stride + L, like)
+    targets, address = place(address, columns * max(capacity, network.chunk) * lane + L, like)
+    values, address = place(address, network.values + L, like)
+    logits, address = place(address, numbers, like)
+    deltas, address = place(address, widest, like)
+    previous, address = place(address, widest, like)
+    units = layer_of(network.layers, 0).outputs * batch if network.shallow else 0
+    active, address = place(address, units, masks)
+    weights, address = place(address, network.copies + L if alone else 0, like)
+    sums, address = place(address, network.copies + L if alone else 0, like)
+    checks, address = place(address, L, like)
+    flat, address = place(address, network.flat, like)
+    other, address = place(address, network.flat, like)
+    indices, address = place(address, rows * lane, chosen)
+    room = Room(
+        inputs, targets, values, logits, deltas, previous, active, weights if alone else theta,
+        sums if alone else G, checks, flat, other, indices,
+    )  # fmt: skip
+    return room, address
 
 
-@compiled
-def clear(room):
+@compiled(apart=True)
+def clear(network, room):
     """Forget what a chain that diverged has left: padding is multiplied by 0, and must be finite."""
-    for buffer in (room.values, room.logits, room.deltas, room.previous):
-        for e in range(buffer.shape[0]):
-            buffer[e] = 0
+    for e in range(network.values):
+        room.values[e] = 0
+    for e in range(network.widest):
+        room.deltas[e] = 0
+        room.previous[e] = 0
 
 
 @compiled
 def negative_gradient(layout, theta, G, network, batch, capacity, room):
     """G = -∇L of every chain on the batch whose inputs and targets stand in the room; `capacity` is that of
     the targets. Afterwards `room.checks` is NaN, for the chains in its lanes, where a loss is not finite."""
-    scale = theta.dtype.type(1.0 / batch)
-    out, alone = network.layers[-1, 1], layout.lanes == 1
+    scale, alone = number(theta, 1.0 / batch), layout.lanes == 1
     store(room.checks, 0, _zero(theta))
     if alone:
-        copy_weights(theta, network.layers, room.weights)
+        copy_weights(theta, network, room.weights)
     if network.shallow:
         shallow_forward(layout, network, batch, room)
         derivatives(
@@ -866,11 +908,11 @@ def negative_gradient(layout, theta, G, network, batch, capacity, room):
             forward(layout, theta, network, first, size, room)
             derivatives(
                 layout, network.loss, room.logits, room.targets, room.deltas, network.chunk, capacity, first, size,
-                out, scale, room.checks,
+                network.out, scale, room.checks,
             )  # fmt: skip
             backward(layout, theta, G, network, first, size, room, first > 0)
     if alone:
-        place_gradient(G, network.layers, room.sums)
+        place_gradient(G, network, room.sums)
         _check_all(room.checks)
 
 

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from heatbath.engine import losses
 from heatbath.engine.batches import gather
 from heatbath.engine.compile import compiled
-from heatbath.engine.dense import activate, copy_weights, forward, make_room
+from heatbath.engine.dense import Network, activate, copy_weights, forward, make_room
+from heatbath.engine.lanes import BYTES, keep, lanes_of, pointer
 from heatbath.engine.layouts import Alone
 from heatbath.engine.losses import BINARY, CLASSES, predictions
 
 
-@compiled
-def evaluate(layout, theta, network, X, Y, sets, room, mean, share, averages, begin, running, nth):
+class Table(NamedTuple):
+    """Pointers to data, (set, datum, column) each, and how many there are."""
+
+    X: Any
+    Y: Any
+    count: int
+    width: int
+    columns: int
+
+
+@compiled(apart=True)
+def evaluate(layout, theta, network, table, sets, room, mean, share, averages, begin, running, nth):
     """Mean loss and accuracy of every chain over all data, in `mean` and `share`, one for each lane; the
-    accuracy of a regression is NaN. X and Y are (set, datum, column), and `sets` says which a chain has.
+    accuracy of a regression is NaN. `sets` says which set of data a chain has.
 
     With nth > 0 the outputs are instead taken into running means, averages[chain, 0], and sums of squared
-    deviations from them, averages[chain, 1], as the nth of their kind, of the `running` chains from `begin` on.
+    deviations from them, averages[chain, 1], as the nth of their kind, of the `running` chains from `begin`
+    on.
     """
-    count, out, lane, chunk = X.shape[1], network.layers[-1, 1], layout.lanes, network.chunk
+    count, out, lane, chunk = table.count, network.out, layout.lanes, network.chunk
     if lane == 1:
-        copy_weights(theta, network.layers, room.weights)
+        copy_weights(theta, network, room.weights)
     for c in range(lane):
         mean[c], share[c] = 0.0, 0.0
     for first in range(0, count, chunk):
@@ -30,23 +44,24 @@ def evaluate(layout, theta, network, X, Y, sets, room, mean, share, averages, be
         for i in range(size):
             for c in range(lane):
                 room.chosen[i * lane + c] = first + i
-        columns = Y.shape[2] if nth == 0 else 0
         gather(
-            layout, X, Y, columns, sets, room.chosen, 0, size, room.inputs, network.layers[0, 3], room.targets, chunk
-        )
+            layout, table.X, table.Y, count, table.width, table.columns, table.columns if nth == 0 else 0, sets,
+            room.chosen, 0, size, room.inputs, network.stride, room.targets, chunk,
+        )  # fmt: skip
         forward(layout, theta, network, 0, size, room)
         if nth > 0:
             predictions(layout, network.loss, room.logits, chunk, size, out)
             for c in range(lane):
                 if running[c] == 0:
                     continue
-                average = averages[begin + c]
                 for i in range(size):
                     for k in range(out):
                         value = np.float64(room.logits[(k * chunk + i) * lane + c])
-                        difference = value - average[0, first + i, k]
-                        average[0, first + i, k] += difference / nth
-                        average[1, first + i, k] += difference * (value - average[0, first + i, k])
+                        difference = value - averages[begin + c, 0, first + i, k]
+                        averages[begin + c, 0, first + i, k] += difference / nth
+                        averages[begin + c, 1, first + i, k] += difference * (
+                            value - averages[begin + c, 0, first + i, k]
+                        )
             continue
         losses.values(
             layout, network.loss, room.logits, room.targets, chunk, chunk, 0, size, out, room.deltas, room.previous
@@ -73,7 +88,7 @@ def _mix_inputs(weights, inputs, mixed, stride):
 
 
 @compiled(cache=True)
-def evaluate_mixtures(begin, end, corners, weights, inputs, shares, activation, Y, network, loss, right):
+def evaluate_mixtures(begin, end_, corners, weights, inputs, shares, activation, Y, network, loss, right):
     """Add the loss and the number of right answers on some data at the mixtures begin to end - 1.
 
     Mixture m has the parameters Σ_k weights[m, k] corners[k], summed in float64 and rounded once. It is
@@ -82,25 +97,44 @@ def evaluate_mixtures(begin, end, corners, weights, inputs, shares, activation, 
     be computed for every mixture.
     """
     layout = Alone(1)
-    rows, width = Y.shape[0], inputs.shape[2]
+    rows, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
+    corner, masks, chosen = np.empty(0, corners.dtype), np.empty(0, np.uint16), np.empty(0, np.int64)
+    like = pointer(corner)
+    pointed = Network(
+        pointer(network.layers), network.count, network.stride, network.out, network.activation, network.loss,
+        network.shallow, network.chunk, network.values, network.widest, network.flat, network.copies,
+    )  # fmt: skip
     low = network.layers[0, 18]  # the parameters before are not used
-    like = corners[0]
     theta = np.zeros(corners.shape[1], corners.dtype)
-    lanes = 64 // corners.itemsize
+    lanes = lanes_of(like)
     mixed = np.zeros(-(-rows * width // lanes) * lanes, corners.dtype)
-    X = mixed[: rows * width].reshape(1, rows, width)
-    targets = Y.reshape(1, rows, Y.shape[1])
-    sets = np.zeros(1, np.int64)
-    room = make_room(layout, network, like, network.chunk, network.chunk, targets.shape[2], like, like)
-    mean, share, nothing, running = np.zeros(1), np.zeros(1), np.empty((0, 2, 0, 0)), np.ones(1, np.int64)
-    for m in range(begin, end):
+    kinds = like, pointer(masks), pointer(chosen)
+    _, end = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, 0)
+    memory = np.zeros(end + BYTES, np.uint8)
+    begins = (memory.ctypes.data + BYTES - 1) // BYTES * BYTES
+    room, _ = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, begins)
+    table = Table(pointer(mixed), pointer(Y), rows, width, columns)
+    mean, share, nothing = np.zeros(1), np.zeros(1), np.empty((0, 2, 0, 0))
+    sets, running = np.zeros(1, np.int64), np.ones(1, np.int64)
+    for m in range(begin, end_):
         for e in range(low, theta.shape[0]):
             total = 0.0
             for k in range(weights.shape[1]):
                 total += weights[m, k] * corners[k, e]
             theta[e] = total
         _mix_inputs(shares[m], inputs, mixed, width)
-        activate(mixed, 0, mixed.shape[0], activation)
-        evaluate(layout, theta, network, X, targets, sets, room, mean, share, nothing, 0, running, 0)
+        activate(pointer(mixed), 0, mixed.shape[0], activation)
+        evaluate(
+            layout, pointer(theta), pointed, table, pointer(sets), room, pointer(mean), pointer(share), nothing, 0,
+            pointer(running), 0,
+        )  # fmt: skip
         loss[m] += rows * mean[0]
         right[m] += np.rint(rows * share[0])
+    for one in (theta, mixed, corner):
+        keep(one)
+    for other in (sets, running, chosen):
+        keep(other)
+    for mean_ in (mean, share):
+        keep(mean_)
+    keep(memory)
+    keep(masks)

@@ -436,12 +436,11 @@ def _named(typed: Any, function: Callable[..., Any]) -> Any:
 
 
 class TracedArray:
-    """A flat array while code is generated."""
+    """A flat array, or a pointer to numbers, while code is generated."""
 
-    def __init__(self, context: Any, builder: Any, value: Any, kind: Any) -> None:
-        self.builder, self.dtype = builder, kind.dtype
-        self.itemsize = kind.dtype.bitwidth // 8
-        self.data = make_array(kind)(context, builder, value).data
+    def __init__(self, builder: Any, data: Any, dtype: Any) -> None:
+        self.builder, self.data, self.dtype = builder, data, dtype
+        self.itemsize = dtype.bitwidth // 8
 
     def _element(self, at: Traced | int) -> Any:
         return self.builder.gep(self.data, [at.value if isinstance(at, Traced) else ir.IntType(64)(at)])
@@ -496,8 +495,10 @@ class TracedArray:
 
 
 def _take(context: Any, builder: Any, value: Any, kind: Any) -> Any:
+    if isinstance(kind, types.CPointer):
+        return TracedArray(builder, value, kind.dtype)
     if isinstance(kind, types.Array):
-        return TracedArray(context, builder, value, kind)
+        return TracedArray(builder, make_array(kind)(context, builder, value).data, kind.dtype)
     if isinstance(kind, types.BaseTuple):
         values = zip(cgutils.unpack_tuple(builder, value, len(kind)), kind, strict=True)
         parts = [_take(context, builder, v, k) for v, k in values]
@@ -565,6 +566,67 @@ def _splat(number: Traced) -> Traced:
 
 load, store, splat = traced(_load), traced(_store), traced(_splat)
 
+
+def _pointer(typing_context: Any, array: Any) -> Any:
+    """Where an array begins. Who takes it keeps the array: a pointer costs nothing, and owns nothing."""
+    result = types.CPointer(array.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    return result(array), codegen
+
+
+def _point(typing_context: Any, address: Any, like: Any) -> Any:
+    """A pointer to an address, to numbers like those of another."""
+    result = types.CPointer(like.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(result))
+
+    return result(types.intp, like), codegen
+
+
+def _beyond(typing_context: Any, pointer: Any, count: Any) -> Any:
+    """A pointer to a number further on."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return pointer(pointer, types.intp), codegen
+
+
+def _keep(typing_context: Any, array: Any) -> Any:
+    """Nothing; but an array lives until it is done."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.get_dummy_value()
+
+    return types.none(array), codegen
+
+
+def _lanes_of(typing_context: Any, like: Any) -> Any:
+    """How many lanes a vector of such numbers has."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return ir.IntType(64)(lanes(signature.args[0].dtype))
+
+    return types.intp(like), codegen
+
+
+def _number(typing_context: Any, like: Any, value: Any) -> Any:
+    """A number of float64 as one of those that are pointed to."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        single = signature.return_type == types.float32
+        return builder.fptrunc(arguments[1], ir.FloatType()) if single else arguments[1]
+
+    return like.dtype(like, types.float64), codegen
+
+
+pointer, point, beyond, keep, lanes_of, number = map(
+    intrinsic, (_pointer, _point, _beyond, _keep, _lanes_of, _number)
+)
 
 _FLUSHED = 0x8040  # of the control word of x86: results, and operands, that are denormal count as 0
 

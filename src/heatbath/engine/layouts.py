@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 from numba import types
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import BYTES, Traced, TracedArray, total, traced
+from heatbath.engine.lanes import BYTES, Traced, TracedArray, lanes_of, point, total, traced
 
 
 class Alone(NamedTuple):
@@ -38,18 +37,17 @@ def each(layout: Alone | Group, array: TracedArray, at: Traced) -> Traced:
 
 
 @compiled
-def room(count, like):
-    """Zeros that begin where a vector may: elsewhere one would lie across two lines of the cache."""
-    spare = BYTES // like.itemsize
-    zeros = np.zeros(count + spare, like.dtype)
-    skip = -(zeros.ctypes.data // like.itemsize) % spare
-    return zeros[skip : skip + count]
+def place(address, count, like):
+    """Room for numbers at an address, and the next address at which a vector may begin: elsewhere it would
+    lie across two lines of the cache."""
+    size = BYTES // lanes_of(like)
+    return point(address, like), address + (count * size + BYTES - 1) // BYTES * BYTES
 
 
 @compiled
 def vectors(layout, n, like):
     """How many vectors a row of n numbers takes."""
-    lanes = BYTES // like.itemsize
+    lanes = lanes_of(like)
     return (n * layout.lanes + lanes - 1) // lanes
 
 

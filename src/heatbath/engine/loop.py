@@ -10,15 +10,24 @@ from numpy.typing import NDArray
 
 from heatbath.engine.batches import draw_subset, gather, shuffle
 from heatbath.engine.compile import compiled
-from heatbath.engine.dense import clear, make_room, negative_gradient
-from heatbath.engine.evaluate import evaluate
-from heatbath.engine.lanes import flush_denormals, restore_denormals
-from heatbath.engine.layouts import Alone, room
+from heatbath.engine.dense import Network, clear, make_room, negative_gradient
+from heatbath.engine.evaluate import Table, evaluate
+from heatbath.engine.lanes import (
+    BYTES,
+    beyond,
+    flush_denormals,
+    keep,
+    lanes_of,
+    number,
+    pointer,
+    restore_denormals,
+)
+from heatbath.engine.layouts import Alone, place
 from heatbath.engine.notes import note
-from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT
+from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT, Control
 from heatbath.engine.random import fill_words
-from heatbath.engine.tiles import fluctuate, kinetic, make_moves, make_scratch, prepare, run_segment
-from heatbath.engine.views import vector
+from heatbath.engine.tiles import Kinds, fluctuate, kinetic, make_moves, make_scratch, prepare, run_segment
+from heatbath.engine.views import row_reader
 from heatbath.noise import TEMPERING
 from heatbath.operations import ADAM, THERMOSTAT, WIDTH, C, F, S
 
@@ -81,54 +90,80 @@ class Ladder(NamedTuple):
     every: int
 
 
+control_of = row_reader(Control)
+
+
 class State(NamedTuple):
-    """Of the chains of a group, or one alone: parameters, momenta, gradient and second moments (…, lane); and
+    """Pointers: of the chains of a group, or one alone: parameters, momenta, gradient and second moments (…, lane); and
     (unit, lane), with as many lanes as a vector has, all the same for one alone, ξ and the temperatures."""
 
-    theta: NDArray[Any]
-    p: NDArray[Any]
-    G: NDArray[Any]
-    second: NDArray[Any]
-    xi: NDArray[np.float64]
-    temperature: NDArray[np.float64]
-    rung: NDArray[np.int64]
-    root_tau: NDArray[np.float64]
-    number: NDArray[np.int64]
-    point: NDArray[np.int64]
-    sets: NDArray[np.int64]
-    nowhere: NDArray[np.int64]
-    running: NDArray[np.int64]
-    mean: NDArray[np.float64]
-    share: NDArray[np.float64]
+    theta: Any
+    p: Any
+    G: Any
+    second: Any
+    xi: Any
+    temperature: Any
+    rung: Any
+    root_tau: Any
+    number: Any
+    point: Any
+    sets: Any
+    nowhere: Any
+    running: Any
+    mean: Any
+    share: Any
+
+
+class Pointed(NamedTuple):
+    """A program's `Code`, by pointers."""
+
+    controls: Any
+    steps: int
+    operations: Any
+    table: Any
+    rows: int
+    count: int
+    base: int
 
 
 @compiled
-def _make_state(layout, like, parameters, second, units):
-    L, lane = 64 // like.itemsize, layout.lanes
-    real, whole = np.zeros(0), np.int64
-    return State(
-        room(parameters * lane + L, like),
-        room(parameters * lane + L, like),
-        room(parameters * lane + L, like),
-        room(second * lane + L, like),
-        room(units * L, real),
-        room(units * L, real),
-        np.zeros(L, whole),
-        room(L, real),
-        np.zeros(L, whole),
-        np.zeros(L, whole),
-        np.zeros(L, whole),
-        np.zeros(L, whole),
-        np.zeros(L, whole),
-        room(L, real),
-        room(L, real),
-    )
+def _pointed(code):
+    shape = code.table.shape
+    return Pointed(
+        pointer(code.controls), code.controls.shape[0], pointer(code.operations), pointer(code.table), shape[1],
+        shape[2], code.base,
+    )  # fmt: skip
 
 
-@compiled
+@compiled(apart=True)
+def _make_state(layout, kinds, parameters, second, units, address):
+    L, lane, like, real = lanes_of(kinds.number), layout.lanes, kinds.number, kinds.real
+    theta, address = place(address, parameters * lane + L, like)
+    p, address = place(address, parameters * lane + L, like)
+    G, address = place(address, parameters * lane + L, like)
+    squares, address = place(address, second * lane + L, like)
+    xi, address = place(address, units * L, real)
+    temperature, address = place(address, units * L, real)
+    root_tau, address = place(address, L, real)
+    mean, address = place(address, L, real)
+    share, address = place(address, L, real)
+    rung, address = place(address, L, kinds.whole)
+    numbers, address = place(address, L, kinds.whole)
+    points, address = place(address, L, kinds.whole)
+    sets, address = place(address, L, kinds.whole)
+    nowhere, address = place(address, L, kinds.whole)
+    running, address = place(address, L, kinds.whole)
+    state = State(
+        theta, p, G, squares, xi, temperature, rung, root_tau, numbers, points, sets, nowhere, running, mean,
+        share,
+    )  # fmt: skip
+    return state, address
+
+
+@compiled(apart=True)
 def _take(layout, chains, begin, members, state, ladder, sets, numbers):
     """Have the chains from `begin` on in the lanes; lanes without one repeat the last. Returns how many run."""
-    lane, L = layout.lanes, state.rung.shape[0]
+    lane, L = layout.lanes, lanes_of(state.theta)
     alive = 0
     for c in range(L):
         chain = begin + min(c, members - 1)
@@ -152,10 +187,10 @@ def _take(layout, chains, begin, members, state, ladder, sets, numbers):
     return alive
 
 
-@compiled
+@compiled(apart=True)
 def _put(layout, chains, chain, c, state):
     """Put the state in a lane back to where the chain's is."""
-    lane, L = layout.lanes, state.rung.shape[0]
+    lane, L = layout.lanes, lanes_of(state.theta)
     chains.rung[chain] = state.rung[c]
     for u in range(chains.xi.shape[1]):
         chains.xi[chain, u] = state.xi[u * L + c]
@@ -167,20 +202,20 @@ def _put(layout, chains, chain, c, state):
         chains.second[chain, e] = state.second[e * lane + c]
 
 
-@compiled
-def _take_columns(table, point, row, columns, lanes):
+@compiled(apart=True)
+def _take_columns(code, points, row, columns, lanes):
     """The coefficients of a step, for every lane."""
+    size = code.count * WIDTH
     for c in range(lanes):
-        values = table[point[c], row]
-        for i in range(table.shape[2]):
-            for k in range(WIDTH):
-                columns[(i * WIDTH + k) * lanes + c] = values[i, k]
+        begin = (points[c] * code.rows + row) * size
+        for k in range(size):
+            columns[k * lanes + c] = code.table[begin + k]
 
 
 @compiled
 def _thermostat(columns, first, u, size, state, squares):
     """What E does to ξ of every lane, and the temperature that it finds."""
-    L = state.rung.shape[0]
+    L = lanes_of(state.theta)
     at = first * WIDTH * L
     for c in range(L):
         target = columns[at + L + c]
@@ -206,16 +241,17 @@ def _moved(rung, potential, ladder, seed, chain, step, scratch):
     return to if math.log(chance) < exponent else rung
 
 
-@compiled
-def _temper(layout, columns, first, prior, row, step, state, data, network, units, ladder, room, scratch, seed, notes):
+@compiled(apart=True)
+def _temper(layout, prior, row, step, state, data, network, units, ranges, ladder, room, scratch, seed, averages):
     """Move on the ladder, every lane by itself; tempered momenta go with their temperature."""
-    lane, L = layout.lanes, state.rung.shape[0]
+    lane, L = layout.lanes, lanes_of(state.theta)
+    table = Table(pointer(data.X), pointer(data.Y), data.X.shape[1], data.X.shape[2], data.Y.shape[2])
     evaluate(
-        layout, state.theta, network, data.X, data.Y, state.sets, room, state.mean, state.share, notes.average, 0,
+        layout, state.theta, network, table, state.sets, room, state.mean, state.share, averages, 0,
         state.running, 0,
     )  # fmt: skip
     for u in range(units.size.shape[0]):
-        kinetic(layout, state.theta, units.ranges[units.first[u] : units.first[u + 1]], scratch)
+        kinetic(layout, state.theta, ranges, units.first[u], units.first[u + 1], scratch)
         for c in range(lane):
             decay = prior[state.point[c], row, u]
             if decay > 0:
@@ -224,7 +260,7 @@ def _temper(layout, columns, first, prior, row, step, state, data, network, unit
         rung = state.rung[c]
         to = _moved(rung, state.mean[c], ladder, seed, state.number[c], step, scratch)
         state.rung[c], state.root_tau[c] = to, math.sqrt(ladder.tau[to])
-        factor = state.theta.dtype.type(math.sqrt(ladder.tau[to] / ladder.tau[rung]))
+        factor = number(state.theta, math.sqrt(ladder.tau[to] / ladder.tau[rung]))
         for u in range(units.size.shape[0]):
             if units.tempered[u]:
                 for r in range(units.first[u], units.first[u + 1]):
@@ -235,103 +271,150 @@ def _temper(layout, columns, first, prior, row, step, state, data, network, unit
 
 
 @compiled
-def _changing(operations, tempered):
+def _changing(operations, low, high, tempered):
     """Whether the moves of these operations differ from step to step, the coefficients apart."""
-    for i in range(operations.shape[0]):
-        if operations[i, 0] in (C, F, ADAM) or (tempered and operations[i, 0] == S):
+    for i in range(low, high):
+        kind = operations[3 * i]
+        if kind == C or kind == F or kind == ADAM or (tempered and kind == S):
             return True
     return False
+
+
+class Buffers(NamedTuple):
+    """Everything that a thread needs to work in."""
+
+    state: Any
+    room: Any
+    scratch: Any
+    moves: Any
+    columns: Any
+    chosen: Any
+    order: Any
+    stamps: Any
+
+
+@compiled(apart=True)
+def _make_buffers(layout, kinds, network, sizes, address):
+    """All buffers from an address on, and the address after them."""
+    parameters, second, units, batch, capacity, columns, segments, most, shuffled, drawn = sizes
+    L, lane = lanes_of(kinds.number), layout.lanes
+    state, address = _make_state(layout, kinds, parameters, second, units, address)
+    room, address = make_room(
+        layout, network, kinds.number, kinds.mask, kinds.whole, batch, capacity, columns, state.theta, state.G,
+        address,
+    )  # fmt: skip
+    scratch, address = make_scratch(layout, kinds, address)
+    moves, address = make_moves(segments, most, kinds, address)
+    coefficients, address = place(address, most * WIDTH * L, kinds.real)
+    chosen, address = place(address, batch * lane, kinds.whole)
+    order, address = place(address, shuffled * lane, kinds.whole)
+    stamps, address = place(address, drawn * lane, kinds.whole)
+    return Buffers(state, room, scratch, moves, coefficients, chosen, order, stamps), address
 
 
 @compiled(cache=True)
 def run_chains(layout, begin, end, first, stop, chains, data, network, units, prelude, code, ladder, notes, seed):
     """Steps first to stop - 1 of the chains begin to end - 1, noting what is due."""
-    lane, like = layout.lanes, chains.theta[0]
-    L = 64 // like.itemsize
+    lane = layout.lanes
+    likes = (
+        np.empty(0, chains.theta.dtype), np.empty(0), np.empty(0, np.int64), np.empty(0, np.uint32),
+        np.empty(0, np.uint64), np.empty(0, np.uint16),
+    )  # fmt: skip
+    kinds = Kinds(
+        pointer(likes[0]), pointer(likes[1]), pointer(likes[2]), pointer(likes[3]), pointer(likes[4]),
+        pointer(likes[5]),
+    )  # fmt: skip
+    L = lanes_of(kinds.number)
     count, batch = data.X.shape[1], data.batch
     capacity = -(-batch // L) * L if lane == 1 else batch
-    parameters, unit_count = chains.theta.shape[1], units.size.shape[0]
-    state = _make_state(layout, like, parameters, chains.second.shape[1], unit_count)
-    buffers = make_room(layout, network, like, batch, capacity, data.Y.shape[2], state.theta, state.G)
-    scratch = make_scratch(layout, like)
-    controls, most = max(prelude.controls.shape[0], code.controls.shape[0]), code.operations.shape[0]
-    most = max(prelude.operations.shape[0], most)
-    moves = make_moves(controls, most, like)
-    columns = room(max(most, 1) * WIDTH * L, np.zeros(0))
-    chosen = np.zeros(batch * lane, np.int64)
+    drawing = batch < count
+    net = Network(
+        pointer(network.layers), network.count, network.stride, network.out, network.activation, network.loss,
+        network.shallow, network.chunk, network.values, network.widest, network.flat, network.copies,
+    )  # fmt: skip
+    opening, usual = _pointed(prelude), _pointed(code)
+    sizes = (
+        chains.theta.shape[1], chains.second.shape[1], units.size.shape[0], batch, capacity, data.Y.shape[2],
+        max(opening.steps, usual.steps, 1), max(opening.count, usual.count, 1),
+        count if drawing and data.shuffled else 0, count if drawing and not data.shuffled else 0,
+    )  # fmt: skip
+    _, size = _make_buffers(layout, kinds, net, sizes, 0)
+    memory = np.zeros(size + BYTES, np.uint8)
+    buffers, _ = _make_buffers(layout, kinds, net, sizes, (memory.ctypes.data + BYTES - 1) // BYTES * BYTES)
+    state, room, scratch, moves = buffers.state, buffers.room, buffers.scratch, buffers.moves
+    columns, chosen, order = buffers.columns, buffers.chosen, buffers.order
     for i in range(batch):
         for c in range(lane):
             chosen[i * lane + c] = i
-    drawing = batch < count
-    order = np.zeros(count * lane if drawing and data.shuffled else 0, np.int64)
-    stamps = np.full(count * lane if drawing and not data.shuffled else 0, -1, np.int64)
-    per_epoch = count // batch
-    tempered = ladder.tau.shape[0] > 1
+    for i in range(sizes[-1] * lane):
+        buffers.stamps[i] = -1
+    X, Y, ranges, unit_first, unit_size = (
+        pointer(data.X), pointer(data.Y), pointer(units.ranges), pointer(units.first), pointer(units.size)
+    )  # fmt: skip
+    width, targets, sets = data.X.shape[2], data.Y.shape[2], data.X.shape[0]
+    records, record_steps = notes.steps.shape[0], pointer(notes.steps)
+    burn_in, thin, last_sample = notes.burn_in, notes.thin, notes.last
+    per_epoch, shuffled = count // batch, data.shuffled
+    tempered, every = ladder.tau.shape[0] > 1, ladder.every
     mode = flush_denormals()
     drawn = 0
     for group in range(begin, end, lane):
         members = min(lane, end - group)
-        alive = _take(layout, chains, group, members, state, ladder, data.X.shape[0], scratch.numbers)
+        alive = _take(layout, chains, group, members, state, ladder, sets, scratch.numbers)
         epoch = -1
         record = np.int64(0)  # the next to note
-        while record < notes.steps.shape[0] and notes.steps[record] < first + (first > 0):
+        while record < records and record_steps[record] < first + (first > 0):
             record += 1
         fresh = gathered = False
         known = np.int64(-1)  # the row of the tables that `columns` has
         n = first
         while alive > 0:
-            noted = record if record < notes.steps.shape[0] and notes.steps[record] == n else np.int64(-1)
-            since = n - notes.burn_in
-            sampled = first < n <= notes.last and since > 0 and since % notes.thin == 0
+            noted = record if record < records and record_steps[record] == n else np.int64(-1)
+            since = n - burn_in
+            sampled = first < n <= last_sample and since > 0 and since % thin == 0
             if noted >= 0 or sampled:
-                nth = since // notes.thin if sampled else 0
-                note(layout, noted, nth, group, members, state.running, state, notes, data, network, units, buffers)
+                nth = since // thin if sampled else 0
+                note(layout, noted, nth, group, members, state, notes, data, net, units, room)
                 record = max(record, noted + 1)
                 gathered = False
             if n == stop:
                 break
-            opening = n == 0 and prelude.controls.shape[0] > 0
-            for phase in range(0 if opening else 1, 2):
-                now = prelude if phase == 0 else code
-                row = n - now.base if now.base >= 0 else min(n, now.table.shape[1] - 1)
-                place = row if phase == 1 else np.int64(-2)
-                stale = place != known
+            for phase in range(0 if n == 0 and opening.steps > 0 else 1, 2):
+                now = opening if phase == 0 else usual
+                row = n - now.base if now.base >= 0 else min(n, now.rows - 1)
+                stale = (row if phase == 1 else np.int64(-2)) != known
                 if stale:
-                    _take_columns(now.table, state.point, row, columns, L)
-                    known = place
-                for r in range(now.controls.shape[0]):
-                    kind, u, low, high, offset, drifts = now.controls[r]
-                    ranges = units.ranges[units.first[u] : units.first[u + 1]]
+                    _take_columns(now, state.point, row, columns, L)
+                    known = row if phase == 1 else np.int64(-2)
+                for r in range(now.steps):
+                    control = control_of(now.controls, r)
+                    kind, u, low = control.kind, control.unit, control.low
                     if kind == EVALUATE:
                         if fresh:
                             continue
-                        step = n + offset
-                        if drawing:
-                            if data.shuffled:
-                                if step // per_epoch != epoch:
-                                    epoch = step // per_epoch
-                                    shuffle(layout, like, order, scratch.numbers, seed, epoch, scratch.words, count)
-                                at = step % per_epoch * batch
-                                gather(
-                                    layout, data.X, data.Y, data.Y.shape[2], state.sets, order, at, batch,
-                                    buffers.inputs, network.layers[0, 3], buffers.targets, capacity,
-                                )  # fmt: skip
-                            else:
-                                drawn += 1
-                                draw_subset(
-                                    layout, like, chosen, stamps, drawn, scratch.numbers, seed, step, scratch.words,
-                                    batch, count,
-                                )  # fmt: skip
-                        if not (drawing and data.shuffled) and not (gathered and not drawing):
+                        step = n + control.offset
+                        source, at = chosen, 0
+                        if drawing and shuffled:
+                            if step // per_epoch != epoch:
+                                epoch = step // per_epoch
+                                shuffle(layout, state.theta, order, scratch.numbers, seed, epoch, scratch.words, count)
+                            source, at = order, step % per_epoch * batch
+                        elif drawing:
+                            drawn += 1
+                            draw_subset(
+                                layout, state.theta, chosen, buffers.stamps, drawn, scratch.numbers, seed, step,
+                                scratch.words, batch, count,
+                            )  # fmt: skip
+                        if drawing or not gathered:
                             gather(
-                                layout, data.X, data.Y, data.Y.shape[2], state.sets, chosen, 0, batch,
-                                buffers.inputs, network.layers[0, 3], buffers.targets, capacity,
+                                layout, X, Y, count, width, targets, targets, state.sets, source, at, batch,
+                                room.inputs, net.stride, room.targets, capacity,
                             )  # fmt: skip
                             gathered = True
-                        negative_gradient(layout, state.theta, state.G, network, batch, capacity, buffers)
+                        negative_gradient(layout, state.theta, state.G, net, batch, capacity, room)
                         fresh = True
                         for c in range(members):
-                            if state.running[c] > 0 and not buffers.checks[c] == 0:
+                            if state.running[c] > 0 and not room.checks[c] == 0:
                                 chains.died[group + c] = n
                                 _put(layout, chains, group + c, c, state)
                                 state.running[c] = 0
@@ -339,37 +422,39 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
                         if alive == 0:
                             break
                     elif kind == SEGMENT:
-                        operations = now.operations[low:high]
-                        if stale or _changing(operations, tempered):
-                            xi, root = vector(state.xi, u * L, L), state.root_tau
-                            prepare(operations, columns, low, xi, root, n, moves, r, scratch)
+                        if stale or _changing(now.operations, low, control.high, tempered):
+                            xi = beyond(state.xi, u * L)
+                            prepare(
+                                now.operations, low, control.high, columns, xi, state.root_tau, n, moves, r, scratch
+                            )
                         if run_segment(
-                            layout, state.theta, state.p, state.G, state.second, ranges, moves, r, seed, n, scratch
-                        ):
+                            layout, state.theta, state.p, state.G, state.second, ranges, unit_first[u],
+                            unit_first[u + 1], moves, r, seed, n, scratch, False,
+                        ):  # fmt: skip
                             for c in range(L):
-                                state.temperature[u * L + c] = scratch.read[c] / units.size[u]
-                        fresh = fresh and drifts == 0
+                                state.temperature[u * L + c] = scratch.read[c] / unit_size[u]
+                        fresh = fresh and control.moves == 0
                     elif kind == FRICTION:
-                        if now.operations[low, 0] == THERMOSTAT:
-                            kinetic(layout, state.p, ranges, scratch)
-                            _thermostat(columns, low, u, units.size[u], state, scratch.read)
+                        if now.operations[3 * low] == THERMOSTAT:
+                            kinetic(layout, state.p, ranges, unit_first[u], unit_first[u + 1], scratch)
+                            _thermostat(columns, low, u, unit_size[u], state, scratch.read)
                         else:
-                            use, at = now.operations[low, 1], n + now.operations[low, 2]
+                            use, at = now.operations[3 * low + 1], n + now.operations[3 * low + 2]
                             for c in range(lane):
                                 k = low * WIDTH * L + c
                                 root = columns[k + 2 * L] if columns[k + 2 * L] >= 0 else state.root_tau[c]
                                 state.xi[u * L + c] = fluctuate(
                                     state.xi[u * L + c], columns[k], columns[k + L], root, seed, use,
-                                    state.number[c], at, ranges[0, 0], scratch,
+                                    state.number[c], at, ranges[2 * unit_first[u]], scratch,
                                 )  # fmt: skip
                             for c in range(lane, L):
                                 state.xi[u * L + c] = state.xi[u * L]
                     else:
-                        step = n + offset
-                        if step > 0 and step % ladder.every == 0:
+                        step = n + control.offset
+                        if step > 0 and step % every == 0:
                             _temper(
-                                layout, columns, low, now.decays, row, step, state, data, network, units, ladder,
-                                buffers, scratch, seed, notes,
+                                layout, code.decays, row, step, state, data, net, units, ranges, ladder, room,
+                                scratch, seed, notes.average,
                             )  # fmt: skip
                             gathered = False
                 if alive == 0:
@@ -379,5 +464,7 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
             if state.running[c] > 0:
                 _put(layout, chains, group + c, c, state)
         if alive < members:
-            clear(buffers)
+            clear(net, room)
     restore_denormals(mode)
+    keep(memory)
+    keep(likes[0])

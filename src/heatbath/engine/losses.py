@@ -6,11 +6,9 @@ lanes.
 
 from __future__ import annotations
 
-import numpy as np
-
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import choose, exp, fma, load, log, log1p, store, traced
+from heatbath.engine.lanes import choose, exp, fma, lanes_of, load, log, log1p, store, traced
 from heatbath.engine.layouts import vectors
 from heatbath.tasks import TASKS
 
@@ -98,13 +96,13 @@ def _half_square(z, y, sum_):
 @compiled
 def _clear(layout, logits, size, out, chunk):
     """Zeros in the lanes after the last datum of one alone: what stood there may not be finite."""
-    lanes = 64 // logits.itemsize
+    lanes = lanes_of(logits)
     for k in range(out):
         for at in range(k * chunk + size, k * chunk + -(-size // lanes) * lanes):
             logits[at] = 0
 
 
-@compiled
+@compiled(apart=True)
 def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, size, out, scale, checks):
     """The negative derivatives of the mean loss by the logits, of data from `first` on; `scale` is 1/batch.
 
@@ -112,7 +110,7 @@ def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, s
     """
     if layout.lanes == 1:
         _clear(layout, logits, size, out, chunk)
-    lanes, lane = 64 // logits.itemsize, layout.lanes
+    lanes, lane = lanes_of(logits), layout.lanes
     check = load(checks, 0)
     for v in range(vectors(layout, size, logits)):
         at, target = v * lanes, first * lane + v * lanes
@@ -149,10 +147,10 @@ def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, s
     store(checks, 0, check)
 
 
-@compiled
+@compiled(apart=True)
 def values(layout, loss, logits, targets, chunk, capacity, first, size, out, made, right):
     """The loss of every datum in `made`, and whether it is classified rightly, 1 or 0, in `right`."""
-    lanes, lane = 64 // logits.itemsize, layout.lanes
+    lanes, lane = lanes_of(logits), layout.lanes
     for v in range(vectors(layout, size, logits)):
         at, target = v * lanes, first * lane + v * lanes
         if loss == CLASSES:
@@ -194,10 +192,10 @@ def _same(a, b):
     return choose((a >= b).both_true(a <= b), a.constant(1.0), 0.0)
 
 
-@compiled
+@compiled(apart=True)
 def predictions(layout, loss, logits, chunk, size, out):
     """Turn logits into what they say: the probability of class 1, of each class, or the values themselves."""
-    lanes, lane = 64 // logits.itemsize, layout.lanes
+    lanes, lane = lanes_of(logits), layout.lanes
     for v in range(vectors(layout, size, logits)):
         at = v * lanes
         if loss == BINARY:

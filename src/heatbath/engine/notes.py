@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.evaluate import evaluate
+from heatbath.engine.evaluate import Table, evaluate
+from heatbath.engine.lanes import keep, lanes_of, pointer
 
 
 class Notes(NamedTuple):
@@ -54,11 +55,11 @@ def _count(theta, low, stop, lane, c, bottom, top, counts):
             counts[min(int((value - bottom) / (top - bottom) * bins), bins - 1)] += 1
 
 
-@compiled
-def note(layout, record, nth, begin, members, running, state, notes, data, network, units, room):
+@compiled(apart=True)
+def note(layout, record, nth, begin, members, state, notes, data, network, units, room):
     """Note the state of the running chains from `begin` on: as a record unless that is below 0, as the nth
     sample unless that is 0."""
-    theta, lane = state.theta, layout.lanes
+    theta, lane, running = state.theta, layout.lanes, state.running
     for c in range(members):
         if running[c] == 0:
             continue
@@ -75,11 +76,14 @@ def note(layout, record, nth, begin, members, running, state, notes, data, netwo
             X, Y = (data.X, data.Y) if split == 0 else (notes.X_test, notes.Y_test)
             due = record >= 0 and notes.losses[record]
         if due and X.shape[1] > 0:
+            table = Table(pointer(X), pointer(Y), X.shape[1], X.shape[2], Y.shape[2])
             sets = state.nowhere if split == 2 else state.sets
             evaluate(
-                layout, theta, network, X, Y, sets, room, state.mean, state.share, notes.average, begin, running,
+                layout, theta, network, table, sets, room, state.mean, state.share, notes.average, begin, running,
                 nth if split == 2 else 0,
             )  # fmt: skip
+            keep(X)
+            keep(Y)
             if split < 2:
                 for c in range(members):
                     if running[c] > 0:
@@ -96,7 +100,7 @@ def _record(layout, record, chain, c, state, notes, units):
             for r in range(units.first[u], units.first[u + 1]):
                 counts = notes.histogram[chain, record, u]
                 _count(theta, units.ranges[r, 0], units.ranges[r, 1], lane, c, notes.low, notes.high, counts)
-    L = 64 // theta.itemsize
+    L = lanes_of(theta)
     for u in range(units.size.shape[0]):
         notes.temperature[chain, record, u] = state.temperature[u * L + c]
         notes.xi[chain, record, u] = state.xi[u * L + c]

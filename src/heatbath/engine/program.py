@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,18 @@ from heatbath.splitting import Substep, gradients, rotate
 
 GRADIENT, TEMPER, NOTHING = range(3)  # how a stage begins
 EVALUATE, MOVE_ON_LADDER, SEGMENT, FRICTION = range(4)  # kinds of controls in compiled code
+
+
+class Control(NamedTuple):
+    """What compiled code does next: a kind, the unit it acts on and the operations low to high - 1; the offset
+    of the step that a gradient or a move on the ladder belongs to; and whether θ moves."""
+
+    kind: int
+    unit: int
+    low: int
+    high: int
+    offset: int
+    moves: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,9 +236,8 @@ def _merged(spans: Sequence[range]) -> tuple[range, ...]:
 
 
 def encode(stages: Sequence[Stage]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """As arrays: controls (kind, unit, first operation, stop, offset, whether θ moves) and operations (kind,
-    use of noise, offset)."""
-    controls: list[tuple[int, ...]] = []
+    """As arrays: controls, rows of `Control`, and operations (kind, use of noise, offset)."""
+    controls: list[Control] = []
     operations: list[tuple[int, int, int]] = []
 
     def add(chosen: Sequence[Operation]) -> tuple[int, int]:
@@ -236,13 +248,13 @@ def encode(stages: Sequence[Stage]) -> tuple[NDArray[np.int64], NDArray[np.int64
     for stage in stages:
         if stage.begins != NOTHING:
             kind = EVALUATE if stage.begins == GRADIENT else MOVE_ON_LADDER
-            controls.append((kind, 0, len(operations), len(operations), stage.offset, 0))
+            controls.append(Control(kind, 0, len(operations), len(operations), stage.offset, 0))
         for one in stage.passes:
             if one.operations:
                 moves = any(o.kind in MOVING for o in one.operations)
-                controls.append((SEGMENT, one.unit, *add(one.operations), 0, moves))
+                controls.append(Control(SEGMENT, one.unit, *add(one.operations), 0, moves))
             for operation in one.frictions:
-                controls.append((FRICTION, one.unit, *add([operation]), 0, 0))
+                controls.append(Control(FRICTION, one.unit, *add([operation]), 0, 0))
     return (
         np.array(controls, dtype=np.int64).reshape(-1, 6),
         np.array(operations, dtype=np.int64).reshape(-1, 3),

@@ -16,7 +16,18 @@ import numpy as np
 from numba import types
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import Traced, TracedArray, choose, fma, log, polynomial, sqrt, store, traced
+from heatbath.engine.lanes import (
+    Traced,
+    TracedArray,
+    choose,
+    fma,
+    lanes_of,
+    log,
+    polynomial,
+    sqrt,
+    store,
+    traced,
+)
 from heatbath.engine.layouts import Group
 from heatbath.noise import ROUNDS, ROW
 
@@ -144,7 +155,7 @@ def _both_pairs(layout, z, origin, k):
     return cos.part(first), sin.part(first), cos.part(second), sin.part(second)
 
 
-@compiled
+@compiled(apart=True)
 def fill_normals(layout, z, numbers, seed, use, step, tile, low, high):
     """The normal numbers of elements low to high - 1 of a tile, and perhaps of others.
 
@@ -153,7 +164,7 @@ def fill_normals(layout, z, numbers, seed, use, step, tile, low, high):
     """
     width = layout.lanes
     origin = _origin(layout, z, numbers, (seed, u64(use), u64(step), u64(tile)))
-    stride = 64 // z.itemsize // width  # blocks in a vector
+    stride = lanes_of(z) // width  # blocks in a vector
     for k in range(0, ROW, stride):
         end = k + stride
         first = (low < end and high > k) or (low < end + ROW and high > k + ROW)
@@ -181,11 +192,11 @@ def _store_words(layout, z, words, at, row, origin, k):
         words.store(at + row * r, word)
 
 
-@compiled
+@compiled(apart=True)
 def fill_words(layout, z, words, numbers, seed, use, step, tile, count):
     """The 32-bit words of the first `count` elements of a tile, and perhaps of others, as in `fill_normals`."""
     width = layout.lanes
     origin = _origin(layout, z, numbers, (seed, u64(use), u64(step), u64(tile)))
-    stride = 64 // z.itemsize // width
+    stride = lanes_of(z) // width
     for k in range(0, min(count, ROW), stride):
         _store_words(layout, z, words, k * width, ROW * width, origin, u64(k))

@@ -16,8 +16,20 @@ from numpy.typing import NDArray
 
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import choose, fma, load, polynomial, splat, sqrt, store, traced
-from heatbath.engine.layouts import Alone, add_halves, room
+from heatbath.engine.lanes import (
+    beyond,
+    choose,
+    fma,
+    lanes_of,
+    load,
+    number,
+    polynomial,
+    splat,
+    sqrt,
+    store,
+    traced,
+)
+from heatbath.engine.layouts import Alone, add_halves, place
 from heatbath.engine.random import fill_normals, fill_words
 from heatbath.engine.views import prefetch
 from heatbath.noise import ROW, TILE
@@ -35,51 +47,65 @@ NUMBERS = 9
 
 
 class Moves(NamedTuple):
-    """Moves of the segments of a program: each segment has a row, and each operation makes one at the most."""
+    """Pointers to the moves of the segments of a program: each operation makes one at the most.
 
-    fixed: NDArray[np.int64]  # (segments, moves, FIXED)
-    numbers: NDArray[Any]  # (segments, moves, NUMBERS, lanes), flat
-    count: NDArray[np.int64]
+    `fixed` is (segment, move, FIXED), `numbers` (segment, move, NUMBERS, lane), `count` (segment).
+    """
+
+    fixed: Any
+    numbers: Any
+    count: Any
     most: int
 
 
 class Scratch(NamedTuple):
-    """Room for the noise of a tile, its words, sums, and the numbers of one move in float64.
+    """Pointers to room for the noise of a tile, its words, sums, and the numbers of a move in float64.
 
-    `numbers` are the chains', in the order that `fill_normals` takes.
+    `numbers` are the chains', in the order that `fill_normals` takes; `one` is for a chain's.
     """
 
-    z: NDArray[Any]
-    words: NDArray[np.uint32]
-    sums: NDArray[Any]
-    made: NDArray[np.float64]
-    read: NDArray[np.float64]
-    numbers: NDArray[np.uint64]
-    one: NDArray[np.uint64]
+    z: Any
+    words: Any
+    sums: Any
+    made: Any
+    read: Any
+    numbers: Any
+    one: Any
 
 
-@compiled
-def make_moves(segments, most, like):
-    """Room for the moves of this many segments."""
-    L, most = 64 // like.itemsize, max(most, 1)
-    fixed = np.zeros((max(segments, 1), most, FIXED), np.int64)
-    numbers = room(max(segments, 1) * most * NUMBERS * L, like)
-    return Moves(fixed, numbers, np.zeros(max(segments, 1), np.int64), most)
+class Kinds(NamedTuple):
+    """A pointer to no number in particular of every type that buffers have."""
+
+    number: Any  # of the chains
+    real: Any
+    whole: Any
+    word: Any
+    address: Any
+    mask: Any
 
 
-@compiled
-def make_scratch(layout, like):
-    """Room to work in."""
-    L = 64 // like.itemsize
-    return Scratch(
-        room(TILE * layout.lanes, like),
-        np.zeros(TILE * layout.lanes + 16, np.uint32),
-        room(L * L, like),
-        room(NUMBERS * L, np.zeros(0)),
-        room(L, np.zeros(0)),
-        np.zeros(L, np.uint64),
-        np.zeros(1, np.uint64),
-    )
+@compiled(apart=True)
+def make_moves(segments, most, kinds, address):
+    """Room for the moves of this many segments, from an address on, and the address after it."""
+    L = lanes_of(kinds.number)
+    fixed, address = place(address, segments * most * FIXED, kinds.whole)
+    numbers, address = place(address, segments * most * NUMBERS * L, kinds.number)
+    count, address = place(address, segments, kinds.whole)
+    return Moves(fixed, numbers, count, most), address
+
+
+@compiled(apart=True)
+def make_scratch(layout, kinds, address):
+    """Room to work in, from an address on, and the address after it."""
+    L = lanes_of(kinds.number)
+    z, address = place(address, TILE * layout.lanes, kinds.number)
+    words, address = place(address, TILE * layout.lanes, kinds.word)
+    sums, address = place(address, L * L, kinds.number)
+    made, address = place(address, NUMBERS * L, kinds.real)
+    read, address = place(address, L, kinds.real)
+    numbers, address = place(address, L, kinds.address)
+    one, address = place(address, 1, kinds.address)
+    return Scratch(z, words, sums, made, read, numbers, one), address
 
 
 @traced
@@ -106,55 +132,54 @@ def _rounded(numbers, at, made, place):
     numbers.store(at, value.to(numbers.dtype) if numbers.itemsize == 4 else value)
 
 
-@compiled
-def prepare(operations, columns, first, xi, root_tau, n, moves, segment, scratch):
-    """Fold operations into moves, with the numbers of every lane at step n.
+@compiled(apart=True)
+def prepare(operations, low, high, columns, xi, root_tau, n, moves, segment, scratch):
+    """Fold the operations low to high - 1 into moves, with the numbers of every lane at step n.
 
-    `columns` (operation, WIDTH, lane) has the coefficients of all operations, those of the segment from
-    `first` on; `xi` and `root_tau` are one for each lane. A DESCEND, an ADAM, and a READ with no move before
-    it are moves of their own.
+    `columns` (operation, WIDTH, lane) has the coefficients; `xi` and `root_tau` are one for each lane. A
+    DESCEND, an ADAM, and a READ with no move before it are moves of their own.
     """
-    L = 64 // moves.numbers.itemsize
-    fixed, made = moves.fixed[segment], scratch.made
+    L, made = lanes_of(moves.numbers), scratch.made
+    fixed = beyond(moves.fixed, segment * moves.most * FIXED)
     for half in range(0, L, 8):
-        count, place = 0, 5  # place: what the last move already has, 0 B, 1 A, 2 S, 3 A
-        for i in range(operations.shape[0]):
-            kind, use, offset = operations[i, 0], operations[i, 1], operations[i, 2]
-            c = ((first + i) * WIDTH) * L + half
-            if kind == READ and place <= 3:
-                fixed[count - 1, READS] = 1 if place < 2 else 2
-                place = max(place, 1)
+        count, has = 0, 5  # has: what the last move already has, 0 B, 1 A, 2 S, 3 A
+        for i in range(low, high):
+            kind, use, offset = operations[3 * i], operations[3 * i + 1], operations[3 * i + 2]
+            c = i * WIDTH * L + half
+            if kind == READ and has <= 3:
+                fixed[(count - 1) * FIXED + READS] = 1 if has < 2 else 2
+                has = max(has, 1)
                 continue
-            if kind in (READ, DESCEND, ADAM):
+            if kind == READ or kind == DESCEND or kind == ADAM:
                 if count:
                     _keep(moves, segment, count - 1, half, made)
-                fixed[count, KIND], fixed[count, USE], fixed[count, OFFSET] = kind, use, offset
-                fixed[count, READS] = 0
+                _begin(fixed, count, kind, use, offset)
                 if kind == DESCEND:
                     store(made, KICK * L + half, load(columns, c))
                     store(made, DECAY * L + half, load(columns, c + L))
                     store(made, WIDTH_OF_NOISE * L + half, load(columns, c + 2 * L))
                 elif kind == ADAM:
                     _adam(columns, c, n, made, half, L)
-                count, place = count + 1, 5
+                count, has = count + 1, 5
                 continue
             noisy = use >= 0
             wanted = 0 if kind == B else 2
             if kind == A:
-                wanted = 1 if place < 1 else 3
-            second_draw = kind != A and kind != B and place == 2 and noisy and fixed[count - 1, USE] >= 0
-            if wanted < place or (wanted == place and wanted != 2) or second_draw:
+                wanted = 1 if has < 1 else 3
+            drawn = has == 2 and fixed[(count - 1) * FIXED + USE] >= 0
+            second_draw = kind != A and kind != B and noisy and drawn
+            if wanted < has or (wanted == has and wanted != 2) or second_draw:
                 if count:
                     _keep(moves, segment, count - 1, half, made)
                 for k in range(NUMBERS):
                     store(made, k * L + half, splat(1.0 if k == FACTOR else 0.0))
-                fixed[count, KIND], fixed[count, USE], fixed[count, OFFSET], fixed[count, READS] = B, -1, 0, 0
+                _begin(fixed, count, B, -1, 0)
                 count += 1
                 if kind == A:
                     wanted = 1
-            place = wanted
+            has = wanted
             if kind == A:
-                store(made, (DRIFT if place == 1 else LAST_DRIFT) * L + half, load(columns, c))
+                store(made, (DRIFT if has == 1 else LAST_DRIFT) * L + half, load(columns, c))
             elif kind == B:
                 store(made, KICK * L + half, load(columns, c))
                 store(made, DECAY * L + half, load(columns, c + L))
@@ -172,10 +197,16 @@ def prepare(operations, columns, first, xi, root_tau, n, moves, segment, scratch
                 store(made, width, a * load(made, width) + b)
                 store(made, factor, a * load(made, factor))
                 if noisy:
-                    fixed[count - 1, USE], fixed[count - 1, OFFSET] = use, offset
+                    fixed[(count - 1) * FIXED + USE], fixed[(count - 1) * FIXED + OFFSET] = use, offset
         if count:
             _keep(moves, segment, count - 1, half, made)
         moves.count[segment] = count
+
+
+@compiled
+def _begin(fixed, move, kind, use, offset):
+    at = move * FIXED
+    fixed[at + KIND], fixed[at + USE], fixed[at + OFFSET], fixed[at + READS] = kind, use, offset, 0
 
 
 @compiled
@@ -195,12 +226,12 @@ def _adam(columns, c, n, made, half, L):
         made[UNBIAS2 * L + to] = 1.0 / (1.0 - corrected ** (n + 1))
 
 
-@compiled
+@compiled(apart=True)
 def _keep(moves, segment, move, half, made):
     """A move is complete: round its numbers."""
-    L = 64 // moves.numbers.itemsize
+    L = lanes_of(moves.numbers)
     at = (segment * moves.most + move) * NUMBERS * L + half
-    fixed = moves.fixed[segment, move]
+    fixed = beyond(moves.fixed, (segment * moves.most + move) * FIXED)
     if half == 0:
         fixed[NOISY], fixed[KICKED] = 0, 0
     for k in range(NUMBERS):
@@ -225,6 +256,13 @@ def _zero(like):
 
 
 @traced
+def _flag(like, yes):
+    """1 in every lane, or 0."""
+    zero = like.zero()
+    return choose(yes, zero.constant(1.0), zero)
+
+
+@traced
 def _load_six(numbers, at):
     return tuple(numbers.load(at + numbers.lanes * k) for k in range(6))
 
@@ -244,7 +282,7 @@ def _looped(step: Any) -> Any:
 
     @compiled
     def loop(layout, x, p, G, second, low, size, z, begin, c, early, late, reads, sums):
-        L = 64 // x.itemsize
+        L = lanes_of(x)
         start, first = low * layout.lanes, begin * layout.lanes
         count = size * layout.lanes // L
         turns = layout.lanes if reads else 1
@@ -329,7 +367,7 @@ _step_adam, _read = _looped(_adam_step), _looped(_read_step)
 @compiled
 def _fetch(values, low, high):
     """Have values fetched from memory while something else is done."""
-    for e in range(low, high, 64 // values.itemsize):
+    for e in range(low, high, lanes_of(values)):
         prefetch(values, e)
 
 
@@ -337,79 +375,80 @@ def _fetch(values, low, high):
 def _collect(layout, sums, read, fresh):
     """Add the sums of a tile, one for each chain, to `read`, or begin it."""
     if not fresh:
-        for c in range(read.shape[0]):
+        for c in range(lanes_of(sums)):
             read[c] = 0.0
     add_halves(layout, sums, read)
 
 
-@compiled
-def run_segment(layout, theta, p, G, second, ranges, moves, segment, seed, n, scratch, streaming=False):
-    """The moves of a segment on the parameters in `ranges` at step n.
+@compiled(apart=True)
+def run_segment(layout, theta, p, G, second, ranges, begin, end, moves, segment, seed, n, scratch, streaming):
+    """The moves of a segment on the parameters in the ranges begin to end - 1 at step n.
 
     Returns whether p·p was read, into `scratch.read`. Where the arrays are larger than the caches,
     `streaming` has a tile fetched while its noise is made.
     """
-    L = 64 // theta.itemsize
-    z, fixed, numbers = scratch.z, moves.fixed[segment], moves.numbers
+    L = lanes_of(theta)
+    z, numbers = scratch.z, moves.numbers
     has_read = False
-    for r in range(ranges.shape[0]):
-        first, stop = ranges[r, 0], ranges[r, 1]
+    for r in range(begin, end):
+        first, stop = ranges[2 * r], ranges[2 * r + 1]
         for tile in range(first // TILE, (stop - 1) // TILE + 1):
             base = tile * TILE
             low, high = max(first, base), min(stop, base + TILE)
-            size, begin = high - low, low - base
+            size, inside = high - low, low - base
             if streaming:
                 _fetch(p, low, high)
                 _fetch(theta, low, high)
                 _fetch(G, low, high)
             for i in range(moves.count[segment]):
-                kind, use, reads = fixed[i, KIND], fixed[i, USE], fixed[i, READS]
+                fixed = beyond(moves.fixed, (segment * moves.most + i) * FIXED)
+                kind, use, reads = fixed[KIND], fixed[USE], fixed[READS]
                 at = (segment * moves.most + i) * NUMBERS * L
-                noisy, kicked = fixed[i, NOISY] > 0, fixed[i, KICKED] > 0
+                noisy, kicked = fixed[NOISY] > 0, fixed[KICKED] > 0
                 if noisy:
-                    step = n + fixed[i, OFFSET]
-                    fill_normals(layout, z, scratch.numbers, seed, use, step, tile, begin, high - base)
+                    step = n + fixed[OFFSET]
+                    fill_normals(layout, z, scratch.numbers, seed, use, step, tile, inside, high - base)
                 if kind == ADAM:
                     c = _load_nine(numbers, at)
                     zero = _zero(theta)
-                    _step_adam(layout, theta, p, G, second, low, size, z, begin, c, zero, zero, False, scratch.sums)
+                    _step_adam(layout, theta, p, G, second, low, size, z, inside, c, zero, zero, False, scratch.sums)
                     continue
                 c6 = _load_six(numbers, at)
-                early, late = splat(theta.dtype.type(reads == 1)), splat(theta.dtype.type(reads == 2))
+                early, late = _flag(theta, reads == 1), _flag(theta, reads == 2)
                 if kind == READ:
-                    _read(layout, theta, p, G, second, low, size, z, begin, c6, early, late, True, scratch.sums)
+                    _read(layout, theta, p, G, second, low, size, z, inside, c6, early, late, True, scratch.sums)
                 elif kind == DESCEND:
                     if noisy:
-                        _descend_noisy(layout, theta, p, G, second, low, size, z, begin, c6, early, late, False, scratch.sums)
+                        _descend_noisy(layout, theta, p, G, second, low, size, z, inside, c6, early, late, False, scratch.sums)
                     else:
-                        _descend(layout, theta, p, G, second, low, size, z, begin, c6, early, late, False, scratch.sums)
+                        _descend(layout, theta, p, G, second, low, size, z, inside, c6, early, late, False, scratch.sums)
                 elif reads > 0:
                     if not noisy:
-                        _kicked_read(layout, theta, p, G, second, low, size, z, begin, c6, early, late, True, scratch.sums)
+                        _kicked_read(layout, theta, p, G, second, low, size, z, inside, c6, early, late, True, scratch.sums)
                     elif kicked:
-                        _kicked_noisy_read(layout, theta, p, G, second, low, size, z, begin, c6, early, late, True, scratch.sums)
+                        _kicked_noisy_read(layout, theta, p, G, second, low, size, z, inside, c6, early, late, True, scratch.sums)
                     else:
-                        _noisy_read(layout, theta, p, G, second, low, size, z, begin, c6, early, late, True, scratch.sums)
+                        _noisy_read(layout, theta, p, G, second, low, size, z, inside, c6, early, late, True, scratch.sums)
                 elif not noisy:
-                    _kicked(layout, theta, p, G, second, low, size, z, begin, c6, early, late, False, scratch.sums)
+                    _kicked(layout, theta, p, G, second, low, size, z, inside, c6, early, late, False, scratch.sums)
                 elif kicked:
-                    _kicked_noisy(layout, theta, p, G, second, low, size, z, begin, c6, early, late, False, scratch.sums)
+                    _kicked_noisy(layout, theta, p, G, second, low, size, z, inside, c6, early, late, False, scratch.sums)
                 else:
-                    _noisy(layout, theta, p, G, second, low, size, z, begin, c6, early, late, False, scratch.sums)
+                    _noisy(layout, theta, p, G, second, low, size, z, inside, c6, early, late, False, scratch.sums)
                 if reads > 0 or kind == READ:
                     _collect(layout, scratch.sums, scratch.read, has_read)
                     has_read = True
     return has_read
 
 
-@compiled
-def kinetic(layout, p, ranges, scratch):
-    """p·p of every chain over ranges, into `scratch.read`, always in this order."""
+@compiled(apart=True)
+def kinetic(layout, p, ranges, begin, end, scratch):
+    """p·p of every chain over the ranges begin to end - 1, into `scratch.read`, always in this order."""
     has_read = False
     z = scratch.z
     c = _load_six(scratch.sums, 0)
-    for r in range(ranges.shape[0]):
-        first, stop = ranges[r, 0], ranges[r, 1]
+    for r in range(begin, end):
+        first, stop = ranges[2 * r], ranges[2 * r + 1]
         for low in range(first, stop, TILE):
             size = min(low + TILE, stop) - low
             _read(layout, p, p, p, p, low, size, z, 0, c, c[0], c[0], True, scratch.sums)
@@ -417,7 +456,7 @@ def kinetic(layout, p, ranges, scratch):
             has_read = True
 
 
-@compiled
+@compiled(apart=True)
 def fluctuate(xi, a, b, root, seed, use, chain, step, element, scratch):
     """ξ = a ξ + b r R of one chain, in float64 always: R is the number of one element."""
     tile, row, k = element // TILE, element % TILE // ROW, element % ROW

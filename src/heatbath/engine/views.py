@@ -1,8 +1,6 @@
-"""Views of buffers for compiled code that cost nothing.
+"""What pointers (`lanes.pointer`) are seen as in compiled code: matrices for BLAS, and tuples with names.
 
-`buffer[a:b].reshape(n, m)` counts references and calls into C, some 30 ns that a step of a small network pays
-dozens of times. These views only point: whoever makes one keeps the buffer alive, and the bounds are not
-checked.
+These cost nothing, where slices of arrays count references. Bounds are not checked.
 """
 
 from __future__ import annotations
@@ -16,88 +14,57 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 
-def _point(context: Any, builder: Any, result: Any, source: Any, begin: Any, shape: Any) -> Any:
-    """An array struct of this type and shape whose data begin at an element of a flat array."""
-    flat = make_array(source[0])(context, builder, source[1])
-    view = make_array(result)(context, builder)
-    itemsize = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(result.dtype)))
-    strides = [itemsize]
-    for length in reversed(shape[1:]):
-        strides.insert(0, builder.mul(strides[0], length))
-    populate_array(
-        view,
-        data=builder.gep(flat.data, [begin]),
-        shape=cgutils.pack_array(builder, shape),
-        strides=cgutils.pack_array(builder, strides),
-        itemsize=itemsize,
-        meminfo=None,
-    )
-    return view._getvalue()
-
-
-def _vector(typing_context: Any, flat: Any, begin: Any, size: Any) -> Any:
-    """flat[begin : begin + size]."""
-    result = types.Array(flat.dtype, 1, "C")
+def _matrix(typing_context: Any, pointer: Any, begin: Any, rows: Any, columns: Any) -> Any:
+    """The numbers from `begin` on as an array (rows, columns)."""
+    result = types.Array(pointer.dtype, 2, "C")
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, first, length = arguments
-        return _point(context, builder, result, (signature.args[0], source), first, [length])
-
-    return result(flat, types.intp, types.intp), codegen
-
-
-def _matrix(typing_context: Any, flat: Any, begin: Any, rows: Any, columns: Any) -> Any:
-    """flat[begin : begin + rows * columns].reshape(rows, columns)."""
-    result = types.Array(flat.dtype, 2, "C")
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, first, *shape = arguments
-        return _point(context, builder, result, (signature.args[0], source), first, shape)
-
-    return result(flat, types.intp, types.intp, types.intp), codegen
-
-
-vector: Any = intrinsic(_vector)
-matrix: Any = intrinsic(_matrix)
-
-
-def _at_address(typing_context: Any, like: Any, address: Any, size: Any) -> Any:
-    """An array of `size` numbers, of the type of those in `like`, that begins at an address in memory."""
-    result = types.Array(like.dtype, 1, "C")
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data, first, *shape = arguments
         view = make_array(result)(context, builder)
         data_type = context.get_data_type(result.dtype)
         itemsize = context.get_constant(types.intp, context.get_abi_sizeof(data_type))
         populate_array(
             view,
-            data=builder.inttoptr(arguments[1], data_type.as_pointer()),
-            shape=cgutils.pack_array(builder, [arguments[2]]),
-            strides=cgutils.pack_array(builder, [itemsize]),
+            data=builder.gep(data, [first]),
+            shape=cgutils.pack_array(builder, shape),
+            strides=cgutils.pack_array(builder, [builder.mul(itemsize, shape[1]), itemsize]),
             itemsize=itemsize,
             meminfo=None,
         )
         return view._getvalue()
 
-    return result(like, types.intp, types.intp), codegen
+    return result(pointer, types.intp, types.intp, types.intp), codegen
 
 
-at_address: Any = intrinsic(_at_address)
-
-
-def _prefetch(typing_context: Any, flat: Any, index: Any) -> Any:
-    """Have the memory around flat[index] fetched while something else is done."""
+def _prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """Have the memory around a number fetched while something else is done."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer())
+        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(8).as_pointer())
         number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [pointer, number(1), number(3), number(1)])  # to write, to all caches, data
+        builder.call(function, [place, number(1), number(3), number(1)])  # to write, to all caches, data
         return context.get_dummy_value()
 
-    return types.none(flat, types.intp), codegen
+    return types.none(pointer, types.intp), codegen
 
 
-prefetch: Any = intrinsic(_prefetch)
+matrix, prefetch = intrinsic(_matrix), intrinsic(_prefetch)
+
+
+def row_reader(names: Any) -> Any:
+    """A function (pointer, i) that reads row i of a table of whole numbers as a named tuple of this class."""
+    width = len(names._fields)
+    result = types.NamedUniTuple(types.int64, width, names)
+
+    def read(typing_context: Any, pointer: Any, i: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            begin = builder.mul(arguments[1], ir.IntType(64)(width))
+            places = [builder.add(begin, ir.IntType(64)(k)) for k in range(width)]
+            values = [builder.load(builder.gep(arguments[0], [place])) for place in places]
+            return context.make_tuple(builder, result, values)
+
+        return result(pointer, types.intp), codegen
+
+    return intrinsic(read)
