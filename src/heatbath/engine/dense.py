@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
 from heatbath.engine.lanes import choose, fma, lanes_of, load, number, store, total, traced
-from heatbath.engine.layouts import Alone, Group, each, place
+from heatbath.engine.layouts import Alone, Group, chains_in, each, place
 from heatbath.engine.losses import derivatives
 from heatbath.engine.views import matrix, row_reader
 from heatbath.networks import ACTIVATIONS
@@ -344,9 +344,10 @@ def _make_reduction(rows: int) -> Any:
         # of a group, one lane's sum after the other, in the order of the tree that one alone adds its lanes by
         first = start(x)
         second, third, fourth, sums = first, first, first, first
-        for q in range(layout.lanes):
+        lane = chains_in(layout, x)
+        for q in range(lane):
             sums = start(x)
-            for v in range(reversed_bits(q, layout.lanes), n, layout.lanes):
+            for v in range(reversed_bits(q, lane), n, lane):
                 sums = step(sums, x, at + v * L, datum, W, weight + v * vector)
             if q % 2 == 0:
                 first = sums
@@ -375,11 +376,12 @@ _reduction4, _reduction1 = _make_reduction(4), _make_reduction(1)
 @compiled(apart=True)
 def _reductions(layout, size, x, at, datum, n, W, weight, vector, other, bias, biased, z, to, after, number, count):
     """z[i, k] = Σ_v x[i, v] W[k, v] + bias[k]: vectors times vectors, summed over lanes, too."""
+    lane = chains_in(layout, z)
     for k in range(count):
         i = 0
         while i < size:
             begin, first = at + i * datum, weight + k * other
-            shift, place = bias + k * layout.lanes, to + i * after + k * number
+            shift, place = bias + k * lane, to + i * after + k * number
             if size - i >= 4:
                 _reduction4(layout, x, begin, datum, n, W, first, vector, shift, biased, z, place, after)
                 i += 4
@@ -490,11 +492,12 @@ def _start_each(layout, sums, at, more):
 @compiled
 def _sum_numbers(layout, size, d, at, datum, number, count, sums, to, more):
     """sums[k] = Σ_i d[i, k], or as much more, of numbers of each chain."""
+    lane = chains_in(layout, d)
     for k in range(count):
-        made = _start_each(layout, sums, to + k * layout.lanes, more)
+        made = _start_each(layout, sums, to + k * lane, more)
         for i in range(size):
             made = _sum_each(layout, made, d, at + i * datum + k * number)
-        _put_each(layout, sums, to + k * layout.lanes, made)
+        _put_each(layout, sums, to + k * lane, made)
 
 
 @traced
@@ -554,7 +557,7 @@ def _flat(x, begin, size, width, stride, room):
 @compiled(apart=True)
 def forward(layout, theta, network, first, size, room):
     """The logits (output, datum) at the inputs first to first + size - 1; weights must be up to date."""
-    W, L, lane = room.weights, lanes_of(room.weights), layout.lanes
+    W, L, lane = room.weights, lanes_of(room.weights), chains_in(layout, theta)
     x, begin = room.inputs, first * network.stride
     for l in range(network.count):
         layer = layer_of(network.layers, l)
@@ -624,7 +627,7 @@ def _blas_backward(theta, G, layer, size, x, begin, d, other, room, deltas):
 def backward(layout, theta, G, network, first, size, room, more):
     """Add to -∇L, or begin it, what follows from the data whose outputs `forward` has left and whose negative
     derivatives by the logits stand in `deltas` (output, datum)."""
-    W, sums, lane, L = room.weights, room.sums, layout.lanes, lanes_of(room.weights)
+    W, sums, lane, L = room.weights, room.sums, chains_in(layout, theta), lanes_of(theta)
     d, other = room.deltas, room.previous
     last = network.count - 1
     datum, step = lane, network.chunk * lane
@@ -706,7 +709,7 @@ def _make_shallow(rows: int) -> Any:
 
     @compiled
     def shallow(layout, x, at, datum, n, W, column, vector_, number, bias, row, last, masks, place, per, z, to):
-        L, lane = lanes_of(W), layout.lanes
+        L, lane = lanes_of(W), chains_in(layout, W)
         inputs = take(layout, x, at, datum, lane)
         first = start(W)
         second, third, fourth, sums = first, first, first, first
@@ -743,7 +746,7 @@ _shallow4, _shallow1 = _make_shallow(4), _make_shallow(1)
 @compiled(apart=True)
 def shallow_forward(layout, network, size, room):
     """The logits of a network with two inputs, ReLU and one output, and which units are active at which data."""
-    W, lane = room.weights, layout.lanes
+    W, lane = room.weights, chains_in(layout, room.weights)
     hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
     i = 0
     while i < size:
@@ -800,7 +803,7 @@ def _make_active(units: int) -> Any:
 
     @compiled
     def active(layout, size, d, x, datum, masks, place, W, columns, sums, places):
-        lane = layout.lanes
+        lane = chains_in(layout, W)
         made = start(W)
         for i in range(size):
             made = step(layout, made, d, i * lane, x, i * datum, lane, masks, place + i, size)
@@ -819,7 +822,7 @@ def shallow_backward(layout, network, size, room):
     """-∇L after `shallow_forward`, from the negative derivatives by the logits."""
     W, sums, L = room.weights, room.sums, lanes_of(room.weights)
     hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
-    _sum_numbers(layout, size, room.deltas, 0, layout.lanes, 0, 1, sums, last.bias_sums, False)
+    _sum_numbers(layout, size, room.deltas, 0, chains_in(layout, W), 0, 1, sums, last.bias_sums, False)
     v = 0
     while v < hidden.outputs:
         columns = (
@@ -851,7 +854,7 @@ def make_room(layout, network, like, masks, chosen, batch, capacity, columns, th
     `capacity` is that of the targets of a batch; `theta` and `G` are the parameters and the gradient of a
     group; `masks` and `chosen` are pointers of the types of those buffers.
     """
-    lane, L = layout.lanes, lanes_of(like)
+    lane, L = chains_in(layout, like), lanes_of(like)
     rows = max(batch, network.chunk)
     numbers = max(network.out * network.chunk, rows) * lane + L
     widest = max(network.widest, numbers) + L
@@ -891,7 +894,7 @@ def clear(network, room):
 def negative_gradient(layout, theta, G, network, batch, capacity, room):
     """G = -∇L of every chain on the batch whose inputs and targets stand in the room; `capacity` is that of
     the targets. Afterwards `room.checks` is NaN, for the chains in its lanes, where a loss is not finite."""
-    scale, alone = number(theta, 1.0 / batch), layout.lanes == 1
+    scale, alone = number(theta, 1.0 / batch), chains_in(layout, theta) == 1
     store(room.checks, 0, _zero(theta))
     if alone:
         copy_weights(theta, network, room.weights)

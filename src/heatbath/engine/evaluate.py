@@ -11,7 +11,7 @@ from heatbath.engine.batches import gather
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import Network, activate, copy_weights, forward, make_room
 from heatbath.engine.lanes import BYTES, keep, lanes_of, pointer
-from heatbath.engine.layouts import Alone
+from heatbath.engine.layouts import Alone, chains_in
 from heatbath.engine.losses import BINARY, CLASSES, predictions
 
 
@@ -34,7 +34,8 @@ def evaluate(layout, theta, network, table, sets, room, mean, share, averages, b
     deviations from them, averages[chain, 1], as the nth of their kind, of the `running` chains from `begin`
     on.
     """
-    count, out, lane, chunk = table.count, network.out, layout.lanes, network.chunk
+    count, out, chunk = table.count, network.out, network.chunk
+    lane = chains_in(layout, theta)
     if lane == 1:
         copy_weights(theta, network, room.weights)
     for c in range(lane):
@@ -98,7 +99,7 @@ def evaluate_mixtures(begin, end_, corners, weights, inputs, shares, activation,
     """
     layout = Alone(1)
     rows, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
-    corner, masks, chosen = np.empty(0, corners.dtype), np.empty(0, np.uint16), np.empty(0, np.int64)
+    corner, masks, chosen = np.empty(0, corners.dtype), np.empty(0, np.uint16), np.empty(0, np.uint32)
     like = pointer(corner)
     pointed = Network(
         pointer(network.layers), network.count, network.stride, network.out, network.activation, network.loss,
@@ -132,8 +133,9 @@ def evaluate_mixtures(begin, end_, corners, weights, inputs, shares, activation,
         right[m] += np.rint(rows * share[0])
     for one in (theta, mixed, corner):
         keep(one)
-    for other in (sets, running, chosen):
+    for other in (sets, running):
         keep(other)
+    keep(chosen)
     for mean_ in (mean, share):
         keep(mean_)
     keep(memory)

@@ -184,6 +184,15 @@ class Traced:
         """Of two masks: where both are true."""
         return self.like(self.builder.and_(self.value, other.value))
 
+    def either(self, other: Traced) -> Traced:
+        """Of two masks: where one is true."""
+        return self.like(self.builder.or_(self.value, other.value))
+
+    def same(self, other: Traced) -> Traced:
+        """Of whole numbers: where they are equal."""
+        left, right = self.both(other)
+        return left.like(self.builder.icmp_unsigned("==", left.value, right.value), types.boolean)
+
     def equal(self, other: Traced) -> Traced:
         """Of two masks: where they are equal."""
         return self.like(self.builder.icmp_signed("==", self.value, other.value))
@@ -199,6 +208,13 @@ class Traced:
             self.builder.module, ir.FunctionType(kind, [kind] * len(values)), f"llvm.{name}.{suffix}"
         )
         return values[0].like(self.builder.call(function, [value.value for value in values]))
+
+    def any(self) -> Traced:
+        """Whether a mask is true somewhere."""
+        if not self.count:
+            return self
+        bits = self.builder.bitcast(self.value, ir.IntType(self.count))
+        return Traced(self.builder, self.builder.icmp_unsigned("!=", bits, bits.type(0)), types.boolean)
 
     def as_number(self, dtype: Any) -> Traced:
         """The bits of a mask as a whole number."""
@@ -229,6 +245,10 @@ class Traced:
         else:
             name = "trunc" if target.bitwidth < source.bitwidth else "sext" if source.signed else "zext"
         return self.like(getattr(self.builder, name)(self.value, kind), dtype)
+
+    def double(self) -> Traced:
+        """In float64."""
+        return self if self.dtype == types.float64 else self.to(types.float64)
 
     def bits(self, dtype: Any) -> Traced:
         """The same bits, as numbers of another type, and so perhaps more or fewer of them."""
@@ -453,14 +473,15 @@ class TracedArray:
         """How many of its numbers a vector has."""
         return lanes(self.dtype)
 
-    def zero(self) -> Traced:
-        """A vector of zeros."""
-        native = ir.VectorType(self.data.type.pointee, self.lanes)
-        return Traced(self.builder, ir.Constant(native, [0] * self.lanes), Vector(self.dtype, self.lanes))
+    def zero(self, count: int | None = None) -> Traced:
+        """A vector of zeros, with so many lanes if it is said."""
+        count = self.lanes if count is None else count
+        native = ir.VectorType(self.data.type.pointee, count)
+        return Traced(self.builder, ir.Constant(native, [0] * count), Vector(self.dtype, count))
 
-    def load(self, at: Traced | int, mask: Traced | None = None) -> Traced:
+    def load(self, at: Traced | int, mask: Traced | None = None, count: int | None = None) -> Traced:
         """The vector that begins at an element; where a mask is false memory is not touched, and it is 0."""
-        zero = self.zero()
+        zero = self.zero(count)
         pointer = self._pointer(at, zero.value.type)
         if mask is None:
             return zero.like(self.builder.load(pointer, align=self.itemsize))

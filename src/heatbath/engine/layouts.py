@@ -11,12 +11,14 @@ order, and then a tree. So a chain has the same bits alone and in a group.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import BYTES, Traced, TracedArray, lanes_of, point, total, traced
+from heatbath.engine.lanes import BYTES, Traced, TracedArray, lanes, lanes_of, point, total, traced
 
 
 class Alone(NamedTuple):
@@ -44,11 +46,24 @@ def place(address, count, like):
     return point(address, like), address + (count * size + BYTES - 1) // BYTES * BYTES
 
 
+def _chains_in(typing_context: Any, layout: Any, like: Any) -> Any:
+    """How many chains a vector of such numbers holds, a constant: 1, or one in each lane."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        grouped = signature.args[0].instance_class is Group
+        return ir.IntType(64)(lanes(signature.args[1].dtype) if grouped else 1)
+
+    return types.intp(layout, like), codegen
+
+
+chains_in = intrinsic(_chains_in)
+
+
 @compiled
 def vectors(layout, n, like):
     """How many vectors a row of n numbers takes."""
     lanes = lanes_of(like)
-    return (n * layout.lanes + lanes - 1) // lanes
+    return (n * chains_in(layout, like) + lanes - 1) // lanes
 
 
 @traced
@@ -61,10 +76,11 @@ def _add_halves(layout, sums, read):
             parts = [a + b for a, b in zip(parts[:half], parts[half:], strict=True)]
         made = parts[0]
     else:
-        made = total(sums.load(0)).splat(count)
+        read.put(0, read.number(0) + total(sums.load(0)).double())
+        return
     for half in range(0, count, 8):
         eight = made.part(range(half, half + 8))
-        read.store(half, read.load(half) + (eight if sums.itemsize == 8 else eight.to(types.float64)))
+        read.store(half, read.load(half) + eight.double())
 
 
 @compiled

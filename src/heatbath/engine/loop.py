@@ -22,7 +22,7 @@ from heatbath.engine.lanes import (
     pointer,
     restore_denormals,
 )
-from heatbath.engine.layouts import Alone, place
+from heatbath.engine.layouts import Alone, chains_in, place
 from heatbath.engine.notes import note
 from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT, Control
 from heatbath.engine.random import fill_words
@@ -137,7 +137,8 @@ def _pointed(code):
 
 @compiled(apart=True)
 def _make_state(layout, kinds, parameters, second, units, address):
-    L, lane, like, real = lanes_of(kinds.number), layout.lanes, kinds.number, kinds.real
+    like, real = kinds.number, kinds.real
+    L, lane = lanes_of(like), chains_in(layout, like)
     theta, address = place(address, parameters * lane + L, like)
     p, address = place(address, parameters * lane + L, like)
     G, address = place(address, parameters * lane + L, like)
@@ -163,9 +164,9 @@ def _make_state(layout, kinds, parameters, second, units, address):
 @compiled(apart=True)
 def _take(layout, chains, begin, members, state, ladder, sets, numbers):
     """Have the chains from `begin` on in the lanes; lanes without one repeat the last. Returns how many run."""
-    lane, L = layout.lanes, lanes_of(state.theta)
+    lane, L = chains_in(layout, state.theta), lanes_of(state.theta)
     alive = 0
-    for c in range(L):
+    for c in range(lane):
         chain = begin + min(c, members - 1)
         state.running[c] = 1 if c < members and chains.died[chain] < 0 else 0
         alive += state.running[c]
@@ -190,7 +191,7 @@ def _take(layout, chains, begin, members, state, ladder, sets, numbers):
 @compiled(apart=True)
 def _put(layout, chains, chain, c, state):
     """Put the state in a lane back to where the chain's is."""
-    lane, L = layout.lanes, lanes_of(state.theta)
+    lane, L = chains_in(layout, state.theta), lanes_of(state.theta)
     chains.rung[chain] = state.rung[c]
     for u in range(chains.xi.shape[1]):
         chains.xi[chain, u] = state.xi[u * L + c]
@@ -203,21 +204,21 @@ def _put(layout, chains, chain, c, state):
 
 
 @compiled(apart=True)
-def _take_columns(code, points, row, columns, lanes):
+def _take_columns(code, points, row, columns, lane, lanes):
     """The coefficients of a step, for every lane."""
     size = code.count * WIDTH
-    for c in range(lanes):
+    for c in range(lane):
         begin = (points[c] * code.rows + row) * size
         for k in range(size):
             columns[k * lanes + c] = code.table[begin + k]
 
 
 @compiled
-def _thermostat(columns, first, u, size, state, squares):
+def _thermostat(layout, columns, first, u, size, state, squares):
     """What E does to ξ of every lane, and the temperature that it finds."""
     L = lanes_of(state.theta)
     at = first * WIDTH * L
-    for c in range(L):
+    for c in range(chains_in(layout, state.theta)):
         target = columns[at + L + c]
         if target < 0:
             target = state.root_tau[c] * state.root_tau[c]
@@ -244,7 +245,7 @@ def _moved(rung, potential, ladder, seed, chain, step, scratch):
 @compiled(apart=True)
 def _temper(layout, prior, row, step, state, data, network, units, ranges, ladder, room, scratch, seed, averages):
     """Move on the ladder, every lane by itself; tempered momenta go with their temperature."""
-    lane, L = layout.lanes, lanes_of(state.theta)
+    lane, L = chains_in(layout, state.theta), lanes_of(state.theta)
     table = Table(pointer(data.X), pointer(data.Y), data.X.shape[1], data.X.shape[2], data.Y.shape[2])
     evaluate(
         layout, state.theta, network, table, state.sets, room, state.mean, state.share, averages, 0,
@@ -266,8 +267,6 @@ def _temper(layout, prior, row, step, state, data, network, units, ranges, ladde
                 for r in range(units.first[u], units.first[u + 1]):
                     for e in range(units.ranges[r, 0], units.ranges[r, 1]):
                         state.p[e * lane + c] *= factor
-    for c in range(lane, L):
-        state.rung[c], state.root_tau[c] = state.rung[0], state.root_tau[0]
 
 
 @compiled
@@ -297,17 +296,17 @@ class Buffers(NamedTuple):
 def _make_buffers(layout, kinds, network, sizes, address):
     """All buffers from an address on, and the address after them."""
     parameters, second, units, batch, capacity, columns, segments, most, shuffled, drawn = sizes
-    L, lane = lanes_of(kinds.number), layout.lanes
+    L, lane = lanes_of(kinds.number), chains_in(layout, kinds.number)
     state, address = _make_state(layout, kinds, parameters, second, units, address)
     room, address = make_room(
-        layout, network, kinds.number, kinds.mask, kinds.whole, batch, capacity, columns, state.theta, state.G,
+        layout, network, kinds.number, kinds.mask, kinds.word, batch, capacity, columns, state.theta, state.G,
         address,
     )  # fmt: skip
     scratch, address = make_scratch(layout, kinds, address)
     moves, address = make_moves(segments, most, kinds, address)
     coefficients, address = place(address, most * WIDTH * L, kinds.real)
-    chosen, address = place(address, batch * lane, kinds.whole)
-    order, address = place(address, shuffled * lane, kinds.whole)
+    chosen, address = place(address, batch * lane, kinds.word)
+    order, address = place(address, shuffled * lane, kinds.word)
     stamps, address = place(address, drawn * lane, kinds.whole)
     return Buffers(state, room, scratch, moves, coefficients, chosen, order, stamps), address
 
@@ -315,7 +314,6 @@ def _make_buffers(layout, kinds, network, sizes, address):
 @compiled(cache=True)
 def run_chains(layout, begin, end, first, stop, chains, data, network, units, prelude, code, ladder, notes, seed):
     """Steps first to stop - 1 of the chains begin to end - 1, noting what is due."""
-    lane = layout.lanes
     likes = (
         np.empty(0, chains.theta.dtype), np.empty(0), np.empty(0, np.int64), np.empty(0, np.uint32),
         np.empty(0, np.uint64), np.empty(0, np.uint16),
@@ -324,7 +322,7 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
         pointer(likes[0]), pointer(likes[1]), pointer(likes[2]), pointer(likes[3]), pointer(likes[4]),
         pointer(likes[5]),
     )  # fmt: skip
-    L = lanes_of(kinds.number)
+    L, lane = lanes_of(kinds.number), chains_in(layout, kinds.number)
     count, batch = data.X.shape[1], data.batch
     capacity = -(-batch // L) * L if lane == 1 else batch
     drawing = batch < count
@@ -384,7 +382,7 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
                 row = n - now.base if now.base >= 0 else min(n, now.rows - 1)
                 stale = (row if phase == 1 else np.int64(-2)) != known
                 if stale:
-                    _take_columns(now, state.point, row, columns, L)
+                    _take_columns(now, state.point, row, columns, lane, L)
                     known = row if phase == 1 else np.int64(-2)
                 for r in range(now.steps):
                     control = control_of(now.controls, r)
@@ -425,19 +423,20 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
                         if stale or _changing(now.operations, low, control.high, tempered):
                             xi = beyond(state.xi, u * L)
                             prepare(
-                                now.operations, low, control.high, columns, xi, state.root_tau, n, moves, r, scratch
-                            )
+                                layout, now.operations, low, control.high, columns, xi, state.root_tau, n, moves,
+                                r, scratch,
+                            )  # fmt: skip
                         if run_segment(
                             layout, state.theta, state.p, state.G, state.second, ranges, unit_first[u],
                             unit_first[u + 1], moves, r, seed, n, scratch, False,
                         ):  # fmt: skip
-                            for c in range(L):
+                            for c in range(lane):
                                 state.temperature[u * L + c] = scratch.read[c] / unit_size[u]
                         fresh = fresh and control.moves == 0
                     elif kind == FRICTION:
                         if now.operations[3 * low] == THERMOSTAT:
                             kinetic(layout, state.p, ranges, unit_first[u], unit_first[u + 1], scratch)
-                            _thermostat(columns, low, u, unit_size[u], state, scratch.read)
+                            _thermostat(layout, columns, low, u, unit_size[u], state, scratch.read)
                         else:
                             use, at = now.operations[3 * low + 1], n + now.operations[3 * low + 2]
                             for c in range(lane):
@@ -447,8 +446,6 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
                                     state.xi[u * L + c], columns[k], columns[k + L], root, seed, use,
                                     state.number[c], at, ranges[2 * unit_first[u]], scratch,
                                 )  # fmt: skip
-                            for c in range(lane, L):
-                                state.xi[u * L + c] = state.xi[u * L]
                     else:
                         step = n + control.offset
                         if step > 0 and step % every == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
 from heatbath.engine.lanes import choose, exp, fma, lanes_of, load, log, log1p, store, traced
-from heatbath.engine.layouts import vectors
+from heatbath.engine.layouts import chains_in, vectors
 from heatbath.tasks import TASKS
 
 BINARY, CLASSES = TASKS["binary"].number, TASKS["classes"].number
@@ -108,9 +108,9 @@ def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, s
 
     What is not finite is added up in `checks`, which then is NaN.
     """
-    if layout.lanes == 1:
+    if chains_in(layout, logits) == 1:
         _clear(layout, logits, size, out, chunk)
-    lanes, lane = lanes_of(logits), layout.lanes
+    lanes, lane = lanes_of(logits), chains_in(layout, logits)
     check = load(checks, 0)
     for v in range(vectors(layout, size, logits)):
         at, target = v * lanes, first * lane + v * lanes
@@ -150,7 +150,7 @@ def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, s
 @compiled(apart=True)
 def values(layout, loss, logits, targets, chunk, capacity, first, size, out, made, right):
     """The loss of every datum in `made`, and whether it is classified rightly, 1 or 0, in `right`."""
-    lanes, lane = lanes_of(logits), layout.lanes
+    lanes, lane = lanes_of(logits), chains_in(layout, logits)
     for v in range(vectors(layout, size, logits)):
         at, target = v * lanes, first * lane + v * lanes
         if loss == CLASSES:
@@ -195,7 +195,7 @@ def _same(a, b):
 @compiled(apart=True)
 def predictions(layout, loss, logits, chunk, size, out):
     """Turn logits into what they say: the probability of class 1, of each class, or the values themselves."""
-    lanes, lane = lanes_of(logits), layout.lanes
+    lanes, lane = lanes_of(logits), chains_in(layout, logits)
     for v in range(vectors(layout, size, logits)):
         at = v * lanes
         if loss == BINARY:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from heatbath.engine.compile import compiled
 from heatbath.engine.evaluate import Table, evaluate
 from heatbath.engine.lanes import keep, lanes_of, pointer
+from heatbath.engine.layouts import chains_in
 
 
 class Notes(NamedTuple):
@@ -59,7 +60,7 @@ def _count(theta, low, stop, lane, c, bottom, top, counts):
 def note(layout, record, nth, begin, members, state, notes, data, network, units, room):
     """Note the state of the running chains from `begin` on: as a record unless that is below 0, as the nth
     sample unless that is 0."""
-    theta, lane, running = state.theta, layout.lanes, state.running
+    theta, lane, running = state.theta, chains_in(layout, state.theta), state.running
     for c in range(members):
         if running[c] == 0:
             continue
@@ -94,7 +95,7 @@ def note(layout, record, nth, begin, members, state, notes, data, network, units
 @compiled
 def _record(layout, record, chain, c, state, notes, units):
     """Note everything but losses."""
-    theta, lane = state.theta, layout.lanes
+    theta, lane = state.theta, chains_in(layout, state.theta)
     if notes.histogram.shape[3] > 0:
         for u in range(units.size.shape[0]):
             for r in range(units.first[u], units.first[u + 1]):

@@ -28,7 +28,7 @@ from heatbath.engine.lanes import (
     store,
     traced,
 )
-from heatbath.engine.layouts import Group
+from heatbath.engine.layouts import Group, chains_in
 from heatbath.noise import ROUNDS, ROW
 
 u64 = np.uint64
@@ -162,7 +162,7 @@ def fill_normals(layout, z, numbers, seed, use, step, tile, low, high):
     In a group z is (element, lane), and `numbers` are the chains', those in even lanes before those in odd
     ones where there are 16; alone its first is the chain's, and z is (element).
     """
-    width = layout.lanes
+    width = chains_in(layout, z)
     origin = _origin(layout, z, numbers, (seed, u64(use), u64(step), u64(tile)))
     stride = lanes_of(z) // width  # blocks in a vector
     for k in range(0, ROW, stride):
@@ -192,11 +192,19 @@ def _store_words(layout, z, words, at, row, origin, k):
         words.store(at + row * r, word)
 
 
+@traced
+def _store_first(layout, z, words, at, origin, k):
+    words.store(at, _words(layout, z, origin, k)[0])
+
+
 @compiled(apart=True)
 def fill_words(layout, z, words, numbers, seed, use, step, tile, count):
     """The 32-bit words of the first `count` elements of a tile, and perhaps of others, as in `fill_normals`."""
-    width = layout.lanes
+    width = chains_in(layout, z)
     origin = _origin(layout, z, numbers, (seed, u64(use), u64(step), u64(tile)))
     stride = lanes_of(z) // width
     for k in range(0, min(count, ROW), stride):
-        _store_words(layout, z, words, k * width, ROW * width, origin, u64(k))
+        if count <= ROW:
+            _store_first(layout, z, words, k * width, origin, u64(k))
+        else:
+            _store_words(layout, z, words, k * width, ROW * width, origin, u64(k))

@@ -29,7 +29,7 @@ from heatbath.engine.lanes import (
     store,
     traced,
 )
-from heatbath.engine.layouts import Alone, add_halves, place
+from heatbath.engine.layouts import Alone, Group, add_halves, chains_in, place
 from heatbath.engine.random import fill_normals, fill_words
 from heatbath.engine.views import prefetch
 from heatbath.noise import ROW, TILE
@@ -43,7 +43,7 @@ FIXED = 6
 # θ += t G - d θ + b R; of Adam
 KICK, DECAY, DRIFT, FACTOR, WIDTH_OF_NOISE, LAST_DRIFT = range(6)
 RATE, SHRINK, BETA1, REST1, BETA2, REST2, EPS, UNBIAS1, UNBIAS2 = range(9)
-NUMBERS = 9
+SIX, NUMBERS = 6, 9
 
 
 class Moves(NamedTuple):
@@ -98,8 +98,9 @@ def make_moves(segments, most, kinds, address):
 def make_scratch(layout, kinds, address):
     """Room to work in, from an address on, and the address after it."""
     L = lanes_of(kinds.number)
-    z, address = place(address, TILE * layout.lanes, kinds.number)
-    words, address = place(address, TILE * layout.lanes, kinds.word)
+    lane = chains_in(layout, kinds.number)
+    z, address = place(address, TILE * lane, kinds.number)
+    words, address = place(address, TILE * lane, kinds.word)
     sums, address = place(address, L * L, kinds.number)
     made, address = place(address, NUMBERS * L, kinds.real)
     read, address = place(address, L, kinds.real)
@@ -126,14 +127,23 @@ def _or_lane(value, other):
 
 
 @traced
-def _rounded(numbers, at, made, place):
-    """Put 8 numbers of float64 in the precision of the chains."""
+def _rounded(layout, numbers, at, made, place):
+    """Put 8 numbers of float64 in the precision of the chains; alone the first, in every lane."""
     value = made.load(place)
+    if not isinstance(layout, Group):
+        value = value.lane(0).splat(numbers.lanes)
     numbers.store(at, value.to(numbers.dtype) if numbers.itemsize == 4 else value)
 
 
+@traced
+def _not_zero(layout, made, place):
+    """Whether one of 8 numbers is not 0; alone the first."""
+    value = made.load(place) if isinstance(layout, Group) else made.number(place)
+    return (value > 0.0).either(value < 0.0).any()
+
+
 @compiled(apart=True)
-def prepare(operations, low, high, columns, xi, root_tau, n, moves, segment, scratch):
+def prepare(layout, operations, low, high, columns, xi, root_tau, n, moves, segment, scratch):
     """Fold the operations low to high - 1 into moves, with the numbers of every lane at step n.
 
     `columns` (operation, WIDTH, lane) has the coefficients; `xi` and `root_tau` are one for each lane. A
@@ -141,7 +151,7 @@ def prepare(operations, low, high, columns, xi, root_tau, n, moves, segment, scr
     """
     L, made = lanes_of(moves.numbers), scratch.made
     fixed = beyond(moves.fixed, segment * moves.most * FIXED)
-    for half in range(0, L, 8):
+    for half in range(0, chains_in(layout, moves.numbers), 8):
         count, has = 0, 5  # has: what the last move already has, 0 B, 1 A, 2 S, 3 A
         for i in range(low, high):
             kind, use, offset = operations[3 * i], operations[3 * i + 1], operations[3 * i + 2]
@@ -152,7 +162,7 @@ def prepare(operations, low, high, columns, xi, root_tau, n, moves, segment, scr
                 continue
             if kind == READ or kind == DESCEND or kind == ADAM:
                 if count:
-                    _keep(moves, segment, count - 1, half, made)
+                    _keep(layout, moves, segment, count - 1, half, made)
                 _begin(fixed, count, kind, use, offset)
                 if kind == DESCEND:
                     store(made, KICK * L + half, load(columns, c))
@@ -170,8 +180,8 @@ def prepare(operations, low, high, columns, xi, root_tau, n, moves, segment, scr
             second_draw = kind != A and kind != B and noisy and drawn
             if wanted < has or (wanted == has and wanted != 2) or second_draw:
                 if count:
-                    _keep(moves, segment, count - 1, half, made)
-                for k in range(NUMBERS):
+                    _keep(layout, moves, segment, count - 1, half, made)
+                for k in range(SIX):
                     store(made, k * L + half, splat(1.0 if k == FACTOR else 0.0))
                 _begin(fixed, count, B, -1, 0)
                 count += 1
@@ -199,7 +209,7 @@ def prepare(operations, low, high, columns, xi, root_tau, n, moves, segment, scr
                 if noisy:
                     fixed[(count - 1) * FIXED + USE], fixed[(count - 1) * FIXED + OFFSET] = use, offset
         if count:
-            _keep(moves, segment, count - 1, half, made)
+            _keep(layout, moves, segment, count - 1, half, made)
         moves.count[segment] = count
 
 
@@ -227,20 +237,19 @@ def _adam(columns, c, n, made, half, L):
 
 
 @compiled(apart=True)
-def _keep(moves, segment, move, half, made):
+def _keep(layout, moves, segment, move, half, made):
     """A move is complete: round its numbers."""
     L = lanes_of(moves.numbers)
     at = (segment * moves.most + move) * NUMBERS * L + half
     fixed = beyond(moves.fixed, (segment * moves.most + move) * FIXED)
     if half == 0:
         fixed[NOISY], fixed[KICKED] = 0, 0
-    for k in range(NUMBERS):
-        _rounded(moves.numbers, at + k * L, made, k * L + half)
-    for lane in range(half, half + 8):
-        if fixed[USE] >= 0 and made[WIDTH_OF_NOISE * L + lane] != 0:
-            fixed[NOISY] = 1
-        if made[KICK * L + lane] != 0 or made[DECAY * L + lane] != 0:
-            fixed[KICKED] = 1
+    for k in range(NUMBERS if fixed[KIND] == ADAM else SIX):
+        _rounded(layout, moves.numbers, at + k * L, made, k * L + half)
+    if fixed[USE] >= 0 and _not_zero(layout, made, WIDTH_OF_NOISE * L + half):
+        fixed[NOISY] = 1
+    if _not_zero(layout, made, KICK * L + half) or _not_zero(layout, made, DECAY * L + half):
+        fixed[KICKED] = 1
 
 
 @traced
@@ -283,14 +292,15 @@ def _looped(step: Any) -> Any:
     @compiled
     def loop(layout, x, p, G, second, low, size, z, begin, c, early, late, reads, sums):
         L = lanes_of(x)
-        start, first = low * layout.lanes, begin * layout.lanes
-        count = size * layout.lanes // L
-        turns = layout.lanes if reads else 1
+        lane = chains_in(layout, x)
+        start, first = low * lane, begin * lane
+        count = size * lane // L
+        turns = lane if reads else 1
         for turn in range(turns):
             sum_ = _zero(x)
             for v in range(turn, count, turns):
                 sum_ = whole(x, p, G, second, z, start + v * L, first + v * L, c, early, late, sum_)
-            rest = size * layout.lanes - count * L
+            rest = size * lane - count * L
             if rest > 0:
                 at = count * L
                 sum_ = part(x, p, G, second, z, start + at, first + at, c, early, late, sum_, _mask(x, rest))
@@ -375,7 +385,7 @@ def _fetch(values, low, high):
 def _collect(layout, sums, read, fresh):
     """Add the sums of a tile, one for each chain, to `read`, or begin it."""
     if not fresh:
-        for c in range(lanes_of(sums)):
+        for c in range(chains_in(layout, sums)):
             read[c] = 0.0
     add_halves(layout, sums, read)
 
