@@ -5,9 +5,8 @@ import pytest
 import torch
 
 import heatbath as hb
-from heatbath.engine.dense import _activate, _chain_rule
-from heatbath.engine.losses import losses, predictions
 from heatbath.networks import ACTIVATIONS
+from tests.engine.probes import activation_and_slope, layouts, loss_and_derivatives, predictions
 from heatbath.tasks import TASKS, each_class
 
 LOSSES = {
@@ -35,9 +34,10 @@ def test_residuals_are_derivatives_of_the_loss_in_numpy_and_in_compiled_code(tas
     value = LOSSES[task](tensor, torch.tensor(targets))
     value.backward()
     np.testing.assert_allclose(TASKS[task].residual(outputs, targets) / ROWS, tensor.grad, atol=1e-13)
-    compiled = np.empty_like(outputs)
-    assert losses(outputs, targets, TASKS[task].number, compiled) == pytest.approx(value.item(), rel=1e-12)
-    np.testing.assert_allclose(compiled, tensor.grad, atol=1e-13)
+    for layout in layouts(outputs.dtype):
+        loss, compiled, _, _ = loss_and_derivatives(layout, TASKS[task].number, outputs, targets)
+        assert loss == pytest.approx(value.item(), rel=1e-12)
+        np.testing.assert_allclose(compiled, tensor.grad, atol=1e-13)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -45,9 +45,9 @@ def test_outputs_are_decoded_alike_everywhere(task):
     outputs, _ = case(task)
     expected = TASKS[task].decode(outputs)
     np.testing.assert_allclose(TASKS[task].decode_torch(torch.tensor(outputs)), expected, atol=1e-14)
-    compiled = outputs.copy()
-    predictions(compiled, TASKS[task].number)
-    np.testing.assert_allclose(compiled, expected, atol=1e-14)
+    for layout in layouts(outputs.dtype):
+        compiled = predictions(layout, TASKS[task].number, outputs)
+        np.testing.assert_allclose(compiled, expected, atol=1e-14)
     if task == "classes":
         np.testing.assert_allclose(expected.sum(axis=-1), 1)
     if task == "regression":
@@ -74,9 +74,7 @@ def test_an_activation_and_its_slope_are_those_of_torch_in_numpy_and_in_compiled
     y.sum().backward()
     np.testing.assert_allclose(activation.value(x), y.detach(), rtol=1e-14)
     np.testing.assert_allclose(activation.slope(activation.value(x)) * np.ones(5), tensor.grad, rtol=1e-12)
-    compiled, slopes = x.copy(), np.ones(5)
-    _activate(compiled, activation.number)
-    _chain_rule(slopes, compiled, activation.number)
+    compiled, slopes = activation_and_slope(x, activation.number)
     np.testing.assert_allclose(compiled, activation.value(x), rtol=1e-13)
     np.testing.assert_allclose(slopes, tensor.grad, rtol=1e-11)
 

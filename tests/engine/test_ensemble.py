@@ -8,13 +8,13 @@ import torch
 
 import heatbath as hb
 from heatbath import noise
-from heatbath.engine.dense import Shape, evaluate, negative_gradient
+from heatbath.engine.dense import Shape
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.program import compile_program
-from heatbath.engine.random import fill_normals32, fill_normals64, fill_words
 from heatbath.networks import ACTIVATIONS, Dense
 from heatbath.schedules import Cyclical, Exponential, Linear, Piecewise, SimulatedTempering
 from heatbath.tasks import TASKS
+from tests.engine.probes import layouts, normals, words
 
 DATA = 30
 
@@ -57,32 +57,49 @@ def torch_gradient(theta, *arguments):
     return loss.item(), parameters.grad.numpy()
 
 
-def engine_gradient(theta, sizes, activation, task, x, y):
+def engine_gradient(theta, sizes, activation, task, x, y, layout=None):
+    """By a step of gradient descent with h = 1."""
     shape = Shape(sizes, ACTIVATIONS[activation].number, TASKS[task].number)
-    outputs, deltas, copies = (np.zeros(size, theta.dtype) for size in shape.room(len(x)))
-    outputs[: x.size] = x.ravel()
-    G = np.empty_like(theta)
-    loss = negative_gradient(
-        theta, G, shape.layers, shape.activation, shape.loss, len(x), y, outputs, deltas, deltas.copy(),
-        copies, copies.copy(),
-    )  # fmt: skip
-    return loss, -G
+    widths = {f"layer{i}": (width * out, out) for i, (width, out) in enumerate(pairwise(sizes), start=1)}
+    program = compile_program(hb.Partition(hb.SGD(), 1.0), widths)
+    count = 1 if layout is None else 3
+    engine = Ensemble(program, shape, np.tile(theta, (count, 1)), x[None], y[None], len(x), layout=layout)
+    X_test, Y_test = np.empty((1, 0, x.shape[1])), np.empty((1, 0, y.shape[1]))
+    notes = engine.take_notes((0,), (True,), X_test, Y_test)
+    engine.advance(1)
+    assert (engine.chains.theta == engine.chains.theta[0]).all()
+    return notes.loss[0, 0, 0], theta - engine.chains.theta[0]
 
 
 # Numbers
 
 
 @pytest.mark.parametrize("tile", [0, 1, 4, 2**20, 2**31 + 5])
-def test_tiles_are_the_numbers_of_the_definition(tile):
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_tiles_are_the_numbers_of_the_definition(tile, kind):
     seed, slot, chain, step = 2**63 + 12345, 3, 2**31 + 7, 2**39 + 1
-    words, z32, z64 = np.empty((4, 64), np.uint32), np.empty(256, np.float32), np.empty(256)
-    where = (slot, chain, step, 256 * tile, 256 * (tile + 1))
-    fill_words(words, np.uint64(seed), noise.NOISE << 14 | slot, chain, step, tile)
-    np.testing.assert_array_equal(words.ravel(), noise.bits(seed, noise.NOISE, *where))
-    fill_normals64(z64, words, np.uint64(seed), noise.NOISE << 14 | slot, chain, step, tile)
-    np.testing.assert_allclose(z64, noise.normals(seed, noise.NOISE, *where), rtol=1e-15)
-    fill_normals32(z32, words, np.uint64(seed), noise.NOISE << 14 | slot, chain, step, tile)
-    np.testing.assert_allclose(z32, z64, rtol=0, atol=1e-6)
+    use = noise.NOISE << 14 | slot
+    for layout in layouts(kind):
+        chains = np.arange(chain, chain + layout.lanes)
+        where = (slot, chains, step, 256 * tile, 256 * (tile + 1))
+        made = words(layout, kind, seed, use, chain, step, tile)
+        np.testing.assert_array_equal(made.T, noise.bits(seed, noise.NOISE, *where))
+        expected = noise.normals(seed, noise.NOISE, *where)
+        made = normals(layout, kind, seed, use, chain, step, tile)
+        tolerance = 5e-15 if kind == np.float64 else 1e-6  # near its zeros NumPy's cosine is no better
+        np.testing.assert_allclose(made.T, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_part_of_a_tile_has_the_same_bits_as_the_whole_in_both_layouts(kind):
+    alone, group = layouts(kind)
+    whole = normals(group, kind, 7, 0, 100, 5, 3)
+    for low, high in ((0, 1), (0, 60), (63, 65), (44, 145), (130, 131), (100, 256), (192, 256), (0, 256)):
+        for chain in range(0, group.lanes, 5):
+            part = normals(alone, kind, 7, 0, 100 + chain, 5, 3, low, high)
+            np.testing.assert_array_equal(part[low:high, 0], whole[low:high, chain])
+        part = normals(group, kind, 7, 0, 100, 5, 3, low, high)
+        np.testing.assert_array_equal(part[low:high], whole[low:high])
 
 
 def test_float32_numbers_differ_from_the_definition_by_rounding_only():
@@ -90,11 +107,10 @@ def test_float32_numbers_differ_from_the_definition_by_rounding_only():
 
     An eighth to a quarter of a turn has steps of 2^-26 turns in float32: that alone is 2e-8 rms.
     """
-    words, z = np.empty((4, 64), np.uint32), np.empty(256, np.float32)
-    differences = []
-    for tile in range(4000):
-        fill_normals32(z, words, np.uint64(1), 0, 0, 0, tile)
-        differences.append(z - noise.normals(1, noise.NOISE, 0, 0, 0, 256 * tile, 256 * (tile + 1)))
+    (_, group), differences = layouts(np.float32), []
+    for tile in range(250):
+        exact = noise.normals(1, noise.NOISE, 0, np.arange(16), 0, 256 * tile, 256 * (tile + 1))
+        differences.append(normals(group, np.float32, 1, 0, 0, 0, tile).T - exact)
     differences = np.concatenate(differences)
     assert round(np.sqrt(np.mean(differences**2)), 8) <= 6e-8
     assert np.abs(differences).max() < 1e-6
@@ -126,10 +142,11 @@ def test_gradients_are_those_of_autograd(sizes, activation, task):
     X, Y = problem(sizes, task)
     theta = np.random.default_rng(2).standard_normal(Shape(sizes, 0, 0).parameters) * 0.5
     arguments = (sizes, activation, task, X[0], Y[0])
-    loss, gradient = engine_gradient(theta, *arguments)
     expected, reference = torch_gradient(theta, *arguments)
-    assert loss == pytest.approx(expected, rel=1e-12)
-    np.testing.assert_allclose(gradient, reference, rtol=0, atol=1e-12)
+    for layout in layouts(np.float64):
+        loss, gradient = engine_gradient(theta, *arguments, layout)
+        assert loss == pytest.approx(expected, rel=1e-12)
+        np.testing.assert_allclose(gradient, reference, rtol=0, atol=1e-12)
 
 
 def test_gradients_are_finite_differences_of_the_loss():
@@ -186,9 +203,12 @@ def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7,
         )
 
     shape = Shape(sizes, ACTIVATIONS[activation].number, TASKS[task].number)
-    engine = Ensemble(
-        compile_program(partition, layers, rotated), shape, theta.astype(dtype), X, Y, batch,
-        shuffled=shuffled, momenta=momenta, seed=seed,
+    engine, engine.twin = (
+        Ensemble(
+            compile_program(partition, layers, rotated), shape, theta.astype(dtype), X, Y, batch,
+            shuffled=shuffled, momenta=momenta, seed=seed, layout=layout,
+        )
+        for layout in layouts(dtype)
     )  # fmt: skip
     reference = hb.Reference(
         gradient, theta, partition, layers, rotated=rotated, momenta=momenta, seed=seed, loss=loss
@@ -196,8 +216,16 @@ def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7,
     return engine, reference
 
 
+def assert_same_bits(one, other):
+    for name in ("theta", "p", "second", "xi", "rung", "died", "temperature"):
+        a, b = getattr(one.chains, name), getattr(other.chains, name)
+        np.testing.assert_array_equal(a, b, err_msg=name, strict=True)
+
+
 def assert_same_trajectory(engine, reference, steps=200, tolerance=1e-10):
     engine.advance(steps)
+    engine.twin.advance(steps)
+    assert_same_bits(engine, engine.twin)
     reference.advance(steps)
     state = reference.state
     np.testing.assert_allclose(engine.chains.theta, state.theta, rtol=0, atol=tolerance)
@@ -397,18 +425,12 @@ def test_the_loss_over_all_data_is_exact_for_any_size():
     theta = rng.standard_normal(shape.parameters)
     for count in (1, 255, 256, 257, 700):
         X, Y = rng.standard_normal((count, 2)), rng.integers(0, 3, (count, 1)).astype(float)
-        loss, accuracy = evaluate(
-            theta,
-            shape.layers,
-            shape.activation,
-            shape.loss,
-            X,
-            Y,
-            *(np.zeros(n) for n in shape.room(256)),
-            np.zeros((2, 0, 3)),
-            0,
-        )
         expected, _ = torch_gradient(theta, sizes, "relu", "classes", X, Y)
-        assert loss == pytest.approx(expected, rel=1e-12)
         logits = Dense((20,)).to_torch(theta, 2, 3)(torch.as_tensor(X))
-        assert accuracy == np.mean(logits.argmax(1).numpy() == Y[:, 0])
+        program = compile_program(hb.Partition(hb.SGD(), 1.0), Dense((20,)).layers(2, 3))
+        for layout in layouts(np.float64):
+            engine = Ensemble(program, shape, np.tile(theta, (2, 1)), X[None], Y[None], 1, layout=layout)
+            notes = engine.take_notes((0,), (True,), X[None], Y[None])
+            engine.advance(1)
+            np.testing.assert_allclose(notes.loss, expected, rtol=1e-12)
+            assert (notes.accuracy == np.mean(logits.argmax(1).numpy() == Y[:, 0])).all()

@@ -136,20 +136,22 @@ class Shape:
         """Whether a layer is so wide that every chain is computed alone."""
         return BLAS in self.ways
 
-    def network(self, layout: Alone | Group, count: int, data: int) -> Network:
-        """For a layout, vectors of `count` lanes, and up to this many data in a chunk."""
+    def network(self, layout: Alone | Group, count: int, data: int, skip: int = 0) -> Network:
+        """For a layout, vectors of `count` lanes, and up to this many data in a chunk; without the layers
+        that are skipped, whose outputs are then its inputs."""
         alone = isinstance(layout, Alone)
-        ways = self.ways
+        ways, sizes = self.ways[skip:], self.sizes[skip:]
 
         def padded(size: int) -> int:
             return -(-size // count) * count if alone else size * count
 
-        strides = list(map(padded, self.sizes))
+        strides = list(map(padded, sizes))
         if ways[0] == BLAS:
-            strides[0] = self.sizes[0]  # as a matrix
+            strides[0] = sizes[0]  # as a matrix
         data = -(-data // count) * count if alone else data
-        layers, level, copy, begin = [], 0, 0, 0
-        for l, (width, out) in enumerate(pairwise(self.sizes)):
+        layers, level, copy = [], 0, 0
+        begin = self.parameters - sum(out * (width + 1) for width, out in pairwise(sizes))
+        for l, (width, out) in enumerate(pairwise(sizes)):
             way, weight, shift = ways[l], begin, begin + width * out
             begin += out * (width + 1)
             if alone:
@@ -175,19 +177,19 @@ class Shape:
                 )  # fmt: skip
             )
             level += data * strides[l + 1]
-        shallow = ways == [COLUMNS, ROWS] and self.sizes[0] == 2 and self.sizes[-1] == 1
+        shallow = ways == [COLUMNS, ROWS] and sizes[0] == 2 and sizes[-1] == 1
         return Network(
             np.array(layers, np.int64),
             len(layers),
             strides[0],
-            self.sizes[-1],
+            sizes[-1],
             self.activation,
             self.loss,
             shallow and self.activation == RELU,
             data,
             level,
             data * max(strides),
-            data * max(self.sizes) if self.uses_blas else 0,
+            data * max(sizes) if BLAS in ways else 0,
             copy,
         )
 

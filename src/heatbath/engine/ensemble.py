@@ -35,6 +35,7 @@ class Ensemble:
     and `Y` are (sets, data, columns). `number` are the chains' numbers in the addresses of their noise and
     batches, 0, 1, 2, ... by default; chain c uses the set number[c] % sets. The chains may have different
     coefficients: then there are several programs of one `structure`, and chain c runs programs[point[c]].
+    The `layout` decides about speed alone; without one the faster is taken.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Ensemble:
         number: NDArray[np.int64] | None = None,
         point: NDArray[np.int64] | None = None,
         threads: int | None = None,
+        layout: Alone | Group | None = None,
     ) -> None:
         self.programs = (programs,) if isinstance(programs, Program) else tuple(programs)
         self.program, self.seed, self.threads = self.programs[0], np.uint64(seed), thread_count(threads)
@@ -73,7 +75,7 @@ class Ensemble:
             point=point,
         )
         self.data = Data(np.ascontiguousarray(X, kind), np.ascontiguousarray(Y, kind), batch, shuffled)
-        self.layout = _layout(shape, self.chains.number, kind, self.threads)
+        self.layout = layout or _layout(shape, self.chains.number, kind, self.threads)
         chunk = max(batch, CHUNK) if isinstance(self.layout, Alone) else GROUP_CHUNK
         self.network = shape.network(self.layout, lanes(kind), chunk)
         units = self.program.units

@@ -39,8 +39,8 @@ _NATIVE = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
 
 
 def lanes(dtype: Any) -> int:
-    """How many numbers of a type a vector has."""
-    return BYTES // np.dtype(str(dtype)).itemsize
+    """How many numbers of a type, of NumPy or Numba, a vector has."""
+    return BYTES // np.dtype(str(dtype) if isinstance(dtype, types.Type) else dtype).itemsize
 
 
 class Vector(types.Type):  # type: ignore[misc]

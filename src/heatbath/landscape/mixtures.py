@@ -17,9 +17,10 @@ from threadpoolctl import threadpool_limits
 from heatbath.checks import choice
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
-from heatbath.engine.dense import BLAS, CHUNK, Shape
+from heatbath.engine.dense import CHUNK, Shape
 from heatbath.engine.evaluate import evaluate_mixtures
-from heatbath.engine.loop import Network
+from heatbath.engine.lanes import lanes
+from heatbath.engine.layouts import Alone
 from heatbath.engine.threads import spread, thread_count
 from heatbath.landscape.corners import Grid, line_weights, surface_weights
 from heatbath.networks import ACTIVATIONS, Dense
@@ -162,8 +163,7 @@ def _compute(
     loss, right = np.full((2, len(corners), len(weights)), np.nan)
     finite = np.flatnonzero(np.isfinite(corners).all(axis=(1, 2))).tolist()
     loss[finite] = right[finite] = 0.0
-    layers = shape.layers[1:] if len(shape.layers) > 1 else shape.layers
-    network = Network(layers, shape.activation, shape.loss, shape.room(CHUNK))
+    network = shape.network(Alone(), lanes(corners.dtype), CHUNK, skip=int(len(shape.ways) > 1))
 
     def piece(f: int, first: int) -> tuple[Any, ...]:
         rows = slice(first, first + CHUNK)
@@ -172,7 +172,7 @@ def _compute(
 
     for f in finite[:1]:  # compiles, and loads BLAS, which cannot be limited before
         evaluate_mixtures(0, 0, *piece(f, 0))
-    large = BLAS in shape.layers[:, 4]
+    large = shape.uses_blas
     stride = threads
     with threadpool_limits(1, "blas") if large else nullcontext(), deferred_interrupts() as interrupted:
         for f in finite:
@@ -188,13 +188,12 @@ def _inputs(
 
     A network with a single layer has x itself.
     """
-    if len(shape.layers) == 1:
+    if len(shape.ways) == 1:
         return x[None], np.ones((len(weights), 1), x.dtype), ACTIVATIONS["identity"].number
-    width, out, w, b = shape.layers[0, :4]
-    inputs = np.zeros((len(corners), len(x), shape.strides[1]), x.dtype)
-    W = corners[:, w:b].reshape(-1, out, width)
+    width, out = shape.sizes[:2]
+    W, bias = corners[:, : width * out].reshape(-1, out, width), corners[:, width * out : (width + 1) * out]
     with np.errstate(over="ignore", invalid="ignore"):
-        inputs[..., :out] = x @ W.transpose(0, 2, 1) + corners[:, None, b : b + out]
+        inputs = x @ W.transpose(0, 2, 1) + bias[:, None]
     return inputs, weights.astype(x.dtype), shape.activation
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from heatbath.engine.dense import BLAS, Shape
+from heatbath.engine.dense import Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure
 from heatbath.engine.program import Program, compile_program
 from heatbath.networks import ACTIVATIONS
@@ -80,7 +80,7 @@ class Simulation:
         sizes = network.sizes(problem.inputs, problem.outputs)
         layers = network.layers(problem.inputs, problem.outputs)
         shape = Shape(sizes, ACTIVATIONS[network.activation].number, TASKS[problem.task].number)
-        self._large = BLAS in shape.layers[:, 4]
+        self._large = shape.uses_blas
         X, Y, X_test, Y_test = (
             np.ascontiguousarray(values, kind)
             for values in (problem.X_train, problem.Y_train, problem.X_test, problem.Y_test)

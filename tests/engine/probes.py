@@ -1,0 +1,115 @@
+"""Pieces of the engine that can be called from Python: compiled code calls them with pointers, in a layout."""
+
+import numba
+import numpy as np
+
+from heatbath.engine import losses
+from heatbath.engine.dense import activate, chain_rule
+from heatbath.engine.lanes import lanes, pointer
+from heatbath.engine.layouts import Alone, Group
+from heatbath.engine.random import fill_normals, fill_words
+from heatbath.noise import TILE
+
+
+@numba.njit
+def _normals(layout, z, numbers, seed, use, step, tile, low, high):
+    fill_normals(layout, pointer(z), pointer(numbers), seed, use, step, tile, low, high)
+
+
+@numba.njit
+def _words(layout, z, words, numbers, seed, use, step, tile, count):
+    fill_words(layout, pointer(z), pointer(words), pointer(numbers), seed, use, step, tile, count)
+
+
+def layouts(kind):
+    """Both layouts for numbers of a type, and how many chains they hold."""
+    return (Alone(), Group(lanes(kind)))
+
+
+def numbers_of(layout, chain):
+    """Numbers of chains, one of them alone or from it on, as compiled code takes them."""
+    chains = np.arange(chain, chain + layout.lanes).astype(np.uint64)
+    return np.concatenate([chains[::2], chains[1::2]]) if layout.lanes == 16 else chains
+
+
+def normals(layout, kind, seed, use, chain, step, tile, low=0, high=TILE):
+    """The numbers of a tile (element, chain)."""
+    z = np.full(TILE * layout.lanes, np.nan, kind)
+    _normals(layout, z, numbers_of(layout, chain), np.uint64(seed), use, step, tile, low, high)
+    return z.reshape(TILE, -1)
+
+
+def words(layout, kind, seed, use, chain, step, tile, count=TILE):
+    """The words of a tile (element, chain)."""
+    made = np.zeros(TILE * layout.lanes, np.uint32)
+    z = np.empty(0, kind)
+    _words(layout, z, made, numbers_of(layout, chain), np.uint64(seed), use, step, tile, count)
+    return made.reshape(TILE, -1)
+
+
+def _flat(layout, values, capacity):
+    """(datum, output) as (output, datum), or (output, datum, lane) with the same in every lane."""
+    count, out = values.shape
+    rows = np.zeros((out, capacity), values.dtype)
+    rows[:, :count] = values.T
+    return np.repeat(rows.ravel(), layout.lanes)
+
+
+def _shaped(layout, flat, count, out, capacity):
+    rows = flat.reshape(out, capacity, layout.lanes)[:, :count]
+    assert (rows == rows[..., :1]).all()
+    return rows[..., 0].T
+
+
+@numba.njit
+def _losses(layout, loss, logits, targets, deltas, made, right, checks, capacity, count, out, scale):
+    arguments = layout, loss, pointer(logits), pointer(targets)
+    losses.values(*arguments, capacity, capacity, 0, count, out, pointer(made), pointer(right))
+    losses.derivatives(
+        *arguments, pointer(deltas), capacity, capacity, 0, count, out, scale, pointer(checks)
+    )
+
+
+def loss_and_derivatives(layout, loss, outputs, targets):
+    """The mean loss, its derivatives by the outputs, and the share of right answers."""
+    count, out = outputs.shape
+    kind = outputs.dtype
+    capacity = -(-count // 16) * 16
+    logits, wanted = _flat(layout, outputs, capacity), _flat(layout, targets.astype(kind), capacity)
+    deltas, made, right = np.zeros_like(logits), np.zeros_like(logits), np.zeros_like(logits)
+    checks = np.zeros(lanes(kind), kind)
+    _losses(
+        layout, loss, logits, wanted, deltas, made, right, checks, capacity, count, out, kind.type(1 / count)
+    )
+    values = _shaped(layout, made[: capacity * layout.lanes], count, 1, capacity)
+    rights = _shaped(layout, right[: capacity * layout.lanes], count, 1, capacity)
+    return values.mean(), -_shaped(layout, deltas, count, out, capacity), rights.mean(), checks
+
+
+@numba.njit
+def _predictions(layout, loss, logits, capacity, count, out):
+    losses.predictions(layout, loss, pointer(logits), capacity, count, out)
+
+
+def predictions(layout, loss, outputs):
+    """What outputs say."""
+    count, out = outputs.shape
+    capacity = -(-count // 16) * 16
+    logits = _flat(layout, outputs, capacity)
+    _predictions(layout, loss, logits, capacity, count, out)
+    return _shaped(layout, logits, count, out, capacity)
+
+
+@numba.njit
+def _activation(values, slopes, activation):
+    activate(pointer(values), 0, values.shape[0], activation)
+    chain_rule(pointer(slopes), pointer(values), 0, values.shape[0], activation)
+
+
+def activation_and_slope(values, activation):
+    """The activation's values, and its derivatives there."""
+    room = np.zeros(-(-len(values) // 16) * 16, values.dtype)
+    room[: len(values)] = values
+    slopes = np.ones_like(room)
+    _activation(room, slopes, activation)
+    return room[: len(values)], slopes[: len(values)]
