@@ -72,7 +72,7 @@ REGIONS = [pytest.param(lambda: 0, id="alone"), pytest.param(parallel_region, id
 
 
 @pytest.mark.parametrize("region", REGIONS)
-@pytest.mark.parametrize(("count", "threads"), [(0, 2), (1, 3), (1000, 1), (1000, 7), (1_000_000, 2)])
+@pytest.mark.parametrize(("count", "threads"), [(0, 2), (1, 3), (1000, 1), (1000, 7)])
 def test_a_loop_does_everything_once_on_any_number_of_threads(region, count, threads):
     done = np.zeros(count, int)
     _count(region(), threads, done, -1)
@@ -89,6 +89,28 @@ def test_an_exception_in_any_thread_reaches_the_caller_and_the_next_loop_is_whol
     done = np.zeros(1000, int)
     _count(region(), 3, done, -1)
     assert done.all()
+
+
+@openmp
+def test_no_two_threads_take_the_same_turn():
+    library = ctypes.CDLL(None)
+    sleep, who = library.usleep, library.omp_get_thread_num
+    sleep.argtypes, sleep.restype, who.argtypes, who.restype = [ctypes.c_uint], ctypes.c_int, [], ctypes.c_int
+
+    @numba.njit
+    def take_turn(i, turns):
+        if i < 2:
+            sleep(20_000)  # until both threads are there, to run through the rest side by side
+        turns[who()] += 1
+
+    @numba.njit(nogil=True)
+    def take_all(region, count, turns):
+        for_each(region, 2, count, take_turn, (turns,))
+
+    turns = np.zeros(2, int)
+    take_all(parallel_region(), 10_000_000, turns)
+    assert turns.all()
+    assert turns.sum() == 10_000_000
 
 
 @openmp
