@@ -60,7 +60,7 @@ class Fused:
         arguments = tensors, work, sums, state, seed
         threads = 1 if len(pieces) <= SERIAL else thread_count(default=torch.get_num_threads())
         region = parallel_region() if threads > 1 else 0
-        if threads == 1 or region:
+        if threads == 1 or region:  # torch's own threads, which would be in the way of others
             everything = (0, len(pieces)), (0, len(segments))
             fused_step(like, (region, threads), *everything, True, *arguments)
         else:
