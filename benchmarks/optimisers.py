@@ -100,7 +100,7 @@ def trainer(
     optimizer = make(model)
 
     def gradient() -> None:
-        # another batch each time: on one that is learnt the gradient vanishes, and denormal numbers are slow
+        # another batch each time: one that is learnt has no gradient left
         x, y = torch.randn(batch, widths[0]), torch.randint(0, widths[-1], (batch,))
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()

@@ -1,4 +1,4 @@
-"""A step in the engine's compiled code: CPU tensors in float32 or float64, in place, on all cores."""
+"""A step in the engine's compiled code: CPU tensors in float32 or float64, in place, on torch's threads."""
 
 from __future__ import annotations
 
