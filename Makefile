@@ -22,7 +22,7 @@ lint: .venv/dev
 
 bench: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/engine.py
-	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/optimisers.py
+	$(BIN)/python benchmarks/optimisers.py
 	$(BIN)/python benchmarks/costs.py
 	$(BIN)/python benchmarks/rounds.py
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/estimators.py

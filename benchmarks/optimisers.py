@@ -1,8 +1,13 @@
 """A step of our optimisers against torch's fused Adam, in one run: ratios of medians of interleaved repeats.
 
 - The step alone, at 20 million parameters and at 100; in plain torch operations, and posteriors' baoa, too
-  (of a log posterior that is the sum of the parameters, so that its gradient costs next to nothing).
+  (of a log posterior that is the sum of the parameters, so that its gradient costs next to nothing). At 20
+  million every step follows one of fused Adam, whose threads may still be spinning. Two measures of what the
+  memory allows: steps that draw no numbers, and moving as many bytes at the speed of θ += p G in torch.
+- The step within a training step of a network of 20 million parameters, and that training step.
 - A whole training step of a 784-1000-1000-10 network with batch 128.
+
+No variable need be set: OMP_WAIT_POLICY would change the times of threads other than torch's own.
 """
 
 import itertools
@@ -16,19 +21,37 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 import heatbath as hb
+from heatbath.methods import Method
 from heatbath.torch import AdLaLa, Langevin, Partitioned
 
+LARGE, WIDE = 20_000_000, (784, 4000, 4000, 200)  # about as many
 LANGEVIN, ADAPTIVE = hb.Langevin(1.0, 1e-4), hb.AdaptiveLangevin(1e-4, 0.01, 0.1)
+SILENT, SILENT_ADAPTIVE = hb.Langevin(1.0, 0.0), hb.AdaptiveLangevin(0.0, 0.0, 0.1)
+# Tensors read and written in a step; Adaptive Langevin goes over θ and p twice, to know p·p in between
+MOVED = {"Adam, fused": 7, "Langevin": 5, "Adaptive Langevin": 9}
 Make = Callable[[list[Tensor]], Optimizer]
+MakeForModel = Callable[[torch.nn.Module], Optimizer]
 OPTIMISERS: dict[str, Make] = {
     "Adam, fused": lambda params: torch.optim.Adam(params, fused=True),
     "Adam": torch.optim.Adam,
-    "Langevin": lambda params: Partitioned([{"params": params, "method": LANGEVIN}], 1e-3),
-    "Adaptive Langevin": lambda params: Partitioned([{"params": params, "method": ADAPTIVE}], 1e-3),
-    "Langevin, plain": lambda params: Partitioned(
-        [{"params": params, "method": LANGEVIN}], 1e-3, fused=False
-    ),
+    "Langevin": lambda params: ours(params, LANGEVIN),
+    "Adaptive Langevin": lambda params: ours(params, ADAPTIVE),
+    "Langevin, plain": lambda params: ours(params, LANGEVIN, fused=False),
 }
+WITHOUT_NOISE: dict[str, Make] = {
+    "Langevin without noise": lambda params: ours(params, SILENT),
+    "Adaptive Langevin without noise": lambda params: ours(params, SILENT_ADAPTIVE),
+}
+
+
+def ours(params: list[Tensor], method: Method, fused: bool | None = None) -> Partitioned:
+    """One of our methods for all parameters."""
+    return Partitioned([{"params": params, "method": method}], 1e-3, fused=fused)
+
+
+def for_model(make: Make) -> MakeForModel:
+    """An optimiser of all parameters of a model."""
+    return lambda model: make(list(model.parameters()))
 
 
 def stepper(make: Make, size: int) -> Callable[[], None]:
@@ -37,6 +60,16 @@ def stepper(make: Make, size: int) -> Callable[[], None]:
     parameter.grad = torch.randn(size)
     optimizer = make([parameter])
     return lambda: optimizer.step()
+
+
+def sum_of_products(size: int) -> Callable[[], None]:
+    """θ += p G in torch, which moves four tensors."""
+    theta, p, G = (torch.randn(size) for _ in range(3))
+
+    def step() -> None:
+        theta.addcmul_(p, G)
+
+    return step
 
 
 def posteriors_stepper(size: int) -> Callable[[], None]:
@@ -56,24 +89,36 @@ def posteriors_stepper(size: int) -> Callable[[], None]:
     return step
 
 
-def trainer(make: Callable[[torch.nn.Module], Optimizer]) -> Callable[[], None]:
-    """Training steps of a network."""
-    model = torch.nn.Sequential(
-        torch.nn.Linear(784, 1000), torch.nn.ReLU(), torch.nn.Linear(1000, 1000), torch.nn.ReLU(),
-        torch.nn.Linear(1000, 10),
-    )  # fmt: skip
+def trainer(
+    make: MakeForModel, widths: tuple[int, ...], batch: int
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """The two halves of a training step of a network: the gradient, and the optimiser's step."""
+    layers = [
+        layer for pair in itertools.pairwise(widths) for layer in (torch.nn.Linear(*pair), torch.nn.ReLU())
+    ]
+    model = torch.nn.Sequential(*layers[:-1])
     optimizer = make(model)
-    x, y = torch.randn(128, 784), torch.randint(0, 10, (128,))
 
-    def step() -> None:
+    def gradient() -> None:
+        # another batch each time: one that is learnt has no gradient left
+        x, y = torch.randn(batch, widths[0]), torch.randint(0, widths[-1], (batch,))
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
 
-    return step
+    return gradient, lambda: optimizer.step()
 
 
-def scheduled(make: Callable[[torch.nn.Module], torch.optim.Optimizer], changing: bool) -> Callable[[], None]:
+def together(gradient: Callable[[], None], step: Callable[[], None]) -> Callable[[], None]:
+    """The two halves of a training step, one after the other."""
+
+    def both() -> None:
+        gradient()
+        step()
+
+    return both
+
+
+def scheduled(make: MakeForModel, changing: bool) -> Callable[[], None]:
     """A step on a 4-32-1 network, with a stepsize that stays or one that a scheduler changes every time."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
     optimizer = make(model)
@@ -90,37 +135,81 @@ def scheduled(make: Callable[[torch.nn.Module], torch.optim.Optimizer], changing
     return step
 
 
+def seconds(step: Callable[[], None], inner: int = 1) -> float:
+    """How long a step takes, on the average of some."""
+    begin = time.perf_counter()
+    for _ in range(inner):
+        step()
+    return (time.perf_counter() - begin) / inner
+
+
+def median(times: list[float]) -> float:
+    """Median microseconds, without the first two."""
+    return 1e6 * statistics.median(times[2:])
+
+
 def medians(steps: dict[str, Callable[[], None]], repeats: int, inner: int = 1) -> dict[str, float]:
-    """Median microseconds of interleaved repeats, after two that are not counted."""
+    """Median microseconds of interleaved repeats."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(repeats + 2):
         for name, step in steps.items():
-            begin = time.perf_counter()
-            for _ in range(inner):
-                step()
-            times[name].append((time.perf_counter() - begin) / inner)
-    return {name: 1e6 * statistics.median(values[2:]) for name, values in times.items()}
+            times[name].append(seconds(step, inner))
+    return {name: median(values) for name, values in times.items()}
 
 
 def show(title: str, took: dict[str, float]) -> None:
     """Print a line: microseconds, and the ratio to the first."""
     base = next(iter(took.values()))
-    told = "   ".join(f"{name} {value:,.1f} ({value / base:.2f})" for name, value in took.items())
-    print(f"{title}: {told}", flush=True)
+    text = "   ".join(f"{name} {value:,.1f} ({value / base:.2f})" for name, value in took.items())
+    print(f"{title}: {text}", flush=True)
+
+
+def show_large(repeats: int = 15) -> None:
+    """Steps that alternate with those of fused Adam, with ratios to these, and what the memory allows."""
+    makes = OPTIMISERS | WITHOUT_NOISE
+    adam = stepper(makes.pop("Adam, fused"), LARGE)
+    steps = {name: stepper(make, LARGE) for name, make in makes.items()}
+    print(f"a step of {LARGE:,} parameters, each after one of fused Adam (ratio):")
+    steps["posteriors' baoa"] = posteriors_stepper(LARGE)
+    steps["θ += p G"] = sum_of_products(LARGE)
+    pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
+    for _ in range(repeats + 2):
+        for name, step in steps.items():
+            pairs[name].append((seconds(adam), seconds(step)))
+    for name, values in pairs.items():
+        before, took = (median(list(times)) for times in zip(*values, strict=True))
+        print(f"  {name} {took:,.0f} ({took / before:.2f})", flush=True)
+    triad = median([took for _, took in pairs["θ += p G"]])
+    limits = "   ".join(f"{name} {triad / 4 * moved:,.0f}" for name, moved in MOVED.items())
+    print(f"  as many bytes at the speed of θ += p G, {16e-3 * LARGE / triad:.0f} GB/s: {limits}", flush=True)
+
+
+def show_training(repeats: int = 15) -> None:
+    """The step and the whole training step of a network of 20 million parameters."""
+    halves = {name: trainer(for_model(OPTIMISERS[name]), WIDE, 16) for name in MOVED}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in halves}
+    for _ in range(repeats + 2):
+        for name, (gradient, step) in halves.items():
+            times[name].append((seconds(gradient), seconds(step)))
+    title = f"{'-'.join(map(str, WIDE))}, batch 16"
+    show(f"the step in training, {title}", {n: median([step for _, step in v]) for n, v in times.items()})
+    show(f"a training step, {title}", {n: median([sum(both) for both in v]) for n, v in times.items()})
 
 
 def main() -> None:
     """Print microseconds, with ratios to fused Adam."""
-    for size, repeats, inner in ((20_000_000, 15, 1), (100, 30, 100)):
-        steps = {name: stepper(make, size) for name, make in OPTIMISERS.items()}
-        steps["posteriors' baoa"] = posteriors_stepper(size)
-        show(f"a step of {size:,} parameters", medians(steps, repeats, inner))
-    whole = {
-        "Adam, fused": trainer(lambda model: torch.optim.Adam(model.parameters(), fused=True)),
-        "AdLaLa": trainer(lambda model: AdLaLa(model, lr=1e-3)),
+    show_large()
+    show_training()
+    steps = {name: stepper(make, 100) for name, make in OPTIMISERS.items()}
+    steps["posteriors' baoa"] = posteriors_stepper(100)
+    show("a step of 100 parameters", medians(steps, 30, 100))
+    makes: dict[str, MakeForModel] = {
+        "Adam, fused": for_model(OPTIMISERS["Adam, fused"]),
+        "AdLaLa": lambda model: AdLaLa(model, lr=1e-3),
     }
+    whole = {name: together(*trainer(make, (784, 1000, 1000, 10), 128)) for name, make in makes.items()}
     show("a training step, 784-1000-1000-10, batch 128", medians(whole, 60))
-    small: dict[str, Callable[[torch.nn.Module], torch.optim.Optimizer]] = {
+    small: dict[str, MakeForModel] = {
         "Adam": lambda model: torch.optim.Adam(model.parameters()),
         "Langevin": lambda model: Langevin(model, 1e-3, gamma=1.0, tau=1e-5),
         "AdLaLa": lambda model: AdLaLa(model, lr=1e-3),

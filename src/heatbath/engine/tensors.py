@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import compiled
+from heatbath.engine.openmp import for_each
 from heatbath.engine.tiles import fluctuate, move_buffers, run_segment
 from heatbath.engine.views import at_address
 from heatbath.noise import TILE
 from heatbath.operations import THERMOSTAT
 
 PIECE = 64 * TILE
+BLOCKS = 16  # of pieces, for each thread: a core that is slow does not hold up the rest
 
 
 # Columns of the array of tensors: addresses of θ, p, the gradient and the second moment; the position of the
@@ -39,43 +41,54 @@ class Work(NamedTuple):
 
 
 @compiled(cache=True)
-def fused_step(like, begin, end, first_pass, last_pass, finish, tensors, work, sums, units, seed):
-    """The pieces begin to end - 1 of some passes; then, to `finish` each, what lies between two passes.
+def fused_step(like, team, pieces, passes, finish, tensors, work, sums, units, seed):
+    """The pieces from one to before another of some passes; then, to `finish` each, what follows the pass.
 
-    `sums` has room for p·p of every piece.
+    `team` is a region of `parallel_region`, or 0, and its threads. `sums` has room for p·p of every piece.
     """
+    (region, threads), (begin, end), (first, last) = team, pieces, passes
+    words = np.empty((4, TILE // 4), np.uint32)
+    blocks = min(end - begin, BLOCKS * threads)
+    for k in range(first, last):
+        block = blocks, begin, end, k, like, tensors, work, sums, units, seed
+        for_each(region, threads, blocks, _step_block, block)
+        if finish:
+            _between_passes(k, tensors, work, sums, units, seed, words)
+
+
+@compiled
+def _step_block(block, blocks, begin, end, k, like, tensors, work, sums, units, seed):
+    """Pass k over one of the blocks that the pieces begin to end - 1 are shared out in."""
     tile = np.empty(TILE, like.dtype)
     words = np.empty((4, TILE // 4), np.uint32)
     moves, uses = move_buffers(work.operations.shape[0])
     room = tile, words, moves, uses
     span = np.empty((1, 2), np.int64)
-    for k in range(first_pass, last_pass):
-        for i in range(begin, end):
-            t, low, high = work.pieces[i]
-            tensor = tensors[t]
-            u, base = tensor[UNIT], tensor[FIRST] * like.itemsize
-            start, stop = work.segments[k, u, 0], work.segments[k, u, 1]
-            span[0, 0], span[0, 1] = low, high
-            sums[i] = -1.0
-            if stop > start:
-                sums[i] = run_segment(
-                    at_address(like, tensor[THETA] - base, high),
-                    at_address(like, tensor[MOMENTUM] - base, high),
-                    at_address(like, tensor[GRADIENT] - base, high),
-                    at_address(like, tensor[SECOND] - base, high),
-                    span,
-                    work.operations[start:stop],
-                    work.table[tensor[ROW], start:stop],
-                    units[u, XI],
-                    units[u, ROOT_TAU],
-                    seed,
-                    0,
-                    tensor[STEP],
-                    room,
-                    True,
-                )
-        if finish:
-            _between_passes(k, tensors, work, sums, units, seed, words)
+    count = end - begin
+    for i in range(begin + count * block // blocks, begin + count * (block + 1) // blocks):
+        t, low, high = work.pieces[i]
+        tensor = tensors[t]
+        u, base = tensor[UNIT], tensor[FIRST] * like.itemsize
+        start, stop = work.segments[k, u, 0], work.segments[k, u, 1]
+        span[0, 0], span[0, 1] = low, high
+        sums[i] = -1.0
+        if stop > start:
+            sums[i] = run_segment(
+                at_address(like, tensor[THETA] - base, high),
+                at_address(like, tensor[MOMENTUM] - base, high),
+                at_address(like, tensor[GRADIENT] - base, high),
+                at_address(like, tensor[SECOND] - base, high),
+                span,
+                work.operations[start:stop],
+                work.table[tensor[ROW], start:stop],
+                units[u, XI],
+                units[u, ROOT_TAU],
+                seed,
+                0,
+                tensor[STEP],
+                room,
+                True,
+            )
 
 
 @compiled

@@ -18,16 +18,18 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 os.register_at_fork(after_in_child=_pools.clear)
 
 
-def thread_count(threads: int | None = None) -> int:
-    """The number of threads asked for, or HEATBATH_THREADS, or one for each core this process may use."""
+def thread_count(threads: int | None = None, default: int | None = None) -> int:
+    """The threads asked for, or HEATBATH_THREADS, or the default, or one for each core that may be used."""
     if threads is not None:
         return whole("threads", threads, low=1)
     setting = os.environ.get("HEATBATH_THREADS")
-    if setting is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not setting.isdecimal() or int(setting) < 1:
-        raise ValueError(f"HEATBATH_THREADS must be a whole number >= 1, got {setting!r}")
-    return int(setting)
+    if setting is not None:
+        if not setting.isdecimal() or int(setting) < 1:
+            raise ValueError(f"HEATBATH_THREADS must be a whole number >= 1, got {setting!r}")
+        return int(setting)
+    if default is not None:
+        return default
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def spread(work: Callable[[int, int], None], count: int, threads: int, even: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""A step in the engine's compiled code: CPU tensors in float32 or float64, in place, on all cores."""
+"""A step in the engine's compiled code: CPU tensors in float32 or float64, in place, on torch's threads."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heatbath.engine.openmp import parallel_region
 from heatbath.engine.tensors import PIECE, Work, fused_step
 from heatbath.engine.threads import spread, thread_count
 from heatbath.torch.recipes import Recipe
@@ -56,17 +57,20 @@ class Fused:
         sums = np.empty(len(pieces))
         state = np.array([(-1.0, unit.xi, unit.root_tau) for unit in units])
         like, seed = LIKE[units[0].theta[0].dtype], np.uint64(units[0].seed)
-        if len(pieces) <= SERIAL:
-            fused_step(like, 0, len(pieces), 0, len(segments), True, tensors, work, sums, state, seed)
+        arguments = tensors, work, sums, state, seed
+        threads = 1 if len(pieces) <= SERIAL else thread_count(default=torch.get_num_threads())
+        region = parallel_region() if threads > 1 else 0
+        if threads == 1 or region:  # torch's own threads, which would be in the way of others
+            everything = (0, len(pieces)), (0, len(segments))
+            fused_step(like, (region, threads), *everything, True, *arguments)
         else:
-            threads = thread_count()
             for k in range(len(segments)):
 
                 def part(begin: int, end: int, k: int = k) -> None:
-                    fused_step(like, begin, end, k, k + 1, False, tensors, work, sums, state, seed)
+                    fused_step(like, (0, 1), (begin, end), (k, k + 1), False, *arguments)
 
                 spread(part, len(pieces), threads, even=True)
-                fused_step(like, 0, 0, k, k + 1, True, tensors, work, sums, state, seed)
+                fused_step(like, (0, 1), (0, 0), (k, k + 1), True, *arguments)
         for unit, (kinetic, xi, _) in zip(units, state.tolist(), strict=True):
             unit.xi = xi
             unit.kinetic = unit.kinetic if kinetic < 0 else kinetic

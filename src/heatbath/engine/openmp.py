@@ -1,0 +1,118 @@
+"""Loops of compiled code on the threads of torch's OpenMP.
+
+After an operation of torch, its threads spin for some milliseconds in case there is more to do. Threads of
+our own would share the cores with them; so theirs do our work, too. OpenMP libraries export the function by
+which compilers start a parallel region, and `for_each` calls it, without the lock and without Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.callconv import excinfo_ptr_t
+from numba.extending import intrinsic
+
+_FORKED = 0x40  # PF_FORKNOEXEC of Linux, in the flags of /proc/self/stat: a copy that runs no other program
+
+
+def _is_a_copy() -> bool:
+    """Whether this process was forked: OpenMP would wait for threads that stayed in its parent."""
+    try:
+        flags = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[6]
+    except OSError:  # not Linux
+        return True
+    return bool(int(flags) & _FORKED)
+
+
+_home = -1 if _is_a_copy() else os.getpid()
+
+
+def parallel_region() -> int:
+    """The address of GOMP_parallel in the OpenMP that torch uses, for `for_each`; 0 where there is none.
+
+    On Linux torch makes its OpenMP, be it GNU's, LLVM's or Intel's, known to the whole process. There is none
+    to use on other systems, and in a forked child.
+    """
+    return _address() if os.getpid() == _home else 0
+
+
+@cache
+def _address() -> int:
+    function = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
+    return (ctypes.cast(function, ctypes.c_void_p).value or 0) if function else 0
+
+
+# What the threads of a region share: the arguments, the next i and their end, and how one of them failed
+VALUES, NEXT, COUNT, CODE, CAUSE = range(5)
+
+
+def _for_each(typing_context: Any, region: Any, threads: Any, count: Any, function: Any, values: Any) -> Any:
+    """Call function(i, *values) for every i below count on up to `threads` threads, and wait for all.
+
+    `region` is what `parallel_region` returns; with 0 this thread does everything. Each thread takes the next
+    i until there is none, so it does not matter how many OpenMP grants. The first exception of a thread ends
+    its work, and is raised here.
+    """
+    call = function.get_call_type(typing_context, (types.intp, *values), {})
+    overload = function.dispatcher.overloads[call.args]
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address, team, end, _, packed = arguments
+        word, code = end.type, ir.IntType(32)
+        shared = ir.LiteralStructType([packed.type, word, word, code, excinfo_ptr_t])
+        kind = ir.FunctionType(ir.VoidType(), [shared.as_pointer()])
+        body = ir.Function(builder.module, kind, builder.module.get_unique_name("for_each.body"))
+        body.linkage = "internal"
+        context.add_linking_libs([overload.library])
+        status = _write_body(context, body, overload.fndesc, call)
+
+        data = cgutils.alloca_once(builder, shared)
+        for k, value in enumerate((packed, word(0), end, code(0), excinfo_ptr_t(None))):
+            builder.store(value, cgutils.gep_inbounds(builder, data, 0, k))
+        with builder.if_else(cgutils.is_null(builder, address)) as (alone, together):
+            with alone:
+                builder.call(body, [data])
+            with together:
+                kind = ir.FunctionType(ir.VoidType(), [body.type, data.type, code, code])
+                start = builder.inttoptr(address, kind.as_pointer())
+                builder.call(start, [body, data, builder.trunc(team, code), code(0)])
+        failed = builder.load(cgutils.gep_inbounds(builder, data, 0, CODE))
+        with cgutils.if_unlikely(builder, cgutils.is_not_null(builder, failed)):
+            cause = builder.load(cgutils.gep_inbounds(builder, data, 0, CAUSE))
+            context.call_conv.return_status_propagate(builder, status._replace(code=failed, excinfoptr=cause))
+        return context.get_dummy_value()
+
+    return types.none(types.intp, types.intp, types.intp, function, values), codegen
+
+
+def _write_body(context: Any, body: Any, callee: Any, call: Any) -> Any:
+    """What each thread does with the shared data; returns the status of a call, as Numba describes it."""
+    builder = ir.IRBuilder(body.append_basic_block("entry"))
+    shared = [cgutils.gep_inbounds(builder, body.args[0], 0, k) for k in range(5)]
+    values = cgutils.unpack_tuple(builder, builder.load(shared[VALUES]))
+    end = builder.load(shared[COUNT])
+    take, work, fail, leave = (body.append_basic_block(name) for name in ("take", "work", "fail", "leave"))
+    builder.branch(take)
+    builder.position_at_end(take)
+    i = builder.atomic_rmw("add", shared[NEXT], end.type(1), "monotonic")
+    builder.cbranch(builder.icmp_signed("<", i, end), work, leave)
+    builder.position_at_end(work)
+    status, _ = context.call_internal_no_propagate(builder, callee, call, [i, *values])
+    builder.cbranch(status.is_error, fail, take)
+    builder.position_at_end(fail)
+    builder.store(status.excinfoptr, shared[CAUSE])
+    builder.store(status.code, shared[CODE])
+    builder.branch(leave)
+    builder.position_at_end(leave)
+    builder.ret_void()
+    return status
+
+
+for_each: Any = intrinsic(_for_each)
