@@ -10,7 +10,7 @@ from heatbath.engine import losses
 from heatbath.engine.batches import gather
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import Network, activate, copy_weights, forward, make_room
-from heatbath.engine.lanes import BYTES, keep, lanes_of, pointer
+from heatbath.engine.lanes import BYTES, keep, lanes_of, null, pointer
 from heatbath.engine.layouts import Alone, chains_in
 from heatbath.engine.losses import BINARY, CLASSES, predictions
 
@@ -99,8 +99,7 @@ def evaluate_mixtures(begin, end_, corners, weights, inputs, shares, activation,
     """
     layout = Alone(1)
     rows, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
-    corner, masks, chosen = np.empty(0, corners.dtype), np.empty(0, np.uint16), np.empty(0, np.uint32)
-    like = pointer(corner)
+    like = pointer(corners)
     pointed = Network(
         pointer(network.layers), network.count, network.stride, network.out, network.activation, network.loss,
         network.shallow, network.chunk, network.values, network.widest, network.flat, network.copies,
@@ -109,7 +108,7 @@ def evaluate_mixtures(begin, end_, corners, weights, inputs, shares, activation,
     theta = np.zeros(corners.shape[1], corners.dtype)
     lanes = lanes_of(like)
     mixed = np.zeros(-(-rows * width // lanes) * lanes, corners.dtype)
-    kinds = like, pointer(masks), pointer(chosen)
+    kinds = like, null(np.uint16), null(np.uint32)
     _, end = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, 0)
     memory = np.zeros(end + BYTES, np.uint8)
     begins = (memory.ctypes.data + BYTES - 1) // BYTES * BYTES
@@ -131,12 +130,8 @@ def evaluate_mixtures(begin, end_, corners, weights, inputs, shares, activation,
         )  # fmt: skip
         loss[m] += rows * mean[0]
         right[m] += np.rint(rows * share[0])
-    for one in (theta, mixed, corner):
-        keep(one)
-    for other in (sets, running):
-        keep(other)
-    keep(chosen)
-    for mean_ in (mean, share):
-        keep(mean_)
+    for numbers in (theta, mixed):
+        keep(numbers)
+    for wholes in (sets, running):
+        keep(wholes)
     keep(memory)
-    keep(masks)

@@ -608,6 +608,16 @@ def _point(typing_context: Any, address: Any, like: Any) -> Any:
     return result(types.intp, like), codegen
 
 
+def _null(typing_context: Any, kind: Any) -> Any:
+    """A pointer to nothing, for its type."""
+    result = types.CPointer(kind.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.get_value_type(result)(None)
+
+    return result(kind), codegen
+
+
 def _beyond(typing_context: Any, pointer: Any, count: Any) -> Any:
     """A pointer to a number further on."""
 
@@ -645,8 +655,8 @@ def _number(typing_context: Any, like: Any, value: Any) -> Any:
     return like.dtype(like, types.float64), codegen
 
 
-pointer, point, beyond, keep, lanes_of, number = map(
-    intrinsic, (_pointer, _point, _beyond, _keep, _lanes_of, _number)
+pointer, point, null, beyond, keep, lanes_of, number = map(
+    intrinsic, (_pointer, _point, _null, _beyond, _keep, _lanes_of, _number)
 )
 
 _FLUSHED = 0x8040  # of the control word of x86: results, and operands, that are denormal count as 0

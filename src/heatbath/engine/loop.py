@@ -26,7 +26,15 @@ from heatbath.engine.layouts import Alone, chains_in, place
 from heatbath.engine.notes import note
 from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT, Control
 from heatbath.engine.random import fill_words
-from heatbath.engine.tiles import Kinds, fluctuate, kinetic, make_moves, make_scratch, prepare, run_segment
+from heatbath.engine.tiles import (
+    fluctuate,
+    kinds_for,
+    kinetic,
+    make_moves,
+    make_scratch,
+    prepare,
+    run_segment,
+)
 from heatbath.engine.views import row_reader
 from heatbath.noise import TEMPERING
 from heatbath.operations import ADAM, THERMOSTAT, WIDTH, C, F, S
@@ -314,14 +322,7 @@ def _make_buffers(layout, kinds, network, sizes, address):
 @compiled(cache=True)
 def run_chains(layout, begin, end, first, stop, chains, data, network, units, prelude, code, ladder, notes, seed):
     """Steps first to stop - 1 of the chains begin to end - 1, noting what is due."""
-    likes = (
-        np.empty(0, chains.theta.dtype), np.empty(0), np.empty(0, np.int64), np.empty(0, np.uint32),
-        np.empty(0, np.uint64), np.empty(0, np.uint16),
-    )  # fmt: skip
-    kinds = Kinds(
-        pointer(likes[0]), pointer(likes[1]), pointer(likes[2]), pointer(likes[3]), pointer(likes[4]),
-        pointer(likes[5]),
-    )  # fmt: skip
+    kinds = kinds_for(pointer(chains.theta))
     L, lane = lanes_of(kinds.number), chains_in(layout, kinds.number)
     count, batch = data.X.shape[1], data.batch
     capacity = -(-batch // L) * L if lane == 1 else batch
@@ -464,4 +465,3 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
             clear(net, room)
     restore_denormals(mode)
     keep(memory)
-    keep(likes[0])

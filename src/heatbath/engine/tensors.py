@@ -7,17 +7,26 @@ order, so results do not depend on the number of threads.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import compiled
+from heatbath.engine.lanes import (
+    BYTES,
+    flush_denormals,
+    keep,
+    lanes_of,
+    point,
+    pointer,
+    restore_denormals,
+)
+from heatbath.engine.layouts import Alone, place
 from heatbath.engine.openmp import for_each
-from heatbath.engine.tiles import fluctuate, move_buffers, run_segment
-from heatbath.engine.views import at_address
+from heatbath.engine.tiles import fluctuate, kinds_for, make_moves, make_scratch, prepare, run_segment
 from heatbath.noise import TILE
-from heatbath.operations import THERMOSTAT
+from heatbath.operations import THERMOSTAT, WIDTH
 
 PIECE = 64 * TILE
 BLOCKS = 16  # of pieces, for each thread: a core that is slow does not hold up the rest
@@ -47,52 +56,83 @@ def fused_step(like, team, pieces, passes, finish, tensors, work, sums, units, s
     `team` is a region of `parallel_region`, or 0, and its threads. `sums` has room for p·p of every piece.
     """
     (region, threads), (begin, end), (first, last) = team, pieces, passes
-    words = np.empty((4, TILE // 4), np.uint32)
     blocks = min(end - begin, BLOCKS * threads)
+    kinds = kinds_for(pointer(like))
+    _, size = _make_buffers(kinds, work.operations.shape[0], 0)
+    memory = np.zeros(max(blocks, 1) * size + BYTES, np.uint8)
+    address = (memory.ctypes.data + BYTES - 1) // BYTES * BYTES
     for k in range(first, last):
-        block = blocks, begin, end, k, like, tensors, work, sums, units, seed
+        block = blocks, begin, end, k, address, size, like, tensors, work, sums, units, seed
         for_each(region, threads, blocks, _step_block, block)
         if finish:
-            _between_passes(k, tensors, work, sums, units, seed, words)
+            buffers, _ = _make_buffers(kinds, work.operations.shape[0], address)
+            _between_passes(k, tensors, work, sums, units, seed, buffers.scratch)
+    keep(memory)
+
+
+class Buffers(NamedTuple):
+    """Pointers to what a block is worked on in."""
+
+    scratch: Any
+    moves: Any
+    columns: Any
+    xi: Any
+    root_tau: Any
+    span: Any
 
 
 @compiled
-def _step_block(block, blocks, begin, end, k, like, tensors, work, sums, units, seed):
+def _make_buffers(kinds, operations, address):
+    """Buffers from an address on, and the address after them."""
+    L = lanes_of(kinds.number)
+    scratch, address = make_scratch(Alone(1), kinds, address)
+    moves, address = make_moves(1, max(operations, 1), kinds, address)
+    columns, address = place(address, max(operations, 1) * WIDTH * L, kinds.real)
+    xi, address = place(address, 8, kinds.real)
+    root_tau, address = place(address, 8, kinds.real)
+    span, address = place(address, 2, kinds.whole)
+    return Buffers(scratch, moves, columns, xi, root_tau, span), address
+
+
+@compiled
+def _step_block(block, blocks, begin, end, k, address, room, like, tensors, work, sums, units, seed):
     """Pass k over one of the blocks that the pieces begin to end - 1 are shared out in."""
-    tile = np.empty(TILE, like.dtype)
-    words = np.empty((4, TILE // 4), np.uint32)
-    moves, uses = move_buffers(work.operations.shape[0])
-    room = tile, words, moves, uses
-    span = np.empty((1, 2), np.int64)
-    count = end - begin
+    number = pointer(like)
+    L = lanes_of(number)
+    buffers, _ = _make_buffers(kinds_for(number), work.operations.shape[0], address + block * room)
+    scratch, moves, span = buffers.scratch, buffers.moves, buffers.span
+    operations, segments = pointer(work.operations), work.segments
+    scratch.numbers[0] = 0
+    mode = flush_denormals()
+    count, known = end - begin, -1  # the tensor whose moves there are
     for i in range(begin + count * block // blocks, begin + count * (block + 1) // blocks):
-        t, low, high = work.pieces[i]
-        tensor = tensors[t]
-        u, base = tensor[UNIT], tensor[FIRST] * like.itemsize
-        start, stop = work.segments[k, u, 0], work.segments[k, u, 1]
-        span[0, 0], span[0, 1] = low, high
+        t, low, high = work.pieces[i, 0], work.pieces[i, 1], work.pieces[i, 2]
+        u, base = tensors[t, UNIT], tensors[t, FIRST] * like.itemsize
+        start, stop = segments[k, u, 0], segments[k, u, 1]
+        span[0], span[1] = low, high
         sums[i] = -1.0
         if stop > start:
-            sums[i] = run_segment(
-                at_address(like, tensor[THETA] - base, high),
-                at_address(like, tensor[MOMENTUM] - base, high),
-                at_address(like, tensor[GRADIENT] - base, high),
-                at_address(like, tensor[SECOND] - base, high),
-                span,
-                work.operations[start:stop],
-                work.table[tensor[ROW], start:stop],
-                units[u, XI],
-                units[u, ROOT_TAU],
-                seed,
-                0,
-                tensor[STEP],
-                room,
-                True,
-            )
+            if t != known:
+                known = t
+                for o in range(start, stop):
+                    for c in range(WIDTH):
+                        buffers.columns[(o * WIDTH + c) * L] = work.table[tensors[t, ROW], o, c]
+                buffers.xi[0], buffers.root_tau[0] = units[u, XI], units[u, ROOT_TAU]
+                prepare(
+                    Alone(1), operations, start, stop, buffers.columns, buffers.xi, buffers.root_tau,
+                    tensors[t, STEP], moves, 0, scratch,
+                )  # fmt: skip
+            if run_segment(
+                Alone(1), point(tensors[t, THETA] - base, number), point(tensors[t, MOMENTUM] - base, number),
+                point(tensors[t, GRADIENT] - base, number), point(tensors[t, SECOND] - base, number), span, 0, 1,
+                moves, 0, seed, tensors[t, STEP], scratch, True,
+            ):  # fmt: skip
+                sums[i] = scratch.read[0]
+    restore_denormals(mode)
 
 
 @compiled
-def _between_passes(k, tensors, work, sums, units, seed, words):
+def _between_passes(k, tensors, work, sums, units, seed, scratch):
     """Sum p·p of the units, always in the same order, and move ξ as the pass says."""
     total = np.full(units.shape[0], -1.0)
     row = np.zeros(units.shape[0], np.int64)  # ξ has that of the tensor that was stepped most often
@@ -115,7 +155,8 @@ def _between_passes(k, tensors, work, sums, units, seed, words):
                 units[u, XI] += c[0] * share * (units[u, KINETIC] - work.size[u] * target)
             else:
                 step = tensors[first[u], STEP] + work.operations[o, 2]
-                where = tensors[first[u], FIRST]
+                root = c[2] if c[2] >= 0 else units[u, ROOT_TAU]
                 units[u, XI] = fluctuate(
-                    units[u, XI], c, units[u, ROOT_TAU], seed, work.operations[o, 1], 0, step, where, words
-                )
+                    units[u, XI], c[0], c[1], root, seed, work.operations[o, 1], 0, step, tensors[first[u], FIRST],
+                    scratch,
+                )  # fmt: skip

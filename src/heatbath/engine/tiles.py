@@ -22,7 +22,7 @@ from heatbath.engine.lanes import (
     fma,
     lanes_of,
     load,
-    number,
+    null,
     polynomial,
     splat,
     sqrt,
@@ -74,7 +74,7 @@ class Scratch(NamedTuple):
 
 
 class Kinds(NamedTuple):
-    """A pointer to no number in particular of every type that buffers have."""
+    """Pointers to nothing, of every type that buffers have."""
 
     number: Any  # of the chains
     real: Any
@@ -82,6 +82,12 @@ class Kinds(NamedTuple):
     word: Any
     address: Any
     mask: Any
+
+
+@compiled
+def kinds_for(like):
+    """For numbers of the chains like those that are pointed to."""
+    return Kinds(like, null(np.float64), null(np.int64), null(np.uint32), null(np.uint64), null(np.uint16))
 
 
 @compiled(apart=True)
@@ -399,7 +405,11 @@ def run_segment(layout, theta, p, G, second, ranges, begin, end, moves, segment,
     """
     L = lanes_of(theta)
     z, numbers = scratch.z, moves.numbers
-    has_read = False
+    has_read = kicked_somewhere = False
+    for i in range(moves.count[segment]):
+        kind = moves.fixed[(segment * moves.most + i) * FIXED + KIND]
+        kicked = moves.fixed[(segment * moves.most + i) * FIXED + KICKED] > 0
+        kicked_somewhere = kicked_somewhere or kicked or kind == ADAM
     for r in range(begin, end):
         first, stop = ranges[2 * r], ranges[2 * r + 1]
         for tile in range(first // TILE, (stop - 1) // TILE + 1):
@@ -409,7 +419,8 @@ def run_segment(layout, theta, p, G, second, ranges, begin, end, moves, segment,
             if streaming:
                 _fetch(p, low, high)
                 _fetch(theta, low, high)
-                _fetch(G, low, high)
+                if kicked_somewhere:
+                    _fetch(G, low, high)
             for i in range(moves.count[segment]):
                 fixed = beyond(moves.fixed, (segment * moves.most + i) * FIXED)
                 kind, use, reads = fixed[KIND], fixed[USE], fixed[READS]
