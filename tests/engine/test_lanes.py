@@ -1,4 +1,4 @@
-"""Vectors are what NumPy says, lane by lane: nothing is fused, reordered or flushed that is not written so."""
+"""Vectors are what NumPy says, lane by lane: nothing is fused, reordered or flushed unless it is written."""
 
 import ctypes
 import mmap
@@ -45,7 +45,7 @@ KNOWN = {}
 
 
 def applied(function, *inputs, results):
-    """What a function of vectors makes of arrays, as arrays of these types: in the engine's way of compiling."""
+    """What a function of vectors makes of arrays, as arrays of these types, compiled as the engine is."""
     if function not in KNOWN:
 
         @traced
