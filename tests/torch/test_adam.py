@@ -70,7 +70,7 @@ def test_adam_in_float32_is_torch_s_to_rounding(options):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_adam_in_float32_is_as_near_to_float64_as_torch_s(options):
-    """Root mean squares; of the momentum three times: β and 1 - β are rounded, where torch has one of them."""
+    """Root mean squares; of the momentum three times: β and 1 - β are rounded, torch has only one."""
     given = gradients(torch.float32)
     one, other = run(ours(**options), torch.float32, given), run(theirs(**options), torch.float32, given)
     exact = run(theirs(**options), torch.float64, given)
