@@ -328,7 +328,7 @@ def test_very_wide_layers_are_computed_alone_and_do_not_depend_on_neighbours_thr
         )
         assert case.shape.uses_blas
         whole = case.run(None)
-        assert isinstance(whole.layout, Alone)
+        assert not isinstance(whole.layout, Group)
         assert_same_bits(whole, case.run(None, threads=2, cuts=(1, 3, 2)))
         assert_same_bits(case.run(None, [5, 2]), whole, [5, 2])
 
@@ -588,9 +588,14 @@ def test_bits_do_not_depend_on_the_layout_at_infinite_inputs():
 
 @pytest.mark.xfail(reason="they are computed wrongly instead", strict=True)
 @pytest.mark.parametrize(
-    "change", [{"first": 2**26 - 1}, {"network": ((2, 128, 128, 1), "tanh", "binary")}], ids=str
+    ("layout", "change"),
+    [
+        (Group(16), {"first": 2**26 - 1}),
+        (Group(16), {"network": ((2, 128, 128, 1), "tanh", "binary")}),
+        (Alone(), {"network": ((2, 128, 128, 1), "tanh", "binary")}),
+    ],
+    ids=str,
 )
-def test_a_group_that_cannot_be_is_refused(change):
-    case = replace(Case(chains=3), **change)
+def test_a_layout_that_cannot_be_is_refused(layout, change):
     with pytest.raises(ValueError, match="layout"):
-        case.run(group(case))
+        replace(Case(chains=3), **change).run(layout)
