@@ -98,7 +98,7 @@ def _words(layout: object, like: TracedArray, origin: tuple[Traced, ...], k: Tra
     block = begin | k
     stride = like.lanes // 8
     if isinstance(layout, Group):
-        counters = [(block, chain, x2, x3) for chain in x1]
+        counters: list[tuple[Traced, ...]] = [(block, chain, x2, x3) for chain in x1]
     else:
         wide = block.splat(8)
         blocks = [wide + wide.constant(range(h, like.lanes, stride)) for h in range(stride)]
@@ -199,7 +199,7 @@ def _store_first(layout, z, words, at, origin, k):
 
 @compiled(apart=True)
 def fill_words(layout, z, words, numbers, seed, use, step, tile, count):
-    """The 32-bit words of the first `count` elements of a tile, and perhaps of others, as in `fill_normals`."""
+    """The 32-bit words of the first `count` elements of a tile, and perhaps of others; see `fill_normals`."""
     width = chains_in(layout, z)
     origin = _origin(layout, z, numbers, (seed, u64(use), u64(step), u64(tile)))
     stride = lanes_of(z) // width
