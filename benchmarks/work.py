@@ -75,7 +75,7 @@ def seconds(case: Case) -> list[float]:
 
         options["layout"] = Alone() if case.layout == "alone" else Group(lanes(theta.dtype))
     taken = []
-    with threadpool_limits(1, "blas"):  # as `train` does
+    with threadpool_limits(1, "blas"):  # as `train` does for large networks
         ensemble = Ensemble(
             program,
             shape,
