@@ -12,6 +12,7 @@ one from the cache. These round differently, and results would depend on what ha
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import platform
@@ -89,6 +90,28 @@ class _Piece(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
 
+class _Whole(JITCodeLibrary):  # type: ignore[misc]
+    """A loop with everything in it, optimised once. Vectors are written as such and not looked for."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        manager, builder = self._codegen._module_pass_manager(opt=2, loop_vectorize=False, slp_vectorize=False)
+        manager.run(self._final_module, builder)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerWhole(NativeLowering):  # type: ignore[misc]
+    _name = "heatbath_lower_whole"
+
+    def run_pass(self, state: Any) -> bool:
+        """Make the code of a loop, which Python calls and the cache keeps."""
+        state.library = _Whole(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return bool(super().run_pass(state))
+
+
 class _Lower(LoweringPass):  # type: ignore[misc]
     """Lower a function that is only called in compiled code: there is nothing for Python to call."""
 
@@ -132,6 +155,15 @@ class _LowerApart(_Lower):
 
 def _pipeline(lower: Any) -> Any:
     class Pipeline(CompilerBase):  # type: ignore[misc]
+        def _compile_core(self) -> Any:
+            collecting = gc.isenabled()
+            gc.disable()  # which would go through all that has been made, again and again
+            try:
+                return super()._compile_core()
+            finally:
+                if collecting:
+                    gc.enable()
+
         def define_pipelines(self) -> list[Any]:
             manager = PassManager("heatbath")
             for passes in (
@@ -148,7 +180,7 @@ def _pipeline(lower: Any) -> Any:
     return Pipeline
 
 
-_PIPELINES = _pipeline(_LowerInlined), _pipeline(_LowerApart)
+_WHOLE, _INLINED, _APART = map(_pipeline, (_LowerWhole, _LowerInlined, _LowerApart))
 
 
 def compiled(
@@ -161,10 +193,10 @@ def compiled(
     config.CACHE_DIR = _FOLDER or ""
     try:
         if cache:
-            options |= {"cache": _FOLDER is not None}
+            options |= {"pipeline_class": _WHOLE, "cache": _FOLDER is not None}
         else:
             options |= {
-                "pipeline_class": _PIPELINES[apart], "forceinline": not apart, "no_cpython_wrapper": True,
+                "pipeline_class": _APART if apart else _INLINED, "forceinline": not apart, "no_cpython_wrapper": True,
                 "no_cfunc_wrapper": True,
             }  # fmt: skip
         return numba.njit(nogil=True, error_model="numpy", **options)(function)

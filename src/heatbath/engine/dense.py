@@ -20,12 +20,25 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import choose, fma, lanes_of, load, number, store, total, traced
-from heatbath.engine.layouts import Alone, Group, chains_in, each, place
+from heatbath.engine.lanes import (
+    Kept,
+    choose,
+    fma,
+    lanes_of,
+    load,
+    loop,
+    number,
+    store,
+    total,
+    traced,
+    tree,
+)
+from heatbath.engine.layouts import Group, Layout, Wide, chains_in, each, place
 from heatbath.engine.losses import derivatives
 from heatbath.engine.views import matrix, row_reader
 from heatbath.networks import ACTIVATIONS
@@ -136,10 +149,10 @@ class Shape:
         """Whether a layer is so wide that every chain is computed alone."""
         return BLAS in self.ways
 
-    def network(self, layout: Alone | Group, count: int, data: int, skip: int = 0) -> Network:
+    def network(self, layout: Layout, count: int, data: int, skip: int = 0) -> Network:
         """For a layout, vectors of `count` lanes, and up to this many data in a chunk; without the layers
         that are skipped, whose outputs are then its inputs."""
-        alone = isinstance(layout, Alone)
+        alone = not isinstance(layout, Group)
         ways, sizes = self.ways[skip:], self.sizes[skip:]
 
         def padded(size: int) -> int:
@@ -248,30 +261,17 @@ def _tiles_of(make: Any) -> tuple[Any, Any, Any, Any]:
 
 def _make_product(rows: int, columns: int) -> Any:
     @traced
-    def start(W, at, vector, biased):
-        loaded = [W.load(at + vector * v) for v in range(columns)]
-        return tuple(choose(biased, one, 0.0) for _ in range(rows) for one in loaded)
-
-    @traced
-    def step(layout, sums, x, at, datum, W, weight, vector):
-        numbers = [each(layout, x, at + datum * i) for i in range(rows)]
-        weights = [W.load(weight + vector * v) for v in range(columns)]
-        return tuple(
-            fma(weights[v], numbers[i], sums[columns * i + v]) for i in range(rows) for v in range(columns)
-        )
-
-    @traced
-    def finish(sums, y, at, datum):
-        for i in range(rows):
-            for v in range(columns):
-                y.store(at + datum * i + y.lanes * v, sums[columns * i + v])
-
-    @compiled
     def product(layout, x, at, datum, number, n, W, weight, vector, other, bias, biased, y, to, after):
-        sums = start(W, bias, lanes_of(y), biased)
-        for s in range(n):
-            sums = step(layout, sums, x, at + s * number, datum, W, weight + s * other, vector)
-        finish(sums, y, to, after)
+        begin = [choose(biased, W.load(bias + W.lanes * v), 0.0) for v in range(columns)]
+        sums = Kept(begin * rows)
+        with loop(n) as s:
+            numbers = [each(layout, x, at + s * number + datum * i) for i in range(rows)]
+            weights = [W.load(weight + s * other + vector * v) for v in range(columns)]
+            pairs = [(number_, w) for number_ in numbers for w in weights]
+            sums.set([fma(w, number_, sum_) for (number_, w), sum_ in zip(pairs, sums.get(), strict=True)])
+        for place_, sum_ in enumerate(sums.get()):
+            i, v = divmod(place_, columns)
+            y.store(to + after * i + y.lanes * v, sum_)
 
     return product
 
@@ -305,69 +305,46 @@ def _products(layout, size, x, at, datum, number, n, W, weight, vector, other, b
         v += 4 if four else 1
 
 
-def add_all(one: Any, two: Any) -> Any:
-    """Sums of vectors, one by one."""
-    return tuple(a + b for a, b in zip(one, two, strict=True))
+def _sum_units(layout: Any, count: int, n: Any, rows: int, like: Any, add: Any) -> list[Any]:
+    """Sums over n vectors of units, for some data: what `add(sums, v)` makes of them, vector by vector.
+
+    In a group there is a sum for each lane that one alone would have, and the tree by which that adds them.
+    """
+    zeros = [like.zero()] * rows
+    if not isinstance(layout, Group):
+        sums = Kept(zeros)
+        with loop(n) as v:
+            sums.set(add(sums.get(), v))
+        return [total(sum_) for sum_ in sums.get()]
+    parts = like.array(count * rows)
+    with loop(n.constant(count)) as q:
+        sums = Kept(zeros)
+        with loop(n, q, count) as v:
+            sums.set(add(sums.get(), v))
+        for i, sum_ in enumerate(sums.get()):
+            parts.store((q * rows + i) * count, sum_)
+    return [tree([parts.load((q * rows + i) * count) for q in range(count)]) for i in range(rows)]
 
 
-_add = traced(add_all)
-
-
-@compiled
-def reversed_bits(q, count):
-    """q with its bits in the other order, q < count, a power of 2: the order in which a tree takes sums."""
-    result = 0
-    while count > 1:
-        result, q, count = 2 * result + q % 2, q // 2, count // 2
-    return result
+def _put_numbers(layout: Any, numbers: list[Any], W: Any, bias: Any, z: Any, at: Any, datum: Any) -> None:
+    """Store numbers of each chain, one for each datum, with a bias if there is one."""
+    for i, value in enumerate(numbers):
+        shift = bias(W.load if isinstance(layout, Group) else W.number)
+        if isinstance(layout, Group):
+            z.store(at + datum * i, value + shift)
+        else:
+            z.put(at + datum * i, value + shift)
 
 
 def _make_reduction(rows: int) -> Any:
     @traced
-    def start(x):
-        return (x.zero(),) * rows
-
-    @traced
-    def step(sums, x, at, datum, W, weight):
-        w = W.load(weight)
-        return tuple(fma(w, x.load(at + datum * i), sums[i]) for i in range(rows))
-
-    @traced
-    def finish(layout, sums, W, bias, biased, z, at, datum):
-        for i in range(rows):
-            if isinstance(layout, Group):
-                z.store(at + datum * i, sums[i] + choose(biased, W.load(bias), 0.0))
-            else:
-                z.put(at + datum * i, total(sums[i]) + choose(biased, W.number(bias), 0.0))
-
-    @compiled
     def reduction(layout, x, at, datum, n, W, weight, vector, bias, biased, z, to, after):
-        L = lanes_of(x)
-        # of a group, one lane's sum after the other, in the order of the tree that one alone adds its lanes by
-        first = start(x)
-        second, third, fourth, sums = first, first, first, first
-        lane = chains_in(layout, x)
-        for q in range(lane):
-            sums = start(x)
-            for v in range(reversed_bits(q, lane), n, lane):
-                sums = step(sums, x, at + v * L, datum, W, weight + v * vector)
-            if q % 2 == 0:
-                first = sums
-            else:
-                sums = _add(first, sums)
-                if q % 4 == 1:
-                    second = sums
-                else:
-                    sums = _add(second, sums)
-                    if q % 8 == 3:
-                        third = sums
-                    else:
-                        sums = _add(third, sums)
-                        if q % 16 == 7:
-                            fourth = sums
-                        else:
-                            sums = _add(fourth, sums)
-        finish(layout, sums, W, bias, biased, z, to, after)
+        def add(sums, v):
+            w = W.load(weight + v * vector)
+            return [fma(w, x.load(at + v * x.lanes + datum * i), sum_) for i, sum_ in enumerate(sums)]
+
+        sums = _sum_units(layout, x.lanes, n, rows, x, add)
+        _put_numbers(layout, sums, W, lambda read: choose(biased, read(bias), 0.0), z, to, after)
 
     return reduction
 
@@ -394,34 +371,16 @@ def _reductions(layout, size, x, at, datum, n, W, weight, vector, other, bias, b
 
 def _make_outer(rows: int, columns: int) -> Any:
     @traced
-    def start(sums, at, other, vector, more):
-        return tuple(
-            choose(more, sums.load(at + other * s + vector * v), 0.0)
-            for s in range(rows)
-            for v in range(columns)
-        )
-
-    @traced
-    def step(layout, sums, x, at, number, y, other, stride):
-        numbers = [each(layout, x, at + number * s) for s in range(rows)]
-        vectors_ = [y.load(other + stride * v) for v in range(columns)]
-        return tuple(
-            fma(numbers[s], vectors_[v], sums[columns * s + v]) for s in range(rows) for v in range(columns)
-        )
-
-    @traced
-    def finish(made, sums, at, other, vector):
-        for s in range(rows):
-            for v in range(columns):
-                sums.store(at + other * s + vector * v, made[columns * s + v])
-
-    @compiled
     def outer(layout, size, x, at, datum, number, y, begin, after, sums, to, other, vector, more):
-        L = lanes_of(y)
-        made = start(sums, to, other, vector, more)
-        for i in range(size):
-            made = step(layout, made, x, at + i * datum, number, y, begin + i * after, L)
-        finish(made, sums, to, other, vector)
+        places = [to + other * s + vector * v for s in range(rows) for v in range(columns)]
+        made = Kept([choose(more, sums.load(place_), 0.0) for place_ in places])
+        with loop(size) as i:
+            numbers = [each(layout, x, at + i * datum + number * s) for s in range(rows)]
+            vectors = [y.load(begin + i * after + y.lanes * v) for v in range(columns)]
+            pairs = [(one, other_) for one in numbers for other_ in vectors]
+            made.set([fma(one, two, sum_) for (one, two), sum_ in zip(pairs, made.get(), strict=True)])
+        for place_, sum_ in zip(places, made.get(), strict=True):
+            sums.store(place_, sum_)
 
     return outer
 
@@ -574,7 +533,7 @@ def forward(layout, theta, network, first, size, room):
                 layer.bias, True, z, to, datum, step, out,
             )  # fmt: skip
         elif way == BLAS:
-            _blas_forward(theta, layer, size, x, begin, room)
+            _blas_forward(layout, theta, layer, size, x, begin, room)
         else:
             _products(
                 layout, size, x, begin, layer.before, lane, layer.width, W, layer.columns, layer.column_vector,
@@ -591,8 +550,34 @@ def forward(layout, theta, network, first, size, room):
         x, begin = room.values, level
 
 
+def _blas_forward(layout, theta, layer, size, x, begin, room):
+    """The outputs of a layer from a matrix product, in the layout that has them."""
+    raise NotImplementedError("only in compiled code")
+
+
+def _blas_backward(layout, theta, G, layer, size, x, begin, d, other, room, deltas):
+    """The gradient from a matrix product, and what the layer before gets, if it is asked for."""
+    raise NotImplementedError("only in compiled code")
+
+
+@overload(_blas_forward, jit_options={"nogil": True})
+def _blas_forward_in(layout, theta, layer, size, x, begin, room):
+    if layout.instance_class is Wide:
+        return lambda layout, theta, layer, size, x, begin, room: _outputs(theta, layer, size, x, begin, room)
+    return lambda layout, theta, layer, size, x, begin, room: None
+
+
+@overload(_blas_backward, jit_options={"nogil": True})
+def _blas_backward_in(layout, theta, G, layer, size, x, begin, d, other, room, deltas):
+    if layout.instance_class is Wide:
+        return lambda layout, theta, G, layer, size, x, begin, d, other, room, deltas: _gradients(
+            theta, G, layer, size, x, begin, d, other, room, deltas
+        )
+    return lambda layout, theta, G, layer, size, x, begin, d, other, room, deltas: None
+
+
 @compiled(apart=True)
-def _blas_forward(theta, layer, size, x, begin, room):
+def _outputs(theta, layer, size, x, begin, room):
     width, out, after = layer.width, layer.out, layer.after
     y = matrix(room.other, 0, size, out)
     rows = _flat(x, begin, size, width, layer.before, room.flat)
@@ -603,8 +588,7 @@ def _blas_forward(theta, layer, size, x, begin, room):
 
 
 @compiled(apart=True)
-def _blas_backward(theta, G, layer, size, x, begin, d, other, room, deltas):
-    """The gradient from a matrix product, and what the layer before gets, if it is asked for."""
+def _gradients(theta, G, layer, size, x, begin, d, other, room, deltas):
     width, out, after = layer.width, layer.out, layer.after
     flat = matrix(room.other, 0, size, out)
     for i in range(size):
@@ -648,7 +632,7 @@ def backward(layout, theta, G, network, first, size, room, more):
         if l < last or way != ROWS:
             datum, step = after, lane
         if way == BLAS:
-            _blas_backward(theta, G, layer, size, x, begin, d, other, room, l > 0)
+            _blas_backward(layout, theta, G, layer, size, x, begin, d, other, room, l > 0)
         else:
             if way == ROWS:
                 _sum_numbers(layout, size, d, 0, datum, step, out, sums, layer.bias_sums, more)
@@ -680,64 +664,26 @@ def backward(layout, theta, G, network, first, size, room, more):
 
 
 def _make_shallow(rows: int) -> Any:
-    """For a number of data: two inputs, hidden units with ReLU, one output. What a vector of units adds."""
+    """For some data: two inputs, hidden units with ReLU, one output."""
 
     @traced
-    def take(layout, x, at, datum, number):
-        return tuple(each(layout, x, at + datum * i + number * j) for j in range(2) for i in range(rows))
+    def shallow(layout, x, at, datum, n, W, column, vector, other, bias, row, last, masks, place, per, z, to):
+        lane = W.lanes if isinstance(layout, Group) else 1
+        inputs = [[each(layout, x, at + datum * i + lane * j) for i in range(rows)] for j in range(2)]
 
-    @traced
-    def start(like):
-        return (like.zero(),) * rows
+        def add(sums, v):
+            first, second = (W.load(column + v * vector + other * j) for j in range(2))
+            shift, factor = W.load(bias + v * W.lanes), W.load(row + v * W.lanes)
+            made = []
+            for i, sum_ in enumerate(sums):
+                y = fma(second, inputs[1][i], fma(first, inputs[0][i], shift))
+                active = y > 0.0
+                masks.put(place + v * per + i, active.as_number(masks.dtype))
+                made.append(fma(factor, choose(active, y, 0.0), sum_))
+            return made
 
-    @traced
-    def step(sums, x, W, column, number, bias, row, masks, place):
-        first, second, shift, factor = W.load(column), W.load(column + number), W.load(bias), W.load(row)
-        made = []
-        for i in range(rows):
-            y = fma(second, x[rows + i], fma(first, x[i], shift))
-            active = y > 0.0
-            masks.put(place + i, active.as_number(masks.dtype))
-            made.append(fma(factor, choose(active, y, 0.0), sums[i]))
-        return tuple(made)
-
-    @traced
-    def finish(layout, sums, W, bias, z, at, datum):
-        for i in range(rows):
-            if isinstance(layout, Group):
-                z.store(at + datum * i, sums[i] + W.load(bias))
-            else:
-                z.put(at + datum * i, total(sums[i]) + W.number(bias))
-
-    @compiled
-    def shallow(layout, x, at, datum, n, W, column, vector_, number, bias, row, last, masks, place, per, z, to):
-        L, lane = lanes_of(W), chains_in(layout, W)
-        inputs = take(layout, x, at, datum, lane)
-        first = start(W)
-        second, third, fourth, sums = first, first, first, first
-        for q in range(lane):
-            sums = start(W)
-            for v in range(reversed_bits(q, lane), n, lane):
-                sums = step(
-                    sums, inputs, W, column + v * vector_, number, bias + v * L, row + v * L, masks, place + v * per
-                )
-            if q % 2 == 0:
-                first = sums
-            else:
-                sums = _add(first, sums)
-                if q % 4 == 1:
-                    second = sums
-                else:
-                    sums = _add(second, sums)
-                    if q % 8 == 3:
-                        third = sums
-                    else:
-                        sums = _add(third, sums)
-                        if q % 16 == 7:
-                            fourth = sums
-                        else:
-                            sums = _add(fourth, sums)
-        finish(layout, sums, W, last, z, to, lane)
+        sums = _sum_units(layout, W.lanes, n, rows, W, add)
+        _put_numbers(layout, sums, W, lambda read: read(last), z, to, lane)
 
     return shallow
 
@@ -771,47 +717,31 @@ def _make_active(units: int) -> Any:
     """Sums over the data at which a unit is active, for some vectors of units: of δ, δ x0 and δ x1."""
 
     @traced
-    def start(like):
-        return (like.zero(),) * (3 * units)
-
-    @traced
-    def step(layout, sums, d, datum, x, at, number, masks, place, per):
-        delta = each(layout, d, datum)
-        inputs = [each(layout, x, at + number * j) for j in range(2)]
-        made = []
-        for u in range(units):
-            active = masks.number(place + per * u).as_mask(d.lanes)
-            shift, first, second = sums[3 * u : 3 * u + 3]
-            made += [
-                choose(active, shift + delta, shift),
-                choose(active, fma(delta, inputs[0], first), first),
-                choose(active, fma(delta, inputs[1], second), second),
-            ]
-        return tuple(made)
-
-    @traced
-    def finish(made, W, column, vector_, number, bias, row, sums, to, sum_vector, sum_number, shifts, last):
-        for u in range(units):
-            place = W.lanes * u
-            weights = [W.load(column + vector_ * u + number * j) for j in range(2)]
-            shift, first, second = made[3 * u : 3 * u + 3]
-            factor = W.load(row + place)
-            sums.store(to + sum_vector * u, factor * first)
-            sums.store(to + sum_vector * u + sum_number, factor * second)
-            sums.store(shifts + place, factor * shift)
-            # Σ δ y, since y = w · x + b where the unit is active
-            outer = fma(weights[1], second, fma(weights[0], first, shift * W.load(bias + place)))
-            sums.store(last + place, outer)
-
-    @compiled
     def active(layout, size, d, x, datum, masks, place, W, columns, sums, places):
-        lane = chains_in(layout, W)
-        made = start(W)
-        for i in range(size):
-            made = step(layout, made, d, i * lane, x, i * datum, lane, masks, place + i, size)
-        column, vector_, number, bias, row = columns
+        lane = W.lanes if isinstance(layout, Group) else 1
+        made = Kept([W.zero()] * (3 * units))
+        with loop(size) as i:
+            delta = each(layout, d, i * lane)
+            first, second = (each(layout, x, i * datum + lane * j) for j in range(2))
+            sums_ = made.get()
+            for u in range(units):
+                on = masks.number(place + size * u + i).as_mask(W.lanes)
+                a, b, c = sums_[3 * u : 3 * u + 3]
+                sums_[3 * u : 3 * u + 3] = (
+                    choose(on, a + delta, a), choose(on, fma(delta, first, b), b), choose(on, fma(delta, second, c), c)
+                )  # fmt: skip
+            made.set(sums_)
+        column, vector, other, bias, row = columns
         to, sum_vector, sum_number, shifts, last = places
-        finish(made, W, column, vector_, number, bias, row, sums, to, sum_vector, sum_number, shifts, last)
+        for u, (a, b, c) in enumerate(zip(*[iter(made.get())] * 3, strict=True)):
+            at = W.lanes * u
+            factor = W.load(row + at)
+            sums.store(to + sum_vector * u, factor * b)
+            sums.store(to + sum_vector * u + sum_number, factor * c)
+            sums.store(shifts + at, factor * a)
+            # Σ δ y, since y = w · x + b where the unit is active
+            first, second = (W.load(column + vector * u + other * j) for j in range(2))
+            sums.store(last + at, fma(second, c, fma(first, b, a * W.load(bias + at))))
 
     return active
 

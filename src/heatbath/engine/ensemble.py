@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from heatbath.engine.coefficients import decays, table
 from heatbath.engine.dense import CHUNK, GROUP_CHUNK, Shape
 from heatbath.engine.lanes import lanes
-from heatbath.engine.layouts import Alone, Group
+from heatbath.engine.layouts import Alone, Group, Layout, Wide
 from heatbath.engine.loop import Chains, Code, Data, Ladder, Units, run_chains
 from heatbath.engine.notes import Notes
 from heatbath.engine.program import Program, encode
@@ -53,7 +53,7 @@ class Ensemble:
         number: NDArray[np.int64] | None = None,
         point: NDArray[np.int64] | None = None,
         threads: int | None = None,
-        layout: Alone | Group | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self.programs = (programs,) if isinstance(programs, Program) else tuple(programs)
         self.program, self.seed, self.threads = self.programs[0], np.uint64(seed), thread_count(threads)
@@ -76,7 +76,7 @@ class Ensemble:
         )
         self.data = Data(np.ascontiguousarray(X, kind), np.ascontiguousarray(Y, kind), batch, shuffled)
         self.layout = layout or _layout(shape, self.chains.number, kind, self.threads)
-        chunk = max(batch, CHUNK) if isinstance(self.layout, Alone) else GROUP_CHUNK
+        chunk = GROUP_CHUNK if isinstance(self.layout, Group) else max(batch, CHUNK)
         self.network = shape.network(self.layout, lanes(kind), chunk)
         units = self.program.units
         ranges = [(span.start, span.stop) for unit in units for span in unit.ranges]
@@ -178,6 +178,7 @@ class Ensemble:
                 self._prelude,
                 code,
                 self.ladder,
+                True if self.program.partition.tempering else None,
                 self.notes,
                 self.seed,
             )
@@ -215,12 +216,14 @@ class Ensemble:
                     self.chains.p[chain, elements] = math.sqrt(start) * z[chain, elements]
 
 
-def _layout(shape: Shape, number: NDArray[np.int64], kind: Any, threads: int) -> Alone | Group:
+def _layout(shape: Shape, number: NDArray[np.int64], kind: Any, threads: int) -> Layout:
     """The layout in which chains are done first: groups take as long for one chain as for all lanes."""
     count = lanes(kind)
     groups = -(-len(number) // count)
     alike = len(number) > 0 and number.min() >> 26 == number.max() >> 26  # see `random`
-    if shape.uses_blas or not alike or GROUP_COST * -(-groups // threads) > -(-len(number) // threads):
+    if shape.uses_blas:
+        return Wide()
+    if not alike or GROUP_COST * -(-groups // threads) > -(-len(number) // threads):
         return Alone()
     return Group(count)
 

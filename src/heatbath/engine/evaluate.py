@@ -11,7 +11,7 @@ from heatbath.engine.batches import gather
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import Network, activate, copy_weights, forward, make_room
 from heatbath.engine.lanes import BYTES, keep, lanes_of, null, pointer
-from heatbath.engine.layouts import Alone, chains_in
+from heatbath.engine.layouts import chains_in
 from heatbath.engine.losses import BINARY, CLASSES, predictions
 
 
@@ -89,7 +89,7 @@ def _mix_inputs(weights, inputs, mixed, stride):
 
 
 @compiled(cache=True)
-def evaluate_mixtures(begin, end_, corners, weights, inputs, shares, activation, Y, network, loss, right):
+def evaluate_mixtures(layout, begin, end_, corners, weights, inputs, shares, activation, Y, network, loss, right):
     """Add the loss and the number of right answers on some data at the mixtures begin to end - 1.
 
     Mixture m has the parameters Σ_k weights[m, k] corners[k], summed in float64 and rounded once. It is
@@ -97,7 +97,6 @@ def evaluate_mixtures(begin, end_, corners, weights, inputs, shares, activation,
     row of Y: the outputs of a first layer are as linear in its parameters as they are, so that it need not
     be computed for every mixture.
     """
-    layout = Alone(1)
     rows, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
     like = pointer(corners)
     pointed = Network(

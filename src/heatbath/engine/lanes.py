@@ -17,7 +17,8 @@ import inspect
 import math
 import operator
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -425,6 +426,43 @@ def tanh(x: Traced) -> Traced:
     return choose(size > 0.625, far, near)
 
 
+@contextmanager
+def loop(count: Traced, begin: Traced | int = 0, step: Traced | int = 1) -> Iterator[Traced]:
+    """Code that is run for begin, begin + step, ... below `count`."""
+    builder, whole = count.builder, count.value.type
+    first, stride = (x.value if isinstance(x, Traced) else whole(x) for x in (begin, step))
+    with cgutils.for_range_slice(builder, first, count.value, stride, whole) as (index, _):
+        yield Traced(builder, index, count.kind)
+
+
+class Kept:
+    """Values that a loop changes: read with `get`, written with `set`."""
+
+    def __init__(self, values: Sequence[Traced]) -> None:
+        self.kinds = [value.kind for value in values]
+        self.builder = values[0].builder
+        self.places = [cgutils.alloca_once(self.builder, value.value.type) for value in values]
+        self.set(values)
+
+    def get(self) -> list[Traced]:
+        """What they are now."""
+        pairs = zip(self.places, self.kinds, strict=True)
+        return [Traced(self.builder, self.builder.load(place), kind) for place, kind in pairs]
+
+    def set(self, values: Sequence[Traced]) -> None:
+        """Make them others."""
+        for place, value in zip(self.places, values, strict=True):
+            self.builder.store(value.value, place)
+
+
+def tree(values: Sequence[Traced]) -> Traced:
+    """The sum of vectors as `total` adds lanes: the halves are added, and the halves of that, down to one."""
+    while len(values) > 1:
+        half = len(values) // 2
+        values = [a + b for a, b in zip(values[:half], values[half:], strict=True)]
+    return values[0]
+
+
 def traced(function: Callable[..., Any]) -> Any:
     """Have a function of `Traced` values, which returns one or a tuple of them, called in compiled code."""
 
@@ -505,6 +543,11 @@ class TracedArray:
         suffix = f"v{vector.count}{_SHORT[vector.dtype]}.p0"
         kind = ir.FunctionType(result, kinds)
         return cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.masked.{name}.{suffix}")
+
+    def array(self, count: int) -> TracedArray:
+        """Room for so many vectors of its type, as long as the function runs."""
+        place = cgutils.alloca_once(self.builder, ir.VectorType(self.data.type.pointee, self.lanes), count)
+        return TracedArray(self.builder, self.builder.bitcast(place, self.data.type), self.dtype)
 
     def number(self, at: Traced | int) -> Traced:
         """The element itself."""

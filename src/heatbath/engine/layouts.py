@@ -1,6 +1,7 @@
-"""The two layouts in which chains are computed: alone, with units in the lanes of a vector, or as a group.
+"""The layouts in which chains are computed: alone, with units in the lanes of a vector, or as a group.
 
 - `Alone`: a vector holds numbers of one chain, of neighbouring units or parameters.
+- `Wide`: the same, with BLAS. It is a type of its own so that code without BLAS is compiled sooner.
 - `Group`: a vector holds one number of as many chains as there are lanes. Arrays are (…, lane).
 
 The same functions serve both. They differ in how many vectors a row of n numbers takes, ⌈n / lanes⌉ or n, and
@@ -27,13 +28,22 @@ class Alone(NamedTuple):
     lanes: int = 1
 
 
+class Wide(NamedTuple):
+    """One chain of a network with layers so wide that they are left to BLAS."""
+
+    lanes: int = 1
+
+
 class Group(NamedTuple):
     """As many chains as a vector has lanes."""
 
     lanes: int
 
 
-def each(layout: Alone | Group, array: TracedArray, at: Traced) -> Traced:
+Layout = Alone | Wide | Group
+
+
+def each(layout: Layout, array: TracedArray, at: Traced) -> Traced:
     """The number of each chain at array[at], as a vector."""
     return array.load(at) if isinstance(layout, Group) else array.number(at).splat(array.lanes)
 

@@ -320,8 +320,11 @@ def _make_buffers(layout, kinds, network, sizes, address):
 
 
 @compiled(cache=True)
-def run_chains(layout, begin, end, first, stop, chains, data, network, units, prelude, code, ladder, notes, seed):
-    """Steps first to stop - 1 of the chains begin to end - 1, noting what is due."""
+def run_chains(layout, begin, end, first, stop, chains, data, network, units, prelude, code, ladder, tempered, notes, seed):
+    """Steps first to stop - 1 of the chains begin to end - 1, noting what is due.
+
+    `tempered` is None, or not where the program moves on the ladder: what that needs is not compiled else.
+    """
     kinds = kinds_for(pointer(chains.theta))
     L, lane = lanes_of(kinds.number), chains_in(layout, kinds.number)
     count, batch = data.X.shape[1], data.batch
@@ -354,7 +357,7 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
     records, record_steps = notes.steps.shape[0], pointer(notes.steps)
     burn_in, thin, last_sample = notes.burn_in, notes.thin, notes.last
     per_epoch, shuffled = count // batch, data.shuffled
-    tempered, every = ladder.tau.shape[0] > 1, ladder.every
+    every, with_rungs = ladder.every, ladder.tau.shape[0] > 1
     mode = flush_denormals()
     drawn = 0
     for group in range(begin, end, lane):
@@ -421,7 +424,7 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
                         if alive == 0:
                             break
                     elif kind == SEGMENT:
-                        if stale or _changing(now.operations, low, control.high, tempered):
+                        if stale or _changing(now.operations, low, control.high, with_rungs):
                             xi = beyond(state.xi, u * L)
                             prepare(
                                 layout, now.operations, low, control.high, columns, xi, state.root_tau, n, moves,
@@ -447,7 +450,7 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
                                     state.xi[u * L + c], columns[k], columns[k + L], root, seed, use,
                                     state.number[c], at, ranges[2 * unit_first[u]], scratch,
                                 )  # fmt: skip
-                    else:
+                    elif tempered is not None:
                         step = n + control.offset
                         if step > 0 and step % every == 0:
                             _temper(

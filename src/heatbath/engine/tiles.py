@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
 from heatbath.engine.lanes import (
+    Kept,
     beyond,
     choose,
     fma,
     lanes_of,
     load,
+    loop,
     null,
     polynomial,
     splat,
@@ -259,13 +261,6 @@ def _keep(layout, moves, segment, move, half, made):
 
 
 @traced
-def _mask(like, count):
-    """The first `count` lanes."""
-    wide = count.splat(like.lanes)
-    return wide > wide.constant(range(like.lanes))
-
-
-@traced
 def _zero(like):
     return like.zero()
 
@@ -287,39 +282,52 @@ def _load_nine(numbers, at):
     return tuple(numbers.load(at + numbers.lanes * k) for k in range(9))
 
 
-def _looped(step: Any) -> Any:
+def _looped(step: Any, reads: bool = False) -> Any:
     """A function over a range of parameters from one over a vector: whole vectors, then, alone, the rest.
 
-    Where p·p is read, a group takes the vectors in the order of the lanes that one alone would add.
+    It is called with the arrays and the noise; the first element, how many there are, and the place of the
+    first in the noise; the numbers of a move; and where the sums go that are read.
     """
-    whole = traced(lambda x, p, G, second, z, at, r, c, e, l, sum_: step(x, p, G, second, z, at, r, c, e, l, sum_, None))
-    part = traced(step)
 
-    @compiled
-    def loop(layout, x, p, G, second, low, size, z, begin, c, early, late, reads, sums):
-        L = lanes_of(x)
-        lane = chains_in(layout, x)
-        start, first = low * lane, begin * lane
-        count = size * lane // L
-        turns = lane if reads else 1
-        for turn in range(turns):
-            sum_ = _zero(x)
-            for v in range(turn, count, turns):
-                sum_ = whole(x, p, G, second, z, start + v * L, first + v * L, c, early, late, sum_)
-            rest = size * lane - count * L
-            if rest > 0:
-                at = count * L
-                sum_ = part(x, p, G, second, z, start + at, first + at, c, early, late, sum_, _mask(x, rest))
-            if reads:
-                store(sums, turn * L, sum_)
+    @traced
+    def over(layout, arrays, where, numbers, sums):
+        x, *_, z = arrays
+        low, size, begin = where
+        L, shift = x.lanes, x.lanes.bit_length() - 1
 
-    return loop
+        def body(sum_, v, start, first, mask=None):
+            at, r = start + v * L, first + v * L
+            sum_.set([step(arrays, at, z.load(r), numbers, sum_.get()[0], mask)])
+
+        sum_ = Kept([x.zero()])
+        if isinstance(layout, Group) and reads:  # in the order of the lanes that one alone adds
+            with loop(size.constant(L)) as turn:
+                sum_.set([x.zero()])
+                with loop(size, turn, L) as v:
+                    body(sum_, v, low * L, begin * L)
+                sums.store(turn * L, sum_.get()[0])
+            return
+        if isinstance(layout, Group):
+            with loop(size) as v:
+                body(sum_, v, low * L, begin * L)
+            return
+        count, wide = size >> shift, size.splat(L)
+        with loop(count) as v:
+            body(sum_, v, low, begin)
+        with loop((size + (L - 1)) >> shift, count) as v:  # once, or not at all
+            body(sum_, v, low, begin, wide - count * L > wide.constant(range(L)))
+        if reads:
+            sums.store(0, sum_.get()[0])
+
+    return over
 
 
 def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
     """p += t G - d θ, θ += u p, p = a p + b R, θ += v p."""
 
-    def step(x, p, G, second, z, at, r, c, early, late, sum_, mask):  # type: ignore[no-untyped-def]
+    def step(arrays: Any, at: Any, noise: Any, numbers: Any, sum_: Any, mask: Any) -> Any:
+        x, p, G, _, _ = arrays
+        c, early, late = numbers
         position, momentum = x.load(at, mask), p.load(at, mask)
         if kick:
             momentum = fma(-c[DECAY], position, fma(c[KICK], G.load(at, mask), momentum))
@@ -328,7 +336,7 @@ def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
             sum_ = fma(momentum * early, momentum, sum_)
         momentum = c[FACTOR] * momentum
         if noisy:
-            noise = z.load(r) if mask is None else choose(mask, z.load(r), 0.0)
+            noise = noise if mask is None else choose(mask, noise, 0.0)
             momentum = fma(c[WIDTH_OF_NOISE], noise, momentum)
         if reads:
             sum_ = fma(momentum * late, momentum, sum_)
@@ -336,24 +344,25 @@ def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
         p.store(at, momentum, mask)
         return sum_
 
-    return _looped(step)
+    return _looped(step, reads)
 
 
 def _make_descent(noisy: bool) -> Any:
     """θ += t G - d θ + b R."""
 
-    def step(x, p, G, second, z, at, r, c, early, late, sum_, mask):  # type: ignore[no-untyped-def]
+    def step(arrays: Any, at: Any, noise: Any, numbers: Any, sum_: Any, mask: Any) -> Any:
+        x, _, G, _, _ = arrays
+        c, _, _ = numbers
         position = x.load(at, mask)
         position = fma(c[KICK], G.load(at, mask), fma(-c[DECAY], position, position))
-        if noisy:
-            position = fma(c[WIDTH_OF_NOISE], z.load(r), position)
-        x.store(at, position, mask)
+        x.store(at, fma(c[WIDTH_OF_NOISE], noise, position) if noisy else position, mask)
         return sum_
 
     return _looped(step)
 
 
-def _adam_step(x, p, G, second, z, at, r, c, early, late, sum_, mask):  # type: ignore[no-untyped-def]
+def _adam_step(arrays: Any, at: Any, noise: Any, c: Any, sum_: Any, mask: Any) -> Any:
+    x, p, G, second, _ = arrays
     g = G.load(at, mask)
     momentum = fma(c[BETA1], p.load(at, mask), c[REST1] * g)
     squares = fma(c[BETA2], second.load(at, mask), c[REST2] * g * g)
@@ -365,19 +374,16 @@ def _adam_step(x, p, G, second, z, at, r, c, early, late, sum_, mask):  # type: 
     return sum_
 
 
-def _read_step(x, p, G, second, z, at, r, c, early, late, sum_, mask):  # type: ignore[no-untyped-def]
-    momentum = p.load(at, mask)
+def _read_step(arrays: Any, at: Any, noise: Any, numbers: Any, sum_: Any, mask: Any) -> Any:
+    momentum = arrays[1].load(at, mask)
     return fma(momentum, momentum, sum_)
 
 
-_kicked_read, _kicked_noisy_read, _noisy_read = (
-    _make_move(kick, noisy, True) for kick, noisy in ((True, False), (True, True), (False, True))
-)
-_kicked, _kicked_noisy, _noisy = (
-    _make_move(kick, noisy, False) for kick, noisy in ((True, False), (True, True), (False, True))
-)
+_NOISE_OR_KICK = ((True, False), (True, True), (False, True))
+_kicked_read, _kicked_noisy_read, _noisy_read = (_make_move(*which, True) for which in _NOISE_OR_KICK)
+_kicked, _kicked_noisy, _noisy = (_make_move(*which, False) for which in _NOISE_OR_KICK)
 _descend, _descend_noisy = _make_descent(False), _make_descent(True)
-_step_adam, _read = _looped(_adam_step), _looped(_read_step)
+_step_adam, _read = _looped(_adam_step), _looped(_read_step, reads=True)
 
 
 @compiled
@@ -405,6 +411,7 @@ def run_segment(layout, theta, p, G, second, ranges, begin, end, moves, segment,
     """
     L = lanes_of(theta)
     z, numbers = scratch.z, moves.numbers
+    arrays = theta, p, G, second, z
     has_read = kicked_somewhere = False
     for i in range(moves.count[segment]):
         kind = moves.fixed[(segment * moves.most + i) * FIXED + KIND]
@@ -429,33 +436,31 @@ def run_segment(layout, theta, p, G, second, ranges, begin, end, moves, segment,
                 if noisy:
                     step = n + fixed[OFFSET]
                     fill_normals(layout, z, scratch.numbers, seed, use, step, tile, inside, high - base)
+                where = low, size, inside
                 if kind == ADAM:
-                    c = _load_nine(numbers, at)
-                    zero = _zero(theta)
-                    _step_adam(layout, theta, p, G, second, low, size, z, inside, c, zero, zero, False, scratch.sums)
+                    _step_adam(layout, arrays, where, _load_nine(numbers, at), scratch.sums)
                     continue
-                c6 = _load_six(numbers, at)
-                early, late = _flag(theta, reads == 1), _flag(theta, reads == 2)
+                c = _load_six(numbers, at), _flag(theta, reads == 1), _flag(theta, reads == 2)
                 if kind == READ:
-                    _read(layout, theta, p, G, second, low, size, z, inside, c6, early, late, True, scratch.sums)
+                    _read(layout, arrays, where, c, scratch.sums)
                 elif kind == DESCEND:
                     if noisy:
-                        _descend_noisy(layout, theta, p, G, second, low, size, z, inside, c6, early, late, False, scratch.sums)
+                        _descend_noisy(layout, arrays, where, c, scratch.sums)
                     else:
-                        _descend(layout, theta, p, G, second, low, size, z, inside, c6, early, late, False, scratch.sums)
+                        _descend(layout, arrays, where, c, scratch.sums)
                 elif reads > 0:
                     if not noisy:
-                        _kicked_read(layout, theta, p, G, second, low, size, z, inside, c6, early, late, True, scratch.sums)
+                        _kicked_read(layout, arrays, where, c, scratch.sums)
                     elif kicked:
-                        _kicked_noisy_read(layout, theta, p, G, second, low, size, z, inside, c6, early, late, True, scratch.sums)
+                        _kicked_noisy_read(layout, arrays, where, c, scratch.sums)
                     else:
-                        _noisy_read(layout, theta, p, G, second, low, size, z, inside, c6, early, late, True, scratch.sums)
+                        _noisy_read(layout, arrays, where, c, scratch.sums)
                 elif not noisy:
-                    _kicked(layout, theta, p, G, second, low, size, z, inside, c6, early, late, False, scratch.sums)
+                    _kicked(layout, arrays, where, c, scratch.sums)
                 elif kicked:
-                    _kicked_noisy(layout, theta, p, G, second, low, size, z, inside, c6, early, late, False, scratch.sums)
+                    _kicked_noisy(layout, arrays, where, c, scratch.sums)
                 else:
-                    _noisy(layout, theta, p, G, second, low, size, z, inside, c6, early, late, False, scratch.sums)
+                    _noisy(layout, arrays, where, c, scratch.sums)
                 if reads > 0 or kind == READ:
                     _collect(layout, scratch.sums, scratch.read, has_read)
                     has_read = True
@@ -466,13 +471,11 @@ def run_segment(layout, theta, p, G, second, ranges, begin, end, moves, segment,
 def kinetic(layout, p, ranges, begin, end, scratch):
     """p·p of every chain over the ranges begin to end - 1, into `scratch.read`, always in this order."""
     has_read = False
-    z = scratch.z
-    c = _load_six(scratch.sums, 0)
+    arrays = p, p, p, p, scratch.z
     for r in range(begin, end):
         first, stop = ranges[2 * r], ranges[2 * r + 1]
         for low in range(first, stop, TILE):
-            size = min(low + TILE, stop) - low
-            _read(layout, p, p, p, p, low, size, z, 0, c, c[0], c[0], True, scratch.sums)
+            _read(layout, arrays, (low, min(low + TILE, stop) - low, 0), 0, scratch.sums)
             _collect(layout, scratch.sums, scratch.read, has_read)
             has_read = True
 

@@ -20,7 +20,7 @@ from heatbath.datasets.problem import Floats
 from heatbath.engine.dense import CHUNK, Shape
 from heatbath.engine.evaluate import evaluate_mixtures
 from heatbath.engine.lanes import lanes
-from heatbath.engine.layouts import Alone
+from heatbath.engine.layouts import Alone, Wide
 from heatbath.engine.threads import spread, thread_count
 from heatbath.landscape.corners import Grid, line_weights, surface_weights
 from heatbath.networks import ACTIVATIONS, Dense
@@ -163,7 +163,8 @@ def _compute(
     loss, right = np.full((2, len(corners), len(weights)), np.nan)
     finite = np.flatnonzero(np.isfinite(corners).all(axis=(1, 2))).tolist()
     loss[finite] = right[finite] = 0.0
-    network = shape.network(Alone(), lanes(corners.dtype), CHUNK, skip=int(len(shape.ways) > 1))
+    layout = Wide() if shape.uses_blas else Alone()
+    network = shape.network(layout, lanes(corners.dtype), CHUNK, skip=int(len(shape.ways) > 1))
 
     def piece(f: int, first: int) -> tuple[Any, ...]:
         rows = slice(first, first + CHUNK)
@@ -171,13 +172,13 @@ def _compute(
         return corners[f], weights, *_inputs(shape, corners[f], weights, x), y, network, loss[f], right[f]
 
     for f in finite[:1]:  # compiles, and loads BLAS, which cannot be limited before
-        evaluate_mixtures(0, 0, *piece(f, 0))
+        evaluate_mixtures(layout, 0, 0, *piece(f, 0))
     large = shape.uses_blas
     stride = threads
     with threadpool_limits(1, "blas") if large else nullcontext(), deferred_interrupts() as interrupted:
         for f in finite:
             for first in range(0, X.shape[1], CHUNK):
-                stride = _in_calls(piece(f, first), len(weights), stride, threads, interrupted)
+                stride = _in_calls((layout, *piece(f, first)), len(weights), stride, threads, interrupted)
     return loss, right
 
 
@@ -208,7 +209,7 @@ def _in_calls(
         now = min(stride, count - done)
 
         def work(begin: int, end: int, first: int = done) -> None:
-            evaluate_mixtures(first + begin, first + end, *arguments)
+            evaluate_mixtures(arguments[0], first + begin, first + end, *arguments[1:])
 
         called = time.perf_counter()
         spread(work, now, threads)
