@@ -26,6 +26,7 @@ import argparse
 import contextlib
 import importlib.util
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -347,6 +348,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7)
     repeats = parser.parse_args().repeats
+    print(f"processes that ran before this one began: {os.getloadavg()[0]:.1f}, on {thread_count()} cores")
     for name in ("posteriors", "jax"):
         if not importlib.util.find_spec(name):
             print(f"{name} is left out: it is not installed")

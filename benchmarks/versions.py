@@ -44,9 +44,9 @@ class Version:
 
     def run(self, code: str) -> str:
         """What a new process prints."""
-        command = [sys.executable, "-W", "ignore", "-c", code]
+        command = [sys.executable, "-P", "-W", "ignore", "-c", code]
         return subprocess.run(
-            command, check=True, env=self.environment(), cwd=HERE, text=True, stdout=subprocess.PIPE
+            command, check=True, env=self.environment(), text=True, stdout=subprocess.PIPE
         ).stdout
 
 
