@@ -2,7 +2,8 @@
 
 All in one run, in interleaved repeats. A time is the median of the repeats; a ratio is that of two times of
 the same repeat, of which the median stands there and, in brackets, the lowest and the highest. Where there is
-a target for a ratio, it stands beside it. The chains of the engine use all cores.
+a target for a ratio, it stands beside it. The chains of the engine use all cores. On a machine that others
+use, too, `--processor` takes the processor time of all threads instead of the time on the wall.
 
 - The engine before: that of `versions.COMMIT`, which computed every chain alone. Both run in processes of
   their own; chains are made anew for every repeat, and making them is not counted.
@@ -10,7 +11,7 @@ a target for a ratio, it stands beside it. The chains of the engine use all core
   tensor operations; `baoa` of posteriors (Langevin in all layers: it has no AdLaLa); a jitted scan in JAX,
   for one chain and vmapped over 32. All draw mini-batches without replacement; since that is slow in JAX, it
   is also shown with its cheap draw, with replacement.
-- The share of the limit, for 32 chains, is (a + b) / (time per chain and step x cores).
+- The share of the limit, for 32 chains, is (a + b) / (time per chain and step x cores, or processor time).
   a: the multiply-adds of a step at the speed of a float32 product of 256 x 256 matrices in NumPy's BLAS.
   Counted are products with the weights, batch x weights each: forward, for the weights' gradients, and for
   the derivatives by every layer's inputs but the first's; and of the update 8 for a parameter of a hidden
@@ -28,7 +29,6 @@ import importlib.util
 import math
 import os
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from versions import Engine, Version, earlier
-from work import EPSILON, GAMMA, SIGMA, TAU, Case, H, random_data
+from work import CLOCKS, EPSILON, GAMMA, SIGMA, TAU, Case, H, random_data
 
 from heatbath.engine.lanes import lanes, pointer
 from heatbath.engine.layouts import Group
@@ -48,6 +48,7 @@ from heatbath.engine.threads import thread_count
 from heatbath.noise import TILE
 
 MANY, MORE = 32, 256
+SQUARE, PRODUCT = np.ones((256, 256), np.float32), np.empty((256, 256), np.float32)
 Run = Callable[[int], float]  # makes this many steps, and returns the seconds
 Array = NDArray[Any]
 
@@ -83,23 +84,23 @@ class Row:
     target: float | None = None
 
 
-def of_engine(process: Engine, network: Network, chains: int) -> Run:
+def of_engine(process: Engine, network: Network, chains: int, clock: str) -> Run:
     """AdLaLa in the engine, after a few steps whose time is not taken."""
 
     def run(steps: int) -> float:
-        case = Case(network.sizes, network.batch, chains, (-(-steps // 50), steps))
+        case = Case(network.sizes, network.batch, chains, (-(-steps // 50), steps), clock=clock)
         return process.seconds(case)[-1]
 
     return run
 
 
-def timed(work: Callable[[int], object]) -> Run:
+def timed(work: Callable[[int], object], clock: str) -> Run:
     """With the seconds that it takes."""
 
     def run(steps: int) -> float:
-        begin = time.perf_counter()
+        begin = CLOCKS[clock]()
         work(steps)
-        return time.perf_counter() - begin
+        return CLOCKS[clock]() - begin
 
     return run
 
@@ -243,18 +244,21 @@ def jax_scan(
     return run
 
 
-def fastest(work: Callable[[int], object]) -> Run:
-    """With the seconds that it takes when nothing else is in its way."""
-    run = timed(work)
-    return lambda steps: min(run(steps) for _ in range(20))
+def fastest(work: Callable[[int], object], clock: str) -> Run:
+    """With the seconds that it takes on one core when nothing else is in its way."""
+    once = timed(work, clock)
+
+    def run(steps: int) -> float:
+        with threadpool_limits(1, "blas"):
+            return min(once(steps) for _ in range(20))
+
+    return run
 
 
 def products(n: int) -> None:
-    """Products of 256 x 256 matrices, on one core."""
-    square = np.ones((256, 256), np.float32)
-    with threadpool_limits(1, "blas"):
-        for _ in range(n):
-            np.dot(square, square)
+    """Products of 256 x 256 matrices."""
+    for _ in range(n):
+        np.dot(SQUARE, SQUARE, out=PRODUCT)
 
 
 @numba.njit
@@ -264,7 +268,7 @@ def _fill(layout, z, numbers, n):
 
 
 def tiles(n: int) -> None:
-    """Whole tiles of random numbers for a group, on one core."""
+    """Whole tiles of random numbers for a group."""
     count = lanes(np.dtype(np.float32))
     z, numbers = np.empty(TILE * count, np.float32), np.arange(count).astype(np.uint64)
     _fill(Group(count), z, numbers, n)
@@ -278,7 +282,7 @@ def counts(sizes: tuple[int, ...], batch: int) -> tuple[int, int]:
     return batch * (2 * sum(weights) + sum(weights[1:])) + 8 * hidden + 5 * last, 2 * hidden + last
 
 
-def rows(network: Network, ours: Engine, before: Engine | None) -> dict[str, Row]:
+def rows(network: Network, ours: Engine, before: Engine | None, clock: str) -> dict[str, Row]:
     """What is measured, by name; "engine" without more is what the others are compared with."""
     X, y = random_data(network.sizes)
     known = network.sizes, network.batch, X, y
@@ -286,23 +290,25 @@ def rows(network: Network, ours: Engine, before: Engine | None) -> dict[str, Row
     table = {}
     for chains in (1, MANY, MORE) if small else (1, MANY):
         steps = network.work // chains
-        table[f"engine, {chains}"] = Row(of_engine(ours, network, chains), steps, chains)
+        table[f"engine, {chains}"] = Row(of_engine(ours, network, chains, clock), steps, chains)
         if before:
             target = None if chains == 1 else network.before
-            table[f"engine before, {chains}"] = Row(of_engine(before, network, chains), steps, chains, target)
-    table["PyTorch, 1"] = Row(timed(torch_loop(*known)), 300 if small else 100, target=network.torch)
+            table[f"engine before, {chains}"] = Row(
+                of_engine(before, network, chains, clock), steps, chains, target
+            )
+    table["PyTorch, 1"] = Row(timed(torch_loop(*known), clock), 300 if small else 100, target=network.torch)
     if importlib.util.find_spec("posteriors"):
-        table["posteriors, 1"] = Row(timed(posteriors_loop(*known)), 100 if small else 50)
+        table["posteriors, 1"] = Row(timed(posteriors_loop(*known), clock), 100 if small else 50)
     if importlib.util.find_spec("jax"):
         table |= {
-            "JAX, 1": Row(timed(jax_scan(*known, 1)), 1000 if small else 50),
-            "JAX with replacement, 1": Row(timed(jax_scan(*known, 1, True)), 3000 if small else 100),
-            f"JAX, {MANY}": Row(timed(jax_scan(*known, MANY)), 50 if small else 5, MANY),
+            "JAX, 1": Row(timed(jax_scan(*known, 1), clock), 1000 if small else 50),
+            "JAX with replacement, 1": Row(timed(jax_scan(*known, 1, True), clock), 3000 if small else 100),
+            f"JAX, {MANY}": Row(timed(jax_scan(*known, MANY), clock), 50 if small else 5, MANY),
             f"JAX with replacement, {MANY}": Row(
-                timed(jax_scan(*known, MANY, True)), 300 if small else 10, MANY, network.jax
+                timed(jax_scan(*known, MANY, True), clock), 300 if small else 10, MANY, network.jax
             ),
         }
-    return table | {"product": Row(fastest(products), 10), "tile": Row(fastest(tiles), 1000)}
+    return table | {"product": Row(fastest(products, clock), 10), "tile": Row(fastest(tiles, clock), 1000)}
 
 
 def measure(table: dict[str, Row], repeats: int) -> dict[str, list[float]]:
@@ -322,7 +328,7 @@ def spread(values: list[float], digits: int) -> str:
     return f"{middle:>8} ({low} to {high})"
 
 
-def report(network: Network, table: dict[str, Row], times: dict[str, list[float]]) -> None:
+def report(network: Network, table: dict[str, Row], times: dict[str, list[float]], clock: str) -> None:
     """Print the table of a network."""
     print(f"\n{'-'.join(map(str, network.sizes))}, batch {network.batch}")
     print(f"  {'':<20}{'chains':>7}{'μs / chain, step':>18}{'times the engine':>18}")
@@ -337,17 +343,19 @@ def report(network: Network, table: dict[str, Row], times: dict[str, list[float]
     adds, numbers = counts(network.sizes, network.batch)
     a = adds * min(times["product"]) / 256**3
     b = numbers * min(times["tile"]) / TILE / lanes(np.dtype(np.float32))
-    cores = thread_count()
+    cores = thread_count() if clock == "wall" else 1
     shares = [(a + b) / one / cores for one in times[f"engine, {MANY}"]]
     print(f"  limit: {adds} multiply-adds {a:.3f} μs + {numbers} random numbers {b:.3f} μs = {a + b:.3f} μs,")
-    print(f"  which is {spread(shares, 2).strip()} of the time of {MANY} chains on {cores} cores")
+    told = f"time of {MANY} chains x {cores} cores" if clock == "wall" else f"processor time of {MANY} chains"
+    print(f"  which is {spread(shares, 2).strip()} of the {told}")
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--processor", action="store_const", const="processor", default="wall", dest="clock")
+    options = parser.parse_args()
     print(f"processes that ran before this one began: {os.getloadavg()[0]:.1f}, on {thread_count()} cores")
     for name in ("posteriors", "jax"):
         if not importlib.util.find_spec(name):
@@ -357,8 +365,8 @@ def main() -> None:
         before = stack.enter_context(Engine(version)) if version else None
         ours = stack.enter_context(Engine(Version()))
         for network in NETWORKS:
-            table = rows(network, ours, before)
-            report(network, table, measure(table, repeats))
+            table = rows(network, ours, before, options.clock)
+            report(network, table, measure(table, options.repeats), options.clock)
 
 
 if __name__ == "__main__":
