@@ -147,7 +147,7 @@ def test_the_places_that_extending_names_are_there():
     inside = {
         "splitting.py": ["NAMED"],
         "presets.py": ["PRESETS"],
-        "engine/tiles.py": ["_prepare", "run_segment"],
+        "engine/tiles.py": ["prepare", "run_segment"],
         "torch/unfused.py": ["_act"],
         "experiments/__init__.py": ["PLACES"],
         "tests/test_order.py": ["EXACT_ON_A_QUADRATIC"],

@@ -206,7 +206,7 @@ def spread(work, count, threads):
 landscape.mixtures.spread = spread
 rng = np.random.default_rng(0)
 problem = hb.datasets.from_arrays(rng.standard_normal((50, 40)), rng.integers(0, 2, 50))
-network = hb.Dense((30, 30))
+network = hb.Dense((200, 200))  # wide enough for BLAS
 landscape.line(problem, network, *network.start(40, 1, [0, 1], 0), [0, 1], "train")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

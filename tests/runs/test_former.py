@@ -39,20 +39,26 @@ def test_a_file_of_format_1_loads_and_continues_as_it_would_have(name, tmp_path)
     check(run, EXPECTED[name]["loaded"])
     assert run.plan.chains == 2
     assert run.plan.shuffled == (name == "tempered")
-    longer = run.resume(EXPECTED[name]["steps"])
+    with pytest.warns(RuntimeWarning, match="begun by an earlier heatbath .* not bit for bit as it would have there"):
+        longer = run.resume(EXPECTED[name]["steps"])
     check(longer, EXPECTED[name]["resumed"])
     longer.save(tmp_path / "now.nc")
-    assert file.read(tmp_path / "now.nc").attrs["heatbath_format"] == file.FORMAT == 2
-    assert differences(hb.load(tmp_path / "now.nc"), longer) == []
+    assert file.read(tmp_path / "now.nc").attrs["heatbath_format"] == file.FORMAT == 3
+    again = hb.load(tmp_path / "now.nc")
+    assert differences(again, longer) == []
+    assert again.former == longer.former == run.former != ""
+    with pytest.warns(RuntimeWarning, match="the same run made anew differs from it"):
+        again.replay()
 
 
 def test_a_checkpoint_of_format_1_is_continued_by_the_same_call(tmp_path):
     shutil.copy(FILES / "interrupted.nc", tmp_path / "run.nc")
     before = hb.load(tmp_path / "run.nc")
-    run = hb.train(
-        before.problem, before.network, before.partition, 60, 4, 2, record=5, samples=4, dtype="float64",
-        checkpoint=tmp_path / "run.nc", seed=before.plan.seed,
-    )  # fmt: skip
+    with pytest.warns(RuntimeWarning, match="begun by an earlier heatbath"):
+        run = hb.train(
+            before.problem, before.network, before.partition, 60, 4, 2, record=5, samples=4, dtype="float64",
+            checkpoint=tmp_path / "run.nc", seed=before.plan.seed,
+        )  # fmt: skip
     check(run, EXPECTED["interrupted"]["resumed"])
 
 

@@ -273,10 +273,14 @@ PROBE = """
 import numpy as np
 from heatbath.engine.batches import shuffle
 from heatbath.engine.compile import compiled
+from heatbath.engine.lanes import pointer
+from heatbath.engine.layouts import Alone
 
 @compiled(cache=True)
-def probe(order, words):
-    shuffle(order, np.uint64(1), 0, 0, words)
+def probe(like, order, words, numbers):
+    shuffle(
+        Alone(1), pointer(like), pointer(order), pointer(numbers), np.uint64(1), 0, pointer(words), order.shape[0]
+    )
 """
 
 
@@ -288,8 +292,8 @@ def test_an_edited_kernel_does_not_run_stale(tmp_path):
     code = """
 import numpy as np
 from heatbath.engine.probe import probe
-order = np.arange(50)
-probe(order, np.empty((4, 64), np.uint32))
+order = np.zeros(50, np.uint32)
+probe(np.zeros(1), order, np.empty(256, np.uint32), np.zeros(1, np.uint64))
 print(order.tolist(), sum(probe.stats.cache_hits.values()))
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "HEATBATH_CACHE": str(tmp_path / "cache")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from heatbath.engine.compile import reporting
 from heatbath.partition import Partition
 from heatbath.schedules import Schedule, at
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 PAUSE = 10.0  # seconds between two lines where there is no terminal
 
-WAIT = "preparing (the first run compiles, for some 20 s)"
+WAIT = "preparing"
 
 
 class Display:
@@ -36,18 +38,25 @@ class Display:
         taus = {part.name: part.method.temperature for part in plan.parts()}
         self._taus = {name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule) and single}
         self._live = Live(Text(WAIT), console=console, transient=True, refresh_per_second=8)
+        self._reports = ExitStack()
         self._printed = time.monotonic()
 
     def __enter__(self) -> Display:
+        self._reports.enter_context(reporting(self._say))
         if self._console.is_terminal:
             self._live.start()
-        else:
-            self._console.print(WAIT)
         return self
+
+    def _say(self, text: str) -> None:
+        if self._console.is_terminal:
+            self._live.update(Text(text))
+        else:
+            self._console.print(text, highlight=False, soft_wrap=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._reports.close()
         self._live.stop()
 
     def __call__(self, now: Progress) -> None:

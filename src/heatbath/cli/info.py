@@ -25,7 +25,7 @@ def _facts() -> dict[str, str]:
     facts = {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
     folder = kernels._FOLDER
     compiled = len(list(Path(folder).rglob("*.nbc"))) if folder else 0
-    told = f"{compiled} compiled" if compiled else "none yet: the first run compiles, for some 20 s"
+    told = f"{compiled} compiled" if compiled else "none yet: the first run compiles, for some 10 s"
     facts["threads"] = str(thread_count())
     facts["kernels"] = f"{told}, in {folder}" if folder else "not kept: set HEATBATH_CACHE to a folder"
     places = _places()

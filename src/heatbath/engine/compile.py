@@ -16,13 +16,17 @@ import gc
 import hashlib
 import os
 import platform
+import re
+import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
@@ -65,7 +69,7 @@ def _cache_folder() -> str | None:
     except OSError as error:
         warnings.warn(
             f"compiled code cannot be kept in {folder} ({error}), so every process compiles anew, for some "
-            "20 s; set HEATBATH_CACHE to a folder that can be written",
+            "10 s; set HEATBATH_CACHE to a folder that can be written",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -153,9 +157,42 @@ class _LowerApart(_Lower):
     apart = True
 
 
+_listeners: list[Callable[[str], None]] = []
+
+
+@contextmanager
+def reporting(listener: Callable[[str], None]) -> Iterator[None]:
+    """Have a listener told when something is compiled, which takes some seconds, before it is.
+
+    Without one it is said on stderr, if that is a terminal.
+    """
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def _report(state: Any) -> None:
+    """Say what is compiled now: the loop, for which numbers, in which layout."""
+    numbers = re.search(r"float(32|64)", str(state.args))
+    layouts = [kind.instance_class.__name__ for kind in state.args if isinstance(kind, types.BaseNamedTuple)]
+    details = [LAYOUTS[name] for name in layouts if name in LAYOUTS] + ([numbers[0]] if numbers else [])
+    told = f"compiling {state.func_id.func_name.replace('_', ' ')} ({', '.join(details)}): once, for some 10 s"
+    if _listeners:
+        _listeners[-1](told)
+    elif sys.stderr is not None and sys.stderr.isatty():
+        print(f"heatbath: {told}", file=sys.stderr, flush=True)
+
+
+LAYOUTS = {"Alone": "one at a time", "Wide": "with BLAS", "Group": "in lanes"}
+
+
 def _pipeline(lower: Any) -> Any:
     class Pipeline(CompilerBase):  # type: ignore[misc]
         def _compile_core(self) -> Any:
+            if lower is _LowerWhole:
+                _report(self.state)
             collecting = gc.isenabled()
             gc.disable()  # which would go through all that has been made, again and again
             try:

@@ -485,7 +485,7 @@ def fluctuate(xi, a, b, root, seed, use, chain, step, element, scratch):
     """ξ = a ξ + b r R of one chain, in float64 always: R is the number of one element."""
     tile, row, k = element // TILE, element % TILE // ROW, element % ROW
     scratch.one[0] = chain
-    fill_words(Alone(1), scratch.z, scratch.words, scratch.one, seed, use, step, tile, k + 1)
+    fill_words(Alone(1), scratch.z, scratch.words, scratch.one, seed, use, step, tile, TILE)
     first = row // 2 * 2 * ROW + k
     radius, angle = (scratch.words[first] + 0.5) * 2.0**-32, (scratch.words[first + ROW] + 0.5) * 2.0**-32
     turn = math.cos(2.0 * math.pi * angle) if row % 2 == 0 else math.sin(2.0 * math.pi * angle)

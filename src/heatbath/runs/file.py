@@ -28,7 +28,8 @@ from heatbath.runs import plain
 from heatbath.runs.dataset import check, check_memory
 from heatbath.runs.plan import Plan
 
-FORMAT = 2
+FORMAT = 3
+LANES = 3  # the format from which on chains are computed as they are now: before, sums had another order
 FORMER = {"repeats": "chains", "epochs": "shuffled"}  # what settings were called in format 1
 SEAL = b"\nheatbath run file, sha256 of all before this line: "
 SEALED = len(SEAL) + 64 + 1  # the digest in hexadecimal and a newline
@@ -46,8 +47,8 @@ ARRAYS = {
 }  # of the user, and their dimensions
 
 
-def pack(plan: Plan, step: int, data: xr.Dataset) -> xr.Dataset:
-    """A run as one data set, with all that is text in its attributes."""
+def pack(plan: Plan, step: int, data: xr.Dataset, former: str = "") -> xr.Dataset:
+    """A run as one data set, with all that is text in its attributes; `former` began it, if that is said."""
     arrays = {"start": plan.start, "X_average": plan.average}
     if plan.plain["problem"]["recipe"] is None:
         arrays |= {name: getattr(plan.problem, name) for name in plain.ARRAYS}
@@ -61,15 +62,16 @@ def pack(plan: Plan, step: int, data: xr.Dataset) -> xr.Dataset:
         "step": step,
         "settings": text,
         "versions": json.dumps({"python": platform.python_version(), **packages}),
-    }
+    } | ({"begun_by": former} if former else {})
     named = {name: (ARRAYS[name], values) for name, values in arrays.items() if values is not None}
     return _in_order(data.assign(named)).assign_attrs(attributes)
 
 
 def unpack(
     path: str | os.PathLike[str], packed: xr.Dataset, problem: Problem | None
-) -> tuple[Plan, int, xr.Dataset]:
-    """The plan, the step and the data in a data set that `pack` made; `problem` in place of the recipe."""
+) -> tuple[Plan, int, xr.Dataset, str]:
+    """The plan, the step, the data and the former version in a data set that `pack` made; `problem` in place
+    of the recipe."""
     try:
         settings = json.loads(packed.attrs["settings"])
         if packed.attrs["heatbath_format"] == 1:
@@ -78,6 +80,9 @@ def unpack(
         plan = Plan.from_plain(settings, arrays, problem)
         data = packed.drop_vars(arrays).drop_attrs()
         step = int(packed.attrs["step"])
+        former = str(packed.attrs.get("begun_by", ""))
+        if packed.attrs["heatbath_format"] < LANES and step > 0:
+            former = str(packed.attrs["heatbath_version"])
         if not 0 <= step <= plan.steps:
             raise ValueError(f"it stands at step {step} of {plan.steps}")
         check_memory(plan, 1)
@@ -88,7 +93,7 @@ def unpack(
         raise MemoryError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not a run that can be read: {error}") from error
-    return plan, step, data
+    return plan, step, data, former
 
 
 def write(path: str | os.PathLike[str], data: xr.Dataset) -> None:

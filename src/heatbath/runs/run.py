@@ -44,6 +44,7 @@ class Run:
     plan: Plan
     step: int
     data: xr.Dataset
+    former: str = ""  # the version that began it, where that rounded otherwise
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -250,7 +251,7 @@ class Run:
     def select(self, **labels: object) -> Run:
         """The run of one point of a sweep or one method of a comparison, as in `run.select(tau=1e-4)`."""
         place = find_point(self.plan, self.data, labels)
-        return Run(self.plan.at_point(place), self.step, data_at(self.plan, self.data, place))
+        return Run(self.plan.at_point(place), self.step, data_at(self.plan, self.data, place), self.former)
 
     def to_torch(self, chain: int = 0) -> torch.nn.Sequential:
         """A chain's network as a torch module; it takes standardised inputs and ends in logits."""
@@ -297,7 +298,7 @@ class Run:
 
     def to_xarray(self) -> xr.Dataset:
         """Everything that a file has: `data`, the user's own arrays, and the settings as text in `attrs`."""
-        return file.pack(self.plan, self.step, self.data)
+        return file.pack(self.plan, self.step, self.data, self.former)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one NetCDF file, whole or not at all; `load` reads it, and so does any reader.
@@ -345,6 +346,8 @@ class Run:
 
     def replay(self, threads: int | None = None, progress: Callable[[Progress], None] | None = None) -> Run:
         """The same run again, all its planned steps from the start, with every change of coefficients."""
+        if self.former:
+            warn(f"{_begun_elsewhere(self)}: the same run made anew differs from it, too")
         again = simulate(self.plan, threads=threads, progress=progress)
         names = {axis: self.data[axis] for axis in self.plan.axes}  # as they were before any change
         return Run(again.plan, again.step, again.data.assign_coords(names))
@@ -358,7 +361,7 @@ class Run:
         were are left behind.
         """
         plan = self.plan.on_other_examples(problem, batch, self.step + steps - samples * thin, thin)
-        return Run(plan, self.step, self.data.isel(sample=slice(0, 0)))
+        return Run(plan, self.step, self.data.isel(sample=slice(0, 0)), self.former)
 
     def _samples(self) -> xr.DataArray:
         if "samples" not in self.data or not self.data.sizes["sample"]:
@@ -443,11 +446,13 @@ def simulate(
     if before is not None and before.step == plan.steps:
         return before
     check_memory(plan, 1 + (before is not None) + (checkpoint is not None))  # copies on the way
-    first, data = (before.step, before.data) if before else (0, None)
+    first, data, former = (before.step, before.data, before.former) if before else (0, None, "")
+    if before and before.former:
+        warn(f"{_begun_elsewhere(before)}: it continues, but not bit for bit as it would have there")
     simulation = Simulation(plan, first, data, threads)
 
     def now() -> Run:
-        return Run(plan, simulation.step, gather(plan, simulation.groups, first, data))
+        return Run(plan, simulation.step, gather(plan, simulation.groups, first, data), former)
 
     def save(run: Run | None = None) -> None:
         try:
@@ -465,6 +470,13 @@ def simulate(
     if not done:
         warn(f"interrupted at step {run.step} of {plan.steps}: resume() continues from there", Interrupted)
     return run
+
+
+def _begun_elsewhere(run: Run) -> str:
+    return (
+        f"this run was begun by an earlier heatbath ({run.former}), which added in another order, so that "
+        f"{run.plan.dtype} trajectories differ in their last bits, and after many steps in all"
+    )
 
 
 def _furthest(plan: Plan, before: Run | None, checkpoint: str | os.PathLike[str]) -> Run | None:

@@ -130,7 +130,8 @@ class Simulation:
         ensembles = [group.ensemble for group in self.groups]
         stride = 1
         try:
-            ensembles[0].prepare()  # loads BLAS, too, which cannot be limited before
+            for ensemble in ensembles:
+                ensemble.prepare()  # loads BLAS, too, which cannot be limited before
         except KeyboardInterrupt:  # nothing has moved yet
             return False
         with threadpool_limits(1, "blas") if self._large else nullcontext():
