@@ -16,7 +16,9 @@ use, too, `--processor` takes the processor time of all threads instead of the t
   Counted are products with the weights, batch x weights each: forward, for the weights' gradients, and for
   the derivatives by every layer's inputs but the first's; and of the update 8 for a parameter of a hidden
   layer (B 1, A 1, friction and noise 2, p·p 1, noise and friction 2, A 1) and 5 for one of the output layer
-  (B 1, A 1, O 2, A 1).
+  (B 1, A 1, O 2, A 1). With two inputs, ReLU and one output, where the engine has the last weights' gradient
+  from the sums for the first layer's, and multiplies these by the last weights once, only the products that
+  it makes are counted; the share with those of backpropagation as usually written stands below.
   b: 2 normal numbers for a parameter of a hidden layer and 1 for one of the output layer, at the speed of the
   engine's own `fill_normals` for whole tiles of a group.
   Both speeds are of one core while the other rests, the highest seen; they need not last with all cores at
@@ -274,12 +276,15 @@ def tiles(n: int) -> None:
     _fill(Group(count), z, numbers, n)
 
 
-def counts(sizes: tuple[int, ...], batch: int) -> tuple[int, int]:
-    """The multiply-adds and the random numbers of a step of a chain."""
+def counts(sizes: tuple[int, ...], batch: int) -> tuple[int, int, int]:
+    """Of a step of a chain: the multiply-adds, those of usual backpropagation, and the random numbers."""
     weights = [width * out for width, out in pairwise(sizes)]
     last = weights[-1] + sizes[-1]
     hidden = sum(weights) + sum(sizes[1:]) - last
-    return batch * (2 * sum(weights) + sum(weights[1:])) + 8 * hidden + 5 * last, 2 * hidden + last
+    usual = batch * (2 * sum(weights) + sum(weights[1:]))
+    products = batch * (2 * weights[0] + weights[1]) if sizes[::2] == (2, 1) else usual
+    update = 8 * hidden + 5 * last
+    return products + update, usual + update, 2 * hidden + last
 
 
 def rows(network: Network, ours: Engine, before: Engine | None, clock: str) -> dict[str, Row]:
@@ -340,14 +345,17 @@ def report(network: Network, table: dict[str, Row], times: dict[str, list[float]
             ratios = [one / our for one, our in zip(times[name], base, strict=True)]
             line += f"  {spread(ratios, 2):<28}" + (f"target {row.target}" if row.target else "")
         print(line.rstrip())
-    adds, numbers = counts(network.sizes, network.batch)
+    adds, usual, numbers = counts(network.sizes, network.batch)
     a = adds * min(times["product"]) / 256**3
     b = numbers * min(times["tile"]) / TILE / lanes(np.dtype(np.float32))
     cores = thread_count() if clock == "wall" else 1
-    shares = [(a + b) / one / cores for one in times[f"engine, {MANY}"]]
-    print(f"  limit: {adds} multiply-adds {a:.3f} μs + {numbers} random numbers {b:.3f} μs = {a + b:.3f} μs,")
+    ours = [one * cores for one in times[f"engine, {MANY}"]]
     told = f"time of {MANY} chains x {cores} cores" if clock == "wall" else f"processor time of {MANY} chains"
-    print(f"  which is {spread(shares, 2).strip()} of the {told}")
+    print(f"  limit: {adds} multiply-adds {a:.3f} μs + {numbers} random numbers {b:.3f} μs = {a + b:.3f} μs,")
+    print(f"  which is {spread([(a + b) / one for one in ours], 2).strip()} of the {told}")
+    if usual != adds:
+        shares = [(a * usual / adds + b) / one for one in ours]
+        print(f"  ({usual} multiply-adds, as usually written: {spread(shares, 2).strip()})")
 
 
 def main() -> None:
