@@ -261,6 +261,14 @@ class Traced:
         )
 
 
+def join(vectors: Sequence[Traced]) -> Traced:
+    """A vector with the lanes of all; there are 1, 2, 4, ... of them."""
+    while len(vectors) > 1:
+        count = 2 * vectors[0].count
+        vectors = [a.part(range(count), b) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
+    return vectors[0]
+
+
 def choose(mask: Traced, yes: Traced, no: Traced | float) -> Traced:
     """`yes` where the mask is true, `no` elsewhere."""
     yes, no = yes.both(no)
