@@ -548,8 +548,8 @@ def forward(layout, theta, network, first, size, room):
         elif way == BLAS:
             _blas_forward(layout, theta, layer, size, x, begin, room)
         else:
-            strides = layer.column_vector, layer.column_input
-            vectors = x, before, lane, layer.width, W, *strides, True, room.values, after
+            vector, column, y = layer.column_vector, layer.column_input, room.values
+            vectors = x, before, lane, layer.width, W, vector, column, True, y, after
             _products(layout, size, layer.outputs, begin, layer.columns, layer.bias, level, vectors)
         if not last:
             activate(room.values, level, -(-size * after // L) * L, network.activation)
@@ -650,12 +650,12 @@ def backward(layout, theta, G, network, first, size, room, more):
                 _sum_numbers(layout, size, d, 0, datum, step, out, sums, layer.bias_sums, more)
             else:
                 _sum_data(size, d, 0, datum, layer.outputs, sums, layer.bias_sums, more)
-            places = sums, layer.sum_number, layer.sum_vector, more
+            row, vector = layer.sum_number, layer.sum_vector
             if way == COLUMNS:
-                others = size, x, before, lane, d, datum, *places
+                others = size, x, before, lane, d, datum, sums, row, vector, more
                 _outers(layout, layer.width, layer.outputs, begin, 0, layer.sums, others)
             else:
-                others = size, d, datum, step, x, before, *places
+                others = size, d, datum, step, x, before, sums, row, vector, more
                 _outers(layout, out, layer.inputs, 0, begin, layer.sums, others)
             if l > 0 and way == COLUMNS:
                 sources = d, datum, layer.outputs, W, layer.column_vector, False, other, before
