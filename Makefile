@@ -24,6 +24,7 @@ bench: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/engine.py
 	$(BIN)/python benchmarks/optimisers.py
 	$(BIN)/python benchmarks/costs.py
+	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/rounds.py
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/estimators.py
 

@@ -1,35 +1,67 @@
-"""What else costs time or memory: records, the first call, many chains. AdLaLa, 100 units, one run.
+"""What else costs time or memory, in ratios. AdLaLa, 100 hidden units, batch 20, unless it says otherwise.
+
+Calls of `hb.train`, medians of interleaved repeats:
 
 - Steps and chains: the time for ten times as many, over ten times the time.
 - Records: what they add to the time, once per 100 steps without losses, once per 1000 with them.
 - Samples: what it adds to keep θ once per 100 steps, and to average 1000 outputs over the last 1000 steps.
 - A sweep of 12 points and 10 repeats, over 120 chains of one point in one call; and over 120 calls.
 - A checkpoint: the time to write one of 10 chains, and to load it.
-- A call: the time of a call of one step, and the memory of 1,000 chains with 500 hidden units.
-- A new process: from its start to the end of its first call, with compiled code in the cache and without.
+- A call: the time of a call of one step.
+- Memory: the most that a new process holds (on Linux) in which 1,000 chains with 500 hidden units are
+  trained, and by how much they raise it over what a few small chains need; against the engine before.
+
+Calls of `Ensemble.advance`, on all cores unless it says otherwise:
+
+- Adam against SGD, at 2-64-64-1 on spirals: the time of a step early and late in a run. Late in it, moments
+  of gradients that are zero have decayed to denormal numbers, on which processors are slow. That the engine
+  before was slowed by them shows that they are there.
+- Any number of chains and steps: the time per chain and step of calls that make few steps or many, over that
+  of 256 chains and 1000 steps.
+- Groups: how many chains computed alone take as long as a group, on one core. It is what `GROUP_COST` says.
+- Groups partly filled: the time of a step of 1 to 33 chains, alone, in groups, and as the engine chooses; and
+  the number of chains from which on groups were faster.
+
+The time to the first result is in `start.py`.
 """
 
-import os
-import resource
+import contextlib
+import dataclasses
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
+
+from versions import Engine, Version, earlier
+from work import Case
 
 import heatbath as hb
 
 PROBLEM = hb.datasets.spirals(turns=4)
-FIRST = """
+MEMORY = """
 import heatbath as hb
-hb.train(hb.datasets.spirals(), hb.Dense((100,)), hb.AdLaLa(), 10, 20, record=1)
+
+def peak():
+    with open("/proc/self/status") as file:  # getrusage would tell the peak of the process that started it
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+
+def train(chains, hidden):
+    hb.train(hb.datasets.spirals(), hb.Dense((hidden,)), hb.AdLaLa(), 20, 20, chains, record=1)
+
+train(1, 10)
+train(32, 10)
+before = peak()
+train(1000, 500)
+print(before, peak())
 """
+NETWORKS = {(2, 20, 1): 1000, (2, 100, 1): 500, (2, 500, 1): 100}  # and how many steps a call makes
+Key = TypeVar("Key", bound=Hashable)
 
 
-def train(steps: int = 20_000, chains: int = 1, hidden: int = 100, **options: object) -> None:
+def train(steps: int = 20_000, chains: int = 1, **options: object) -> None:
     """A run whose time is taken."""
-    hb.train(PROBLEM, hb.Dense((hidden,)), hb.AdLaLa(), steps, 20, chains, **{"record": 1, **options})
+    hb.train(PROBLEM, hb.Dense((100,)), hb.AdLaLa(), steps, 20, chains, **{"record": 1, **options})
 
 
 SIGMAS, TAUS = [0.0, 1e-3, 1e-2, 4e-2], [1e-5, 1e-4, 1e-3]
@@ -58,22 +90,16 @@ def medians(runs: dict[str, Callable[[], None]], repeats: int = 7) -> dict[str, 
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def new_process(cache: str) -> float:
-    """Seconds of a new process that trains for ten steps."""
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, "-c", FIRST], check=True, env={**os.environ, "HEATBATH_CACHE": cache})
-    return time.perf_counter() - begin
-
-
-def main() -> None:
-    """Print the ratios."""
-    train(10)
+def calls() -> None:
+    """What calls of `hb.train` cost."""
+    for chains in (1, 32):  # compiled apart
+        train(10, chains)
     took = medians(
         {
-            "steps": lambda: train(2_000),
-            "10 x steps": lambda: train(20_000),
-            "chains": lambda: train(2_000, chains=10),
-            "10 x chains": lambda: train(2_000, chains=100),
+            "steps": lambda: train(10_000),
+            "10 x steps": lambda: train(100_000),
+            "chains": lambda: train(2_000, chains=32),
+            "10 x chains": lambda: train(2_000, chains=320),
         }
     )
     print(f"10 x the steps  {took['10 x steps'] / took['steps'] / 10:6.2f} of 10 x the time")
@@ -111,13 +137,113 @@ def main() -> None:
     print(f"a checkpoint: {1000 * took['save']:.0f} ms to write, {1000 * took['load']:.0f} ms to load")
     fixed = medians({"call": lambda: train(1)}, repeats=30)["call"]
     print(f"a call of one step: {1000 * fixed:.1f} ms")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    train(20, chains=1000, hidden=500)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"1,000 chains of 500 units: {grown:.0f} MB more at the most")
-    with tempfile.TemporaryDirectory() as cache:
-        print(f"a new process, nothing compiled yet: {new_process(cache):.1f} s", end="")
-        print(f"; the next one: {new_process(cache):.1f} s")
+
+
+def memory(version: Version) -> tuple[float, float]:
+    """Megabytes that a process holds at the most, and what 1,000 chains add to it."""
+    version.run(MEMORY)  # compiles, which takes memory too
+    few, many = map(float, version.run(MEMORY).split())
+    return many, many - few
+
+
+def steps(process: Engine, cases: Mapping[Key, Case], repeats: int = 5) -> dict[Key, float]:
+    """Microseconds of a step of all chains, medians over calls in interleaved repeats, without the first."""
+    times: dict[Key, list[float]] = {name: [] for name in cases}
+    for _ in range(repeats):
+        for name, case in cases.items():
+            pairs = list(zip(process.seconds(case), case.steps, strict=True))
+            times[name] += [1e6 * seconds / steps for seconds, steps in pairs[1:]]
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def denormal(process: Engine, chains: int, name: str, repeats: int = 3) -> None:
+    """Print the time of Adam over that of SGD, early and late."""
+    for activation in ("relu", "tanh"):
+        early: dict[str, list[float]] = {"SGD": [], "Adam": []}
+        late: dict[str, list[float]] = {"SGD": [], "Adam": []}
+        process.seconds(Case((2, 64, 64, 1), 20, chains, (10,)))  # compiles
+        for _ in range(repeats):
+            for method in early:
+                case = Case((2, 64, 64, 1), 20, chains, (1000, 19_000, *[1000] * 3), method, activation)
+                first, _, *last = process.seconds(dataclasses.replace(case, data="spirals"))
+                early[method].append(first)
+                late[method] += last
+        ratios = [statistics.median(x["Adam"]) / statistics.median(x["SGD"]) for x in (early, late)]
+        told = f"Adam over SGD, {activation}, {chains:>2} chains, {name}:"
+        print(f"{told:<48}{ratios[0]:.2f} in the first 1,000 steps, {ratios[1]:.2f} after 20,000")
+
+
+def linear(process: Engine) -> None:
+    """Print the time per chain and step of calls of few steps and of many, for any number of chains."""
+    chains, lengths = (1, 16, 32, 64, 256, 1024), (1, 10, 100, 1000)
+    cases = {
+        (n, length): Case((2, 100, 1), 20, n, (20, *[length] * (20 if length < 1000 else 2)))
+        for n in chains
+        for length in lengths
+    }
+    took = {(n, length): time / n for (n, length), time in steps(process, cases).items()}
+    unit = took[256, 1000]
+    print("\ntime per chain and step, in that of 256 chains and calls of 1000 steps; calls of")
+    print(" " * 12 + "".join(f"{length:>7} steps" for length in lengths))
+    for n in chains:
+        print(f"{n:>5} chains" + "".join(f"{took[n, length] / unit:>13.2f}" for length in lengths))
+
+
+def group_costs(process: Engine) -> None:
+    """Print how many chains alone take as long as a group, on one core."""
+    print("\na group takes as long as so many chains alone, on one core")
+    for dtype in ("float32", "float64"):
+        for method in ("AdLaLa", "SGD", "Adam"):
+            shown = []
+            for sizes, length in {**NETWORKS, (2, 64, 64, 1): 100}.items():
+                case = Case(sizes, 20, 1, (10, *[length] * 3), method, threads=1, dtype=dtype)
+                cases = {layout: dataclasses.replace(case, layout=layout) for layout in ("alone", "group")}
+                took = steps(process, cases, 3)
+                shown.append(f"{'-'.join(map(str, sizes))} {took['group'] / took['alone']:5.2f}")
+            print(f"  {method:<7}{dtype}:  " + "   ".join(shown))
+
+
+def partly_filled(process: Engine) -> None:
+    """Print the time of a step of 1 to 33 chains in each layout."""
+    layouts, counts = ("alone", "group", None), range(1, 34)
+    cases = {
+        (sizes, n, layout): Case(sizes, 20, n, (10, *[length] * 3), layout=layout)
+        for sizes, length in NETWORKS.items()
+        for n in counts
+        for layout in layouts
+    }
+    took = steps(process, cases, 3)
+    print("\nmicroseconds of a step of all chains: alone, in groups, and as the engine chooses")
+    print("chains" + "".join(f"{'-'.join(map(str, sizes)):>27}" for sizes in NETWORKS))
+    for n in counts:
+        times = [took[sizes, n, layout] for sizes in NETWORKS for layout in layouts]
+        print(f"{n:>6}" + "".join(f"{time:>9.2f}" for time in times))
+    for sizes in NETWORKS:
+        slower = [n for n in counts if took[sizes, n, "group"] >= took[sizes, n, "alone"]]
+        least = max(slower, default=0) + 1
+        text = f"from {least} chains on" if least in counts else "for none of these"
+        print(f"{'-'.join(map(str, sizes))}: groups were faster {text}")
+
+
+def main() -> None:
+    """Print everything."""
+    calls()
+    with contextlib.ExitStack() as stack:
+        version = stack.enter_context(earlier())
+        total, added = memory(Version())
+        print(f"1,000 chains of 500 units: {total:.0f} MB at the most, {added:.0f} MB of it for them", end="")
+        if version:
+            others = memory(version)
+            print(f"; {total / others[0]:.2f} and {added / others[1]:.2f} of the engine before", end="")
+        print()
+        ours = stack.enter_context(Engine(Version()))
+        for chains in (1, 16):
+            denormal(ours, chains, "engine")
+        if version:
+            denormal(stack.enter_context(Engine(version)), 1, "engine before")
+        linear(ours)
+        group_costs(ours)
+        partly_filled(ours)
 
 
 if __name__ == "__main__":

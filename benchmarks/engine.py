@@ -1,18 +1,38 @@
-"""Microseconds per chain and step of AdLaLa: the engine against PyTorch, posteriors and JAX, in one run.
+"""Microseconds per chain and step of AdLaLa: the engine, the engine before, PyTorch, posteriors and JAX.
 
-Every number is the median of interleaved repeats. The alternatives are what one would write with each
-library: a plain PyTorch training loop with AdLaLa in tensor operations; `baoa` of posteriors (Langevin in all
-layers: it has no AdLaLa); a jitted scan in JAX, for one chain and vmapped over 32. All draw mini-batches
-without replacement; since that is slow in JAX, it is also shown with replacement. The last row is what the
-multiplications and random numbers of a step alone would take on one core at this machine's peak: the speed of
-a matrix product in BLAS, and of the tiles of random numbers.
+All in one run, in interleaved repeats. A time is the median of the repeats; a ratio is that of two times of
+the same repeat, of which the median stands there and, in brackets, the lowest and the highest. Where there is
+a target for a ratio, it stands beside it. The chains of the engine use all cores. On a machine that others
+use, too, `--processor` takes the processor time of all threads instead of the time on the wall.
+
+- The engine before: that of `versions.COMMIT`, which computed every chain alone. Both run in processes of
+  their own; chains are made anew for every repeat, and making them is not counted.
+- The alternatives are what one would write with each library: a plain PyTorch training loop with AdLaLa in
+  tensor operations; `baoa` of posteriors (Langevin in all layers: it has no AdLaLa); a jitted scan in JAX,
+  for one chain and vmapped over 32. All draw mini-batches without replacement; since that is slow in JAX, it
+  is also shown with its cheap draw, with replacement.
+- The share of the limit, for 32 chains, is (a + b) / (time per chain and step x cores, or processor time).
+  a: the multiply-adds of a step at the speed of a float32 product of 256 x 256 matrices in NumPy's BLAS.
+  Counted are products with the weights, batch x weights each: forward, for the weights' gradients, and for
+  the derivatives by every layer's inputs but the first's; and of the update 8 for a parameter of a hidden
+  layer (B 1, A 1, friction and noise 2, p·p 1, noise and friction 2, A 1) and 5 for one of the output layer
+  (B 1, A 1, O 2, A 1). With two inputs, ReLU and one output, where the engine has the last weights' gradient
+  from the sums for the first layer's, and multiplies these by the last weights once, only the products that
+  it makes are counted; the share with those of backpropagation as usually written stands below.
+  b: 2 normal numbers for a parameter of a hidden layer and 1 for one of the output layer, at the speed of the
+  engine's own `fill_normals` for whole tiles of a group.
+  Both speeds are of one core while the other rests, the highest seen; they need not last with all cores at
+  work. Not counted: biases, activations, the loss, drawing and reading the batch, loads and stores.
 """
 
 import argparse
+import contextlib
+import importlib.util
 import math
+import os
 import statistics
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -20,55 +40,74 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
+from versions import Engine, Version, earlier
+from work import CLOCKS, EPSILON, GAMMA, SIGMA, TAU, Case, H, random_data
 
-import heatbath as hb
-from heatbath.engine.dense import Shape
-from heatbath.engine.ensemble import Ensemble
-from heatbath.engine.program import compile_program
-from heatbath.engine.random import fill_normals32
-from heatbath.networks import ACTIVATIONS
-from heatbath.tasks import TASKS
+from heatbath.engine.lanes import lanes, pointer
+from heatbath.engine.layouts import Group
+from heatbath.engine.random import fill_normals
+from heatbath.engine.threads import thread_count
+from heatbath.noise import TILE
 
-H, TAU, SIGMA, EPSILON, GAMMA = 0.1, 1e-4, 0.01, 0.1, 0.1
-CASES = {
-    "2-20-1, batch 20": ((2, 20, 1), 20, 1000),
-    "2-100-1, batch 20": ((2, 100, 1), 20, 1000),
-    "2-500-1, batch 20": ((2, 500, 1), 20, 1000),
-    "784-100-10, batch 100": ((784, 100, 10), 100, 6000),
-}
-CHAINS = 32
-Run = Callable[[int], None]  # makes this many steps
+MANY, MORE = 32, 256
+SQUARE, PRODUCT = np.ones((256, 256), np.float32), np.empty((256, 256), np.float32)
+Run = Callable[[int], float]  # makes this many steps, and returns the seconds
 Array = NDArray[Any]
 
 
-def data(sizes: tuple[int, ...], count: int) -> tuple[Array, Array]:
-    """Random data: time does not depend on what they are."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((count, sizes[0])).astype(np.float32)
-    return X, rng.integers(0, max(2, sizes[-1]), count)
+@dataclass(frozen=True)
+class Network:
+    """A network, its batch, how many steps of all its chains together a repeat makes, and targets for ratios:
+    the engine before, and JAX with its cheap draw, both for many chains; PyTorch, for one."""
+
+    sizes: tuple[int, ...]
+    batch: int
+    work: int
+    before: float | None = None
+    jax: float | None = None
+    torch: float | None = None
 
 
-def engine(sizes: tuple[int, ...], batch: int, X: Array, y: Array, chains: int) -> Run:
-    """The engine, with one BLAS thread, as `train` runs it."""
-    problem = hb.datasets.from_arrays(X, y, X, y, task="binary" if sizes[-1] == 1 else "classes")
-    partition = hb.AdLaLa(H, TAU, SIGMA, EPSILON, GAMMA)
+NETWORKS = (
+    Network((2, 20, 1), 20, 128_000, 6, 30),
+    Network((2, 100, 1), 20, 64_000, 4, 20),
+    Network((2, 500, 1), 20, 16_000, 2.5, 12, 100),
+    Network((784, 100, 10), 100, 320),
+)
 
-    def run(steps: int) -> None:
-        network = hb.Dense(sizes[1:-1])
-        program = compile_program(partition, network.layers(problem.inputs, problem.outputs))
-        shape = Shape(
-            network.sizes(problem.inputs, problem.outputs),
-            ACTIVATIONS["relu"].number,
-            TASKS[problem.task].number,
-        )
-        theta = network.start(problem.inputs, problem.outputs, np.arange(chains), 0).astype(np.float32)
-        with threadpool_limits(1, "blas"):
-            Ensemble(program, shape, theta, problem.X_train, problem.Y_train, batch).advance(steps)
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: so many steps of so many chains."""
+
+    run: Run
+    steps: int
+    chains: int = 1
+    target: float | None = None
+
+
+def of_engine(process: Engine, network: Network, chains: int, clock: str) -> Run:
+    """AdLaLa in the engine, after a few steps whose time is not taken."""
+
+    def run(steps: int) -> float:
+        case = Case(network.sizes, network.batch, chains, (-(-steps // 50), steps), clock=clock)
+        return process.seconds(case)[-1]
 
     return run
 
 
-def torch_loop(sizes: tuple[int, ...], batch: int, X: Array, y: Array) -> Run:
+def timed(work: Callable[[int], object], clock: str) -> Run:
+    """With the seconds that it takes."""
+
+    def run(steps: int) -> float:
+        begin = CLOCKS[clock]()
+        work(steps)
+        return CLOCKS[clock]() - begin
+
+    return run
+
+
+def torch_loop(sizes: tuple[int, ...], batch: int, X: Array, y: Array) -> Callable[[int], None]:
     """A plain PyTorch loop with AdLaLa in tensor operations."""
     import torch
 
@@ -110,7 +149,7 @@ def torch_loop(sizes: tuple[int, ...], batch: int, X: Array, y: Array) -> Run:
     return run
 
 
-def posteriors_loop(sizes: tuple[int, ...], batch: int, X: Array, y: Array) -> Run:
+def posteriors_loop(sizes: tuple[int, ...], batch: int, X: Array, y: Array) -> Callable[[int], None]:
     """posteriors' baoa."""
     import posteriors
     import torch
@@ -138,7 +177,7 @@ def posteriors_loop(sizes: tuple[int, ...], batch: int, X: Array, y: Array) -> R
 
 def jax_scan(
     sizes: tuple[int, ...], batch: int, X: Array, y: Array, chains: int, replace: bool = False
-) -> Run:
+) -> Callable[[int], None]:
     """A jitted scan in JAX, vmapped for several chains."""
     import jax
     import jax.numpy as jnp
@@ -207,80 +246,135 @@ def jax_scan(
     return run
 
 
-def measure(runs: dict[str, tuple[Run, int, int]], repeats: int) -> dict[str, float]:
-    """Microseconds per chain and step: (run, steps, chains) by name; the first call of each compiles."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for repeat in range(repeats + 1):
-        for name, (run, steps, _) in runs.items():
-            begin = time.perf_counter()
-            run(steps)
-            if repeat:
-                seconds[name].append(time.perf_counter() - begin)
-    return {
-        name: 1e6 * statistics.median(times) / runs[name][1] / runs[name][2]
-        for name, times in seconds.items()
-    }
+def fastest(work: Callable[[int], object], clock: str) -> Run:
+    """With the seconds that it takes on one core when nothing else is in its way."""
+    once = timed(work, clock)
+
+    def run(steps: int) -> float:
+        with threadpool_limits(1, "blas"):
+            return min(once(steps) for _ in range(20))
+
+    return run
+
+
+def products(n: int) -> None:
+    """Products of 256 x 256 matrices."""
+    for _ in range(n):
+        np.dot(SQUARE, SQUARE, out=PRODUCT)
 
 
 @numba.njit
-def _numbers(z, words, n):
+def _fill(layout, z, numbers, n):
     for step in range(n):
-        fill_normals32(z, words, np.uint64(1), 0, 0, step, 0)
+        fill_normals(layout, pointer(z), pointer(numbers), np.uint64(1), 0, step, 0, 0, TILE)
 
 
-def arithmetic(sizes: tuple[int, ...], batch: int) -> float:
-    """Microseconds that a step's multiplications and random numbers take at peak speed, on one core."""
-    square = np.ones((256, 256), np.float32)
-    z, words = np.empty(256, np.float32), np.empty((4, 64), np.uint32)
-    product = lambda: np.dot(square, square)  # noqa: E731
-    tiles = lambda: _numbers(z, words, 1000)  # noqa: E731
-    speeds = []
-    with threadpool_limits(1, "blas"):
-        for work, count in ((product, 256**3), (tiles, 256 * 1000)):
-            work()
-            times = []
-            for _ in range(21):
-                begin = time.perf_counter()
-                work()
-                times.append(time.perf_counter() - begin)
-            speeds.append(1e6 * statistics.median(times) / count)
+def tiles(n: int) -> None:
+    """Whole tiles of random numbers for a group."""
+    count = lanes(np.dtype(np.float32))
+    z, numbers = np.empty(TILE * count, np.float32), np.arange(count).astype(np.uint64)
+    _fill(Group(count), z, numbers, n)
+
+
+def counts(sizes: tuple[int, ...], batch: int) -> tuple[int, int, int]:
+    """Of a step of a chain: the multiply-adds, those of usual backpropagation, and the random numbers."""
     weights = [width * out for width, out in pairwise(sizes)]
-    products = batch * (2 * sum(weights) + sum(weights[1:]))  # forward, weights' gradient, deltas
-    hidden, last = weights[0] + sizes[1], weights[1] + sizes[2]
-    updates = 12 * hidden + 6 * last
-    return (products + updates) * speeds[0] + (2 * hidden + last) * speeds[1]
+    last = weights[-1] + sizes[-1]
+    hidden = sum(weights) + sum(sizes[1:]) - last
+    usual = batch * (2 * sum(weights) + sum(weights[1:]))
+    products = batch * (2 * weights[0] + weights[1]) if sizes[::2] == (2, 1) else usual
+    update = 8 * hidden + 5 * last
+    return products + update, usual + update, 2 * hidden + last
+
+
+def rows(network: Network, ours: Engine, before: Engine | None, clock: str) -> dict[str, Row]:
+    """What is measured, by name; "engine" without more is what the others are compared with."""
+    X, y = random_data(network.sizes)
+    known = network.sizes, network.batch, X, y
+    small = network.sizes[0] < 100
+    table = {}
+    for chains in (1, MANY, MORE) if small else (1, MANY):
+        steps = network.work // chains
+        table[f"engine, {chains}"] = Row(of_engine(ours, network, chains, clock), steps, chains)
+        if before:
+            target = None if chains == 1 else network.before
+            table[f"engine before, {chains}"] = Row(
+                of_engine(before, network, chains, clock), steps, chains, target
+            )
+    table["PyTorch, 1"] = Row(timed(torch_loop(*known), clock), 300 if small else 100, target=network.torch)
+    if importlib.util.find_spec("posteriors"):
+        table["posteriors, 1"] = Row(timed(posteriors_loop(*known), clock), 100 if small else 50)
+    if importlib.util.find_spec("jax"):
+        table |= {
+            "JAX, 1": Row(timed(jax_scan(*known, 1), clock), 1000 if small else 50),
+            "JAX with replacement, 1": Row(timed(jax_scan(*known, 1, True), clock), 3000 if small else 100),
+            f"JAX, {MANY}": Row(timed(jax_scan(*known, MANY), clock), 50 if small else 5, MANY),
+            f"JAX with replacement, {MANY}": Row(
+                timed(jax_scan(*known, MANY, True), clock), 300 if small else 10, MANY, network.jax
+            ),
+        }
+    return table | {"product": Row(fastest(products, clock), 10), "tile": Row(fastest(tiles, clock), 1000)}
+
+
+def measure(table: dict[str, Row], repeats: int) -> dict[str, list[float]]:
+    """Microseconds per chain and step, in each repeat after a first one, in which code is compiled."""
+    times: dict[str, list[float]] = {name: [] for name in table}
+    for repeat in range(repeats + 1):
+        for name, row in table.items():
+            taken = row.run(row.steps)
+            if repeat:
+                times[name].append(1e6 * taken / row.steps / row.chains)
+    return times
+
+
+def spread(values: list[float], digits: int) -> str:
+    """The median, the lowest and the highest."""
+    low, middle, high = (f"{f(values):.{digits}f}" for f in (min, statistics.median, max))
+    return f"{middle:>8} ({low} to {high})"
+
+
+def report(network: Network, table: dict[str, Row], times: dict[str, list[float]], clock: str) -> None:
+    """Print the table of a network."""
+    print(f"\n{'-'.join(map(str, network.sizes))}, batch {network.batch}")
+    print(f"  {'':<20}{'chains':>7}{'μs / chain, step':>18}{'times the engine':>18}")
+    for name in sorted((name for name in table if "," in name), key=lambda name: table[name].chains):
+        row, base = table[name], times[f"engine, {table[name].chains}"]
+        what = name.rpartition(",")[0].replace(" with replacement", ", cheap draw")
+        line = f"  {what:<20}{row.chains:>7}{statistics.median(times[name]):>18.3f}"
+        if what != "engine":
+            ratios = [one / our for one, our in zip(times[name], base, strict=True)]
+            line += f"  {spread(ratios, 2):<28}" + (f"target {row.target}" if row.target else "")
+        print(line.rstrip())
+    adds, usual, numbers = counts(network.sizes, network.batch)
+    a = adds * min(times["product"]) / 256**3
+    b = numbers * min(times["tile"]) / TILE / lanes(np.dtype(np.float32))
+    cores = thread_count() if clock == "wall" else 1
+    ours = [one * cores for one in times[f"engine, {MANY}"]]
+    told = f"time of {MANY} chains x {cores} cores" if clock == "wall" else f"processor time of {MANY} chains"
+    print(f"  limit: {adds} multiply-adds {a:.3f} μs + {numbers} random numbers {b:.3f} μs = {a + b:.3f} μs,")
+    print(f"  which is {spread([(a + b) / one for one in ours], 2).strip()} of the {told}")
+    if usual != adds:
+        shares = [(a * usual / adds + b) / one for one in ours]
+        print(f"  ({usual} multiply-adds, as usually written: {spread(shares, 2).strip()})")
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    repeats = parser.parse_args().repeats
-    for title, (sizes, batch, count) in CASES.items():
-        X, y = data(sizes, count)
-        small = sizes[0] < 100
-        runs = {
-            "engine": (engine(sizes, batch, X, y, 1), 20_000 if small else 300, 1),
-            "PyTorch": (torch_loop(sizes, batch, X, y), 300 if small else 100, 1),
-            "posteriors": (posteriors_loop(sizes, batch, X, y), 100 if small else 50, 1),
-            "JAX": (jax_scan(sizes, batch, X, y, 1), 1000 if small else 50, 1),
-            "JAX, with replacement": (jax_scan(sizes, batch, X, y, 1, True), 3000 if small else 100, 1),
-            f"engine, {CHAINS} chains": (engine(sizes, batch, X, y, CHAINS), 1000 if small else 20, CHAINS),
-            f"JAX, {CHAINS} chains": (jax_scan(sizes, batch, X, y, CHAINS), 50 if small else 5, CHAINS),
-            f"JAX, {CHAINS} chains, with r.": (
-                jax_scan(sizes, batch, X, y, CHAINS, True),
-                300 if small else 10,
-                CHAINS,
-            ),
-        }
-        took = measure(runs, repeats)
-        print(f"\n{title}: microseconds per chain and step")
-        for name in runs:
-            base = took[f"engine, {CHAINS} chains" if "chains" in name else "engine"]
-            print(f"  {name:<26}{took[name]:>10.2f}{took[name] / base:>10.1f} times the engine")
-        alone = arithmetic(sizes, batch)
-        share = alone / took["engine"]
-        print(f"  {'arithmetic alone':<26}{alone:>10.2f}{share:>10.2f} of the engine's time, one chain")
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--processor", action="store_const", const="processor", default="wall", dest="clock")
+    options = parser.parse_args()
+    print(f"processes that ran before this one began: {os.getloadavg()[0]:.1f}, on {thread_count()} cores")
+    for name in ("posteriors", "jax"):
+        if not importlib.util.find_spec(name):
+            print(f"{name} is left out: it is not installed")
+    with contextlib.ExitStack() as stack:
+        version = stack.enter_context(earlier())
+        before = stack.enter_context(Engine(version)) if version else None
+        ours = stack.enter_context(Engine(Version()))
+        for network in NETWORKS:
+            table = rows(network, ours, before, options.clock)
+            report(network, table, measure(table, options.repeats), options.clock)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ import torch
 
 import heatbath as hb
 from heatbath.networks import ACTIVATIONS
-from tests.engine.probes import activation_and_slope, layouts, loss_and_derivatives, predictions
 from heatbath.tasks import TASKS, each_class
+from tests.engine.probes import activation_and_slope, layouts, loss_and_derivatives, predictions
 
 LOSSES = {
     "binary": torch.nn.functional.binary_cross_entropy_with_logits,

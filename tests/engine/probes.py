@@ -1,4 +1,4 @@
-"""Pieces of the engine that can be called from Python: compiled code calls them with pointers, in a layout."""
+"""Pieces of the engine as Python can call them: compiled code does with pointers, in a layout."""
 
 import numba
 import numpy as np
@@ -65,9 +65,7 @@ def _shaped(layout, flat, count, out, capacity):
 def _losses(layout, loss, logits, targets, deltas, made, right, checks, capacity, count, out, scale):
     arguments = layout, loss, pointer(logits), pointer(targets)
     losses.values(*arguments, capacity, capacity, 0, count, out, pointer(made), pointer(right))
-    losses.derivatives(
-        *arguments, pointer(deltas), capacity, capacity, 0, count, out, scale, pointer(checks)
-    )
+    losses.derivatives(*arguments, pointer(deltas), capacity, capacity, 0, count, out, scale, pointer(checks))
 
 
 def loss_and_derivatives(layout, loss, outputs, targets):

@@ -39,7 +39,9 @@ def test_a_file_of_format_1_loads_and_continues_as_it_would_have(name, tmp_path)
     check(run, EXPECTED[name]["loaded"])
     assert run.plan.chains == 2
     assert run.plan.shuffled == (name == "tempered")
-    with pytest.warns(RuntimeWarning, match="begun by an earlier heatbath .* not bit for bit as it would have there"):
+    with pytest.warns(
+        RuntimeWarning, match="begun by an earlier heatbath .* not bit for bit as it would have there"
+    ):
         longer = run.resume(EXPECTED[name]["steps"])
     check(longer, EXPECTED[name]["resumed"])
     longer.save(tmp_path / "now.nc")

@@ -278,9 +278,8 @@ from heatbath.engine.layouts import Alone
 
 @compiled(cache=True)
 def probe(like, order, words, numbers):
-    shuffle(
-        Alone(1), pointer(like), pointer(order), pointer(numbers), np.uint64(1), 0, pointer(words), order.shape[0]
-    )
+    numbers, words, count = pointer(numbers), pointer(words), order.shape[0]
+    shuffle(Alone(1), pointer(like), pointer(order), numbers, np.uint64(1), 0, words, count)
 """
 
 

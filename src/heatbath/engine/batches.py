@@ -85,7 +85,9 @@ def shuffle(layout, z, order, numbers, seed, epoch, words, count):
 
 
 @compiled(apart=True)
-def gather(layout, X, Y, count, width, own, columns, sets, chosen, begin, size, inputs, stride, targets, capacity):
+def gather(
+    layout, X, Y, count, width, own, columns, sets, chosen, begin, size, inputs, stride, targets, capacity
+):
     """Copy the chosen data into the buffers of the network: inputs (datum, column), targets (column, datum).
 
     X and Y are (set, datum, column), with `count` data and `width` or `own` columns. Of the targets the first

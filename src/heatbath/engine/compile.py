@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
@@ -80,7 +79,7 @@ def _cache_folder() -> str | None:
 _FOLDER = _cache_folder()
 
 
-class _Piece(JITCodeLibrary):  # type: ignore[misc]
+class _Piece(JITCodeLibrary):
     """Code that is only linked into loops: it is optimised there, as part of them, and not by itself."""
 
     def _optimize_functions(self, module: Any) -> None:
@@ -94,19 +93,21 @@ class _Piece(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
 
-class _Whole(JITCodeLibrary):  # type: ignore[misc]
+class _Whole(JITCodeLibrary):
     """A loop with everything in it, optimised once. Vectors are written as such and not looked for."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        manager, builder = self._codegen._module_pass_manager(opt=2, loop_vectorize=False, slp_vectorize=False)
+        manager, builder = self._codegen._module_pass_manager(
+            opt=2, loop_vectorize=False, slp_vectorize=False
+        )
         manager.run(self._final_module, builder)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerWhole(NativeLowering):  # type: ignore[misc]
+class _LowerWhole(NativeLowering):
     _name = "heatbath_lower_whole"
 
     def run_pass(self, state: Any) -> bool:
@@ -116,7 +117,7 @@ class _LowerWhole(NativeLowering):  # type: ignore[misc]
         return bool(super().run_pass(state))
 
 
-class _Lower(LoweringPass):  # type: ignore[misc]
+class _Lower(LoweringPass):
     """Lower a function that is only called in compiled code: there is nothing for Python to call."""
 
     _name = "heatbath_lower_piece"
@@ -176,9 +177,11 @@ def reporting(listener: Callable[[str], None]) -> Iterator[None]:
 def _report(state: Any) -> None:
     """Say what is compiled now: the loop, for which numbers, in which layout."""
     numbers = re.search(r"float(32|64)", str(state.args))
-    layouts = [kind.instance_class.__name__ for kind in state.args if isinstance(kind, types.BaseNamedTuple)]
+    layouts = [getattr(kind, "instance_class", Any).__name__ for kind in state.args]
     details = [LAYOUTS[name] for name in layouts if name in LAYOUTS] + ([numbers[0]] if numbers else [])
-    told = f"compiling {state.func_id.func_name.replace('_', ' ')} ({', '.join(details)}): once, for some 10 s"
+    told = (
+        f"compiling {state.func_id.func_name.replace('_', ' ')} ({', '.join(details)}): once, for some 10 s"
+    )
     if _listeners:
         _listeners[-1](told)
     elif sys.stderr is not None and sys.stderr.isatty():
@@ -189,7 +192,7 @@ LAYOUTS = {"Alone": "one at a time", "Wide": "with BLAS", "Group": "in lanes"}
 
 
 def _pipeline(lower: Any) -> Any:
-    class Pipeline(CompilerBase):  # type: ignore[misc]
+    class Pipeline(CompilerBase):
         def _compile_core(self) -> Any:
             if lower is _LowerWhole:
                 _report(self.state)
@@ -233,8 +236,8 @@ def compiled(
             options |= {"pipeline_class": _WHOLE, "cache": _FOLDER is not None}
         else:
             options |= {
-                "pipeline_class": _APART if apart else _INLINED, "forceinline": not apart, "no_cpython_wrapper": True,
-                "no_cfunc_wrapper": True,
+                "pipeline_class": _APART if apart else _INLINED, "forceinline": not apart,
+                "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
             }  # fmt: skip
         return numba.njit(nogil=True, error_model="numpy", **options)(function)
     finally:

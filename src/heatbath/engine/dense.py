@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import overload
-from numpy.typing import NDArray
 
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
@@ -94,7 +93,7 @@ class Network(NamedTuple):
     """
 
     layers: Any
-    count: int
+    depth: int
     stride: int
     out: int
     activation: int
@@ -183,12 +182,8 @@ class Shape:
                     else (whole, count, width * count, shifted)
                 )
             inputs, outputs = (-(-n // count) if alone else n for n in (width, out))
-            layers.append(
-                Layer(
-                    width, out, way, strides[l], strides[l + 1], inputs, outputs, level, *places, *sums,
-                    weight, shift,
-                )  # fmt: skip
-            )
+            shape = width, out, way, strides[l], strides[l + 1], inputs, outputs, level
+            layers.append(Layer(*shape, *places, *sums, weight, shift))
             level += data * strides[l + 1]
         shallow = ways == [COLUMNS, ROWS] and sizes[0] == 2 and sizes[-1] == 1
         return Network(
@@ -219,14 +214,14 @@ def _way(layer: tuple[int, int]) -> int:
 @compiled(apart=True)
 def copy_weights(theta, network, copies):
     """The padded copies of a chain's weights; they start as zeros, and the padding stays so."""
-    for l in range(network.count):
+    for l in range(network.depth):
         layer = layer_of(network.layers, l)
         width, out, way = layer.width, layer.out, layer.way
-        if way == ROWS or way == WIDE:
+        if way in (ROWS, WIDE):
             for k in range(out):
                 for j in range(width):
                     copies[layer.rows + k * layer.row_output + j] = theta[layer.weight + k * width + j]
-        if way == COLUMNS or way == WIDE:
+        if way in (COLUMNS, WIDE):
             for j in range(width):
                 for k in range(out):
                     copies[layer.columns + j * layer.column_input + k] = theta[layer.weight + k * width + j]
@@ -238,10 +233,10 @@ def copy_weights(theta, network, copies):
 @compiled(apart=True)
 def place_gradient(G, network, sums):
     """Put the sums of a chain's gradient where its parameters are."""
-    for l in range(network.count):
+    for l in range(network.depth):
         layer = layer_of(network.layers, l)
         width, out, way = layer.width, layer.out, layer.way
-        if way == ROWS or way == WIDE:
+        if way in (ROWS, WIDE):
             for k in range(out):
                 for j in range(width):
                     G[layer.weight + k * width + j] = sums[layer.sums + k * layer.sum_number + j]
@@ -261,16 +256,17 @@ def _tiles_of(make: Any) -> tuple[Any, Any, Any, Any]:
 
 def _make_product(rows: int, columns: int) -> Any:
     @traced
-    def product(layout, x, at, datum, number, n, W, weight, vector, other, bias, biased, y, to, after):
+    def product(layout, at, weight, bias, to, others):
+        x, datum, number, n, W, vector, other, biased, y, after = others
         begin = [choose(biased, W.load(bias + W.lanes * v), 0.0) for v in range(columns)]
         sums = Kept(begin * rows)
         with loop(n) as s:
             numbers = [each(layout, x, at + s * number + datum * i) for i in range(rows)]
             weights = [W.load(weight + s * other + vector * v) for v in range(columns)]
-            pairs = [(number_, w) for number_ in numbers for w in weights]
-            sums.set([fma(w, number_, sum_) for (number_, w), sum_ in zip(pairs, sums.get(), strict=True)])
-        for place_, sum_ in enumerate(sums.get()):
-            i, v = divmod(place_, columns)
+            pairs = [(one, w) for one in numbers for w in weights]
+            sums.set([fma(w, one, sum_) for (one, w), sum_ in zip(pairs, sums.get(), strict=True)])
+        for index, sum_ in enumerate(sums.get()):
+            i, v = divmod(index, columns)
             y.store(to + after * i + y.lanes * v, sum_)
 
     return product
@@ -280,8 +276,13 @@ _product44, _product41, _product14, _product11 = _tiles_of(_make_product)
 
 
 @compiled(apart=True)
-def _products(layout, size, x, at, datum, number, n, W, weight, vector, other, bias, biased, y, to, after, count):
-    """y[i, v] = bias[v] + Σ_s x[i, s] W[v, s]: numbers of each chain times vectors of weights, s in order."""
+def _products(layout, size, count, at, weight, bias, to, others):
+    """y[i, v] = bias[v] + Σ_s x[i, s] W[v, s]: numbers of each chain times vectors of weights, s in order.
+
+    `others` are x, its strides of data and numbers, how many numbers there are, W, its strides of vectors and
+    numbers, whether there is a bias, y, and its stride of data.
+    """
+    _, datum, _, _, _, vector, _, _, y, after = others
     L = lanes_of(y)
     v = 0
     while v < count:
@@ -289,18 +290,18 @@ def _products(layout, size, x, at, datum, number, n, W, weight, vector, other, b
         i = 0
         while i < size:
             begin, first = at + i * datum, weight + v * vector
-            shift, place = bias + v * L, to + i * after + v * L
+            shift, end = bias + v * L, to + i * after + v * L
             if size - i >= 4:
                 if four:
-                    _product44(layout, x, begin, datum, number, n, W, first, vector, other, shift, biased, y, place, after)
+                    _product44(layout, begin, first, shift, end, others)
                 else:
-                    _product41(layout, x, begin, datum, number, n, W, first, vector, other, shift, biased, y, place, after)
+                    _product41(layout, begin, first, shift, end, others)
                 i += 4
             else:
                 if four:
-                    _product14(layout, x, begin, datum, number, n, W, first, vector, other, shift, biased, y, place, after)
+                    _product14(layout, begin, first, shift, end, others)
                 else:
-                    _product11(layout, x, begin, datum, number, n, W, first, vector, other, shift, biased, y, place, after)
+                    _product11(layout, begin, first, shift, end, others)
                 i += 1
         v += 4 if four else 1
 
@@ -338,7 +339,9 @@ def _put_numbers(layout: Any, numbers: list[Any], W: Any, bias: Any, z: Any, at:
 
 def _make_reduction(rows: int) -> Any:
     @traced
-    def reduction(layout, x, at, datum, n, W, weight, vector, bias, biased, z, to, after):
+    def reduction(layout, at, weight, bias, to, others):
+        x, datum, n, W, vector, biased, z, after = others
+
         def add(sums, v):
             w = W.load(weight + v * vector)
             return [fma(w, x.load(at + v * x.lanes + datum * i), sum_) for i, sum_ in enumerate(sums)]
@@ -353,34 +356,41 @@ _reduction4, _reduction1 = _make_reduction(4), _make_reduction(1)
 
 
 @compiled(apart=True)
-def _reductions(layout, size, x, at, datum, n, W, weight, vector, other, bias, biased, z, to, after, number, count):
-    """z[i, k] = Σ_v x[i, v] W[k, v] + bias[k]: vectors times vectors, summed over lanes, too."""
+def _reductions(layout, size, count, at, weight, bias, to, other, number, others):
+    """z[i, k] = Σ_v x[i, v] W[k, v] + bias[k]: vectors times vectors, summed over lanes, too.
+
+    `other` and `number` are the strides of W and z from one k to the next; `others` are x, its stride of
+    data, how many vectors there are, W, its stride of vectors, whether there is a bias, z, and its stride of
+    data.
+    """
+    _, datum, _, _, _, _, z, after = others
     lane = chains_in(layout, z)
     for k in range(count):
         i = 0
         while i < size:
             begin, first = at + i * datum, weight + k * other
-            shift, place = bias + k * lane, to + i * after + k * number
+            shift, end = bias + k * lane, to + i * after + k * number
             if size - i >= 4:
-                _reduction4(layout, x, begin, datum, n, W, first, vector, shift, biased, z, place, after)
+                _reduction4(layout, begin, first, shift, end, others)
                 i += 4
             else:
-                _reduction1(layout, x, begin, datum, n, W, first, vector, shift, biased, z, place, after)
+                _reduction1(layout, begin, first, shift, end, others)
                 i += 1
 
 
 def _make_outer(rows: int, columns: int) -> Any:
     @traced
-    def outer(layout, size, x, at, datum, number, y, begin, after, sums, to, other, vector, more):
+    def outer(layout, at, begin, to, others):
+        size, x, datum, number, y, after, sums, other, vector, more = others
         places = [to + other * s + vector * v for s in range(rows) for v in range(columns)]
-        made = Kept([choose(more, sums.load(place_), 0.0) for place_ in places])
+        made = Kept([choose(more, sums.load(end), 0.0) for end in places])
         with loop(size) as i:
             numbers = [each(layout, x, at + i * datum + number * s) for s in range(rows)]
             vectors = [y.load(begin + i * after + y.lanes * v) for v in range(columns)]
-            pairs = [(one, other_) for one in numbers for other_ in vectors]
+            pairs = [(one, two) for one in numbers for two in vectors]
             made.set([fma(one, two, sum_) for (one, two), sum_ in zip(pairs, made.get(), strict=True)])
-        for place_, sum_ in zip(places, made.get(), strict=True):
-            sums.store(place_, sum_)
+        for end, sum_ in zip(places, made.get(), strict=True):
+            sums.store(end, sum_)
 
     return outer
 
@@ -389,27 +399,31 @@ _outer44, _outer41, _outer14, _outer11 = _tiles_of(_make_outer)
 
 
 @compiled(apart=True)
-def _outers(layout, size, x, at, datum, number, n, y, begin, after, count, sums, to, other, vector, more):
-    """sums[s, v] = Σ_i x[i, s] y[i, v], or as much more: numbers of each chain times vectors, i in order."""
+def _outers(layout, n, count, at, begin, to, others):
+    """sums[s, v] = Σ_i x[i, s] y[i, v], or as much more: numbers of each chain times vectors, i in order.
+
+    `others` are how many data there are, x, its strides of data and numbers, y, its stride of data, the sums,
+    their strides of numbers and vectors, and whether there is more.
+    """
+    _, _, _, number, y, _, _, other, vector, _ = others
     L = lanes_of(y)
     s = 0
     while s < n:
         many = n - s >= 4
         v = 0
         while v < count:
-            first, second = at + s * number, begin + v * L
-            place = to + s * other + v * vector
+            first, second, end = at + s * number, begin + v * L, to + s * other + v * vector
             if count - v >= 4:
                 if many:
-                    _outer44(layout, size, x, first, datum, number, y, second, after, sums, place, other, vector, more)
+                    _outer44(layout, first, second, end, others)
                 else:
-                    _outer14(layout, size, x, first, datum, number, y, second, after, sums, place, other, vector, more)
+                    _outer14(layout, first, second, end, others)
                 v += 4
             else:
                 if many:
-                    _outer41(layout, size, x, first, datum, number, y, second, after, sums, place, other, vector, more)
+                    _outer41(layout, first, second, end, others)
                 else:
-                    _outer11(layout, size, x, first, datum, number, y, second, after, sums, place, other, vector, more)
+                    _outer11(layout, first, second, end, others)
                 v += 1
         s += 4 if many else 1
 
@@ -520,25 +534,23 @@ def forward(layout, theta, network, first, size, room):
     """The logits (output, datum) at the inputs first to first + size - 1; weights must be up to date."""
     W, L, lane = room.weights, lanes_of(room.weights), chains_in(layout, theta)
     x, begin = room.inputs, first * network.stride
-    for l in range(network.count):
+    for l in range(network.depth):
         layer = layer_of(network.layers, l)
         way, level, after, out = layer.way, layer.level, layer.after, layer.out
-        last = l == network.count - 1
+        last = l == network.depth - 1
+        before = layer.before
         if way == ROWS:
             z, to, datum, step = (
                 (room.logits, 0, lane, network.chunk * lane) if last else (room.values, level, after, lane)
             )
-            _reductions(
-                layout, size, x, begin, layer.before, layer.inputs, W, layer.rows, L, layer.row_output,
-                layer.bias, True, z, to, datum, step, out,
-            )  # fmt: skip
+            others = x, before, layer.inputs, W, L, True, z, datum
+            _reductions(layout, size, out, begin, layer.rows, layer.bias, to, layer.row_output, step, others)
         elif way == BLAS:
             _blas_forward(layout, theta, layer, size, x, begin, room)
         else:
-            _products(
-                layout, size, x, begin, layer.before, lane, layer.width, W, layer.columns, layer.column_vector,
-                layer.column_input, layer.bias, True, room.values, level, after, layer.outputs,
-            )  # fmt: skip
+            vector, column, y = layer.column_vector, layer.column_input, room.values
+            vectors = x, before, lane, layer.width, W, vector, column, True, y, after
+            _products(layout, size, layer.outputs, begin, layer.columns, layer.bias, level, vectors)
         if not last:
             activate(room.values, level, -(-size * after // L) * L, network.activation)
         elif way != ROWS:
@@ -615,7 +627,7 @@ def backward(layout, theta, G, network, first, size, room, more):
     derivatives by the logits stand in `deltas` (output, datum)."""
     W, sums, lane, L = room.weights, room.sums, chains_in(layout, theta), lanes_of(theta)
     d, other = room.deltas, room.previous
-    last = network.count - 1
+    last = network.depth - 1
     datum, step = lane, network.chunk * lane
     for l in range(last, -1, -1):
         layer = layer_of(network.layers, l)
@@ -638,26 +650,30 @@ def backward(layout, theta, G, network, first, size, room, more):
                 _sum_numbers(layout, size, d, 0, datum, step, out, sums, layer.bias_sums, more)
             else:
                 _sum_data(size, d, 0, datum, layer.outputs, sums, layer.bias_sums, more)
+            row, vector = layer.sum_number, layer.sum_vector
             if way == COLUMNS:
-                _outers(
-                    layout, size, x, begin, before, lane, layer.width, d, 0, datum, layer.outputs, sums,
-                    layer.sums, layer.sum_number, layer.sum_vector, more,
-                )  # fmt: skip
+                others = size, x, before, lane, d, datum, sums, row, vector, more
+                _outers(layout, layer.width, layer.outputs, begin, 0, layer.sums, others)
             else:
-                _outers(
-                    layout, size, d, 0, datum, step, out, x, begin, before, layer.inputs, sums, layer.sums,
-                    layer.sum_number, layer.sum_vector, more,
-                )  # fmt: skip
+                others = size, d, datum, step, x, before, sums, row, vector, more
+                _outers(layout, out, layer.inputs, 0, begin, layer.sums, others)
             if l > 0 and way == COLUMNS:
+                sources = d, datum, layer.outputs, W, layer.column_vector, False, other, before
                 _reductions(
-                    layout, size, d, 0, datum, layer.outputs, W, layer.columns, layer.column_vector,
-                    layer.column_input, layer.bias, False, other, 0, before, lane, layer.width,
-                )  # fmt: skip
+                    layout,
+                    size,
+                    layer.width,
+                    0,
+                    layer.columns,
+                    layer.bias,
+                    0,
+                    layer.column_input,
+                    lane,
+                    sources,
+                )
             elif l > 0:
-                _products(
-                    layout, size, d, 0, datum, step, out, W, layer.rows, L, layer.row_output, layer.bias,
-                    False, other, 0, before, layer.inputs,
-                )  # fmt: skip
+                rows = d, datum, step, out, W, L, layer.row_output, False, other, before
+                _products(layout, size, layer.inputs, 0, layer.rows, layer.bias, 0, rows)
         if l > 0:
             chain_rule(other, room.values, begin, -(-size * before // L) * L, network.activation)
             d, other = other, d
@@ -667,23 +683,27 @@ def _make_shallow(rows: int) -> Any:
     """For some data: two inputs, hidden units with ReLU, one output."""
 
     @traced
-    def shallow(layout, x, at, datum, n, W, column, vector, other, bias, row, last, masks, place, per, z, to):
+    def shallow(layout, first, size, room, hidden, last):
+        x, W, masks = room.inputs, room.weights, room.masks
         lane = W.lanes if isinstance(layout, Group) else 1
-        inputs = [[each(layout, x, at + datum * i + lane * j) for i in range(rows)] for j in range(2)]
+        places = [hidden.before * (first + i) for i in range(rows)]
+        inputs = [[each(layout, x, at + lane * j) for at in places] for j in range(2)]
 
         def add(sums, v):
-            first, second = (W.load(column + v * vector + other * j) for j in range(2))
-            shift, factor = W.load(bias + v * W.lanes), W.load(row + v * W.lanes)
+            one, two = (
+                W.load(hidden.columns + v * hidden.column_vector + hidden.column_input * j) for j in range(2)
+            )
+            shift, factor = W.load(hidden.bias + v * W.lanes), W.load(last.rows + v * W.lanes)
             made = []
             for i, sum_ in enumerate(sums):
-                y = fma(second, inputs[1][i], fma(first, inputs[0][i], shift))
+                y = fma(two, inputs[1][i], fma(one, inputs[0][i], shift))
                 active = y > 0.0
-                masks.put(place + v * per + i, active.as_number(masks.dtype))
+                masks.put(v * size + first + i, active.as_number(masks.dtype))
                 made.append(fma(factor, choose(active, y, 0.0), sum_))
             return made
 
-        sums = _sum_units(layout, W.lanes, n, rows, W, add)
-        _put_numbers(layout, sums, W, lambda read: read(last), z, to, lane)
+        sums = _sum_units(layout, W.lanes, hidden.outputs, rows, W, add)
+        _put_numbers(layout, sums, W, lambda read: read(last.bias), room.logits, first * lane, lane)
 
     return shallow
 
@@ -693,23 +713,15 @@ _shallow4, _shallow1 = _make_shallow(4), _make_shallow(1)
 
 @compiled(apart=True)
 def shallow_forward(layout, network, size, room):
-    """The logits of a network with two inputs, ReLU and one output, and which units are active at which data."""
-    W, lane = room.weights, chains_in(layout, room.weights)
+    """The logits of a network with two inputs, ReLU and one output, and which units are active where."""
     hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
     i = 0
     while i < size:
-        at = i * hidden.before
         if size - i >= 4:
-            _shallow4(
-                layout, room.inputs, at, hidden.before, hidden.outputs, W, hidden.columns, hidden.column_vector,
-                hidden.column_input, hidden.bias, last.rows, last.bias, room.masks, i, size, room.logits, i * lane,
-            )  # fmt: skip
+            _shallow4(layout, i, size, room, hidden, last)
             i += 4
         else:
-            _shallow1(
-                layout, room.inputs, at, hidden.before, hidden.outputs, W, hidden.columns, hidden.column_vector,
-                hidden.column_input, hidden.bias, last.rows, last.bias, room.masks, i, size, room.logits, i * lane,
-            )  # fmt: skip
+            _shallow1(layout, i, size, room, hidden, last)
             i += 1
 
 
@@ -717,31 +729,35 @@ def _make_active(units: int) -> Any:
     """Sums over the data at which a unit is active, for some vectors of units: of δ, δ x0 and δ x1."""
 
     @traced
-    def active(layout, size, d, x, datum, masks, place, W, columns, sums, places):
+    def active(layout, begin, size, room, hidden, last):
+        W, sums = room.weights, room.sums
         lane = W.lanes if isinstance(layout, Group) else 1
         made = Kept([W.zero()] * (3 * units))
         with loop(size) as i:
-            delta = each(layout, d, i * lane)
-            first, second = (each(layout, x, i * datum + lane * j) for j in range(2))
-            sums_ = made.get()
+            delta = each(layout, room.deltas, i * lane)
+            one, two = (each(layout, room.inputs, i * hidden.before + lane * j) for j in range(2))
+            now = made.get()
             for u in range(units):
-                on = masks.number(place + size * u + i).as_mask(W.lanes)
-                a, b, c = sums_[3 * u : 3 * u + 3]
-                sums_[3 * u : 3 * u + 3] = (
-                    choose(on, a + delta, a), choose(on, fma(delta, first, b), b), choose(on, fma(delta, second, c), c)
-                )  # fmt: skip
-            made.set(sums_)
-        column, vector, other, bias, row = columns
-        to, sum_vector, sum_number, shifts, last = places
+                on = room.masks.number((begin + u) * size + i).as_mask(W.lanes)
+                a, b, c = now[3 * u : 3 * u + 3]
+                more = a + delta, fma(delta, one, b), fma(delta, two, c)
+                now[3 * u : 3 * u + 3] = [
+                    choose(on, new, old) for new, old in zip(more, (a, b, c), strict=True)
+                ]
+            made.set(now)
         for u, (a, b, c) in enumerate(zip(*[iter(made.get())] * 3, strict=True)):
-            at = W.lanes * u
-            factor = W.load(row + at)
-            sums.store(to + sum_vector * u, factor * b)
-            sums.store(to + sum_vector * u + sum_number, factor * c)
-            sums.store(shifts + at, factor * a)
+            v = begin + u
+            factor = W.load(last.rows + v * W.lanes)
+            to, shift = hidden.sums + v * hidden.sum_vector, v * W.lanes
+            sums.store(to, factor * b)
+            sums.store(to + hidden.sum_number, factor * c)
+            sums.store(hidden.bias_sums + shift, factor * a)
             # Σ δ y, since y = w · x + b where the unit is active
-            first, second = (W.load(column + vector * u + other * j) for j in range(2))
-            sums.store(last + at, fma(second, c, fma(first, b, a * W.load(bias + at))))
+            one, two = (
+                W.load(hidden.columns + v * hidden.column_vector + hidden.column_input * j) for j in range(2)
+            )
+            outer = fma(two, c, fma(one, b, a * W.load(hidden.bias + shift)))
+            sums.store(last.sums + shift, outer)
 
     return active
 
@@ -752,30 +768,16 @@ _active4, _active1 = _make_active(4), _make_active(1)
 @compiled(apart=True)
 def shallow_backward(layout, network, size, room):
     """-∇L after `shallow_forward`, from the negative derivatives by the logits."""
-    W, sums, L = room.weights, room.sums, lanes_of(room.weights)
     hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
-    _sum_numbers(layout, size, room.deltas, 0, chains_in(layout, W), 0, 1, sums, last.bias_sums, False)
+    lane = chains_in(layout, room.weights)
+    _sum_numbers(layout, size, room.deltas, 0, lane, 0, 1, room.sums, last.bias_sums, False)
     v = 0
     while v < hidden.outputs:
-        columns = (
-            hidden.columns + v * hidden.column_vector, hidden.column_vector, hidden.column_input,
-            hidden.bias + v * L, last.rows + v * L,
-        )  # fmt: skip
-        places = (
-            hidden.sums + v * hidden.sum_vector, hidden.sum_vector, hidden.sum_number,
-            hidden.bias_sums + v * L, last.sums + v * L,
-        )  # fmt: skip
         if hidden.outputs - v >= 4:
-            _active4(
-                layout, size, room.deltas, room.inputs, hidden.before, room.masks, v * size, W, columns, sums,
-                places,
-            )  # fmt: skip
+            _active4(layout, v, size, room, hidden, last)
             v += 4
         else:
-            _active1(
-                layout, size, room.deltas, room.inputs, hidden.before, room.masks, v * size, W, columns, sums,
-                places,
-            )  # fmt: skip
+            _active1(layout, v, size, room, hidden, last)
             v += 1
 
 
@@ -842,8 +844,8 @@ def negative_gradient(layout, theta, G, network, batch, capacity, room):
             size = min(network.chunk, batch - first)
             forward(layout, theta, network, first, size, room)
             derivatives(
-                layout, network.loss, room.logits, room.targets, room.deltas, network.chunk, capacity, first, size,
-                network.out, scale, room.checks,
+                layout, network.loss, room.logits, room.targets, room.deltas, network.chunk, capacity, first,
+                size, network.out, scale, room.checks,
             )  # fmt: skip
             backward(layout, theta, G, network, first, size, room, first > 0)
     if alone:

@@ -25,7 +25,6 @@ from heatbath.noise import START, normals
 from heatbath.schedules import at
 
 SCHEDULED_STEPS = 4096  # steps whose coefficients are tabulated at a time
-GROUP_COST = 4  # a group takes as long as so many chains alone
 
 
 class Ensemble:
@@ -217,13 +216,18 @@ class Ensemble:
 
 
 def _layout(shape: Shape, number: NDArray[np.int64], kind: Any, threads: int) -> Layout:
-    """The layout in which chains are done first: groups take as long for one chain as for all lanes."""
+    """The layout in which all chains are done first: a group takes as long for one chain as for all lanes.
+
+    How long that is, in chains alone, was measured (benchmarks/costs.py): from a third of the lanes for
+    networks with 80 parameters to three quarters for those with thousands.
+    """
     count = lanes(kind)
     groups = -(-len(number) // count)
+    cost = count * min(max(0.21 * math.log10(shape.parameters) - 0.04, 0.15), 1.0)
     alike = len(number) > 0 and number.min() >> 26 == number.max() >> 26  # see `random`
     if shape.uses_blas:
         return Wide()
-    if not alike or GROUP_COST * -(-groups // threads) > -(-len(number) // threads):
+    if not alike or cost * -(-groups // threads) > -(-len(number) // threads):
         return Alone()
     return Group(count)
 

@@ -20,7 +20,7 @@ class Table(NamedTuple):
 
     X: Any
     Y: Any
-    count: int
+    rows: int
     width: int
     columns: int
 
@@ -34,7 +34,7 @@ def evaluate(layout, theta, network, table, sets, room, mean, share, averages, b
     deviations from them, averages[chain, 1], as the nth of their kind, of the `running` chains from `begin`
     on.
     """
-    count, out, chunk = table.count, network.out, network.chunk
+    count, out, chunk = table.rows, network.out, network.chunk
     lane = chains_in(layout, theta)
     if lane == 1:
         copy_weights(theta, network, room.weights)
@@ -45,9 +45,10 @@ def evaluate(layout, theta, network, table, sets, room, mean, share, averages, b
         for i in range(size):
             for c in range(lane):
                 room.chosen[i * lane + c] = first + i
+        columns = table.columns if nth == 0 else 0
         gather(
-            layout, table.X, table.Y, count, table.width, table.columns, table.columns if nth == 0 else 0, sets,
-            room.chosen, 0, size, room.inputs, network.stride, room.targets, chunk,
+            layout, table.X, table.Y, count, table.width, table.columns, columns, sets, room.chosen,
+            0, size, room.inputs, network.stride, room.targets, chunk,
         )  # fmt: skip
         forward(layout, theta, network, 0, size, room)
         if nth > 0:
@@ -65,7 +66,17 @@ def evaluate(layout, theta, network, table, sets, room, mean, share, averages, b
                         )
             continue
         losses.values(
-            layout, network.loss, room.logits, room.targets, chunk, chunk, 0, size, out, room.deltas, room.previous
+            layout,
+            network.loss,
+            room.logits,
+            room.targets,
+            chunk,
+            chunk,
+            0,
+            size,
+            out,
+            room.deltas,
+            room.previous,
         )
         for i in range(size):
             for c in range(lane):
@@ -89,7 +100,9 @@ def _mix_inputs(weights, inputs, mixed, stride):
 
 
 @compiled(cache=True)
-def evaluate_mixtures(layout, begin, end_, corners, weights, inputs, shares, activation, Y, network, loss, right):
+def evaluate_mixtures(
+    layout, begin, end_, corners, weights, inputs, shares, activation, Y, network, loss, right
+):
     """Add the loss and the number of right answers on some data at the mixtures begin to end - 1.
 
     Mixture m has the parameters Σ_k weights[m, k] corners[k], summed in float64 and rounded once. It is
@@ -100,7 +113,7 @@ def evaluate_mixtures(layout, begin, end_, corners, weights, inputs, shares, act
     rows, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
     like = pointer(corners)
     pointed = Network(
-        pointer(network.layers), network.count, network.stride, network.out, network.activation, network.loss,
+        pointer(network.layers), network.depth, network.stride, network.out, network.activation, network.loss,
         network.shallow, network.chunk, network.values, network.widest, network.flat, network.copies,
     )  # fmt: skip
     low = network.layers[0, 18]  # the parameters before are not used
@@ -124,8 +137,8 @@ def evaluate_mixtures(layout, begin, end_, corners, weights, inputs, shares, act
         _mix_inputs(shares[m], inputs, mixed, width)
         activate(pointer(mixed), 0, mixed.shape[0], activation)
         evaluate(
-            layout, pointer(theta), pointed, table, pointer(sets), room, pointer(mean), pointer(share), nothing, 0,
-            pointer(running), 0,
+            layout, pointer(theta), pointed, table, pointer(sets), room, pointer(mean), pointer(share),
+            nothing, 0, pointer(running), 0,
         )  # fmt: skip
         loss[m] += rows * mean[0]
         right[m] += np.rint(rows * share[0])

@@ -32,10 +32,8 @@ from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import make_array
 
 BYTES = 64
-_SHORT = {
-    kind: f"{'f' if isinstance(kind, types.Float) else 'i'}{kind.bitwidth}"
-    for kind in (types.float32, types.float64, types.int32, types.uint32, types.int64, types.uint64)
-}
+_KINDS: Any = (types.float32, types.float64, types.int32, types.uint32, types.int64, types.uint64)
+_SHORT = {kind: f"{'f' if isinstance(kind, types.Float) else 'i'}{kind.bitwidth}" for kind in _KINDS}
 _NATIVE = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
 
 
@@ -44,7 +42,7 @@ def lanes(dtype: Any) -> int:
     return BYTES // np.dtype(str(dtype) if isinstance(dtype, types.Type) else dtype).itemsize
 
 
-class Vector(types.Type):  # type: ignore[misc]
+class Vector(types.Type):
     """The type of a vector in compiled code."""
 
     def __init__(self, dtype: Any, count: int) -> None:
@@ -52,9 +50,11 @@ class Vector(types.Type):  # type: ignore[misc]
         super().__init__(f"vector({dtype}, {count})")
 
 
-class _Model(models.PrimitiveModel):  # type: ignore[misc]
+class _Model(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Vector) -> None:
-        super().__init__(manager, kind, ir.VectorType(manager.lookup(kind.dtype).get_value_type(), kind.count))
+        super().__init__(
+            manager, kind, ir.VectorType(manager.lookup(kind.dtype).get_value_type(), kind.count)
+        )
 
 
 register_model(Vector)(_Model)
@@ -256,7 +256,17 @@ class Traced:
         single = _NATIVE.get(dtype) or ir.IntType(dtype.bitwidth)
         count = self.count * self.dtype.bitwidth // dtype.bitwidth
         kind = ir.VectorType(single, count) if count else single
-        return Traced(self.builder, self.builder.bitcast(self.value, kind), Vector(dtype, count) if count else dtype)
+        return Traced(
+            self.builder, self.builder.bitcast(self.value, kind), Vector(dtype, count) if count else dtype
+        )
+
+
+def join(vectors: Sequence[Traced]) -> Traced:
+    """A vector with the lanes of all; there are 1, 2, 4, ... of them."""
+    while len(vectors) > 1:
+        count = 2 * vectors[0].count
+        vectors = [a.part(range(count), b) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
+    return vectors[0]
 
 
 def choose(mask: Traced, yes: Traced, no: Traced | float) -> Traced:
@@ -300,7 +310,13 @@ class _Format:
     """
 
     def __init__(
-        self, integer: Any, digits: int, bias: int, split: float, rest: float, **polynomials: tuple[float, ...]
+        self,
+        integer: Any,
+        digits: int,
+        bias: int,
+        split: float,
+        rest: float,
+        **polynomials: tuple[float, ...],
     ) -> None:
         self.integer, self.digits, self.bias = integer, digits, bias
         self.split, self.rest = split, rest  # log 2 is their sum; n times the first is exact
@@ -563,10 +579,12 @@ def _take(context: Any, builder: Any, value: Any, kind: Any) -> Any:
         return TracedArray(builder, value, kind.dtype)
     if isinstance(kind, types.Array):
         return TracedArray(builder, make_array(kind)(context, builder, value).data, kind.dtype)
-    if isinstance(kind, types.BaseTuple):
-        values = zip(cgutils.unpack_tuple(builder, value, len(kind)), kind, strict=True)
+    named = isinstance(kind, types.BaseNamedTuple)
+    if named or isinstance(kind, types.BaseTuple):
+        kinds: Any = kind
+        values = zip(cgutils.unpack_tuple(builder, value, len(kinds)), kinds, strict=True)
         parts = [_take(context, builder, v, k) for v, k in values]
-        return kind.instance_class(*parts) if isinstance(kind, types.BaseNamedTuple) else tuple(parts)
+        return kinds.instance_class(*parts) if named else tuple(parts)
     return Traced(builder, value, kind)
 
 
@@ -588,7 +606,7 @@ def _result(function: Callable[..., Any], kinds: Sequence[Any]) -> Any:
 def _operator(sign: Any, function: Callable[[Traced, Traced], Traced]) -> None:
     """An operator between vectors, or a vector and a number of its type."""
 
-    class Template(AbstractTemplate):  # type: ignore[misc]
+    class Template(AbstractTemplate):
         def generic(self, args: Any, kws: Any) -> Any:
             if len(args) == 2 and any(isinstance(kind, Vector) for kind in args):
                 left, right = map(types.unliteral, args)
@@ -698,9 +716,13 @@ def _number(typing_context: Any, like: Any, value: Any) -> Any:
     return like.dtype(like, types.float64), codegen
 
 
-pointer, point, null, beyond, keep, lanes_of, number = map(
-    intrinsic, (_pointer, _point, _null, _beyond, _keep, _lanes_of, _number)
-)
+pointer: Any = intrinsic(_pointer)
+point: Any = intrinsic(_point)
+null: Any = intrinsic(_null)
+beyond: Any = intrinsic(_beyond)
+keep: Any = intrinsic(_keep)
+lanes_of: Any = intrinsic(_lanes_of)
+number: Any = intrinsic(_number)
 
 _FLUSHED = 0x8040  # of the control word of x86: results, and operands, that are denormal count as 0
 
@@ -738,4 +760,5 @@ def _restore(typing_context: Any, mode: Any) -> Any:
 
 
 _X86 = platform.machine().lower() in ("x86_64", "amd64")
-flush_denormals, restore_denormals = intrinsic(_flush), intrinsic(_restore)
+flush_denormals: Any = intrinsic(_flush)
+restore_denormals: Any = intrinsic(_restore)

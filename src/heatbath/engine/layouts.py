@@ -66,7 +66,7 @@ def _chains_in(typing_context: Any, layout: Any, like: Any) -> Any:
     return types.intp(layout, like), codegen
 
 
-chains_in = intrinsic(_chains_in)
+chains_in: Any = intrinsic(_chains_in)
 
 
 @compiled

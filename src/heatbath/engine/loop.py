@@ -102,8 +102,8 @@ control_of = row_reader(Control)
 
 
 class State(NamedTuple):
-    """Pointers: of the chains of a group, or one alone: parameters, momenta, gradient and second moments (…, lane); and
-    (unit, lane), with as many lanes as a vector has, all the same for one alone, ξ and the temperatures."""
+    """Pointers to the state of a group, or of one alone: parameters, momenta, gradient and second moments
+    (…, lane), ξ and the temperatures (unit, lane), and what there is one of for each lane."""
 
     theta: Any
     p: Any
@@ -130,7 +130,7 @@ class Pointed(NamedTuple):
     operations: Any
     table: Any
     rows: int
-    count: int
+    width: int
     base: int
 
 
@@ -138,8 +138,8 @@ class Pointed(NamedTuple):
 def _pointed(code):
     shape = code.table.shape
     return Pointed(
-        pointer(code.controls), code.controls.shape[0], pointer(code.operations), pointer(code.table), shape[1],
-        shape[2], code.base,
+        pointer(code.controls), code.controls.shape[0], pointer(code.operations), pointer(code.table),
+        shape[1], shape[2], code.base,
     )  # fmt: skip
 
 
@@ -171,14 +171,21 @@ def _make_state(layout, kinds, parameters, second, units, address):
 
 @compiled(apart=True)
 def _take(layout, chains, begin, members, state, ladder, sets, numbers):
-    """Have the chains from `begin` on in the lanes; lanes without one repeat the last. Returns how many run."""
+    """Have the chains from `begin` on in the lanes; lanes without one repeat the last.
+
+    Returns how many run.
+    """
     lane, L = chains_in(layout, state.theta), lanes_of(state.theta)
     alive = 0
     for c in range(lane):
         chain = begin + min(c, members - 1)
         state.running[c] = 1 if c < members and chains.died[chain] < 0 else 0
         alive += state.running[c]
-        state.number[c], state.point[c], state.rung[c] = chains.number[chain], chains.point[chain], chains.rung[chain]
+        state.number[c], state.point[c], state.rung[c] = (
+            chains.number[chain],
+            chains.point[chain],
+            chains.rung[chain],
+        )
         state.sets[c] = chains.number[chain] % sets
         state.root_tau[c] = math.sqrt(ladder.tau[chains.rung[chain]])
         numbers[c % 2 * 8 + c // 2 if L == 16 and lane > 1 else c] = chains.number[chain]
@@ -214,7 +221,7 @@ def _put(layout, chains, chain, c, state):
 @compiled(apart=True)
 def _take_columns(code, points, row, columns, lane, lanes):
     """The coefficients of a step, for every lane."""
-    size = code.count * WIDTH
+    size = code.width * WIDTH
     for c in range(lane):
         begin = (points[c] * code.rows + row) * size
         for k in range(size):
@@ -251,9 +258,11 @@ def _moved(rung, potential, ladder, seed, chain, step, scratch):
 
 
 @compiled(apart=True)
-def _temper(layout, prior, row, step, state, data, network, units, ranges, ladder, room, scratch, seed, averages):
+def _temper(
+    layout, prior, row, step, state, data, network, units, ranges, ladder, room, scratch, seed, averages
+):
     """Move on the ladder, every lane by itself; tempered momenta go with their temperature."""
-    lane, L = chains_in(layout, state.theta), lanes_of(state.theta)
+    lane = chains_in(layout, state.theta)
     table = Table(pointer(data.X), pointer(data.Y), data.X.shape[1], data.X.shape[2], data.Y.shape[2])
     evaluate(
         layout, state.theta, network, table, state.sets, room, state.mean, state.share, averages, 0,
@@ -282,7 +291,7 @@ def _changing(operations, low, high, tempered):
     """Whether the moves of these operations differ from step to step, the coefficients apart."""
     for i in range(low, high):
         kind = operations[3 * i]
-        if kind == C or kind == F or kind == ADAM or (tempered and kind == S):
+        if kind in (C, F, ADAM) or (tempered and kind == S):
             return True
     return False
 
@@ -320,7 +329,23 @@ def _make_buffers(layout, kinds, network, sizes, address):
 
 
 @compiled(cache=True)
-def run_chains(layout, begin, end, first, stop, chains, data, network, units, prelude, code, ladder, tempered, notes, seed):
+def run_chains(
+    layout,
+    begin,
+    end,
+    first,
+    stop,
+    chains,
+    data,
+    network,
+    units,
+    prelude,
+    code,
+    ladder,
+    tempered,
+    notes,
+    seed,
+):
     """Steps first to stop - 1 of the chains begin to end - 1, noting what is due.
 
     `tempered` is None, or not where the program moves on the ladder: what that needs is not compiled else.
@@ -331,13 +356,13 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
     capacity = -(-batch // L) * L if lane == 1 else batch
     drawing = batch < count
     net = Network(
-        pointer(network.layers), network.count, network.stride, network.out, network.activation, network.loss,
+        pointer(network.layers), network.depth, network.stride, network.out, network.activation, network.loss,
         network.shallow, network.chunk, network.values, network.widest, network.flat, network.copies,
     )  # fmt: skip
     opening, usual = _pointed(prelude), _pointed(code)
     sizes = (
         chains.theta.shape[1], chains.second.shape[1], units.size.shape[0], batch, capacity, data.Y.shape[2],
-        max(opening.steps, usual.steps, 1), max(opening.count, usual.count, 1),
+        max(opening.steps, usual.steps, 1), max(opening.width, usual.width, 1),
         count if drawing and data.shuffled else 0, count if drawing and not data.shuffled else 0,
     )  # fmt: skip
     _, size = _make_buffers(layout, kinds, net, sizes, 0)
@@ -399,13 +424,22 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
                         if drawing and shuffled:
                             if step // per_epoch != epoch:
                                 epoch = step // per_epoch
-                                shuffle(layout, state.theta, order, scratch.numbers, seed, epoch, scratch.words, count)
+                                shuffle(
+                                    layout,
+                                    state.theta,
+                                    order,
+                                    scratch.numbers,
+                                    seed,
+                                    epoch,
+                                    scratch.words,
+                                    count,
+                                )
                             source, at = order, step % per_epoch * batch
                         elif drawing:
                             drawn += 1
                             draw_subset(
-                                layout, state.theta, chosen, buffers.stamps, drawn, scratch.numbers, seed, step,
-                                scratch.words, batch, count,
+                                layout, state.theta, chosen, buffers.stamps, drawn, scratch.numbers, seed,
+                                step, scratch.words, batch, count,
                             )  # fmt: skip
                         if drawing or not gathered:
                             gather(
@@ -416,7 +450,7 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
                         negative_gradient(layout, state.theta, state.G, net, batch, capacity, room)
                         fresh = True
                         for c in range(members):
-                            if state.running[c] > 0 and not room.checks[c] == 0:
+                            if state.running[c] > 0 and room.checks[c] != 0:
                                 chains.died[group + c] = n
                                 _put(layout, chains, group + c, c, state)
                                 state.running[c] = 0
@@ -427,8 +461,8 @@ def run_chains(layout, begin, end, first, stop, chains, data, network, units, pr
                         if stale or _changing(now.operations, low, control.high, with_rungs):
                             xi = beyond(state.xi, u * L)
                             prepare(
-                                layout, now.operations, low, control.high, columns, xi, state.root_tau, n, moves,
-                                r, scratch,
+                                layout, now.operations, low, control.high, columns, xi, state.root_tau, n,
+                                moves, r, scratch,
                             )  # fmt: skip
                         if run_segment(
                             layout, state.theta, state.p, state.G, state.second, ranges, unit_first[u],

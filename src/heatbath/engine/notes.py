@@ -80,8 +80,8 @@ def note(layout, record, nth, begin, members, state, notes, data, network, units
             table = Table(pointer(X), pointer(Y), X.shape[1], X.shape[2], Y.shape[2])
             sets = state.nowhere if split == 2 else state.sets
             evaluate(
-                layout, theta, network, table, sets, room, state.mean, state.share, notes.average, begin, running,
-                nth if split == 2 else 0,
+                layout, theta, network, table, sets, room, state.mean, state.share, notes.average, begin,
+                running, nth if split == 2 else 0,
             )  # fmt: skip
             keep(X)
             keep(Y)

@@ -30,8 +30,8 @@ EVALUATE, MOVE_ON_LADDER, SEGMENT, FRICTION = range(4)  # kinds of controls in c
 
 
 class Control(NamedTuple):
-    """What compiled code does next: a kind, the unit it acts on and the operations low to high - 1; the offset
-    of the step that a gradient or a move on the ladder belongs to; and whether θ moves."""
+    """What compiled code does next: a kind, the unit it acts on and the operations low to high - 1; the
+    offset of the step that a gradient or a move on the ladder belongs to; and whether θ moves."""
 
     kind: int
     unit: int

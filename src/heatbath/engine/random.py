@@ -11,6 +11,8 @@ by no more than the format does.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -21,11 +23,11 @@ from heatbath.engine.lanes import (
     TracedArray,
     choose,
     fma,
+    join,
     lanes_of,
     log,
     polynomial,
     sqrt,
-    store,
     traced,
 )
 from heatbath.engine.layouts import Group, chains_in
@@ -98,7 +100,7 @@ def _words(layout: object, like: TracedArray, origin: tuple[Traced, ...], k: Tra
     block = begin | k
     stride = like.lanes // 8
     if isinstance(layout, Group):
-        counters = [(block, chain, x2, x3) for chain in x1]
+        counters: list[tuple[Traced, ...]] = [(block, chain, x2, x3) for chain in x1]
     else:
         wide = block.splat(8)
         blocks = [wide + wide.constant(range(h, like.lanes, stride)) for h in range(stride)]
@@ -130,29 +132,37 @@ def _pair(x: Traced, y: Traced, dtype: types.Float) -> tuple[Traced, Traced]:
     return radius * cos, radius * sin
 
 
-@traced
-def _first_pair(layout, z, origin, k):
-    """The numbers of the first two rows at a block."""
-    words = _words(layout, z, origin, k)
-    return _pair(words[0], words[1], z.dtype)
+def _joined(words: list[list[Traced]], pairs: Sequence[int], dtype: Any) -> list[tuple[Traced, Traced]]:
+    """Pairs of numbers from pairs of words, all in one long vector: constants are fetched once for all."""
+    xs, ys = ([w[2 * pair + i] for w in words for pair in pairs] for i in range(2))
+    count = xs[0].count
+    cos, sin = _pair(join(xs), join(ys), dtype)
+    places = [range(begin, begin + count) for begin in range(0, cos.count, count)]
+    return [(cos.part(place), sin.part(place)) for place in places]
 
 
-@traced
-def _last_pair(layout, z, origin, k):
-    """The numbers of the last two rows."""
-    words = _words(layout, z, origin, k)
-    return _pair(words[2], words[3], z.dtype)
+def _make_blocks(blocks: int, pairs: Sequence[int]) -> Any:
+    @traced
+    def numbers(layout, z, origin, k, at):
+        """Store the pairs of rows of some vectors of blocks from block k on, which begin at z[at]."""
+        lane = z.lanes if isinstance(layout, Group) else 1
+        stride, row = z.lanes // lane, ROW * lane
+        words = [_words(layout, z, origin, k + stride * n) for n in range(blocks)]
+        made = iter(_joined(words, pairs, z.dtype))
+        for n in range(blocks):
+            for pair in pairs:
+                for i, values in enumerate(next(made)):
+                    z.store(at + (2 * pair + i) * row + z.lanes * n, values)
+
+    return numbers
 
 
-@traced
-def _both_pairs(layout, z, origin, k):
-    """The numbers of all four rows: the two pairs in one vector of twice the length, which is faster."""
-    words = _words(layout, z, origin, k)
-    count = z.lanes
-    x, y = (words[i].part(range(2 * count), words[i + 2]) for i in range(2))
-    cos, sin = _pair(x, y, z.dtype)
-    first, second = range(count), range(count, 2 * count)
-    return cos.part(first), sin.part(first), cos.part(second), sin.part(second)
+_two_first, _first, _last, _both = (
+    _make_blocks(2, (0,)),
+    _make_blocks(1, (0,)),
+    _make_blocks(1, (1,)),
+    _make_blocks(1, (0, 1)),
+)
 
 
 @compiled(apart=True)
@@ -165,25 +175,21 @@ def fill_normals(layout, z, numbers, seed, use, step, tile, low, high):
     width = chains_in(layout, z)
     origin = _origin(layout, z, numbers, (seed, u64(use), u64(step), u64(tile)))
     stride = lanes_of(z) // width  # blocks in a vector
-    for k in range(0, ROW, stride):
+    k = 0
+    while k < ROW:
         end = k + stride
         first = (low < end and high > k) or (low < end + ROW and high > k + ROW)
         last = (low < end + 2 * ROW and high > k + 2 * ROW) or (low < end + 3 * ROW and high > k + 3 * ROW)
-        at, row = k * width, ROW * width
         if first and last:
-            a, b, c, d = _both_pairs(layout, z, origin, u64(k))
-            store(z, at, a)
-            store(z, at + row, b)
-            store(z, at + 2 * row, c)
-            store(z, at + 3 * row, d)
+            _both(layout, z, origin, u64(k), k * width)
+        elif first and k % (2 * stride) == 0:
+            _two_first(layout, z, origin, u64(k), k * width)
+            k += stride
         elif first:
-            a, b = _first_pair(layout, z, origin, u64(k))
-            store(z, at, a)
-            store(z, at + row, b)
+            _first(layout, z, origin, u64(k), k * width)
         elif last:
-            c, d = _last_pair(layout, z, origin, u64(k))
-            store(z, at + 2 * row, c)
-            store(z, at + 3 * row, d)
+            _last(layout, z, origin, u64(k), k * width)
+        k += stride
 
 
 @traced
@@ -199,7 +205,7 @@ def _store_first(layout, z, words, at, origin, k):
 
 @compiled(apart=True)
 def fill_words(layout, z, words, numbers, seed, use, step, tile, count):
-    """The 32-bit words of the first `count` elements of a tile, and perhaps of others, as in `fill_normals`."""
+    """The 32-bit words of the first `count` elements of a tile, and perhaps of others; see `fill_normals`."""
     width = chains_in(layout, z)
     origin = _origin(layout, z, numbers, (seed, u64(use), u64(step), u64(tile)))
     stride = lanes_of(z) // width

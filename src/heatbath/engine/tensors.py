@@ -124,8 +124,8 @@ def _step_block(block, blocks, begin, end, k, address, room, like, tensors, work
                 )  # fmt: skip
             if run_segment(
                 Alone(1), point(tensors[t, THETA] - base, number), point(tensors[t, MOMENTUM] - base, number),
-                point(tensors[t, GRADIENT] - base, number), point(tensors[t, SECOND] - base, number), span, 0, 1,
-                moves, 0, seed, tensors[t, STEP], scratch, True,
+                point(tensors[t, GRADIENT] - base, number), point(tensors[t, SECOND] - base, number), span, 0,
+                1, moves, 0, seed, tensors[t, STEP], scratch, True,
             ):  # fmt: skip
                 sums[i] = scratch.read[0]
     restore_denormals(mode)
@@ -156,7 +156,7 @@ def _between_passes(k, tensors, work, sums, units, seed, scratch):
             else:
                 step = tensors[first[u], STEP] + work.operations[o, 2]
                 root = c[2] if c[2] >= 0 else units[u, ROOT_TAU]
+                where = tensors[first[u], FIRST]
                 units[u, XI] = fluctuate(
-                    units[u, XI], c[0], c[1], root, seed, work.operations[o, 1], 0, step, tensors[first[u], FIRST],
-                    scratch,
+                    units[u, XI], c[0], c[1], root, seed, work.operations[o, 1], 0, step, where, scratch,
                 )  # fmt: skip

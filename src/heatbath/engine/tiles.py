@@ -12,7 +12,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
@@ -35,10 +34,10 @@ from heatbath.engine.layouts import Alone, Group, add_halves, chains_in, place
 from heatbath.engine.random import fill_normals, fill_words
 from heatbath.engine.views import prefetch
 from heatbath.noise import ROW, TILE
-from heatbath.operations import ADAM, DESCEND, READ, WIDTH, A, B, C, F, S
+from heatbath.operations import ADAM, DESCEND, READ, WIDTH, A, B, F, S
 
-# What is fixed of a move: its kind; stream and slot of R (-1: none) and the offset of its step; whether p·p is
-# read before (1) or after (2) R comes in; whether a chain has noise, and whether one has a kick
+# What is fixed of a move: its kind; stream and slot of R (-1: none) and the offset of its step; whether p·p
+# is read before (1) or after (2) R comes in; whether a chain has noise, and whether one has a kick
 KIND, USE, OFFSET, READS, NOISY, KICKED = range(6)
 FIXED = 6
 # and its numbers for every lane: of p += t G - d θ, θ += u p, p = a p + b R, θ += v p, t to v; of
@@ -51,12 +50,12 @@ SIX, NUMBERS = 6, 9
 class Moves(NamedTuple):
     """Pointers to the moves of the segments of a program: each operation makes one at the most.
 
-    `fixed` is (segment, move, FIXED), `numbers` (segment, move, NUMBERS, lane), `count` (segment).
+    `fixed` is (segment, move, FIXED), `numbers` (segment, move, NUMBERS, lane), `counts` (segment).
     """
 
     fixed: Any
     numbers: Any
-    count: Any
+    counts: Any
     most: int
 
 
@@ -168,7 +167,7 @@ def prepare(layout, operations, low, high, columns, xi, root_tau, n, moves, segm
                 fixed[(count - 1) * FIXED + READS] = 1 if has < 2 else 2
                 has = max(has, 1)
                 continue
-            if kind == READ or kind == DESCEND or kind == ADAM:
+            if kind in (READ, DESCEND, ADAM):
                 if count:
                     _keep(layout, moves, segment, count - 1, half, made)
                 _begin(fixed, count, kind, use, offset)
@@ -218,7 +217,7 @@ def prepare(layout, operations, low, high, columns, xi, root_tau, n, moves, segm
                     fixed[(count - 1) * FIXED + USE], fixed[(count - 1) * FIXED + OFFSET] = use, offset
         if count:
             _keep(layout, moves, segment, count - 1, half, made)
-        moves.count[segment] = count
+        moves.counts[segment] = count
 
 
 @compiled
@@ -413,7 +412,7 @@ def run_segment(layout, theta, p, G, second, ranges, begin, end, moves, segment,
     z, numbers = scratch.z, moves.numbers
     arrays = theta, p, G, second, z
     has_read = kicked_somewhere = False
-    for i in range(moves.count[segment]):
+    for i in range(moves.counts[segment]):
         kind = moves.fixed[(segment * moves.most + i) * FIXED + KIND]
         kicked = moves.fixed[(segment * moves.most + i) * FIXED + KICKED] > 0
         kicked_somewhere = kicked_somewhere or kicked or kind == ADAM
@@ -428,7 +427,7 @@ def run_segment(layout, theta, p, G, second, ranges, begin, end, moves, segment,
                 _fetch(theta, low, high)
                 if kicked_somewhere:
                     _fetch(G, low, high)
-            for i in range(moves.count[segment]):
+            for i in range(moves.counts[segment]):
                 fixed = beyond(moves.fixed, (segment * moves.most + i) * FIXED)
                 kind, use, reads = fixed[KIND], fixed[USE], fixed[READS]
                 at = (segment * moves.most + i) * NUMBERS * L

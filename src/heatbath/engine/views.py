@@ -50,7 +50,8 @@ def _prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
     return types.none(pointer, types.intp), codegen
 
 
-matrix, prefetch = intrinsic(_matrix), intrinsic(_prefetch)
+matrix: Any = intrinsic(_matrix)
+prefetch: Any = intrinsic(_prefetch)
 
 
 def row_reader(names: Any) -> Any:
