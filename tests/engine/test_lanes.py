@@ -99,15 +99,16 @@ def raw(mask, like):
 
 
 def _arithmetic(x, y):
-    return x + y, x - y, x * y, x / y, -x, sqrt(x), x * 3.0, x + 1.0
+    return x + y, x - y, x * y, x / y, -x, sqrt(x), x * 3.0, x + 1.0, x + 0.0, (x + 1.0) / y, (x - 1.0) / y
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_arithmetic_is_that_of_numpy_to_the_bit(kind):
     x, y = numbers(kind), numbers(kind, seed=2)
     with np.errstate(all="ignore"):
-        expected = x + y, x - y, x * y, x / y, -x, np.sqrt(x), x * kind(3), x + kind(1)
-    for made, right in zip(applied(_arithmetic, x, y, results=[kind] * 8), expected, strict=True):
+        expected = [x + y, x - y, x * y, x / y, -x, np.sqrt(x), x * kind(3), x + kind(1), x + kind(0)]
+        expected += [(x + kind(1)) / y, (x - kind(1)) / y]
+    for made, right in zip(applied(_arithmetic, x, y, results=[kind] * 11), expected, strict=True):
         assert_same(made, right)
 
 

@@ -505,6 +505,8 @@ def test_points_of_a_sweep_in_one_group_have_the_bits_of_each_by_itself(name, ki
     points = SWEEPS[name]
     case = Case(points, kind=kind, chains=18, steps=8)
     grouped = assert_same_in_both_layouts(case)
+    for layout in (Alone(), group(case)):
+        assert_same_bits(case.run(layout, cuts=(3, 5)), grouped)
     for k, partition in enumerate(points):
         own = np.arange(k, 18, len(points))
         assert_same_bits(replace(case, partition=partition).run(Alone(), own), grouped, own)
