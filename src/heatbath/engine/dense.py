@@ -477,7 +477,7 @@ def _sum_numbers(layout, size, d, at, datum, number, count, sums, to, more):
 
 @traced
 def _relu(y):
-    return choose(y > 0.0, y, 0.0)
+    return choose(y.above(0.0), y, 0.0)
 
 
 _tanh = traced(lanes.tanh)
@@ -497,7 +497,7 @@ def activate(y, begin, count, activation):
 
 @traced
 def _relu_slope(d, y):
-    return choose(y > 0.0, d, 0.0)
+    return choose(y.above(0.0), d, 0.0)
 
 
 @traced
@@ -697,7 +697,7 @@ def _make_shallow(rows: int) -> Any:
             made = []
             for i, sum_ in enumerate(sums):
                 y = fma(two, inputs[1][i], fma(one, inputs[0][i], shift))
-                active = y > 0.0
+                active = y.above(0.0)
                 masks.put(v * size + first + i, active.as_number(masks.dtype))
                 made.append(fma(factor, choose(active, y, 0.0), sum_))
             return made

@@ -74,7 +74,16 @@ class Ensemble:
             point=point,
         )
         self.data = Data(np.ascontiguousarray(X, kind), np.ascontiguousarray(Y, kind), batch, shuffled)
+        for name, values in (("X", self.data.X), ("Y", self.data.Y)):
+            if not np.isfinite(values).all():
+                raise ValueError(
+                    f"{name} has numbers that {kind} has no room for: scale them, or use float64"
+                )
         self.layout = layout or _layout(shape, self.chains.number, kind, self.threads)
+        if shape.uses_blas and not isinstance(self.layout, Wide):
+            raise ValueError(f"a network with layers as wide as {shape.sizes} needs the layout Wide")
+        if isinstance(self.layout, Group) and not _alike(self.chains.number):
+            raise ValueError("in the layout Group chains must have numbers that are alike from bit 26 on")
         chunk = GROUP_CHUNK if isinstance(self.layout, Group) else max(batch, CHUNK)
         self.network = shape.network(self.layout, lanes(kind), chunk)
         units = self.program.units
@@ -224,12 +233,16 @@ def _layout(shape: Shape, number: NDArray[np.int64], kind: Any, threads: int) ->
     count = lanes(kind)
     groups = -(-len(number) // count)
     cost = count * min(max(0.21 * math.log10(shape.parameters) - 0.04, 0.15), 1.0)
-    alike = len(number) > 0 and number.min() >> 26 == number.max() >> 26  # see `random`
     if shape.uses_blas:
         return Wide()
-    if not alike or cost * -(-groups // threads) > -(-len(number) // threads):
+    if not _alike(number) or cost * -(-groups // threads) > -(-len(number) // threads):
         return Alone()
     return Group(count)
+
+
+def _alike(number: NDArray[np.int64]) -> bool:
+    """Whether chains can be in a group: the upper bits of their numbers are read once (see `random`)."""
+    return len(number) > 0 and bool(number.min() >> 26 == number.max() >> 26)
 
 
 def structure(program: Program) -> Hashable:

@@ -181,6 +181,11 @@ class Traced:
     def __ge__(self, other: Traced | float) -> Traced:
         return self.compare(">=", other)
 
+    def above(self, other: Traced | float) -> Traced:
+        """A mask: whether it is larger, or NaN, which so is not lost."""
+        left, right = self.both(other)
+        return left.like(self.builder.fcmp_unordered(">", left.value, right.value), types.boolean)
+
     def both_true(self, other: Traced) -> Traced:
         """Of two masks: where both are true."""
         return self.like(self.builder.and_(self.value, other.value))
@@ -421,7 +426,6 @@ def log1p(x: Traced) -> Traced:
     """log(1 + x), exact for small x: what 1 + x loses is put back."""
     u = x + 1.0
     lost = (x - (u - 1.0)) / u
-    lost = choose(u < math.inf, lost, 0.0)
     e, m = _log_parts(u)
     return _outside(u, _log(e, m - 1.0, lost))
 

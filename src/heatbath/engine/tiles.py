@@ -335,8 +335,7 @@ def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
             sum_ = fma(momentum * early, momentum, sum_)
         momentum = c[FACTOR] * momentum
         if noisy:
-            noise = noise if mask is None else choose(mask, noise, 0.0)
-            momentum = fma(c[WIDTH_OF_NOISE], noise, momentum)
+            momentum = _with_noise(c[WIDTH_OF_NOISE], noise, momentum)
         if reads:
             sum_ = fma(momentum * late, momentum, sum_)
         x.store(at, fma(c[LAST_DRIFT], momentum, position), mask)
@@ -344,6 +343,11 @@ def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
         return sum_
 
     return _looped(step, reads)
+
+
+def _with_noise(width: lanes.Traced, noise: lanes.Traced, value: lanes.Traced) -> lanes.Traced:
+    """Noise for the chains that have some: to add 0 would change the sign of -0."""
+    return choose((width > 0.0).either(width < 0.0), fma(width, noise, value), value)
 
 
 def _make_descent(noisy: bool) -> Any:
@@ -354,7 +358,7 @@ def _make_descent(noisy: bool) -> Any:
         c, _, _ = numbers
         position = x.load(at, mask)
         position = fma(c[KICK], G.load(at, mask), fma(-c[DECAY], position, position))
-        x.store(at, fma(c[WIDTH_OF_NOISE], noise, position) if noisy else position, mask)
+        x.store(at, _with_noise(c[WIDTH_OF_NOISE], noise, position) if noisy else position, mask)
         return sum_
 
     return _looped(step)
