@@ -335,6 +335,7 @@ def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
             sum_ = fma(momentum * early, momentum, sum_)
         momentum = c[FACTOR] * momentum
         if noisy:
+            noise = noise if mask is None else choose(mask, noise, 0.0)  # so that p·p is not touched
             momentum = _with_noise(c[WIDTH_OF_NOISE], noise, momentum)
         if reads:
             sum_ = fma(momentum * late, momentum, sum_)
