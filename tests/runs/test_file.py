@@ -217,7 +217,7 @@ def sealed(path, **attributes):
 def test_a_file_of_a_newer_version_asks_for_an_update(tmp_path):
     path = sealed(tmp_path / "new.nc", heatbath_format=file.FORMAT + 1, heatbath_version="9.9")
     with pytest.raises(
-        ValueError, match=r"new.nc was written by heatbath 9.9 in format 3.*: update heatbath"
+        ValueError, match=r"new.nc was written by heatbath 9.9 in format 4.*: update heatbath"
     ):
         hb.load(path)
 
