@@ -393,7 +393,7 @@ def test_info_says_what_there_is(call, monkeypatch, tmp_path):
 
 # Interruptions
 
-LONG = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "20", "--steps", "4000000",
+LONG = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "20", "--steps", "2000000",
         "--chains", "2", "--batch", "10", "--record", "50", "--samples", "20", *ADLALA]  # fmt: skip
 HEATBATH = [sys.executable, "-c", "from heatbath.cli import main; main()"]
 
@@ -444,7 +444,7 @@ def killed(arguments, run, seconds):
 def test_killed_runs_that_are_resumed_have_the_same_files_byte_for_byte(tmp_path, undisturbed, no_pictures):
     hits, steps = kill_and_resume(tmp_path, undisturbed, count=3, seed=3)
     assert hits >= 1
-    assert any(0 < step < 4_000_000 for step in steps)
+    assert any(0 < step < 2_000_000 for step in steps)
 
 
 def kill_and_resume(place, undisturbed, count, seed):
@@ -486,7 +486,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
     assert out == ""
     assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume '{folder}'"
     assert "warning" not in err  # the library's own, of which this line says what to do
-    assert 0 < hb.load(folder / "run.nc").step < 4_000_000
+    assert 0 < hb.load(folder / "run.nc").step < 2_000_000
     assert not (folder / "summary.json").exists()
     begun, prepare = [], simulation.Simulation.__init__
 
@@ -499,7 +499,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
     code, out, _ = call("resume", folder, "--json")
     assert code == 0
     assert begun == [reached]  # it continues, and does not start over
-    assert json.loads(out)["steps"] == 4_000_000
+    assert json.loads(out)["steps"] == 2_000_000
     assert differing(folder, expected) == []
 
 
@@ -705,7 +705,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_to_go_on_from(
     assert code == 1
     assert "warning: the checkpoint at step" in err
     assert err.splitlines()[-1] == "heatbath: No space left on device"
-    assert 0 < hb.load(tmp_path / "run" / "run.nc").step < 4_000_000
+    assert 0 < hb.load(tmp_path / "run" / "run.nc").step < 2_000_000
     monkeypatch.undo()
     assert call("resume", tmp_path / "run")[0] == 0
     assert differing(tmp_path / "run", undisturbed[0]) == []
