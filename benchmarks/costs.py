@@ -18,7 +18,7 @@ Calls of `Ensemble.advance`, on all cores unless it says otherwise:
   before was slowed by them shows that they are there.
 - Any number of chains and steps: the time per chain and step of calls that make few steps or many, over that
   of 256 chains and 1000 steps.
-- Groups: how many chains computed alone take as long as a group, on one core. It is what the choice of a layout is made from.
+- Groups: how many chains computed alone take as long as a group, on one core: what a layout is chosen by.
 - Groups partly filled: the time of a step of 1 to 33 chains, alone, in groups, and as the engine chooses; and
   the number of chains from which on groups were faster.
 

@@ -7,14 +7,12 @@ import sys
 import threading
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 import torch
 
 import heatbath as hb
 from heatbath import Progress
-from heatbath.engine.compile import FASTMATH
 from heatbath.engine.threads import spread, thread_count
 from heatbath.quadratic import covariance
 
@@ -352,16 +350,3 @@ def test_an_error_in_a_thread_reaches_the_caller():
 
     with pytest.raises(ZeroDivisionError):
         spread(work, 10, 2)
-
-
-def test_the_flags_of_compiled_code_keep_the_check_for_divergence():
-    """And the control: fastmath=True deletes it."""
-
-    def finite(x):
-        return np.isfinite(x)
-
-    assert FASTMATH.isdisjoint({"nnan", "ninf", "fast"})
-    kept, deleted = numba.njit(fastmath=FASTMATH)(finite), numba.njit(fastmath=True)(finite)
-    for value in (np.inf, -np.inf, np.nan):
-        assert not kept(value)
-        assert deleted(value)

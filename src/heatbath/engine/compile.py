@@ -5,9 +5,11 @@ function inlined from another file. So the cache folder is named after a hash of
 of what else compiled code depends on): other sources, another folder. It lies in HEATBATH_CACHE, or in the
 user's cache folder; where neither can be written, every process compiles for itself, and says so once.
 
-Only whole loops are cached, and the functions that they are made of are always inlined into them. Otherwise
-a loop would call whichever version of a function the process has: its own copy, one compiled by itself, or
-one from the cache. These round differently, and results would depend on what happened to be compiled before.
+Only whole loops are cached. The functions that they are made of, the pieces, are not for Python to call: they
+are lowered without being optimised, linked into the loops and optimised there, once. (Numba would optimise
+each of them by itself, and again in every function that calls it, and make machine code of it every time:
+that took eight times as long.) Some are inlined and some are called, which changes no result: there are no
+fast-math flags.
 """
 
 from __future__ import annotations
@@ -39,10 +41,6 @@ import heatbath.operations
 import heatbath.tasks
 
 config: Any = numba.config  # whose attributes are made when Numba is imported
-
-# sums and products may be fused, reordered and approximated, but NaN and infinity stay what they are:
-# fastmath=True would delete the checks that find a diverged chain
-FASTMATH = {"contract", "reassoc", "arcp", "nsz", "afn"}
 
 
 def _sources() -> str:

@@ -36,6 +36,7 @@ from heatbath.engine.lanes import (
     total,
     traced,
     tree,
+    zero,
 )
 from heatbath.engine.layouts import Group, Layout, Wide, chains_in, each, place
 from heatbath.engine.losses import derivatives
@@ -428,17 +429,12 @@ def _outers(layout, n, count, at, begin, to, others):
         s += 4 if many else 1
 
 
-@traced
-def _zero(like):
-    return like.zero()
-
-
 @compiled
 def _sum_data(size, d, at, datum, count, sums, to, more):
     """sums[v] = Σ_i d[i, v], or as much more."""
     L = lanes_of(d)
     for v in range(count):
-        made = load(sums, to + v * L) if more else _zero(sums)
+        made = load(sums, to + v * L) if more else zero(sums)
         for i in range(size):
             made = made + load(d, at + i * datum + v * L)
         store(sums, to + v * L, made)
@@ -829,7 +825,7 @@ def negative_gradient(layout, theta, G, network, batch, capacity, room):
     """G = -∇L of every chain on the batch whose inputs and targets stand in the room; `capacity` is that of
     the targets. Afterwards `room.checks` is NaN, for the chains in its lanes, where a loss is not finite."""
     scale, alone = number(theta, 1.0 / batch), chains_in(layout, theta) == 1
-    store(room.checks, 0, _zero(theta))
+    store(room.checks, 0, zero(theta))
     if alone:
         copy_weights(theta, network, room.weights)
     if network.shallow:

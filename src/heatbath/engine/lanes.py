@@ -650,7 +650,12 @@ def _splat(number: Traced) -> Traced:
     return number.splat(lanes(number.dtype))
 
 
-load, store, splat = traced(_load), traced(_store), traced(_splat)
+def _zero(like: TracedArray) -> Traced:
+    """A vector of zeros, like those of an array."""
+    return like.zero()
+
+
+load, store, splat, zero = traced(_load), traced(_store), traced(_splat), traced(_zero)
 
 
 def _pointer(typing_context: Any, array: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import choose, exp, fma, lanes_of, load, log, log1p, store, traced
+from heatbath.engine.lanes import choose, exp, fma, lanes_of, load, log, log1p, store, traced, zero
 from heatbath.engine.layouts import chains_in, vectors
 from heatbath.tasks import TASKS
 
@@ -39,11 +39,6 @@ def _binary_loss(z, y):
 @traced
 def _class_loss(normaliser, chosen, largest):
     return log(normaliser) - (chosen - largest)
-
-
-@traced
-def _zero(like):
-    return like.zero()
 
 
 @traced
@@ -128,7 +123,7 @@ def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, s
                 z = load(logits, at + k * chunk * lane)
                 check = _check(check, z)
                 largest = _larger(largest, z)
-            normaliser = _zero(logits)
+            normaliser = zero(logits)
             for k in range(out):
                 e = _exp(load(logits, at + k * chunk * lane) - largest)
                 store(deltas, at + k * chunk * lane, e)
@@ -142,7 +137,7 @@ def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, s
             for k in range(out):
                 z = load(logits, at + k * chunk * lane)
                 y = load(targets, target + k * capacity * lane)
-                check = _check(check, _half_square(z, y, _zero(logits)))
+                check = _check(check, _half_square(z, y, zero(logits)))
                 store(deltas, at + k * chunk * lane, _difference(y, z, scale))
     store(checks, 0, check)
 
@@ -156,12 +151,12 @@ def values(layout, loss, logits, targets, chunk, capacity, first, size, out, mad
         if loss == CLASSES:
             label = load(targets, target)
             largest = load(logits, at)
-            best = _zero(logits)
+            best = zero(logits)
             for k in range(1, out):
                 z = load(logits, at + k * chunk * lane)
                 best = _best(best, largest, z, k)
                 largest = _larger(largest, z)
-            normaliser, chosen = _zero(logits), _zero(logits)
+            normaliser, chosen = zero(logits), zero(logits)
             for k in range(out):
                 z = load(logits, at + k * chunk * lane)
                 normaliser = normaliser + _exp(z - largest)
@@ -169,7 +164,7 @@ def values(layout, loss, logits, targets, chunk, capacity, first, size, out, mad
             store(made, at, _class_loss(normaliser, chosen, largest))
             store(right, at, _same(best, label))
             continue
-        sum_ = _zero(logits)
+        sum_ = zero(logits)
         for k in range(out):
             z = load(logits, at + k * chunk * lane)
             y = load(targets, target + k * capacity * lane)
@@ -205,7 +200,7 @@ def predictions(layout, loss, logits, chunk, size, out):
             largest = load(logits, at)
             for k in range(1, out):
                 largest = _larger(largest, load(logits, at + k * chunk * lane))
-            normaliser = _zero(logits)
+            normaliser = zero(logits)
             for k in range(out):
                 e = _exp(load(logits, at + k * chunk * lane) - largest)
                 store(logits, at + k * chunk * lane, e)

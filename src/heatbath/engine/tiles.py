@@ -260,15 +260,10 @@ def _keep(layout, moves, segment, move, half, made):
 
 
 @traced
-def _zero(like):
-    return like.zero()
-
-
-@traced
 def _flag(like, yes):
     """1 in every lane, or 0."""
-    zero = like.zero()
-    return choose(yes, zero.constant(1.0), zero)
+    nothing = like.zero()
+    return choose(yes, nothing.constant(1.0), nothing)
 
 
 @traced
