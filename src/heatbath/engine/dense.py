@@ -32,6 +32,7 @@ from heatbath.engine.lanes import (
     load,
     loop,
     number,
+    pointer,
     store,
     total,
     traced,
@@ -105,6 +106,15 @@ class Network(NamedTuple):
     widest: int
     flat: int
     copies: int
+
+
+@compiled
+def by_pointer(network):
+    """The same with a pointer to the rows of the table; whoever takes it keeps the table."""
+    return Network(
+        pointer(network.layers), network.depth, network.stride, network.out, network.activation, network.loss,
+        network.shallow, network.chunk, network.values, network.widest, network.flat, network.copies,
+    )  # fmt: skip
 
 
 class Room(NamedTuple):

@@ -9,9 +9,9 @@ import numpy as np
 from heatbath.engine import losses
 from heatbath.engine.batches import gather
 from heatbath.engine.compile import compiled
-from heatbath.engine.dense import Network, activate, copy_weights, forward, make_room
+from heatbath.engine.dense import activate, by_pointer, copy_weights, forward, make_room
 from heatbath.engine.lanes import BYTES, keep, lanes_of, null, pointer
-from heatbath.engine.layouts import chains_in
+from heatbath.engine.layouts import chains_in, first_address
 from heatbath.engine.losses import BINARY, CLASSES, predictions
 
 
@@ -112,10 +112,7 @@ def evaluate_mixtures(
     """
     rows, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
     like = pointer(corners)
-    pointed = Network(
-        pointer(network.layers), network.depth, network.stride, network.out, network.activation, network.loss,
-        network.shallow, network.chunk, network.values, network.widest, network.flat, network.copies,
-    )  # fmt: skip
+    pointed = by_pointer(network)
     low = network.layers[0, 18]  # the parameters before are not used
     theta = np.zeros(corners.shape[1], corners.dtype)
     lanes = lanes_of(like)
@@ -123,8 +120,7 @@ def evaluate_mixtures(
     kinds = like, null(np.uint16), null(np.uint32)
     _, end = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, 0)
     memory = np.zeros(end + BYTES, np.uint8)
-    begins = (memory.ctypes.data + BYTES - 1) // BYTES * BYTES
-    room, _ = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, begins)
+    room, _ = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, first_address(memory))
     table = Table(pointer(mixed), pointer(Y), rows, width, columns)
     mean, share, nothing = np.zeros(1), np.zeros(1), np.empty((0, 2, 0, 0))
     sets, running = np.zeros(1, np.int64), np.ones(1, np.int64)

@@ -4,7 +4,7 @@
 - `Wide`: the same, with BLAS. It is a type of its own so that code without BLAS is compiled sooner.
 - `Group`: a vector holds one number of as many chains as there are lanes. Arrays are (…, lane).
 
-The same functions serve both. They differ in how many vectors a row of n numbers takes, ⌈n / lanes⌉ or n, and
+The same functions serve all. They differ in how many vectors a row of n numbers takes, ⌈n / lanes⌉ or n, and
 in how one number of each chain is read: put in every lane, or as the vector that it is. Sums over units have
 one association in both: a partial sum for each lane, the numbers i, i + lanes, i + 2 lanes, ... in their
 order, and then a tree. So a chain has the same bits alone and in a group.
@@ -46,6 +46,12 @@ Layout = Alone | Wide | Group
 def each(layout: Layout, array: TracedArray, at: Traced) -> Traced:
     """The number of each chain at array[at], as a vector."""
     return array.load(at) if isinstance(layout, Group) else array.number(at).splat(array.lanes)
+
+
+@compiled
+def first_address(memory):
+    """Where in a block of bytes, which has BYTES to spare, a vector may begin."""
+    return (memory.ctypes.data + BYTES - 1) // BYTES * BYTES
 
 
 @compiled

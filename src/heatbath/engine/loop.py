@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from heatbath.engine.batches import draw_subset, gather, shuffle
 from heatbath.engine.compile import compiled
-from heatbath.engine.dense import Network, clear, make_room, negative_gradient
+from heatbath.engine.dense import by_pointer, clear, make_room, negative_gradient
 from heatbath.engine.evaluate import Table, evaluate
 from heatbath.engine.lanes import (
     BYTES,
@@ -22,7 +22,7 @@ from heatbath.engine.lanes import (
     pointer,
     restore_denormals,
 )
-from heatbath.engine.layouts import Alone, chains_in, place
+from heatbath.engine.layouts import Alone, chains_in, first_address, place
 from heatbath.engine.notes import note
 from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT, Control
 from heatbath.engine.random import fill_words
@@ -355,10 +355,7 @@ def run_chains(
     count, batch = data.X.shape[1], data.batch
     capacity = -(-batch // L) * L if lane == 1 else batch
     drawing = batch < count
-    net = Network(
-        pointer(network.layers), network.depth, network.stride, network.out, network.activation, network.loss,
-        network.shallow, network.chunk, network.values, network.widest, network.flat, network.copies,
-    )  # fmt: skip
+    net = by_pointer(network)
     opening, usual = _pointed(prelude), _pointed(code)
     sizes = (
         chains.theta.shape[1], chains.second.shape[1], units.size.shape[0], batch, capacity, data.Y.shape[2],
@@ -367,7 +364,7 @@ def run_chains(
     )  # fmt: skip
     _, size = _make_buffers(layout, kinds, net, sizes, 0)
     memory = np.zeros(size + BYTES, np.uint8)
-    buffers, _ = _make_buffers(layout, kinds, net, sizes, (memory.ctypes.data + BYTES - 1) // BYTES * BYTES)
+    buffers, _ = _make_buffers(layout, kinds, net, sizes, first_address(memory))
     state, room, scratch, moves = buffers.state, buffers.room, buffers.scratch, buffers.moves
     columns, chosen, order = buffers.columns, buffers.chosen, buffers.order
     for i in range(batch):

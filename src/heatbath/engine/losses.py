@@ -49,14 +49,12 @@ def _larger(a, b):
 @traced
 def _is(label, k, yes, no):
     """`yes` where the label is k."""
-    number = k.to(label.dtype)
-    return choose((label >= number).both_true(label <= number), yes, no)
+    return choose(label.compare("==", k.to(label.dtype)), yes, no)
 
 
 @traced
 def _one_if(label, k):
-    number = k.to(label.dtype)
-    return choose((label >= number).both_true(label <= number), label.constant(1.0), 0.0)
+    return choose(label.compare("==", k.to(label.dtype)), label.constant(1.0), 0.0)
 
 
 @traced
@@ -89,6 +87,20 @@ def _half_square(z, y, sum_):
 
 
 @compiled
+def _exponentials(logits, made, at, stride, out):
+    """exp(z - the largest z) of every output, into `made`, and their sum."""
+    largest = load(logits, at)
+    for k in range(1, out):
+        largest = _larger(largest, load(logits, at + k * stride))
+    normaliser = zero(logits)
+    for k in range(out):
+        e = _exp(load(logits, at + k * stride) - largest)
+        store(made, at + k * stride, e)
+        normaliser = normaliser + e
+    return normaliser
+
+
+@compiled
 def _clear(layout, logits, size, out, chunk):
     """Zeros in the lanes after the last datum of one alone: what stood there may not be finite."""
     lanes = lanes_of(logits)
@@ -117,17 +129,9 @@ def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, s
                 store(deltas, at + k * chunk * lane, _binary_delta(z, y, scale))
         elif loss == CLASSES:
             label = load(targets, target)
-            largest = load(logits, at)
-            check = _check(check, largest)
-            for k in range(1, out):
-                z = load(logits, at + k * chunk * lane)
-                check = _check(check, z)
-                largest = _larger(largest, z)
-            normaliser = zero(logits)
             for k in range(out):
-                e = _exp(load(logits, at + k * chunk * lane) - largest)
-                store(deltas, at + k * chunk * lane, e)
-                normaliser = normaliser + e
+                check = _check(check, load(logits, at + k * chunk * lane))
+            normaliser = _exponentials(logits, deltas, at, chunk * lane, out)
             for k in range(out):
                 e = load(deltas, at + k * chunk * lane)
                 share = _divided(e, normaliser, scale)
@@ -184,7 +188,7 @@ def _best(best, largest, z, k):
 
 @traced
 def _same(a, b):
-    return choose((a >= b).both_true(a <= b), a.constant(1.0), 0.0)
+    return choose(a.compare("==", b), a.constant(1.0), 0.0)
 
 
 @compiled(apart=True)
@@ -197,13 +201,6 @@ def predictions(layout, loss, logits, chunk, size, out):
             for k in range(out):
                 store(logits, at + k * chunk * lane, probability(load(logits, at + k * chunk * lane)))
         elif loss == CLASSES:
-            largest = load(logits, at)
-            for k in range(1, out):
-                largest = _larger(largest, load(logits, at + k * chunk * lane))
-            normaliser = zero(logits)
-            for k in range(out):
-                e = _exp(load(logits, at + k * chunk * lane) - largest)
-                store(logits, at + k * chunk * lane, e)
-                normaliser = normaliser + e
+            normaliser = _exponentials(logits, logits, at, chunk * lane, out)
             for k in range(out):
                 store(logits, at + k * chunk * lane, load(logits, at + k * chunk * lane) / normaliser)

@@ -22,7 +22,7 @@ from heatbath.engine.lanes import (
     pointer,
     restore_denormals,
 )
-from heatbath.engine.layouts import Alone, place
+from heatbath.engine.layouts import Alone, first_address, place
 from heatbath.engine.openmp import for_each
 from heatbath.engine.tiles import fluctuate, kinds_for, make_moves, make_scratch, prepare, run_segment
 from heatbath.noise import TILE
@@ -60,7 +60,7 @@ def fused_step(like, team, pieces, passes, finish, tensors, work, sums, units, s
     kinds = kinds_for(pointer(like))
     _, size = _make_buffers(kinds, work.operations.shape[0], 0)
     memory = np.zeros(max(blocks, 1) * size + BYTES, np.uint8)
-    address = (memory.ctypes.data + BYTES - 1) // BYTES * BYTES
+    address = first_address(memory)
     for k in range(first, last):
         block = blocks, begin, end, k, address, size, like, tensors, work, sums, units, seed
         for_each(region, threads, blocks, _step_block, block)
