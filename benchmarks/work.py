@@ -59,6 +59,15 @@ def random_data(sizes: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
     return X, rng.integers(0, max(2, sizes[-1]), count)
 
 
+def tables(problem: hb.Problem, kind: Any) -> tuple[Any, ...]:
+    """The training data as the engine takes them."""
+    try:
+        from heatbath.engine.batches import tabulate
+    except ImportError:
+        return problem.X_train, problem.Y_train
+    return (tabulate(problem.X_train, problem.Y_train, kind),)
+
+
 def seconds(case: Case) -> list[float]:
     """The time of each call of `advance`; making the chains is not counted."""
     X, y = random_data(case.sizes)
@@ -83,8 +92,7 @@ def seconds(case: Case) -> list[float]:
             program,
             shape,
             theta,
-            problem.X_train,
-            problem.Y_train,
+            *tables(problem, theta.dtype),
             case.batch,
             threads=case.threads,
             **options,

@@ -8,6 +8,7 @@ import torch
 
 import heatbath as hb
 from heatbath import noise
+from heatbath.engine.batches import tabulate
 from heatbath.engine.dense import Shape
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.program import compile_program
@@ -63,9 +64,9 @@ def engine_gradient(theta, sizes, activation, task, x, y, layout=None):
     widths = {f"layer{i}": (width * out, out) for i, (width, out) in enumerate(pairwise(sizes), start=1)}
     program = compile_program(hb.Partition(hb.SGD(), 1.0), widths)
     count = 1 if layout is None else 3
-    engine = Ensemble(program, shape, np.tile(theta, (count, 1)), x[None], y[None], len(x), layout=layout)
-    X_test, Y_test = np.empty((1, 0, x.shape[1])), np.empty((1, 0, y.shape[1]))
-    notes = engine.take_notes((0,), (True,), X_test, Y_test)
+    data = tabulate(x[None], y[None], theta.dtype)
+    engine = Ensemble(program, shape, np.tile(theta, (count, 1)), data, len(x), layout=layout)
+    notes = engine.take_notes((0,), (True,))
     engine.advance(1)
     assert (engine.chains.theta == engine.chains.theta[0]).all()
     return notes.loss[0, 0, 0], theta - engine.chains.theta[0]
@@ -205,8 +206,8 @@ def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7,
     shape = Shape(sizes, ACTIVATIONS[activation].number, TASKS[task].number)
     engine, engine.twin = (
         Ensemble(
-            compile_program(partition, layers, rotated), shape, theta.astype(dtype), X, Y, batch,
-            shuffled=shuffled, momenta=momenta, seed=seed, layout=layout,
+            compile_program(partition, layers, rotated), shape, theta.astype(dtype), tabulate(X, Y, dtype),
+            batch, shuffled=shuffled, momenta=momenta, seed=seed, layout=layout,
         )
         for layout in layouts(dtype)
     )  # fmt: skip
@@ -393,7 +394,8 @@ def test_results_do_not_depend_on_threads_or_on_how_the_steps_are_cut(name, dtyp
         network = Dense((20,))
         program = compile_program(PARTITIONS[name], network.layers(2, 1))
         theta = network.start(2, 1, np.arange(7), 5).astype(dtype)
-        engine = Ensemble(program, Shape((2, 20, 1), 0, 0), theta, X, Y, 7, seed=5, threads=threads)
+        data = tabulate(X, Y, dtype)
+        engine = Ensemble(program, Shape((2, 20, 1), 0, 0), theta, data, 7, seed=5, threads=threads)
         for _ in range(calls):
             engine.advance(1000 // calls)
         return engine.chains
@@ -412,7 +414,8 @@ def test_a_chain_that_diverges_is_stopped_and_marked_and_the_others_go_on():
     program = compile_program(hb.Partition(hb.SGD(), 0.05), network.layers(2, 1))
     theta = network.start(2, 1, np.arange(4), 5)
     theta[2] *= 1e30
-    engine = Ensemble(program, Shape((2, 20, 1), 0, 2), theta, X, Y, 7, seed=5, threads=2)
+    data = tabulate(X, Y, theta.dtype)
+    engine = Ensemble(program, Shape((2, 20, 1), 0, 2), theta, data, 7, seed=5, threads=2)
     engine.advance(300)
     assert list(engine.chains.died >= 0) == [False, False, True, False]
     assert np.isfinite(engine.chains.theta[[0, 1, 3]]).all()
@@ -429,8 +432,9 @@ def test_the_loss_over_all_data_is_exact_for_any_size():
         logits = Dense((20,)).to_torch(theta, 2, 3)(torch.as_tensor(X))
         program = compile_program(hb.Partition(hb.SGD(), 1.0), Dense((20,)).layers(2, 3))
         for layout in layouts(np.float64):
-            engine = Ensemble(program, shape, np.tile(theta, (2, 1)), X[None], Y[None], 1, layout=layout)
-            notes = engine.take_notes((0,), (True,), X[None], Y[None])
+            data = tabulate(X[None], Y[None], theta.dtype)
+            engine = Ensemble(program, shape, np.tile(theta, (2, 1)), data, 1, layout=layout)
+            notes = engine.take_notes((0,), (True,), data)
             engine.advance(1)
             np.testing.assert_allclose(notes.loss, expected, rtol=1e-12)
             assert (notes.accuracy == np.mean(logits.argmax(1).numpy() == Y[:, 0])).all()

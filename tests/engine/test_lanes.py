@@ -15,6 +15,7 @@ from numba import types
 import heatbath as hb
 import heatbath.torch as ht
 from heatbath.engine import lanes
+from heatbath.engine.batches import tabulate
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import Shape
 from heatbath.engine.ensemble import Ensemble
@@ -652,8 +653,9 @@ def test_the_engine_leaves_denormals_to_others_as_they_were_also_when_chains_div
     program = compile_program(hb.Partition(hb.SGD(), 0.01 * size), {"one": (15, 5), "two": (5, 1)})
     for layout in layouts(kind):
         theta = rng.standard_normal((19, shape.parameters)).astype(kind)
-        engine = Ensemble(program, shape, theta, X, Y, 5, threads=threads, layout=layout)
-        engine.take_notes((0, 5), (True, True), X, Y)
+        data = tabulate(X, Y, kind)
+        engine = Ensemble(program, shape, theta, data, 5, threads=threads, layout=layout)
+        engine.take_notes((0, 5), (True, True), data)
         engine.advance(20)
         assert (engine.chains.died >= 0).any() == (size > 1)
         assert denormals_are_numbers()

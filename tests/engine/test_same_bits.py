@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.engine.batches import COMPARED
+from heatbath.engine.batches import COMPARED, tabulate
 from heatbath.engine.dense import GROUP_CHUNK, VAST, Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure
 from heatbath.engine.lanes import lanes
@@ -119,17 +119,19 @@ class Case:
         """These chains, in this order; the points of a sweep go round; `between` calls something is done."""
         numbers = self.numbers[chosen]
         programs, (X, Y) = self.programs, self.problem
-        given, seen = (X[:, : self.data], Y[:, : self.data]), (X[:, self.data :], Y[:, self.data :])
+        given = tabulate(X[:, : self.data], Y[:, : self.data], self.kind)
+        seen = tabulate(X[:, self.data :], Y[:, self.data :], self.kind)
+        average = tabulate(X[:1, :9], Y[:1, :9, :0], self.kind)
         theta = self.start(numbers) if start is None else start[chosen]
         engine = Ensemble(
-            programs, self.shape, theta, *given, min(self.batch, self.data), shuffled=self.shuffled,
+            programs, self.shape, theta, given, min(self.batch, self.data), shuffled=self.shuffled,
             momenta=self.momenta, seed=self.seed, number=numbers, point=numbers % len(programs),
             threads=threads, layout=layout,
         )  # fmt: skip
         records = tuple(range(0, self.steps + 1, 2))
         engine.take_notes(
-            records, tuple(r % 4 == 0 for r in records), *seen, weights=True, histogram=(-1.0, 1.0, 5),
-            burn_in=1, thin=2, last=self.steps, samples=2, X_average=X[0, :9],
+            records, tuple(r % 4 == 0 for r in records), seen, weights=True, histogram=(-1.0, 1.0, 5),
+            burn_in=1, thin=2, last=self.steps, samples=2, average=average,
         )  # fmt: skip
         for steps in cuts or (self.steps,):
             if between is not None and engine.step > 0:

@@ -1,17 +1,21 @@
-"""Mini-batches, compiled: the data of a step as `noise.batch` and `noise.epoch` choose them."""
+"""Data and mini-batches, compiled: the data of a step as `noise.batch` and `noise.epoch` choose them."""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import choose, traced
+from heatbath.engine.lanes import choose, join, pointer, store, traced
 from heatbath.engine.layouts import chains_in
 from heatbath.engine.random import fill_words
 from heatbath.noise import BATCH, TILE
 
 _u64 = np.uint64
+FOUR = 4  # columns that are copied at a time
 COMPARED = 128  # up to this size a subset is compared: it takes the square of the size
 
 
@@ -84,31 +88,87 @@ def shuffle(layout, z, order, numbers, seed, epoch, words, count):
             order[drawn * lane + c] = kept
 
 
+class Table(NamedTuple):
+    """Data as `tabulate` makes them: `rows` is (set, datum, column), the inputs and then the targets.
+
+    In compiled code `rows` is a pointer.
+    """
+
+    rows: Any
+    data: int
+    stride: int
+    width: int
+    columns: int
+
+
+def tabulate(X: NDArray[Any], Y: NDArray[Any], kind: Any) -> Table:
+    """Inputs and targets (set, datum, column) side by side, up to a multiple of FOUR columns."""
+    sets, count, width = X.shape
+    columns = Y.shape[2]
+    stride = -(-(width + columns) // FOUR) * FOUR
+    rows = np.zeros((sets, count, stride), kind)
+    with np.errstate(over="ignore"):
+        rows[..., :width], rows[..., width : width + columns] = X, Y
+    for name, values in (("X", rows[..., :width]), ("Y", rows[..., width:])):
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"{name} has numbers that {rows.dtype} has no room for: scale them, or use float64"
+            )
+    return Table(rows, count, stride, width, columns)
+
+
+@compiled
+def table_by_pointer(data):
+    """The same with a pointer; whoever takes it keeps the array."""
+    return Table(pointer(data.rows), data.data, data.stride, data.width, data.columns)
+
+
+@traced
+def _first_rows(sets, count, like):
+    """The row at which the data set of each chain of a group begins."""
+    return sets.load(0, count=like.lanes) * count
+
+
+@traced
+def _four_columns(rows, first, chosen, at, stride, column):
+    """Four numbers of the chosen datum of every chain, from a column on: a row for each, turned."""
+    count = rows.lanes
+    places = (first + chosen.load(at, count=count).to(types.uint64).bits(types.int64)) * stride + column
+    four = [rows.load(places.lane(c), count=FOUR) for c in range(count)]
+    a, b, c, d = (join(four[k::FOUR]) for k in range(FOUR))
+
+    def woven(a, b, places):
+        begins = range(0, count, FOUR)
+        return a.part([begin + i + count * other for begin in begins for i, other in places], b)
+
+    low, high = ((0, 0), (0, 1), (1, 0), (1, 1)), ((2, 0), (2, 1), (3, 0), (3, 1))
+    left, right = ((0, 0), (1, 0), (0, 1), (1, 1)), ((2, 0), (3, 0), (2, 1), (3, 1))
+    pairs = [(woven(a, b, which), woven(c, d, which)) for which in (low, high)]
+    return tuple(woven(*pair, which) for pair in pairs for which in (left, right))
+
+
 @compiled(apart=True)
-def gather(
-    layout, X, Y, count, width, own, columns, sets, chosen, begin, size, inputs, stride, targets, capacity
-):
+def gather(layout, table, columns, sets, chosen, begin, size, inputs, stride, targets, capacity):
     """Copy the chosen data into the buffers of the network: inputs (datum, column), targets (column, datum).
 
-    X and Y are (set, datum, column), with `count` data and `width` or `own` columns. Of the targets the first
-    `columns` are copied, which may be none.
+    Of the targets the first `columns` are copied, which may be none.
     """
-    lane = chains_in(layout, inputs)
+    lane, rows, width = chains_in(layout, inputs), table.rows, table.width
     if lane == 1:
-        base = sets[0] * count
         for i in range(size):
-            row = base + np.int64(chosen[begin + i])
+            at = (sets[0] * table.data + np.int64(chosen[begin + i])) * table.stride
             for j in range(width):
-                inputs[i * stride + j] = X[row * width + j]
+                inputs[i * stride + j] = rows[at + j]
             for j in range(columns):
-                targets[j * capacity + i] = Y[row * own + j]
+                targets[j * capacity + i] = rows[at + width + j]
         return
+    first = _first_rows(sets, table.data, inputs)
     for i in range(size):
-        at, to = (begin + i) * lane, i * stride
-        for j in range(width):
-            for c in range(lane):
-                inputs[to + j * lane + c] = X[(sets[c] * count + np.int64(chosen[at + c])) * width + j]
-        for j in range(columns):
-            to = (j * capacity + i) * lane
-            for c in range(lane):
-                targets[to + c] = Y[(sets[c] * count + np.int64(chosen[at + c])) * own + j]
+        for j in range(0, width + columns, FOUR):
+            four = _four_columns(rows, first, chosen, (begin + i) * lane, table.stride, j)
+            for k in range(FOUR):
+                values = four[k]
+                if j + k < width:
+                    store(inputs, i * stride + (j + k) * lane, values)
+                elif j + k < width + columns:
+                    store(targets, ((j + k - width) * capacity + i) * lane, values)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from heatbath.engine.batches import Table
 from heatbath.engine.coefficients import decays, table
 from heatbath.engine.dense import CHUNK, GROUP_CHUNK, Shape
 from heatbath.engine.lanes import lanes
@@ -30,8 +31,8 @@ SCHEDULED_STEPS = 4096  # steps whose coefficients are tabulated at a time
 class Ensemble:
     """Chains of one network on one problem, advanced in place.
 
-    `theta` is (chains, parameters) in float32 or float64, and everything is computed in its precision. `X`
-    and `Y` are (sets, data, columns). `number` are the chains' numbers in the addresses of their noise and
+    `theta` is (chains, parameters) in float32 or float64, and everything is computed in its precision, in
+    which the data are (`tabulate`). `number` are the chains' numbers in the addresses of their noise and
     batches, 0, 1, 2, ... by default; chain c uses the set number[c] % sets. The chains may have different
     coefficients: then there are several programs of one `structure`, and chain c runs programs[point[c]].
     The `layout` decides about speed alone; without one the faster is taken.
@@ -42,8 +43,7 @@ class Ensemble:
         programs: Program | Sequence[Program],
         shape: Shape,
         theta: NDArray[Any],
-        X: NDArray[Any],
-        Y: NDArray[Any],
+        data: Table,
         batch: int,
         *,
         shuffled: bool = False,
@@ -73,12 +73,7 @@ class Ensemble:
             number=np.arange(count) if number is None else number,
             point=point,
         )
-        self.data = Data(np.ascontiguousarray(X, kind), np.ascontiguousarray(Y, kind), batch, shuffled)
-        for name, values in (("X", self.data.X), ("Y", self.data.Y)):
-            if not np.isfinite(values).all():
-                raise ValueError(
-                    f"{name} has numbers that {kind} has no room for: scale them, or use float64"
-                )
+        self.data = Data(data, batch, shuffled)
         self.layout = layout or _layout(shape, self.chains.number, kind, self.threads)
         if shape.uses_blas and not isinstance(self.layout, Wide):
             raise ValueError(f"a network with layers as wide as {shape.sizes} needs the layout Wide")
@@ -103,7 +98,7 @@ class Ensemble:
         scheduled = any(program.scheduled for program in self.programs)
         self._prelude = self._code("prelude", 0, 1)
         self._constant = None if scheduled else self._code("steps", 0, 2)._replace(base=-1)
-        self.take_notes((), (), X[:, :0], Y[:, :0])
+        self.take_notes((), ())
         if momenta == "thermal":
             self._thermalise()
 
@@ -115,8 +110,7 @@ class Ensemble:
         self,
         steps: Sequence[int],
         losses: Sequence[bool],
-        X_test: NDArray[Any],
-        Y_test: NDArray[Any],
+        test: Table | None = None,
         *,
         weights: bool = False,
         histogram: tuple[float, float, int] = (0.0, 1.0, 0),
@@ -125,14 +119,15 @@ class Ensemble:
         last: int = 0,
         done: int = 0,
         samples: int = 0,
-        X_average: NDArray[Any] | None = None,
+        average: Table | None = None,
     ) -> Notes:
         """Have the state noted at these steps from now on; the arrays fill while the chains advance."""
         theta, units = self.chains.theta, len(self.program.units)
         count, size = theta.shape
         shape = (count, len(steps))
-        inputs, outputs = self.network.layers[0, 0], self.network.layers[-1, 1]
-        X_average = np.zeros((0, inputs)) if X_average is None else X_average
+        table = self.data.table
+        nothing = table._replace(rows=table.rows[:, :0].copy(), data=0)
+        average = average or nothing
         self.notes = Notes(
             steps=np.array(steps, np.int64),
             losses=np.array(losses, np.bool_),
@@ -144,15 +139,14 @@ class Ensemble:
             histogram=np.zeros((*shape, units, histogram[2]), np.int64),
             low=float(histogram[0]),
             high=float(histogram[1]),
-            X_test=np.ascontiguousarray(X_test, theta.dtype),
-            Y_test=np.ascontiguousarray(Y_test, theta.dtype),
+            test=test or nothing,
             burn_in=burn_in,
             thin=thin,
             last=last,
             done=done,
             samples=np.full((count, samples, size), np.nan, theta.dtype),
-            X_average=np.ascontiguousarray(X_average, theta.dtype)[None],
-            average=np.zeros((count, 2, len(X_average), outputs)),
+            inputs=average,
+            average=np.zeros((count, 2, average.data, self.network.out)),
         )
         return self.notes
 

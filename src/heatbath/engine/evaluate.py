@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from heatbath.engine import losses
-from heatbath.engine.batches import gather
+from heatbath.engine.batches import FOUR, Table, gather
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import activate, by_pointer, copy_weights, forward, make_room
 from heatbath.engine.lanes import BYTES, keep, lanes_of, null, pointer
 from heatbath.engine.layouts import chains_in, first_address
 from heatbath.engine.losses import BINARY, CLASSES, predictions
-
-
-class Table(NamedTuple):
-    """Pointers to data, (set, datum, column) each, and how many there are."""
-
-    X: Any
-    Y: Any
-    rows: int
-    width: int
-    columns: int
 
 
 @compiled(apart=True)
@@ -34,7 +22,7 @@ def evaluate(layout, theta, network, table, sets, room, mean, share, averages, b
     deviations from them, averages[chain, 1], as the nth of their kind, of the `running` chains from `begin`
     on.
     """
-    count, out, chunk = table.rows, network.out, network.chunk
+    count, out, chunk = table.data, network.out, network.chunk
     lane = chains_in(layout, theta)
     if lane == 1:
         copy_weights(theta, network, room.weights)
@@ -47,8 +35,8 @@ def evaluate(layout, theta, network, table, sets, room, mean, share, averages, b
                 room.chosen[i * lane + c] = first + i
         columns = table.columns if nth == 0 else 0
         gather(
-            layout, table.X, table.Y, count, table.width, table.columns, columns, sets, room.chosen,
-            0, size, room.inputs, network.stride, room.targets, chunk,
+            layout, table, columns, sets, room.chosen, 0, size, room.inputs, network.stride, room.targets,
+            chunk,
         )  # fmt: skip
         forward(layout, theta, network, 0, size, room)
         if nth > 0:
@@ -111,17 +99,18 @@ def evaluate_mixtures(
     be computed for every mixture.
     """
     rows, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
+    stride = -(-(width + columns) // FOUR) * FOUR
     like = pointer(corners)
     pointed = by_pointer(network)
     low = network.layers[0, 18]  # the parameters before are not used
     theta = np.zeros(corners.shape[1], corners.dtype)
     lanes = lanes_of(like)
-    mixed = np.zeros(-(-rows * width // lanes) * lanes, corners.dtype)
+    mixed = np.zeros(-(-rows * stride // lanes) * lanes, corners.dtype)
     kinds = like, null(np.uint16), null(np.uint32)
     _, end = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, 0)
     memory = np.zeros(end + BYTES, np.uint8)
     room, _ = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, first_address(memory))
-    table = Table(pointer(mixed), pointer(Y), rows, width, columns)
+    table = Table(pointer(mixed), rows, stride, width, columns)
     mean, share, nothing = np.zeros(1), np.zeros(1), np.empty((0, 2, 0, 0))
     sets, running = np.zeros(1, np.int64), np.ones(1, np.int64)
     for m in range(begin, end_):
@@ -130,8 +119,11 @@ def evaluate_mixtures(
             for k in range(weights.shape[1]):
                 total += weights[m, k] * corners[k, e]
             theta[e] = total
-        _mix_inputs(shares[m], inputs, mixed, width)
+        _mix_inputs(shares[m], inputs, mixed, stride)
         activate(pointer(mixed), 0, mixed.shape[0], activation)
+        for i in range(rows):
+            for k in range(columns):
+                mixed[i * stride + width + k] = Y[i, k]
         evaluate(
             layout, pointer(theta), pointed, table, pointer(sets), room, pointer(mean), pointer(share),
             nothing, 0, pointer(running), 0,

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.engine.batches import draw_subset, gather, shuffle
+from heatbath.engine.batches import Table, draw_subset, gather, shuffle, table_by_pointer
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import by_pointer, clear, make_room, negative_gradient
-from heatbath.engine.evaluate import Table, evaluate
+from heatbath.engine.evaluate import evaluate
 from heatbath.engine.lanes import (
     BYTES,
     beyond,
@@ -59,10 +59,9 @@ class Chains(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The data (sets, data, columns), and how mini-batches are drawn."""
+    """The data, and how mini-batches are drawn."""
 
-    X: NDArray[Any]
-    Y: NDArray[Any]
+    table: Table
     batch: int
     shuffled: bool
 
@@ -263,9 +262,8 @@ def _temper(
 ):
     """Move on the ladder, every lane by itself; tempered momenta go with their temperature."""
     lane = chains_in(layout, state.theta)
-    table = Table(pointer(data.X), pointer(data.Y), data.X.shape[1], data.X.shape[2], data.Y.shape[2])
     evaluate(
-        layout, state.theta, network, table, state.sets, room, state.mean, state.share, averages, 0,
+        layout, state.theta, network, data, state.sets, room, state.mean, state.share, averages, 0,
         state.running, 0,
     )  # fmt: skip
     for u in range(units.size.shape[0]):
@@ -352,13 +350,13 @@ def run_chains(
     """
     kinds = kinds_for(pointer(chains.theta))
     L, lane = lanes_of(kinds.number), chains_in(layout, kinds.number)
-    count, batch = data.X.shape[1], data.batch
+    count, batch, table = data.table.data, data.batch, table_by_pointer(data.table)
     capacity = -(-batch // L) * L if lane == 1 else batch
     drawing = batch < count
     net = by_pointer(network)
     opening, usual = _pointed(prelude), _pointed(code)
     sizes = (
-        chains.theta.shape[1], chains.second.shape[1], units.size.shape[0], batch, capacity, data.Y.shape[2],
+        chains.theta.shape[1], chains.second.shape[1], units.size.shape[0], batch, capacity, table.columns,
         max(opening.steps, usual.steps, 1), max(opening.width, usual.width, 1),
         count if drawing and data.shuffled else 0, count if drawing and not data.shuffled else 0,
     )  # fmt: skip
@@ -372,10 +370,8 @@ def run_chains(
             chosen[i * lane + c] = i
     for i in range(sizes[-1] * lane):
         buffers.stamps[i] = -1
-    X, Y, ranges, unit_first, unit_size = (
-        pointer(data.X), pointer(data.Y), pointer(units.ranges), pointer(units.first), pointer(units.size)
-    )  # fmt: skip
-    width, targets, sets = data.X.shape[2], data.Y.shape[2], data.X.shape[0]
+    ranges, unit_first, unit_size = pointer(units.ranges), pointer(units.first), pointer(units.size)
+    sets = data.table.rows.shape[0]
     records, record_steps = notes.steps.shape[0], pointer(notes.steps)
     burn_in, thin, last_sample = notes.burn_in, notes.thin, notes.last
     per_epoch, shuffled = count // batch, data.shuffled
@@ -398,7 +394,7 @@ def run_chains(
             sampled = first < n <= last_sample and since > 0 and since % thin == 0
             if noted >= 0 or sampled:
                 nth = since // thin if sampled else 0
-                note(layout, noted, nth, group, members, state, notes, data, net, units, room)
+                note(layout, noted, nth, group, members, state, notes, data.table, net, units, room)
                 record = max(record, noted + 1)
                 gathered = False
             if n == stop:
@@ -440,8 +436,8 @@ def run_chains(
                             )  # fmt: skip
                         if drawing or not gathered:
                             gather(
-                                layout, X, Y, count, width, targets, targets, state.sets, source, at, batch,
-                                room.inputs, net.stride, room.targets, capacity,
+                                layout, table, table.columns, state.sets, source, at, batch, room.inputs,
+                                net.stride, room.targets, capacity,
                             )  # fmt: skip
                             gathered = True
                         negative_gradient(layout, state.theta, state.G, net, batch, capacity, room)
@@ -485,8 +481,8 @@ def run_chains(
                         step = n + control.offset
                         if step > 0 and step % every == 0:
                             _temper(
-                                layout, code.decays, row, step, state, data, net, units, ranges, ladder, room,
-                                scratch, seed, notes.average,
+                                layout, code.decays, row, step, state, table, net, units, ranges, ladder,
+                                room, scratch, seed, notes.average,
                             )  # fmt: skip
                             gathered = False
                 if alive == 0:

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from heatbath.engine.batches import Table, table_by_pointer
 from heatbath.engine.compile import compiled
-from heatbath.engine.evaluate import Table, evaluate
-from heatbath.engine.lanes import keep, lanes_of, pointer
+from heatbath.engine.evaluate import evaluate
+from heatbath.engine.lanes import keep, lanes_of
 from heatbath.engine.layouts import chains_in
 
 
@@ -21,8 +22,8 @@ class Notes(NamedTuple):
     parameters of each unit in bins of equal width from `low` to `high`; it may have no bins.
 
     A sample is taken `thin`, 2 `thin`, ... steps after `burn_in`, up to step `last`: all after the first
-    `done` are kept in `samples` while there is room, and the outputs at the inputs `X_average`, if there are
-    any, join the running mean and sum of squared deviations (0 and 1 in the second index of `average`).
+    `done` are kept in `samples` while there is room, and the outputs at the `inputs`, if there are any, join
+    the running mean and sum of squared deviations (0 and 1 in the second index of `average`).
     """
 
     steps: NDArray[np.int64]
@@ -35,14 +36,13 @@ class Notes(NamedTuple):
     histogram: NDArray[np.int64]
     low: float
     high: float
-    X_test: NDArray[Any]
-    Y_test: NDArray[Any]
+    test: Table
     burn_in: int
     thin: int
     last: int
     done: int
     samples: NDArray[Any]
-    X_average: NDArray[Any]
+    inputs: Table
     average: NDArray[np.float64]
 
 
@@ -57,7 +57,7 @@ def _count(theta, low, stop, lane, c, bottom, top, counts):
 
 
 @compiled(apart=True)
-def note(layout, record, nth, begin, members, state, notes, data, network, units, room):
+def note(layout, record, nth, begin, members, state, notes, train, network, units, room):
     """Note the state of the running chains from `begin` on: as a record unless that is below 0, as the nth
     sample unless that is 0."""
     theta, lane, running = state.theta, chains_in(layout, state.theta), state.running
@@ -72,19 +72,17 @@ def note(layout, record, nth, begin, members, state, notes, data, network, units
                 notes.samples[chain, nth - notes.done - 1, e] = theta[e * lane + c]
     for split in range(3):
         if split == 2:
-            X, Y, due = notes.X_average, notes.Y_test, nth > 0
+            table, due = notes.inputs, nth > 0
         else:
-            X, Y = (data.X, data.Y) if split == 0 else (notes.X_test, notes.Y_test)
-            due = record >= 0 and notes.losses[record]
-        if due and X.shape[1] > 0:
-            table = Table(pointer(X), pointer(Y), X.shape[1], X.shape[2], Y.shape[2])
+            table, due = train if split == 0 else notes.test, record >= 0 and notes.losses[record]
+        if due and table.data > 0:
+            pointed = table_by_pointer(table)
             sets = state.nowhere if split == 2 else state.sets
             evaluate(
-                layout, theta, network, table, sets, room, state.mean, state.share, notes.average, begin,
+                layout, theta, network, pointed, sets, room, state.mean, state.share, notes.average, begin,
                 running, nth if split == 2 else 0,
             )  # fmt: skip
-            keep(X)
-            keep(Y)
+            keep(table.rows)
             if split < 2:
                 for c in range(members):
                     if running[c] > 0:

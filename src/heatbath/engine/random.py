@@ -31,7 +31,7 @@ from heatbath.engine.lanes import (
     traced,
 )
 from heatbath.engine.layouts import Group, chains_in
-from heatbath.noise import ROUNDS, ROW
+from heatbath.noise import ROUNDS, ROW, TILE
 
 u64 = np.uint64
 _LOW = 0xFFFFFFFF
@@ -62,15 +62,19 @@ _COS = {
 }  # fmt: skip
 
 
-def _philox(x: tuple[Traced, ...], k0: Traced, k1: Traced) -> tuple[Traced, ...]:
-    """The four words of a block, in the lower halves."""
+def _multiplied(x0: Traced, x2: Traced) -> tuple[Traced, Traced]:
+    return (x0 & _LOW) * 0xD2511F53, (x2 & _LOW) * 0xCD9E8D57
+
+
+def _philox(x: tuple[Traced, ...], k0: Traced, k1: Traced) -> tuple[list[Traced], Traced, Traced]:
+    """What the last round of a block starts with: products, two words in lower halves, and the key."""
     x0, x1, x2, x3 = x
-    for _ in range(ROUNDS):
-        left, right = (x0 & _LOW) * 0xD2511F53, (x2 & _LOW) * 0xCD9E8D57
+    for _ in range(ROUNDS - 1):
+        left, right = _multiplied(x0, x2)
         x0, x2 = (right >> 32) ^ (x1 ^ k0), (left >> 32) ^ (x3 ^ k1)
         x1, x3 = right, left
         k0, k1 = k0 + 0x9E3779B9, k1 + 0xBB67AE85
-    return x0, x1, x2, x3
+    return [*_multiplied(x0, x2), x1, x3], k0, k1
 
 
 @traced
@@ -94,7 +98,8 @@ def _origin(layout, like, numbers, where):
 def _words(layout: object, like: TracedArray, origin: tuple[Traced, ...], k: Traced) -> list[Traced]:
     """The four words of the chains at block k, or of a chain alone at consecutive blocks, in 32-bit lanes.
 
-    Lanes are alternately those of two vectors, whose words need only be shifted to stand side by side.
+    Lanes are alternately those of two vectors of 64-bit lanes, where there are 16. The last round is done
+    when they have been put side by side.
     """
     k0, k1, begin, x2, x3, *x1 = origin
     block = begin | k
@@ -105,10 +110,17 @@ def _words(layout: object, like: TracedArray, origin: tuple[Traced, ...], k: Tra
         wide = block.splat(8)
         blocks = [wide + wide.constant(range(h, like.lanes, stride)) for h in range(stride)]
         counters = [(places, *x1, x2, x3) for places in blocks]
-    words = [_philox(counter, k0, k1) for counter in counters]
-    if stride == 1:
-        return [word.to(types.uint32) for word in words[0]]
-    return [((a & _LOW) | (b << 32)).bits(types.uint32) for a, b in zip(*words, strict=True)]
+    states = [_philox(counter, k0, k1) for counter in counters]
+    k0, k1 = (key.to(types.uint32) for key in states[0][1:])
+    halves = [[part.bits(types.uint32) for part in state[0]] for state in states]
+
+    def side_by_side(part: int, upper: int) -> Traced:
+        places = [2 * (i // stride) + upper + 16 * (i % stride) for i in range(like.lanes)]
+        return halves[0][part].part(places, halves[-1][part])
+
+    left, right = (side_by_side(part, 1) for part in (0, 1))
+    lower = [side_by_side(part, 0) for part in range(4)]
+    return [right ^ (lower[2] ^ k0), lower[1], left ^ (lower[3] ^ k1), lower[0]]
 
 
 def _pair(x: Traced, y: Traced, dtype: types.Float) -> tuple[Traced, Traced]:
@@ -132,37 +144,41 @@ def _pair(x: Traced, y: Traced, dtype: types.Float) -> tuple[Traced, Traced]:
     return radius * cos, radius * sin
 
 
-def _joined(words: list[list[Traced]], pairs: Sequence[int], dtype: Any) -> list[tuple[Traced, Traced]]:
-    """Pairs of numbers from pairs of words, all in one long vector: constants are fetched once for all."""
-    xs, ys = ([w[2 * pair + i] for w in words for pair in pairs] for i in range(2))
-    count = xs[0].count
-    cos, sin = _pair(join(xs), join(ys), dtype)
-    places = [range(begin, begin + count) for begin in range(0, cos.count, count)]
-    return [(cos.part(place), sin.part(place)) for place in places]
-
-
-def _make_blocks(blocks: int, pairs: Sequence[int]) -> Any:
+def _make_words(pairs: Sequence[int]) -> Any:
     @traced
-    def numbers(layout, z, origin, k, at):
-        """Store the pairs of rows of some vectors of blocks from block k on, which begin at z[at]."""
-        lane = z.lanes if isinstance(layout, Group) else 1
-        stride, row = z.lanes // lane, ROW * lane
-        words = [_words(layout, z, origin, k + stride * n) for n in range(blocks)]
-        made = iter(_joined(words, pairs, z.dtype))
-        for n in range(blocks):
-            for pair in pairs:
-                for i, values in enumerate(next(made)):
-                    z.store(at + (2 * pair + i) * row + z.lanes * n, values)
+    def words(layout, z, origin, k, at):
+        """Store the words of a vector of blocks from block k on, of these pairs of rows: where its numbers
+        will be, which begin at z[at]."""
+        row = ROW * (z.lanes if isinstance(layout, Group) else 1)
+        made = _words(layout, z, origin, k)
+        for r in (2 * pair + i for pair in pairs for i in range(2)):
+            word = made[r] if z.itemsize == 4 else made[r].to(types.uint64)
+            z.store(at + r * row, word.bits(z.dtype))
+
+    return words
+
+
+def _make_numbers(rows: Sequence[int]) -> Any:
+    @traced
+    def numbers(layout, z, at):
+        """Put numbers where the words of two vectors of blocks are, of the first or second row of a pair that
+        begin at z[at], or of both; two at a time, so that neither has to wait for itself."""
+        row = ROW * (z.lanes if isinstance(layout, Group) else 1)
+        x, y = (join([z.load(at + row * r + z.lanes * n) for n in range(2)]) for r in range(2))
+        if z.itemsize == 4:
+            x, y = x.bits(types.uint32), y.bits(types.uint32)
+        else:
+            x, y = (words.bits(types.uint64).to(types.uint32) for words in (x, y))
+        made = _pair(x, y, z.dtype)
+        for r in rows:
+            for n in range(2):
+                z.store(at + row * r + z.lanes * n, made[r].part(range(z.lanes * n, z.lanes * (n + 1))))
 
     return numbers
 
 
-_two_first, _first, _last, _both = (
-    _make_blocks(2, (0,)),
-    _make_blocks(1, (0,)),
-    _make_blocks(1, (1,)),
-    _make_blocks(1, (0, 1)),
-)
+_first_words, _last_words, _all_words = _make_words((0,)), _make_words((1,)), _make_words((0, 1))
+_first_row, _second_row, _both_rows = _make_numbers((0,)), _make_numbers((1,)), _make_numbers((0, 1))
 
 
 @compiled(apart=True)
@@ -171,25 +187,37 @@ def fill_normals(layout, z, numbers, seed, use, step, tile, low, high):
 
     In a group z is (element, lane), and `numbers` are the chains', those in even lanes before those in odd
     ones where there are 16; alone its first is the chain's, and z is (element).
+
+    The words of some blocks come first, and then their numbers: one block at a time, the processor would run
+    out of room for what waits for its rounds.
     """
     width = chains_in(layout, z)
     origin = _origin(layout, z, numbers, (seed, u64(use), u64(step), u64(tile)))
     stride = lanes_of(z) // width  # blocks in a vector
-    k = 0
-    while k < ROW:
-        end = k + stride
-        first = (low < end and high > k) or (low < end + ROW and high > k + ROW)
-        last = (low < end + 2 * ROW and high > k + 2 * ROW) or (low < end + 3 * ROW and high > k + 3 * ROW)
-        if first and last:
-            _both(layout, z, origin, u64(k), k * width)
-        elif first and k % (2 * stride) == 0:
-            _two_first(layout, z, origin, u64(k), k * width)
-            k += stride
-        elif first:
-            _first(layout, z, origin, u64(k), k * width)
-        elif last:
-            _last(layout, z, origin, u64(k), k * width)
-        k += stride
+    some = min(8 * stride, ROW)
+    for chunk in range(0, ROW, some):
+        for k in range(chunk, chunk + some, stride):
+            begin = k - k % (2 * stride)
+            end = begin + 2 * stride
+            first = (low < end and high > begin) or (low < end + ROW and high > begin + ROW)
+            begin, end = begin + 2 * ROW, end + 2 * ROW
+            last = (low < end and high > begin) or (low < end + ROW and high > begin + ROW)
+            if first and last:
+                _all_words(layout, z, origin, u64(k), k * width)
+            elif first:
+                _first_words(layout, z, origin, u64(k), k * width)
+            elif last:
+                _last_words(layout, z, origin, u64(k), k * width)
+        for pair in range(chunk, TILE, 2 * ROW):
+            for begin in range(pair, pair + some, 2 * stride):
+                end = begin + 2 * stride
+                first, second = low < end and high > begin, low < end + ROW and high > begin + ROW
+                if first and second:
+                    _both_rows(layout, z, begin * width)
+                elif first:
+                    _first_row(layout, z, begin * width)
+                elif second:
+                    _second_row(layout, z, begin * width)
 
 
 @traced

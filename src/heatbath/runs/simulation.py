@@ -16,6 +16,7 @@ import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
+from heatbath.engine.batches import tabulate
 from heatbath.engine.dense import Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure
 from heatbath.engine.program import Program, compile_program
@@ -81,30 +82,31 @@ class Simulation:
         layers = network.layers(problem.inputs, problem.outputs)
         shape = Shape(sizes, ACTIVATIONS[network.activation].number, TASKS[problem.task].number)
         self._large = shape.uses_blas
-        X, Y, X_test, Y_test = (
-            np.ascontiguousarray(values, kind)
-            for values in (problem.X_train, problem.Y_train, problem.X_test, problem.Y_test)
-        )
+        data = tabulate(problem.X_train, problem.Y_train, kind)
+        test = tabulate(problem.X_test, problem.Y_test, kind)
         theta = plan.start
         if theta is None:
             starts = network.start(problem.inputs, problem.outputs, np.arange(plan.chains), plan.seed)
             theta = np.tile(starts, (len(plan.points), 1))
         records, done = plan.records[len(plan.records_by(step)) :], plan.samples_by(step)
         losses = np.isin(records, plan.losses).tolist()
-        average = None if plan.average is None else (plan.average - problem.shift) / problem.scale
+        average = None
+        if plan.average is not None:
+            X = (plan.average - problem.shift) / problem.scale
+            average = tabulate(X[None], np.zeros((1, len(X), 0)), kind)
         self.groups: list[Group] = []
         for places, programs in _grouped(plan, layers):
             chains = np.concatenate([place * plan.chains + np.arange(plan.chains) for place in places])
             ensemble = Ensemble(
-                programs, shape, theta[chains].astype(kind), X, Y, plan.batch,
+                programs, shape, theta[chains].astype(kind), data, plan.batch,
                 shuffled=plan.shuffled, momenta=plan.momenta, seed=plan.seed, number=chains % plan.chains,
                 point=np.repeat(np.arange(len(places)), plan.chains), threads=threads,
             )  # fmt: skip
             ensemble.take_notes(
-                records, losses, X_test, Y_test,
+                records, losses, test,
                 weights=plan.weights, histogram=plan.histogram or (0.0, 1.0, 0),
                 burn_in=plan.burn_in, thin=plan.thin, last=plan.steps if plan.samples else 0,
-                done=done, samples=plan.samples - done if plan.keep else 0, X_average=average,
+                done=done, samples=plan.samples - done if plan.keep else 0, average=average,
             )  # fmt: skip
             self.groups.append(Group(ensemble, chains))
             if before is not None:
