@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import typed_passes, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
@@ -99,7 +100,7 @@ class _Whole(JITCodeLibrary):
 
     def _optimize_final_module(self) -> None:
         manager, builder = self._codegen._module_pass_manager(
-            opt=2, loop_vectorize=False, slp_vectorize=False
+            opt=1, loop_vectorize=False, slp_vectorize=False
         )
         manager.run(self._final_module, builder)
 
@@ -189,6 +190,17 @@ def _report(state: Any) -> None:
 LAYOUTS = {"Alone": "one at a time", "Wide": "with BLAS", "Group": "in lanes"}
 
 
+# There are no closures, array expressions, parallel loops or exceptions to be rewritten in the engine's code
+_NOT_NEEDED = (
+    untyped_passes.WithLifting, untyped_passes.InlineClosureLikes, untyped_passes.RewriteDynamicRaises,
+    untyped_passes.MakeFunctionToJitFunction, untyped_passes.InlineInlinables,
+    untyped_passes.FindLiterallyCalls, untyped_passes.LiteralUnroll,
+    untyped_passes.LiteralPropagationSubPipelinePass, typed_passes.InlineOverloads,
+    typed_passes.NopythonRewrites, typed_passes.NoPythonSupportedFeatureValidation,
+    typed_passes.DumpParforDiagnostics,
+)  # fmt: skip
+
+
 def _pipeline(lower: Any) -> Any:
     class Pipeline(CompilerBase):
         def _compile_core(self) -> Any:
@@ -204,14 +216,10 @@ def _pipeline(lower: Any) -> Any:
 
         def define_pipelines(self) -> list[Any]:
             manager = PassManager("heatbath")
-            for passes in (
-                DefaultPassBuilder.define_untyped_pipeline(self.state).passes,
-                DefaultPassBuilder.define_typed_pipeline(self.state).passes,
-            ):
-                manager.passes.extend(passes)
-            usual = DefaultPassBuilder.define_nopython_lowering_pipeline(self.state).passes
-            for one, text in usual:
-                manager.passes.append((lower, text) if one is NativeLowering else (one, text))
+            for stage in ("untyped", "typed", "nopython_lowering"):
+                for one, text in getattr(DefaultPassBuilder, f"define_{stage}_pipeline")(self.state).passes:
+                    if one not in _NOT_NEEDED:
+                        manager.passes.append((lower if one is NativeLowering else one, text))
             manager.finalize()
             return [manager]
 
