@@ -9,7 +9,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import choose, join, pointer, store, traced
+from heatbath.engine.lanes import choose, join, loop, pointer, store, traced
 from heatbath.engine.layouts import chains_in
 from heatbath.engine.random import fill_words
 from heatbath.noise import BATCH, TILE
@@ -147,6 +147,17 @@ def _four_columns(rows, first, chosen, at, stride, column):
     return tuple(woven(*pair, which) for pair in pairs for which in (left, right))
 
 
+@traced
+def _copy(source, begin, target, at, count):
+    """Copy numbers, vectors of them and then the rest."""
+    lanes = source.lanes
+    whole = count >> (lanes.bit_length() - 1)
+    with loop(whole) as v:
+        target.store(at + v * lanes, source.load(begin + v * lanes))
+    with loop(count, whole * lanes) as j:
+        target.put(at + j, source.number(begin + j))
+
+
 @compiled(apart=True)
 def gather(layout, table, columns, sets, chosen, begin, size, inputs, stride, targets, capacity):
     """Copy the chosen data into the buffers of the network: inputs (datum, column), targets (column, datum).
@@ -157,8 +168,7 @@ def gather(layout, table, columns, sets, chosen, begin, size, inputs, stride, ta
     if lane == 1:
         for i in range(size):
             at = (sets[0] * table.data + np.int64(chosen[begin + i])) * table.stride
-            for j in range(width):
-                inputs[i * stride + j] = rows[at + j]
+            _copy(rows, at, inputs, i * stride, width)
             for j in range(columns):
                 targets[j * capacity + i] = rows[at + width + j]
         return
