@@ -40,6 +40,9 @@ ACTIVATIONS = {
 }
 
 
+AT_ONCE = 2**14  # values of a layer for some examples: they stay in the cache
+
+
 @dataclass(frozen=True)
 class Dense:
     """A fully connected network: hidden layers of these sizes, then a linear layer to the outputs.
@@ -99,17 +102,22 @@ class Dense:
 
     def forward(self, theta: ArrayLike, x: ArrayLike, outputs: int) -> Array:
         """The logits (examples, outputs) at inputs x (examples, inputs) with parameters theta, in float64."""
-        vector, values = np.asarray(theta, np.float64), np.asarray(x, np.float64)
-        begin = 0
-        pairs = list(pairwise(self.sizes(values.shape[-1], outputs)))
-        for place, (width, out) in enumerate(pairs):
-            middle = begin + width * out
-            W = vector[begin:middle].reshape(out, width)
-            begin = middle + out
-            values = values @ W.T + vector[middle:begin]
-            if place < len(pairs) - 1:
-                values = ACTIVATIONS[self.activation].value(values)
-        return values
+        vector, inputs = np.asarray(theta, np.float64), np.asarray(x, np.float64)
+        sizes = self.sizes(inputs.shape[-1], outputs)
+        result = np.empty((len(inputs), outputs))
+        rows = max(1, AT_ONCE // max(sizes[1:]))
+        for first in range(0, len(inputs), rows):
+            values, begin = inputs[first : first + rows], 0
+            for place, (width, out) in enumerate(pairwise(sizes), start=1):
+                middle = begin + width * out
+                W = vector[begin:middle].reshape(out, width)
+                begin = middle + out
+                values = values @ W.T
+                values += vector[middle:begin]
+                if place < len(sizes) - 1:
+                    values = ACTIVATIONS[self.activation].value(values)
+            result[first : first + rows] = values
+        return result
 
     def to_torch(self, theta: ArrayLike, inputs: int, outputs: int) -> torch.nn.Sequential:
         """A torch module with these parameters; it ends in logits, without sigmoid or softmax."""

@@ -239,8 +239,8 @@ def _adam(columns, c, n, made, half, L):
         made[RATE * L + to], made[SHRINK * L + to], made[EPS * L + to] = rate, shrink, eps
         made[BETA1 * L + to], made[REST1 * L + to] = beta1, 1.0 - beta1
         made[BETA2 * L + to], made[REST2 * L + to] = beta2, 1.0 - beta2
-        made[UNBIAS1 * L + to] = 1.0 / (1.0 - math.pow(beta1, n + 1))
-        made[UNBIAS2 * L + to] = 1.0 / (1.0 - math.pow(corrected, n + 1))
+        made[UNBIAS1 * L + to] = 1.0 / (1.0 - beta1 ** (n + 1))
+        made[UNBIAS2 * L + to] = 1.0 / (1.0 - corrected ** (n + 1))
 
 
 @compiled(apart=True)
