@@ -59,7 +59,7 @@ def random_data(sizes: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
     return X, rng.integers(0, max(2, sizes[-1]), count)
 
 
-def tables(problem: hb.Problem, kind: Any) -> tuple[Any, ...]:
+def tables(problem: Any, kind: Any) -> tuple[Any, ...]:
     """The training data as the engine takes them."""
     try:
         from heatbath.engine.batches import tabulate
