@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from heatbath.methods import register as register
     from heatbath.networks import Dense as Dense
     from heatbath.partition import Partition as Partition
+    from heatbath.posterior import Posterior as Posterior
     from heatbath.prediction import Samples as Samples
     from heatbath.prediction import predict as predict
     from heatbath.presets import LOL as LOL
@@ -65,6 +66,7 @@ _HOME: dict[str, str | None] = {
     **dict.fromkeys(["ThermodynamicClassifier", "ThermodynamicRegressor"], "estimators"),
     "Dense": "networks",
     "Partition": "partition",
+    "Posterior": "posterior",
     **dict.fromkeys(["Samples", "predict"], "prediction"),
     "Reference": "reference",
     **dict.fromkeys(["Run", "load"], "runs.run"),

@@ -45,6 +45,7 @@ class Moment:
     R: Array
     tau: float | Array
     sizes: Ints  # how many parameters each ξ serves
+    unit: float | Array = 1.0  # of the momenta, (chains, 1), where the noise of the data is sampled
 
     def __getitem__(self, name: str) -> float:
         return at(getattr(self.method, name), self.step)
@@ -52,7 +53,7 @@ class Moment:
     @property
     def force(self) -> Array:
         """G with the Gaussian prior."""
-        return np.asarray(self.G - at(self.method.prior, self.step) * self.theta)
+        return np.asarray(self.G - at(self.method.prior, self.step) * self.unit**2 * self.theta)
 
     @property
     def friction(self) -> Array:
@@ -132,11 +133,11 @@ def B(p: Array, G: Array, t: float) -> Array:
 
 
 def _drift(now: Moment) -> None:
-    now.theta = A(now.theta, now.p, now.t)
+    now.theta = A(now.theta, now.unit * now.p, now.t)
 
 
 def _kick(now: Moment) -> None:
-    now.p = B(now.p, now.force, now.t)
+    now.p = B(now.p, now.force / now.unit, now.t)
 
 
 DRIFT = Letter(_drift, ((operations.A, lambda values: [values.t]),), moves=True)

@@ -41,11 +41,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import whole
 
-NOISE, BATCH, START, TEMPERING = range(4)
-"""The streams: noise letters; mini-batch indices; initial states (slot 0 θ, slot 1 p); tempering moves."""
+NOISE, BATCH, START, TEMPERING, VARIANCE = range(5)
+"""The streams: noise letters; mini-batch indices; initial states (slot 0 θ, slot 1 p); tempering moves; the
+variance of the data (slots 2k and 2k + 1 for target k)."""
 
 ROUNDS = 7
 TILE = 256
+ATTEMPTS = 64  # at a gamma number
 ROW = TILE // 4
 
 _BLOCK_BITS, _CHAIN_BITS, _STEP_BITS, _SLOT_BITS, _STREAM_BITS = 38, 32, 40, 14, 4
@@ -120,6 +122,24 @@ def box_muller(lanes: Words) -> Floats:
     normal[0::2] = radius * np.cos(angle)
     normal[1::2] = radius * np.sin(angle)
     return normal
+
+
+def gammas(shape: float, seed: int, stream: int, slot: int, chain: ArrayLike, step: int) -> Floats:
+    """Gamma numbers of a shape >= 1, one for each chain, by Marsaglia and Tsang.
+
+    Attempt i takes the normal number of element i in `slot`, and the uniform one in slot + 1.
+    """
+    chains = np.asarray(chain)
+    d = shape - 1 / 3
+    c = 1 / np.sqrt(9 * d)
+    x = normals(seed, stream, slot, chains, step, 0, ATTEMPTS)
+    u = uniforms(seed, stream, slot + 1, chains, step, 0, ATTEMPTS)
+    v = (1 + c * x) ** 3
+    with np.errstate(invalid="ignore", divide="ignore"):
+        accepted = (v > 0) & (np.log(u) < 0.5 * x**2 + d - d * v + d * np.log(v))
+    accepted[..., -1] = True  # after 64 attempts, of which one in twenty fails at the most
+    first = accepted.argmax(axis=-1)
+    return np.asarray(d * np.take_along_axis(v, first[..., None], axis=-1)[..., 0])
 
 
 def batch(seed: int, chain: int, step: int, count: int, size: int) -> NDArray[np.int64]:

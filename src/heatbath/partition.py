@@ -16,6 +16,7 @@ import numpy as np
 
 from heatbath.checks import POSITIVE, store, whole
 from heatbath.methods import Method, check_known
+from heatbath.posterior import Posterior
 from heatbath.schedules import Coefficient, SimulatedTempering, Value, coefficient
 from heatbath.splitting import gradients
 
@@ -58,12 +59,18 @@ class Partition:
     - a layer's name, or its index (negative ones count from the end).
     - a tuple of these: all its layers joined into one part, with one ξ if it is Adaptive Langevin.
     - `"rest"`: one part for every layer that no other key names.
+
+    A `posterior` sets the temperatures and priors of all parts, which methods then leave out. (Those of
+    Adaptive Langevin have a temperature for which its other coefficients are meant.)
     """
 
     assigned: frozenset[tuple[Key, Method]]
     h: Coefficient
+    posterior: Posterior | None = None
 
-    def __init__(self, methods: Method | Mapping[Key, Method], h: Coefficient) -> None:
+    def __init__(
+        self, methods: Method | Mapping[Key, Method], h: Coefficient, posterior: Posterior | None = None
+    ) -> None:
         given = methods if isinstance(methods, Mapping) else {"all": methods}
         if not given:
             raise ValueError("Partition: at least one part is needed, got none")
@@ -77,7 +84,13 @@ class Partition:
             check_known(type(method))
         _check_words(mapping.values())
         _check_tempering(mapping.values())
-        store(self, assigned=frozenset(mapping.items()), h=coefficient("Partition: h", h, POSITIVE))
+        _check_posterior(mapping, posterior)
+        store(
+            self,
+            assigned=frozenset(mapping.items()),
+            h=coefficient("Partition: h", h, POSITIVE),
+            posterior=posterior,
+        )
 
     @property
     def methods(self) -> dict[Key, Method]:
@@ -86,7 +99,8 @@ class Partition:
 
     def __repr__(self) -> str:
         methods = self.methods["all"] if list(self.methods) == ["all"] else self.methods
-        return f"Partition({methods!r}, h={self.h!r})"
+        posterior = "" if self.posterior is None else f", posterior={self.posterior!r}"
+        return f"Partition({methods!r}, h={self.h!r}{posterior})"
 
     @property
     def tempering(self) -> SimulatedTempering | None:
@@ -169,6 +183,20 @@ def _check_tempering(methods: Collection[Method]) -> None:
             f"Partition: one rung serves all parts, so tempered parts must share one SimulatedTempering; got "
             f"{', '.join(map(repr, ladders))}"
         )
+
+
+def _check_posterior(methods: Mapping[Key, Method], posterior: object) -> None:
+    """Temperatures and priors are given by the methods or by the posterior."""
+    if not isinstance(posterior, Posterior | None):
+        raise TypeError(f"Partition: posterior must be a Posterior or None, got {posterior!r}")
+    for key, method in methods.items():
+        told = f"Partition: part {key!r} is {method!r}"
+        if posterior is None and method.needs_temperature:
+            raise ValueError(f"{told}: it needs {method.thermal}, or the partition posterior=Posterior()")
+        if posterior is not None and (method.prior != 0 or method.tempering):
+            raise ValueError(f"{told}: with a posterior leave out weight_decay and simulated tempering")
+        if posterior is not None and method.may_leave_temperature and not method.needs_temperature:
+            raise ValueError(f"{told}: the posterior sets {method.thermal}, so leave it out")
 
 
 def _checked_key(key: object) -> Key:

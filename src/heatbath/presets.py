@@ -1,29 +1,32 @@
 """The partitions of the paper, by name: one method for the hidden layers, another for the output layer.
 
 Each is written here once: the optimisers of `heatbath.torch` and the methods of the command line are made
-from these functions. `word` is that of the hidden layers.
+from these functions. `word` is that of the hidden layers. A `posterior` sets the temperatures and priors:
+leave out `tau` (but for Adaptive Langevin, where σ and ε are meant for that temperature) and `weight_decay`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.partition import Partition
+from heatbath.posterior import Posterior
 from heatbath.schedules import Coefficient
 
 
 def LaLa(
     h: Coefficient,
     gamma: Coefficient,
-    tau: Coefficient,
+    tau: Coefficient | None = None,
     gamma_output: Coefficient | None = None,
     tau_output: Coefficient | None = None,
     *,
     word: str = Langevin.word,
     word_output: str = Langevin.word,
     weight_decay: Coefficient = 0.0,
+    posterior: Posterior | None = None,
 ) -> Partition:
     """Langevin in layers: a friction and a temperature for the hidden layers, others for the output layer.
 
@@ -34,18 +37,19 @@ def LaLa(
     """
     hidden = Langevin(gamma, tau, word, weight_decay)
     output = Langevin(_or(gamma_output, gamma), _or(tau_output, tau), word_output, weight_decay)
-    return Partition({"hidden": hidden, "output": output}, h)
+    return Partition({"hidden": hidden, "output": output}, h, posterior)
 
 
 def LOL(
     h: Coefficient = 0.1,
     gamma: Coefficient = 0.01,
-    tau: Coefficient = 1e-3,
-    tau_output: Coefficient = 0.0,
+    tau: Coefficient | None = 1e-3,
+    tau_output: Coefficient | None = 0.0,
     *,
     word: str = Langevin.word,
     word_output: str = Langevin.word,
     weight_decay: Coefficient = 0.0,
+    posterior: Posterior | None = None,
 ) -> Partition:
     """Langevin in the hidden layers, overdamped Langevin (BAOAB with γ = inf) in the output layer.
 
@@ -54,9 +58,11 @@ def LOL(
     >>> LOL().methods["output"]
     Langevin(gamma=inf, tau=0.0, word='BAOAB')
     """
+    if posterior is not None and (tau, tau_output) == (1e-3, 0.0):
+        tau, tau_output = None, None
     hidden = Langevin(gamma, tau, word, weight_decay)
     output = Langevin(float("inf"), tau_output, word_output, weight_decay)
-    return Partition({"hidden": hidden, "output": output}, h)
+    return Partition({"hidden": hidden, "output": output}, h, posterior)
 
 
 def AdLaLa(
@@ -74,6 +80,7 @@ def AdLaLa(
     thermostat: Literal["part", "tensor"] = AdaptiveLangevin.thermostat,
     kinetic: Literal["sum", "mean"] = AdaptiveLangevin.kinetic,
     weight_decay: Coefficient = 0.0,
+    posterior: Posterior | None = None,
 ) -> Partition:
     """Adaptive Langevin in the hidden layers, Langevin with friction `gamma` in the output layer.
 
@@ -84,8 +91,10 @@ def AdLaLa(
     Langevin(gamma=0.1, tau=1e-05, word='BAOAB')
     """
     hidden = AdaptiveLangevin(tau, sigma, epsilon, word, xi, friction, thermostat, kinetic, weight_decay)
-    output = Langevin(gamma, _or(tau_output, tau), word_output, weight_decay)
-    return Partition({"hidden": hidden, "output": output}, h)
+    if posterior is None:
+        tau_output = _or(tau_output, tau)
+    output = Langevin(gamma, tau_output, word_output, weight_decay)
+    return Partition({"hidden": hidden, "output": output}, h, posterior)
 
 
 def AdLAdL(
@@ -104,6 +113,7 @@ def AdLAdL(
     thermostat: Literal["part", "tensor"] = AdaptiveLangevin.thermostat,
     kinetic: Literal["sum", "mean"] = AdaptiveLangevin.kinetic,
     weight_decay: Coefficient = 0.0,
+    posterior: Posterior | None = None,
 ) -> Partition:
     """Adaptive Langevin in every layer, each with a ξ of its own. Section 3.3 of the paper.
 
@@ -124,12 +134,12 @@ def AdLAdL(
         kinetic,
         weight_decay,
     )
-    return Partition({"hidden": hidden, "output": output}, h)
+    return Partition({"hidden": hidden, "output": output}, h, posterior)
 
 
 PRESETS: dict[str, Callable[..., Partition]] = {"AdLaLa": AdLaLa, "LOL": LOL, "LaLa": LaLa, "AdLAdL": AdLAdL}
 """All of them by name, for the optimisers and the command line."""
 
 
-def _or(value: Coefficient | None, otherwise: Coefficient) -> Coefficient:
+def _or(value: Coefficient | None, otherwise: Coefficient | None) -> Any:
     return otherwise if value is None else value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -21,10 +21,11 @@ from heatbath.checks import choice, whole
 from heatbath.letters import Array, Moment, temper
 from heatbath.methods import Method
 from heatbath.partition import Layers, Part, Partition
+from heatbath.posterior import Settled
 from heatbath.schedules import at
 from heatbath.splitting import Rotation, Substep, rotate
 
-Gradient: TypeAlias = Callable[[Array, int], Array]
+Gradient: TypeAlias = Callable[..., Array]
 Observer: TypeAlias = Callable[[Part, Substep, int], None]
 
 
@@ -34,7 +35,7 @@ class State:
 
     θ and p are (chains, parameters), ξ of each adaptive part is (chains, thermostats), `rung` is the place of
     each chain on the ladder of simulated tempering. Momentum keeps its velocity in p, and Adam its first
-    moment, with the second in `second`.
+    moment, with the second in `second`. `noise` are the variances of the targets, (chains, targets).
     """
 
     theta: Array
@@ -43,6 +44,7 @@ class State:
     second: Array
     rung: NDArray[np.intp]
     step: int = 0
+    noise: Array = field(default_factory=lambda: np.empty((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,10 @@ class Reference:
     - `seed`: of the noise; or `noise(step, slot)`, an array (chains, parameters), in its place. It must give
       the same numbers whenever it is asked for the same step and slot.
     - `loss(theta)`: the full-data loss of each chain, needed for simulated tempering.
+    - `settled`: what a posterior has set (`likelihood.settle`), in place of the partition's own values. In a
+      regression `gradient` then has a third argument, the shares of the targets in the loss, (chains,
+      targets), and where their variances are drawn `squares(theta)` is needed, the sum of the squared
+      residuals of each target over all data, (chains, targets).
 
     `state` is the state between steps. `temperature` has p·p/N of each part with a letter that reads it, as
     it was last read: at E, or before O.
@@ -89,6 +95,8 @@ class Reference:
         seed: int = 0,
         noise: Callable[[int, int], Array] | None = None,
         loss: Callable[[Array], Array] | None = None,
+        settled: Settled | None = None,
+        squares: Callable[[Array], Array] | None = None,
     ) -> None:
         if axes := partition.axes():
             raise ValueError(f"{', '.join(axes)}: a list is an axis of a sweep, and one value is needed here")
@@ -97,7 +105,13 @@ class Reference:
         if theta.ndim != 2:
             raise ValueError(f"theta must be (chains, parameters), got an array of shape {theta.shape}")
         chains, size = theta.shape
-        parts = partition.parts({"theta": (size,)} if layers is None else layers)
+        if settled is None:
+            if partition.posterior is not None:
+                raise ValueError("a partition with a posterior needs settled=, see likelihood.settle")
+            settled = Settled(partition.parts({"theta": (size,)} if layers is None else layers), None, None)
+        if settled.draws is not None and squares is None:
+            raise ValueError("variances that are drawn need squares=, the squared residuals of each target")
+        parts, self.draws, self.squares = settled.parts, settled.draws, squares
         if (expected := sum(part.size for part in parts)) != size:
             raise ValueError(f"theta has {size} parameters, and the layers have {expected}")
         self.partition, self.gradient, self.loss = partition, gradient, loss
@@ -107,7 +121,13 @@ class Reference:
         self._check_tempering()
         self._noise = lru_cache(maxsize=8)(_checked(noise or self._numbers, theta.shape))
         self._G: Array | None = None
+        self._batch = 0
         self.state = deepcopy(start) if isinstance(start, State) else self._start(theta, momenta)
+        if not isinstance(start, State):
+            variances = settled.for_chains(chains)
+            self.state.noise = np.empty((chains, 0)) if variances is None else variances
+        if settled.draws is not None and not self.state.noise.size:
+            raise ValueError("variances that are drawn need a state with noise, (chains, targets)")
         self.temperature = {
             m.part.name: np.full(chains, np.nan)
             for m in self.members
@@ -136,6 +156,7 @@ class Reference:
             if under_way >= 0:
                 self._do(m, m.rotation.closing, under_way, observe)
         self._temper(n + any(m.at_kick for m in self._tempered()))
+        self._draw(n)
         for m in self.members:
             self._do(m, m.rotation.opening, n + m.at_kick, observe)
 
@@ -143,6 +164,7 @@ class Reference:
         """The word from its first letter to its last, all parts together."""
         n = self.state.step
         self._temper(n)
+        self._draw(n)
         last_drift = max(s.place for s in self.word if s.kind.moves)
         for substep in self.word:
             if substep.kind.kicks and self._G is None:
@@ -181,6 +203,7 @@ class Reference:
             R=self._noise(n, substep.slot)[:, i] if substep.slot is not None else none,
             tau=self._tau(method, n),
             sizes=np.array(m.part.thermostats, dtype=np.intp),
+            unit=np.sqrt(self._mean_noise()) if self.draws is not None else 1.0,
         )
         substep.kind.act(now)
         state.theta[:, i], state.p[:, i], state.second[:, i] = now.theta, now.p, now.second
@@ -188,13 +211,31 @@ class Reference:
             state.xi[name] = now.xi
 
     def _negative_gradient(self, batch: int) -> Array:
-        theta = self.state.theta
-        gradient = np.asarray(self.gradient(theta.copy(), batch), dtype=np.float64)
+        theta, noise = self.state.theta, self.state.noise
+        self._batch = batch
+        shares = (self._mean_noise() / noise,) if noise.size else ()
+        gradient = np.asarray(self.gradient(theta.copy(), batch, *shares), dtype=np.float64)
         if gradient.shape != theta.shape:
             raise ValueError(
                 f"gradient(theta, batch) must have theta's shape {theta.shape}, got {gradient.shape}"
             )
         return -gradient
+
+    def _mean_noise(self) -> Array:
+        """The geometric mean of the variances of the targets, (chains, 1)."""
+        return np.asarray(np.exp(np.log(self.state.noise).mean(axis=1, keepdims=True)))
+
+    def _draw(self, n: int) -> None:
+        """Draw the variances before step n, from their law at θ."""
+        draws = self.draws
+        if draws is None or self.squares is None or n == 0 or n % draws.every:
+            return
+        chains, squares = np.arange(len(self.state.theta)), self.squares(self.state.theta.copy())
+        for k, scale in enumerate(draws.scale):
+            drawn = numbers.gammas(draws.shape, self.seed, numbers.VARIANCE, 2 * k, chains, n)
+            self.state.noise[:, k] = (scale + draws.factor * squares[:, k]) / drawn
+        if len(draws.scale) > 1 and self._G is not None:  # the targets have other shares in the loss
+            self._G = self._negative_gradient(self._batch)
 
     def _tau(self, method: Method, n: int) -> float | Array:
         """The temperature of a method at step n: a number, or one for each chain, (chains, 1)."""

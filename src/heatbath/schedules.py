@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -234,6 +234,18 @@ def from_plain(plain: Mapping[str, Any]) -> Schedule | SimulatedTempering:
         return kind(**given)
     except TypeError as error:  # of the wrong type, or missing: the message names the field
         raise ValueError(f"{name}: {error}") from None
+
+
+def scaled(value: Any, factor: float) -> Any:
+    """A coefficient times a number: each value of a schedule, and of a list."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(scaled(single, factor) for single in value)
+    if isinstance(value, Piecewise):
+        return Piecewise([scaled(single, factor) for single in value.values], list(value.steps))
+    if isinstance(value, Schedule):
+        names = [f.name for f in fields(value) if f.name not in ("steps", "period")]
+        return replace(value, **{name: factor * getattr(value, name) for name in names})
+    return factor * value
 
 
 def at(value: Coefficient, step: int) -> float:

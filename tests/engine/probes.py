@@ -62,10 +62,21 @@ def _shaped(layout, flat, count, out, capacity):
 
 
 @numba.njit
-def _losses(layout, loss, logits, targets, deltas, made, right, checks, capacity, count, out, scale):
+def _losses(layout, loss, logits, targets, deltas, made, right, checks, capacity, count, out, scale, shares):
     arguments = layout, loss, pointer(logits), pointer(targets)
     losses.values(*arguments, capacity, capacity, 0, count, out, pointer(made), pointer(right))
-    losses.derivatives(*arguments, pointer(deltas), capacity, capacity, 0, count, out, scale, pointer(checks))
+    losses.derivatives(
+        *arguments,
+        pointer(deltas),
+        capacity,
+        capacity,
+        0,
+        count,
+        out,
+        scale,
+        pointer(shares),
+        pointer(checks),
+    )
 
 
 def loss_and_derivatives(layout, loss, outputs, targets):
@@ -77,7 +88,19 @@ def loss_and_derivatives(layout, loss, outputs, targets):
     deltas, made, right = np.zeros_like(logits), np.zeros_like(logits), np.zeros_like(logits)
     checks = np.zeros(lanes(kind), kind)
     _losses(
-        layout, loss, logits, wanted, deltas, made, right, checks, capacity, count, out, kind.type(1 / count)
+        layout,
+        loss,
+        logits,
+        wanted,
+        deltas,
+        made,
+        right,
+        checks,
+        capacity,
+        count,
+        out,
+        kind.type(1 / count),
+        np.ones(out * lanes(kind), kind),
     )
     values = _shaped(layout, made[: capacity * layout.lanes], count, 1, capacity)
     rights = _shaped(layout, right[: capacity * layout.lanes], count, 1, capacity)

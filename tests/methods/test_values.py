@@ -41,6 +41,8 @@ def test_a_method_is_a_frozen_value(method):
 @pytest.mark.parametrize(("method", "name"), COEFFICIENTS)
 @pytest.mark.parametrize("bad", ["1", None, True, 1j, np.ones((2, 2)), {"tau": 1}])
 def test_a_coefficient_of_the_wrong_type_is_refused_by_name(method, name, bad):
+    if bad is None and name == method.thermal and method.may_leave_temperature:
+        return
     with pytest.raises(
         TypeError, match=rf"{type(method).__name__}: {name} must be a number \(.*\), a schedule, or a list"
     ):

@@ -273,10 +273,26 @@ def test_settings_that_were_tampered_with_are_refused(path, value, told, tmp_pat
         hb.load(tmp_path / "run.nc")
 
 
+def with_noise():
+    x = np.linspace(-1, 1, 20)[:, None]
+    problem = hb.datasets.from_arrays(x, x[:, 0], task="regression")
+    sampling = hb.LaLa(0.1, 1.0, posterior=hb.Posterior())
+    return hb.train(problem, hb.Dense((3,)), sampling, 60, chains=2, samples=3, record=2)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_noise_that_is_none_is_refused(value, tmp_path):
+    run = with_noise()
+    run.data["noise_now"].values[1] = value
+    run.save(tmp_path / "run.nc")
+    with pytest.raises(ValueError, match="noise"):
+        hb.load(tmp_path / "run.nc").resume(10)
+
+
 @pytest.mark.parametrize("name", [result.name for result in RESULTS if result.name != "second"])
 def test_content_that_is_missing_or_of_the_wrong_shape_or_kind_is_named(name, run, tmp_path):
     """The compiled code trusts the arrays it is given."""
-    packed = run.to_xarray()
+    packed = (with_noise() if "noise" in name else run).to_xarray()
     dims = packed[name].dims
     shorter = packed.drop_vars(name).assign({name: (("other", *dims[1:]), packed[name].values[:-1])})
     other_kind = packed.assign({name: packed[name].astype("float16")})

@@ -47,7 +47,7 @@ def known() -> dict[str, Known]:
     """All presets and methods by the names that the command line knows."""
     methods = {}
     for name, preset in PRESETS.items():
-        taken = dict(signature(preset).parameters)
+        taken = {name: p for name, p in signature(preset).parameters.items() if name != "posterior"}
         kinds = {p.name: _kind_of_annotation(str(p.annotation)) for p in taken.values()}
         methods[name.lower()] = Known(name, preset, taken, kinds)
     for kind in known_methods().values():
@@ -83,7 +83,7 @@ def partition_of(given: Mapping[str, Any]) -> tuple[Partition, dict[str, Any]]:
     title, make, accepted, kinds, module = find(given.get("name"), given.get("module"))
     given = {name: value for name, value in given.items() if name != "module"}
     plain = {name: _plain(kinds.get(name), name, value) for name, value in given.items() if name != "name"}
-    needed = [name for name, p in accepted.items() if p.default is Parameter.empty and name not in plain]
+    needed = [name for name, p in accepted.items() if _is_needed(p) and name not in plain]
     if needed:
         raise ValueError(
             f"method {title} needs {' and '.join(needed)}: say {_example(given['name'], needed, module)}"
@@ -94,6 +94,12 @@ def partition_of(given: Mapping[str, Any]) -> tuple[Partition, dict[str, Any]]:
     defaults = {name: p.default for name, p in accepted.items() if p.default not in (Parameter.empty, None)}
     origin = {} if module is None else {"module": module}
     return partition, {"name": given["name"], **origin, **defaults, **plain}
+
+
+def _is_needed(parameter: Parameter) -> bool:
+    """Whether an argument cannot be left out: a temperature only where there is a posterior."""
+    left_out = parameter.default is None and parameter.name in ("tau", "sigma")
+    return left_out or parameter.default is Parameter.empty
 
 
 def method_of(text: str) -> dict[str, Any]:

@@ -119,7 +119,8 @@ def by_pointer(network):
 
 class Room(NamedTuple):
     """Pointers to buffers. Those of data have the layout's form; `weights` and `sums` are the copies of one
-    alone, and the parameters and the gradient of a group."""
+    alone, and the parameters and the gradient of a group; `shares` are those of the targets in the loss of a
+    regression (target, lane)."""
 
     inputs: Any
     targets: Any
@@ -127,6 +128,7 @@ class Room(NamedTuple):
     logits: Any
     deltas: Any
     previous: Any
+    shares: Any
     masks: Any
     weights: Any
     sums: Any
@@ -805,6 +807,7 @@ def make_room(layout, network, like, masks, chosen, batch, capacity, columns, th
     logits, address = place(address, numbers, like)
     deltas, address = place(address, widest, like)
     previous, address = place(address, widest, like)
+    shares, address = place(address, network.out * L, like)
     units = layer_of(network.layers, 0).outputs * batch if network.shallow else 0
     active, address = place(address, units, masks)
     weights, address = place(address, network.copies + L if alone else 0, like)
@@ -814,7 +817,7 @@ def make_room(layout, network, like, masks, chosen, batch, capacity, columns, th
     other, address = place(address, network.flat, like)
     indices, address = place(address, rows * lane, chosen)
     room = Room(
-        inputs, targets, values, logits, deltas, previous, active, weights if alone else theta,
+        inputs, targets, values, logits, deltas, previous, shares, active, weights if alone else theta,
         sums if alone else G, checks, flat, other, indices,
     )  # fmt: skip
     return room, address
@@ -842,7 +845,7 @@ def negative_gradient(layout, theta, G, network, batch, capacity, room):
         shallow_forward(layout, network, batch, room)
         derivatives(
             layout, network.loss, room.logits, room.targets, room.deltas, batch, capacity, 0, batch, 1, scale,
-            room.checks,
+            room.shares, room.checks,
         )  # fmt: skip
         shallow_backward(layout, network, batch, room)
     else:
@@ -851,7 +854,7 @@ def negative_gradient(layout, theta, G, network, batch, capacity, room):
             forward(layout, theta, network, first, size, room)
             derivatives(
                 layout, network.loss, room.logits, room.targets, room.deltas, network.chunk, capacity, first,
-                size, network.out, scale, room.checks,
+                size, network.out, scale, room.shares, room.checks,
             )  # fmt: skip
             backward(layout, theta, G, network, first, size, room, first > 0)
     if alone:

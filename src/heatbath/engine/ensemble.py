@@ -23,6 +23,7 @@ from heatbath.engine.notes import Notes
 from heatbath.engine.program import Program, encode
 from heatbath.engine.threads import spread, thread_count
 from heatbath.noise import START, normals
+from heatbath.posterior import Draws
 from heatbath.schedules import at
 
 SCHEDULED_STEPS = 4096  # steps whose coefficients are tabulated at a time
@@ -35,7 +36,8 @@ class Ensemble:
     which the data are (`tabulate`). `number` are the chains' numbers in the addresses of their noise and
     batches, 0, 1, 2, ... by default; chain c uses the set number[c] % sets. The chains may have different
     coefficients: then there are several programs of one `structure`, and chain c runs programs[point[c]].
-    The `layout` decides about speed alone; without one the faster is taken.
+    The `layout` decides about speed alone; without one the faster is taken. `noise` (chains, targets) is the
+    variance of the targets of a regression, from the start on or, with `variance`, at the start.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class Ensemble:
         point: NDArray[np.int64] | None = None,
         threads: int | None = None,
         layout: Layout | None = None,
+        noise: NDArray[np.float64] | None = None,
+        variance: Draws | None = None,
     ) -> None:
         self.programs = (programs,) if isinstance(programs, Program) else tuple(programs)
         self.program, self.seed, self.threads = self.programs[0], np.uint64(seed), thread_count(threads)
@@ -70,6 +74,7 @@ class Ensemble:
             rung=np.zeros(count, np.int64),
             died=np.full(count, -1, np.int64),
             temperature=np.full((count, xi.shape[1]), np.nan),
+            noise=np.zeros((count, 0)) if noise is None else np.array(noise, np.float64),
             number=np.arange(count) if number is None else number,
             point=point,
         )
@@ -97,7 +102,8 @@ class Ensemble:
         )
         scheduled = any(program.scheduled for program in self.programs)
         self._prelude = self._code("prelude", 0, 1)
-        self._constant = None if scheduled else self._code("steps", 0, 2)._replace(base=-1)
+        self._constant = None if scheduled else self._codes(0, 2, -1)
+        self._variance = variance
         self.take_notes((), ())
         if momenta == "thermal":
             self._thermalise()
@@ -136,6 +142,7 @@ class Ensemble:
             temperature=np.full((*shape, units), np.nan),
             xi=np.full((*shape, units), np.nan),
             theta=np.full((*shape, size if weights else 0), np.nan, theta.dtype),
+            noise=np.full((*shape, self.chains.noise.shape[1]), np.nan),
             histogram=np.zeros((*shape, units, histogram[2]), np.int64),
             low=float(histogram[0]),
             high=float(histogram[1]),
@@ -145,6 +152,7 @@ class Ensemble:
             last=last,
             done=done,
             samples=np.full((count, samples, size), np.nan, theta.dtype),
+            noises=np.full((count, samples, self.chains.noise.shape[1]), np.nan),
             inputs=average,
             average=np.zeros((count, 2, average.data, self.network.out)),
         )
@@ -162,7 +170,7 @@ class Ensemble:
     def work(self, steps: int) -> Callable[[int, int], None]:
         """A function that makes these next steps of the groups begin to end - 1."""
         stop = self.step + steps
-        code = self._constant or self._code("steps", self.step, stop)
+        code, between = self._constant or self._codes(self.step, stop, self.step)
 
         lane, count = self.layout.lanes, len(self.chains.theta)
 
@@ -179,8 +187,10 @@ class Ensemble:
                 self.units,
                 self._prelude,
                 code,
+                between,
                 self.ladder,
                 True if self.program.partition.tempering else None,
+                self._variance,
                 self.notes,
                 self.seed,
             )
@@ -197,7 +207,11 @@ class Ensemble:
         lost = [name for name, size in sizes.items() if not math.isfinite(size)]
         return lost[0] if lost else max(sizes, key=lambda name: sizes[name])
 
-    def _code(self, which: Literal["prelude", "steps"], first: int, stop: int) -> Code:
+    def _codes(self, first: int, stop: int, base: int) -> tuple[Code, Code]:
+        """Those of a usual step, and of one that stops between two words."""
+        return tuple(self._code(which, first, stop)._replace(base=base) for which in ("steps", "between"))  # type: ignore[return-value]
+
+    def _code(self, which: Literal["prelude", "steps", "between"], first: int, stop: int) -> Code:
         stages = [getattr(program, which) for program in self.programs]
         rows, operations = encode(stages[0])
         pairs = list(zip(self.programs, stages, strict=True))
@@ -241,7 +255,11 @@ def _alike(number: NDArray[np.int64]) -> bool:
 
 def structure(program: Program) -> Hashable:
     """All of a program but the values of its coefficients: chains with equal ones can be in one ensemble."""
-    codes = [array.tobytes() for which in (program.prelude, program.steps) for array in encode(which)]
+    codes = [
+        array.tobytes()
+        for which in (program.prelude, program.steps, program.between)
+        for array in encode(which)
+    ]
     units = [(unit.part.name, unit.ranges) for unit in program.units]
     return (*codes, *units, program.partition.tempering)
 

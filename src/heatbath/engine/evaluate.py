@@ -75,6 +75,33 @@ def evaluate(layout, theta, network, table, sets, room, mean, share, averages, b
         share[c] = share[c] / count if network.loss in (BINARY, CLASSES) else np.nan
 
 
+@compiled(apart=True)
+def squares(layout, theta, network, table, sets, room, sums):
+    """The sum of the squared residuals over all data, of every target and chain, in `sums` (target, lane)."""
+    chunk, lane, L = network.chunk, chains_in(layout, theta), lanes_of(theta)
+    if lane == 1:
+        copy_weights(theta, network, room.weights)
+    for k in range(network.out):
+        for c in range(lane):
+            sums[k * L + c] = 0.0
+    for first in range(0, table.data, chunk):
+        size = min(chunk, table.data - first)
+        for i in range(size):
+            for c in range(lane):
+                room.chosen[i * lane + c] = first + i
+        gather(
+            layout, table, table.columns, sets, room.chosen, 0, size, room.inputs, network.stride,
+            room.targets, chunk,
+        )  # fmt: skip
+        forward(layout, theta, network, 0, size, room)
+        for k in range(network.out):
+            for i in range(size):
+                for c in range(lane):
+                    at = (k * chunk + i) * lane + c
+                    residual = np.float64(room.logits[at]) - np.float64(room.targets[at])
+                    sums[k * L + c] += residual * residual
+
+
 @compiled
 def _mix_inputs(weights, inputs, mixed, stride):
     """mixed = Σ_k weights[k] inputs[k], one addition after the other."""

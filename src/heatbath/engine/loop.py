@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from heatbath.engine.batches import Table, draw_subset, gather, shuffle, table_by_pointer
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import by_pointer, clear, make_room, negative_gradient
-from heatbath.engine.evaluate import evaluate
+from heatbath.engine.evaluate import evaluate, squares
 from heatbath.engine.lanes import (
     BYTES,
     beyond,
@@ -28,6 +28,7 @@ from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT, Control
 from heatbath.engine.random import fill_words
 from heatbath.engine.tiles import (
     fluctuate,
+    gamma_number,
     kinds_for,
     kinetic,
     make_moves,
@@ -36,12 +37,13 @@ from heatbath.engine.tiles import (
     run_segment,
 )
 from heatbath.engine.views import row_reader
-from heatbath.noise import TEMPERING
+from heatbath.noise import TEMPERING, VARIANCE
 from heatbath.operations import ADAM, THERMOSTAT, WIDTH, C, F, S
 
 
 class Chains(NamedTuple):
-    """The state of all chains: the first index is the chain.
+    """The state of all chains: the first index is the chain. `noise` is the variance of each target, or has
+    no columns where there is none.
 
     `number` is a chain's number in the addresses of its noise and batches, and its data set is number % sets;
     `point` is where its coefficients stand in the tables.
@@ -54,6 +56,7 @@ class Chains(NamedTuple):
     rung: NDArray[np.int64]
     died: NDArray[np.int64]
     temperature: NDArray[np.float64]
+    noise: NDArray[np.float64]
     number: NDArray[np.int64]
     point: NDArray[np.int64]
 
@@ -112,6 +115,9 @@ class State(NamedTuple):
     temperature: Any
     rung: Any
     root_tau: Any
+    noise: Any
+    squares: Any
+    unit: Any
     number: Any
     point: Any
     sets: Any
@@ -143,16 +149,19 @@ def _pointed(code):
 
 
 @compiled(apart=True)
-def _make_state(layout, kinds, parameters, second, units, address):
+def _make_state(layout, kinds, parameters, second, units, targets, address):
     like, real = kinds.number, kinds.real
     L, lane = lanes_of(like), chains_in(layout, like)
     theta, address = place(address, parameters * lane + L, like)
     p, address = place(address, parameters * lane + L, like)
     G, address = place(address, parameters * lane + L, like)
-    squares, address = place(address, second * lane + L, like)
+    second_moments, address = place(address, second * lane + L, like)
     xi, address = place(address, units * L, real)
     temperature, address = place(address, units * L, real)
     root_tau, address = place(address, L, real)
+    noise, address = place(address, targets * L, real)
+    squares, address = place(address, targets * L, real)
+    unit, address = place(address, L, real)
     mean, address = place(address, L, real)
     share, address = place(address, L, real)
     rung, address = place(address, L, kinds.whole)
@@ -162,14 +171,14 @@ def _make_state(layout, kinds, parameters, second, units, address):
     nowhere, address = place(address, L, kinds.whole)
     running, address = place(address, L, kinds.whole)
     state = State(
-        theta, p, G, squares, xi, temperature, rung, root_tau, numbers, points, sets, nowhere, running, mean,
-        share,
+        theta, p, G, second_moments, xi, temperature, rung, root_tau, noise, squares, unit, numbers, points,
+        sets, nowhere, running, mean, share,
     )  # fmt: skip
     return state, address
 
 
 @compiled(apart=True)
-def _take(layout, chains, begin, members, state, ladder, sets, numbers):
+def _take(layout, chains, begin, members, state, ladder, sets, numbers, shares, sampled):
     """Have the chains from `begin` on in the lanes; lanes without one repeat the last.
 
     Returns how many run.
@@ -191,6 +200,9 @@ def _take(layout, chains, begin, members, state, ladder, sets, numbers):
         for u in range(chains.xi.shape[1]):
             state.xi[u * L + c] = chains.xi[chain, u]
             state.temperature[u * L + c] = chains.temperature[chain, u]
+        for k in range(chains.noise.shape[1]):
+            state.noise[k * L + c] = chains.noise[chain, k]
+        _share_out(state, shares, c, chains.noise.shape[1], sampled)
     for c in range(lane):
         chain = begin + min(c, members - 1)
         for e in range(chains.theta.shape[1]):
@@ -210,11 +222,40 @@ def _put(layout, chains, chain, c, state):
     for u in range(chains.xi.shape[1]):
         chains.xi[chain, u] = state.xi[u * L + c]
         chains.temperature[chain, u] = state.temperature[u * L + c]
+    for k in range(chains.noise.shape[1]):
+        chains.noise[chain, k] = state.noise[k * L + c]
     for e in range(chains.theta.shape[1]):
         chains.theta[chain, e] = state.theta[e * lane + c]
         chains.p[chain, e] = state.p[e * lane + c]
     for e in range(chains.second.shape[1]):
         chains.second[chain, e] = state.second[e * lane + c]
+
+
+@compiled
+def _share_out(state, shares, c, targets, sampled):
+    """What follows from the noise of a lane: the shares of its targets in the loss and, where it is sampled,
+    the unit of its momenta, the geometric mean of the standard deviations."""
+    L = lanes_of(state.theta)
+    total = 0.0
+    for k in range(targets):
+        total += math.log(state.noise[k * L + c])
+    mean = state.noise[c] if targets == 1 else math.exp(total / max(targets, 1))
+    for k in range(targets):
+        shares[k * L + c] = mean / state.noise[k * L + c]
+    state.unit[c] = math.sqrt(mean) if sampled else 1.0
+
+
+@compiled(apart=True)
+def _draw_variance(layout, step, state, table, network, room, scratch, variance, seed):
+    """Draw the variance of every target from its law at the parameters as they are, every lane by itself."""
+    squares(layout, state.theta, network, table, state.sets, room, state.squares)
+    L = lanes_of(state.theta)
+    for c in range(chains_in(layout, state.theta)):
+        for k in range(network.out):
+            drawn = gamma_number(variance.shape, seed, VARIANCE << 14 | 2 * k, state.number[c], step, scratch)
+            beta = variance.scale[k] + variance.factor * state.squares[k * L + c]
+            state.noise[k * L + c] = beta / drawn
+        _share_out(state, room.shares, c, network.out, True)
 
 
 @compiled(apart=True)
@@ -312,7 +353,7 @@ def _make_buffers(layout, kinds, network, sizes, address):
     """All buffers from an address on, and the address after them."""
     parameters, second, units, batch, capacity, columns, segments, most, shuffled, drawn = sizes
     L, lane = lanes_of(kinds.number), chains_in(layout, kinds.number)
-    state, address = _make_state(layout, kinds, parameters, second, units, address)
+    state, address = _make_state(layout, kinds, parameters, second, units, network.out, address)
     room, address = make_room(
         layout, network, kinds.number, kinds.mask, kinds.word, batch, capacity, columns, state.theta, state.G,
         address,
@@ -339,14 +380,18 @@ def run_chains(
     units,
     prelude,
     code,
+    between,
     ladder,
     tempered,
+    variance,
     notes,
     seed,
 ):
     """Steps first to stop - 1 of the chains begin to end - 1, noting what is due.
 
-    `tempered` is None, or not where the program moves on the ladder: what that needs is not compiled else.
+    `tempered` is None, or not where the program moves on the ladder; `variance` is None, or says how that of
+    the data is drawn: what they need is not compiled else. `between` is the code of a step in which it is
+    drawn.
     """
     kinds = kinds_for(pointer(chains.theta))
     L, lane = lanes_of(kinds.number), chains_in(layout, kinds.number)
@@ -354,10 +399,10 @@ def run_chains(
     capacity = -(-batch // L) * L if lane == 1 else batch
     drawing = batch < count
     net = by_pointer(network)
-    opening, usual = _pointed(prelude), _pointed(code)
+    opening, usual, apart = _pointed(prelude), _pointed(code), _pointed(between)
     sizes = (
         chains.theta.shape[1], chains.second.shape[1], units.size.shape[0], batch, capacity, table.columns,
-        max(opening.steps, usual.steps, 1), max(opening.width, usual.width, 1),
+        max(opening.steps, usual.steps, apart.steps, 1), max(opening.width, usual.width, apart.width, 1),
         count if drawing and data.shuffled else 0, count if drawing and not data.shuffled else 0,
     )  # fmt: skip
     _, size = _make_buffers(layout, kinds, net, sizes, 0)
@@ -370,6 +415,9 @@ def run_chains(
             chosen[i * lane + c] = i
     for i in range(sizes[-1] * lane):
         buffers.stamps[i] = -1
+    for k in range(net.out * L):
+        room.shares[k] = 1
+    with_variance = variance is not None
     ranges, unit_first, unit_size = pointer(units.ranges), pointer(units.first), pointer(units.size)
     sets = data.table.rows.shape[0]
     records, record_steps = notes.steps.shape[0], pointer(notes.steps)
@@ -380,8 +428,10 @@ def run_chains(
     drawn = 0
     for group in range(begin, end, lane):
         members = min(lane, end - group)
-        alive = _take(layout, chains, group, members, state, ladder, sets, scratch.numbers)
-        epoch = -1
+        alive = _take(
+            layout, chains, group, members, state, ladder, sets, scratch.numbers, room.shares, with_variance
+        )
+        epoch, source, at = -1, chosen, 0
         record = np.int64(0)  # the next to note
         while record < records and record_steps[record] < first + (first > 0):
             record += 1
@@ -400,12 +450,17 @@ def run_chains(
             if n == stop:
                 break
             for phase in range(0 if n == 0 and opening.steps > 0 else 1, 2):
-                now = opening if phase == 0 else usual
+                now, key = opening if phase == 0 else usual, np.int64(-2)
+                if variance is not None and phase == 1:  # noqa: SIM102 (where there is none, not compiled)
+                    if n > 0 and n % variance.every == 0:
+                        now, key = apart, np.int64(-3)
                 row = n - now.base if now.base >= 0 else min(n, now.rows - 1)
-                stale = (row if phase == 1 else np.int64(-2)) != known
+                if key > -3 and phase == 1:
+                    key = np.int64(row)
+                stale = key != known
                 if stale:
                     _take_columns(now, state.point, row, columns, lane, L)
-                    known = row if phase == 1 else np.int64(-2)
+                    known = key
                 for r in range(now.steps):
                     control = control_of(now.controls, r)
                     kind, u, low = control.kind, control.unit, control.low
@@ -451,11 +506,11 @@ def run_chains(
                         if alive == 0:
                             break
                     elif kind == SEGMENT:
-                        if stale or _changing(now.operations, low, control.high, with_rungs):
+                        if stale or known < -2 or _changing(now.operations, low, control.high, with_rungs):
                             xi = beyond(state.xi, u * L)
                             prepare(
-                                layout, now.operations, low, control.high, columns, xi, state.root_tau, n,
-                                moves, r, scratch,
+                                layout, now.operations, low, control.high, columns, xi, state.root_tau,
+                                state.unit, n, moves, r, scratch,
                             )  # fmt: skip
                         if run_segment(
                             layout, state.theta, state.p, state.G, state.second, ranges, unit_first[u],
@@ -469,14 +524,24 @@ def run_chains(
                             kinetic(layout, state.p, ranges, unit_first[u], unit_first[u + 1], scratch)
                             _thermostat(layout, columns, low, u, unit_size[u], state, scratch.read)
                         else:
-                            use, at = now.operations[3 * low + 1], n + now.operations[3 * low + 2]
+                            use, when = now.operations[3 * low + 1], n + now.operations[3 * low + 2]
                             for c in range(lane):
                                 k = low * WIDTH * L + c
                                 root = columns[k + 2 * L] if columns[k + 2 * L] >= 0 else state.root_tau[c]
                                 state.xi[u * L + c] = fluctuate(
                                     state.xi[u * L + c], columns[k], columns[k + L], root, seed, use,
-                                    state.number[c], at, ranges[2 * unit_first[u]], scratch,
+                                    state.number[c], when, ranges[2 * unit_first[u]], scratch,
                                 )  # fmt: skip
+                    elif variance is not None:
+                        step = n + control.offset
+                        _draw_variance(layout, step, state, table, net, room, scratch, variance, seed)
+                        gathered = False
+                        if fresh and net.out > 1:  # the targets have other shares in the loss
+                            gather(
+                                layout, table, table.columns, state.sets, source, at, batch, room.inputs,
+                                net.stride, room.targets, capacity,
+                            )  # fmt: skip
+                            negative_gradient(layout, state.theta, state.G, net, batch, capacity, room)
                     elif tempered is not None:
                         step = n + control.offset
                         if step > 0 and step % every == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
 from heatbath.engine.lanes import choose, exp, fma, lanes_of, load, log, log1p, store, traced, zero
-from heatbath.engine.layouts import chains_in, vectors
+from heatbath.engine.layouts import chains_in, each, vectors
 from heatbath.tasks import TASKS
 
 BINARY, CLASSES = TASKS["binary"].number, TASKS["classes"].number
@@ -81,6 +81,11 @@ def _right(z, y):
 
 
 @traced
+def _share(layout, shares, at):
+    return each(layout, shares, at)
+
+
+@traced
 def _half_square(z, y, sum_):
     d = z - y
     return fma(d * 0.5, d, sum_)
@@ -110,8 +115,12 @@ def _clear(layout, logits, size, out, chunk):
 
 
 @compiled(apart=True)
-def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, size, out, scale, checks):
-    """The negative derivatives of the mean loss by the logits, of data from `first` on; `scale` is 1/batch.
+def derivatives(
+    layout, loss, logits, targets, deltas, chunk, capacity, first, size, out, scale, shares, checks
+):
+    """The negative derivatives of the mean loss by the logits, of data from `first` on.
+
+    `scale` is 1/batch; in a regression the loss of target k has the factor shares[k] (target, lane).
 
     What is not finite is added up in `checks`, which then is NaN.
     """
@@ -142,7 +151,8 @@ def derivatives(layout, loss, logits, targets, deltas, chunk, capacity, first, s
                 z = load(logits, at + k * chunk * lane)
                 y = load(targets, target + k * capacity * lane)
                 check = _check(check, _half_square(z, y, zero(logits)))
-                store(deltas, at + k * chunk * lane, _difference(y, z, scale))
+                share = _share(layout, shares, k * lanes)
+                store(deltas, at + k * chunk * lane, _difference(y, z, scale) * share)
     store(checks, 0, check)
 
 

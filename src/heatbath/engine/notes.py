@@ -18,7 +18,8 @@ class Notes(NamedTuple):
     """What is noted at the records, and where: arrays whose first two indices are chain and record.
 
     `steps` are the steps of the records, in order; at those with `losses`, loss and accuracy are taken over
-    all data, training (0) and test (1) in the last index. `theta` may have no columns. `histogram` counts the
+    all data, training (0) and test (1) in the last index. `theta` may have no columns, and so may `noise` (of
+    a record) and `noises` (of a sample), the variance of each target. `histogram` counts the
     parameters of each unit in bins of equal width from `low` to `high`; it may have no bins.
 
     A sample is taken `thin`, 2 `thin`, ... steps after `burn_in`, up to step `last`: all after the first
@@ -33,6 +34,7 @@ class Notes(NamedTuple):
     temperature: NDArray[np.float64]
     xi: NDArray[np.float64]
     theta: NDArray[Any]
+    noise: NDArray[np.float64]
     histogram: NDArray[np.int64]
     low: float
     high: float
@@ -42,6 +44,7 @@ class Notes(NamedTuple):
     last: int
     done: int
     samples: NDArray[Any]
+    noises: NDArray[np.float64]
     inputs: Table
     average: NDArray[np.float64]
 
@@ -70,6 +73,8 @@ def note(layout, record, nth, begin, members, state, notes, train, network, unit
         if notes.done < nth <= notes.done + notes.samples.shape[1]:
             for e in range(notes.samples.shape[2]):
                 notes.samples[chain, nth - notes.done - 1, e] = theta[e * lane + c]
+            for k in range(notes.noises.shape[2]):
+                notes.noises[chain, nth - notes.done - 1, k] = state.noise[k * lanes_of(theta) + c]
     for split in range(3):
         if split == 2:
             table, due = notes.inputs, nth > 0
@@ -103,5 +108,7 @@ def _record(layout, record, chain, c, state, notes, units):
     for u in range(units.size.shape[0]):
         notes.temperature[chain, record, u] = state.temperature[u * L + c]
         notes.xi[chain, record, u] = state.xi[u * L + c]
+    for k in range(notes.noise.shape[2]):
+        notes.noise[chain, record, k] = state.noise[k * L + c]
     for e in range(notes.theta.shape[2]):
         notes.theta[chain, record, e] = theta[e * lane + c]

@@ -108,13 +108,18 @@ class Unit:
 
 @dataclass(frozen=True)
 class Program:
-    """What is carried out: `prelude` once before the first step, then `steps` at every step."""
+    """What is carried out: `prelude` once before the first step, then `steps` at every step.
+
+    `between` is for a step that stops between the end of the word before and the beginning of its own, as it
+    does for a move on a ladder; what it does is else the same.
+    """
 
     partition: Partition
     parts: tuple[Part, ...]
     units: tuple[Unit, ...]
     prelude: tuple[Stage, ...]
     steps: tuple[Stage, ...]
+    between: tuple[Stage, ...] = ()
 
     @property
     def scheduled(self) -> bool:
@@ -123,12 +128,19 @@ class Program:
         return any(isinstance(value, Schedule) for value in values)
 
 
-def compile_program(partition: Partition, layers: Layers, rotated: bool = True) -> Program:
+def compile_program(
+    partition: Partition,
+    layers: Layers,
+    rotated: bool = True,
+    stops: bool = False,
+    parts: tuple[Part, ...] | None = None,
+) -> Program:
     """The program of a partition on a network with these layers.
 
     A word that needs several gradients per step is run as it is written, and others too if not `rotated`.
+    With `stops` it can also stop between two words. `parts` are those whose values a posterior has set.
     """
-    parts = partition.parts(layers)
+    parts = partition.parts(layers) if parts is None else parts
     units: list[Unit] = []
     moving: list[tuple[int, Method]] = []
     for part in parts:
@@ -141,13 +153,15 @@ def compile_program(partition: Partition, layers: Layers, rotated: bool = True) 
     if not rotated and len({method.spelling for method in methods}) != 1:
         raise ValueError("rotated=False runs the one word that all parts share as it is written")
     if not rotated or any(gradients(method.substeps) > 1 for method in methods):
-        return Program(partition, parts, tuple(units), (), tuple(_written(moving)))
+        between = _written(moving, True) if stops else ()
+        return Program(partition, parts, tuple(units), (), tuple(_written(moving)), tuple(between))
     prelude, steps = _rotated(moving, partition.tempering is not None)
-    return Program(partition, parts, tuple(units), tuple(prelude), tuple(steps))
+    between = _rotated(moving, True)[1] if stops else []
+    return Program(partition, parts, tuple(units), tuple(prelude), tuple(steps), tuple(between))
 
 
-def _rotated(moving: Sequence[tuple[int, Method]], tempered: bool) -> tuple[list[Stage], list[Stage]]:
-    """Words that are cut for one gradient per step; a tempering move stands between closing and opening."""
+def _rotated(moving: Sequence[tuple[int, Method]], stops: bool) -> tuple[list[Stage], list[Stage]]:
+    """Words that are cut for one gradient per step; where they stop, that is between closing and opening."""
     before, closing, opening = Stage(NOTHING), Stage(GRADIENT), Stage(TEMPER)
     for unit, method in moving:
         rotation, at_kick = rotate(method.substeps), method.seen_at_kick
@@ -155,20 +169,20 @@ def _rotated(moving: Sequence[tuple[int, Method]], tempered: bool) -> tuple[list
             before.passes += _passes(unit, _operations(method, rotation.opening, 0))
         first = _operations(method, rotation.closing, 0 if at_kick else -1)
         last = _operations(method, rotation.opening, 1 if at_kick else 0)
-        if tempered:
+        if stops:
             opening.offset = max(opening.offset, int(at_kick and method.tempering is not None))
             closing.passes += _passes(unit, first)
             opening.passes += _passes(unit, last)
         else:
             closing.passes += _passes(unit, first + last)
-    return [before] if before.passes else [], [closing, opening] if tempered else [closing]
+    return [before] if before.passes else [], [closing, opening] if stops else [closing]
 
 
-def _written(moving: Sequence[tuple[int, Method]]) -> list[Stage]:
+def _written(moving: Sequence[tuple[int, Method]], stops: bool = False) -> list[Stage]:
     """A word as it is written, for all units together: a gradient before each kick that finds θ moved."""
     word = moving[0][1].substeps
     last_drift = max(s.place for s in word if s.kind.moves)
-    stages = [Stage(TEMPER if moving[0][1].tempering else NOTHING)]
+    stages = [Stage(TEMPER if stops or moving[0][1].tempering else NOTHING)]
     piece: list[Substep] = []
     fresh = False  # whether there is a gradient at θ
 

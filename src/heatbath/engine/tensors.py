@@ -78,6 +78,7 @@ class Buffers(NamedTuple):
     columns: Any
     xi: Any
     root_tau: Any
+    unit: Any
     span: Any
 
 
@@ -90,8 +91,9 @@ def _make_buffers(kinds, operations, address):
     columns, address = place(address, max(operations, 1) * WIDTH * L, kinds.real)
     xi, address = place(address, 8, kinds.real)
     root_tau, address = place(address, 8, kinds.real)
+    unit, address = place(address, 8, kinds.real)
     span, address = place(address, 2, kinds.whole)
-    return Buffers(scratch, moves, columns, xi, root_tau, span), address
+    return Buffers(scratch, moves, columns, xi, root_tau, unit, span), address
 
 
 @compiled
@@ -102,7 +104,7 @@ def _step_block(block, blocks, begin, end, k, address, room, like, tensors, work
     buffers, _ = _make_buffers(kinds_for(number), work.operations.shape[0], address + block * room)
     scratch, moves, span = buffers.scratch, buffers.moves, buffers.span
     operations, segments = pointer(work.operations), work.segments
-    scratch.numbers[0] = 0
+    scratch.numbers[0], buffers.unit[0] = 0, 1.0
     mode = flush_denormals()
     count, known = end - begin, -1  # the tensor whose moves there are
     for i in range(begin + count * block // blocks, begin + count * (block + 1) // blocks):
@@ -120,7 +122,7 @@ def _step_block(block, blocks, begin, end, k, address, room, like, tensors, work
                 buffers.xi[0], buffers.root_tau[0] = units[u, XI], units[u, ROOT_TAU]
                 prepare(
                     Alone(1), operations, start, stop, buffers.columns, buffers.xi, buffers.root_tau,
-                    tensors[t, STEP], moves, 0, scratch,
+                    buffers.unit, tensors[t, STEP], moves, 0, scratch,
                 )  # fmt: skip
             if run_segment(
                 Alone(1), point(tensors[t, THETA] - base, number), point(tensors[t, MOMENTUM] - base, number),

@@ -33,7 +33,7 @@ from heatbath.engine.lanes import (
 from heatbath.engine.layouts import Alone, Group, add_halves, chains_in, place
 from heatbath.engine.random import fill_normals, fill_words
 from heatbath.engine.views import prefetch
-from heatbath.noise import ROW, TILE
+from heatbath.noise import ATTEMPTS, ROW, TILE
 from heatbath.operations import ADAM, DESCEND, READ, WIDTH, A, B, F, S
 
 # What is fixed of a move: its kind; stream and slot of R (-1: none) and the offset of its step; whether p·p
@@ -150,15 +150,17 @@ def _not_zero(layout, made, place):
 
 
 @compiled(apart=True)
-def prepare(layout, operations, low, high, columns, xi, root_tau, n, moves, segment, scratch):
+def prepare(layout, operations, low, high, columns, xi, root_tau, unit, n, moves, segment, scratch):
     """Fold the operations low to high - 1 into moves, with the numbers of every lane at step n.
 
-    `columns` (operation, WIDTH, lane) has the coefficients; `xi` and `root_tau` are one for each lane. A
-    DESCEND, an ADAM, and a READ with no move before it are moves of their own.
+    `columns` (operation, WIDTH, lane) has the coefficients; `xi`, `root_tau` and the `unit` of the momenta
+    (see `likelihood`) are one for each lane. A DESCEND, an ADAM, and a READ with no move before it are moves
+    of their own.
     """
     L, made = lanes_of(moves.numbers), scratch.made
     fixed = beyond(moves.fixed, segment * moves.most * FIXED)
     for half in range(0, chains_in(layout, moves.numbers), 8):
+        one = load(unit, half)
         count, has = 0, 5  # has: what the last move already has, 0 B, 1 A, 2 S, 3 A
         for i in range(low, high):
             kind, use, offset = operations[3 * i], operations[3 * i + 1], operations[3 * i + 2]
@@ -173,10 +175,11 @@ def prepare(layout, operations, low, high, columns, xi, root_tau, n, moves, segm
                 _begin(fixed, count, kind, use, offset)
                 if kind == DESCEND:
                     store(made, KICK * L + half, load(columns, c))
-                    store(made, DECAY * L + half, load(columns, c + L))
-                    store(made, WIDTH_OF_NOISE * L + half, load(columns, c + 2 * L))
+                    store(made, DECAY * L + half, load(columns, c + L) * one * one)
+                    store(made, WIDTH_OF_NOISE * L + half, load(columns, c + 2 * L) * one)
                 elif kind == ADAM:
                     _adam(columns, c, n, made, half, L)
+                    store(made, SHRINK * L + half, load(made, SHRINK * L + half) * one * one)
                 count, has = count + 1, 5
                 continue
             noisy = use >= 0
@@ -196,10 +199,10 @@ def prepare(layout, operations, low, high, columns, xi, root_tau, n, moves, segm
                     wanted = 1
             has = wanted
             if kind == A:
-                store(made, (DRIFT if has == 1 else LAST_DRIFT) * L + half, load(columns, c))
+                store(made, (DRIFT if has == 1 else LAST_DRIFT) * L + half, load(columns, c) * one)
             elif kind == B:
-                store(made, KICK * L + half, load(columns, c))
-                store(made, DECAY * L + half, load(columns, c + L))
+                store(made, KICK * L + half, load(columns, c) / one)
+                store(made, DECAY * L + half, load(columns, c + L) * one)
             else:
                 a = load(columns, c)
                 b = splat(0.0)
@@ -480,12 +483,34 @@ def kinetic(layout, p, ranges, begin, end, scratch):
 
 
 @compiled(apart=True)
-def fluctuate(xi, a, b, root, seed, use, chain, step, element, scratch):
-    """ξ = a ξ + b r R of one chain, in float64 always: R is the number of one element."""
+def _normal(seed, use, chain, step, element, scratch):
+    """The normal number of one element, in float64 always."""
     tile, row, k = element // TILE, element % TILE // ROW, element % ROW
     scratch.one[0] = chain
     fill_words(Alone(1), scratch.z, scratch.words, scratch.one, seed, use, step, tile, TILE)
     first = row // 2 * 2 * ROW + k
     radius, angle = (scratch.words[first] + 0.5) * 2.0**-32, (scratch.words[first + ROW] + 0.5) * 2.0**-32
     turn = math.cos(2.0 * math.pi * angle) if row % 2 == 0 else math.sin(2.0 * math.pi * angle)
-    return a * xi + b * root * math.sqrt(-2.0 * math.log(radius)) * turn
+    return math.sqrt(-2.0 * math.log(radius)) * turn
+
+
+@compiled
+def fluctuate(xi, a, b, root, seed, use, chain, step, element, scratch):
+    """ξ = a ξ + b r R of one chain, in float64 always: R is the number of one element."""
+    return a * xi + b * root * _normal(seed, use, chain, step, element, scratch)
+
+
+@compiled(apart=True)
+def gamma_number(shape, seed, use, chain, step, scratch):
+    """What `noise.gammas` draws for one chain, in float64 always."""
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    v = 0.0
+    for i in range(ATTEMPTS):
+        x = _normal(seed, use, chain, step, i, scratch)
+        fill_words(Alone(1), scratch.z, scratch.words, scratch.one, seed, use + 1, step, 0, ATTEMPTS)
+        u = (scratch.words[i] + 0.5) * 2.0**-32
+        v = (1.0 + c * x) ** 3
+        if v > 0.0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+            break
+    return d * v

@@ -89,6 +89,11 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train from the start, or continue where the run stands, on X and Y (examples, columns)."""
         check_weights(weights)
+        if self._method().posterior is not None and len(np.unique(weights[weights > 0])) > 1:
+            raise ValueError(
+                "weights are copies of examples, and a posterior would take them for data: leave out the "
+                "weights of samples and classes, or the posterior"
+            )
         before = self.run_ if continues else None
         seed = _seed(self.random_state)
         kept = np.flatnonzero(weights > 0)
@@ -184,7 +189,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             return method
         decay = real("weight_decay", self.weight_decay, NON_NEGATIVE)
         parts = {key: own.with_prior(decay) for key, own in method.methods.items()}
-        return Partition(parts, method.h)
+        return Partition(parts, method.h, method.posterior)
 
     def _threads(self) -> int | None:
         if self.threads is not None or "HEATBATH_THREADS" in os.environ:

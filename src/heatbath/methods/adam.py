@@ -26,7 +26,7 @@ def adam(
 
 
 def _act(now: Moment) -> None:
-    prior = now.h * now["weight_decay"] * now.theta  # outside the moments
+    prior = now.h * now["weight_decay"] * now.unit**2 * now.theta  # outside the moments
     now.theta, now.p, now.second = adam(
         now.theta - prior,
         now.p,

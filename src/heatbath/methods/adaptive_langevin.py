@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from heatbath import operations
 from heatbath.checks import NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
 from heatbath.methods.method import Method, gaussian_prior, option, starting, varying
-from heatbath.schedules import Coefficient
+from heatbath.schedules import Coefficient, scaled
 from heatbath.splitting import WordError, require
 
 
@@ -138,6 +138,25 @@ class AdaptiveLangevin(Method):
                 f"word {word!r}: AdaptiveLangevin needs both C and D, or F in their place; "
                 f"missing: {', '.join(missing)}"
             )
+
+    def at_temperature(self, tau: float) -> Self:
+        """With the σ, ε and start of ξ that leave the friction and its law as they are: σ²/τ and ετ (with
+        friction "sde" ε²τ) stay."""
+        if not isinstance(self.tau, float) or self.tau == 0:
+            raise ValueError(
+                "AdaptiveLangevin: a posterior needs one tau > 0, the temperature that sigma and epsilon "
+                f"are meant for; got {self!r}"
+            )
+        ratio = tau / self.tau
+        root = math.sqrt(ratio)
+        sde = self.friction == "sde"
+        return replace(
+            self,
+            tau=tau,
+            sigma=scaled(self.sigma, root),
+            epsilon=scaled(self.epsilon, 1 / (root if sde else ratio)),
+            xi=scaled(self.xi, root if sde else 1.0),
+        )
 
     @property
     def linear(self) -> bool:

@@ -43,7 +43,7 @@ class Langevin(Method):
     """
 
     gamma: Coefficient = varying(FRICTION, "Friction.")
-    tau: Coefficient = varying(NON_NEGATIVE, "Temperature.", tempered=True)
+    tau: Coefficient | None = varying(NON_NEGATIVE, "Temperature.", None, tempered=True)
     word: str = "BAOAB"
     weight_decay: Coefficient = gaussian_prior()
 

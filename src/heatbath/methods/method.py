@@ -21,7 +21,8 @@ from heatbath.splitting import Substep, WordError, gradients, parse, rotate
 def varying(accepted: Interval, text: str, default: float | Any = MISSING, *, tempered: bool = False) -> Any:
     """A field for a coefficient: a number, a schedule, or a list (an axis of a sweep); `text` says which.
 
-    `tempered`: it is a temperature, which may also be a `SimulatedTempering`.
+    `tempered`: it is a temperature, which may also be a `SimulatedTempering`. With the default None it may be
+    left to a `Posterior`.
     """
     metadata = {"accepted": accepted, "text": text, "tempered": tempered, "varies": True}
     return field(default=default, metadata=metadata)
@@ -54,10 +55,12 @@ class Method:
       how many steps a parameter has made.
     - `thermostat`: None without ξ, otherwise one ξ for the whole "part" or one for each "tensor" of it; a
       class variable or an option.
+    - `thermal`: the coefficient that a posterior sets in place of a temperature.
     - `title`: what it is called in tables and, in lower case, on the command line.
     """
 
     title: ClassVar[str]
+    thermal: ClassVar[str] = "tau"
     letters: ClassVar[Mapping[str, Letter]] = {}
     keeps_second: ClassVar[bool] = False
     counts_steps: ClassVar[bool] = False
@@ -73,6 +76,8 @@ class Method:
             if "accepted" in f.metadata:
                 label, tempered = f"{type(self).__name__}: {f.name}", f.metadata.get("tempered", False)
                 given = getattr(self, f.name)
+                if given is None and f.default is None:
+                    continue
                 store(self, **{f.name: coefficient(label, given, f.metadata["accepted"], tempering=tempered)})
         for f in fields(self):
             given = getattr(self, f.name)
@@ -134,6 +139,16 @@ class Method:
         return self.temperature if isinstance(self.temperature, SimulatedTempering) else None
 
     @property
+    def may_leave_temperature(self) -> bool:
+        """Whether its temperature may be left to a posterior."""
+        return any(f.name == self.thermal and f.default is None for f in fields(self))
+
+    @property
+    def needs_temperature(self) -> bool:
+        """Whether it is left to one."""
+        return self.may_leave_temperature and getattr(self, self.thermal) is None
+
+    @property
     def measures_temperature(self) -> bool:
         """Whether it has a temperature, and a letter that reads it."""
         return self.temperature is not None and any(substep.kind.reads for substep in self.substeps)
@@ -175,6 +190,10 @@ class Method:
     def with_prior(self, precision: Coefficient) -> Self:
         """The same method with another Gaussian prior; one that has none stays as it is."""
         return replace(self, weight_decay=precision) if self.has_prior else self  # type: ignore[call-arg]
+
+    def at_temperature(self, tau: float) -> Self:
+        """The same method at another temperature; one that has none stays as it is."""
+        return replace(self, tau=tau) if "tau" in names(type(self)) else self  # type: ignore[call-arg]
 
     def axes(self) -> dict[str, tuple[Value, ...]]:
         """The coefficients that are axes of a sweep, with their values."""
@@ -233,7 +252,8 @@ TAKEN = frozenset((
     "h", "lr", "params", "part", "name", "method", "module", "schedules", "step", "previous", "seed", "fused",
     "maximize", "rung", "model", "hidden", "output",
     "theta", "p", "second", "died", "xi_now", "xi_start", "average", "deviations", "loss", "accuracy",
-    "temperature", "histogram", "weights", "samples", "sample_step", "chain", "parameter", "record", "split",
+    "temperature", "noise", "noise_now", "sample_noise", "histogram", "weights", "samples", "sample_step",
+    "chain", "parameter", "record", "split",
     "point", "bin", "sample", "repeat", "draw", "set", "training", "testing", "feature", "target",
     "X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale", "start",
     "X_average",

@@ -22,7 +22,9 @@ def momentum(theta: Array, v: Array, G: Array, h: float, mu: float, kind: int) -
 
 
 def _act(now: Moment) -> None:
-    now.theta, now.p = momentum(now.theta, now.p, now.force, now.h, now["mu"], now.method.kind)
+    v = now.unit * now.p
+    now.theta, v = momentum(now.theta, v, now.force, now.h, now["mu"], now.method.kind)
+    now.p = v / now.unit
 
 
 def _kick(values: Values) -> Columns:

@@ -21,7 +21,7 @@ def rmsprop(theta: Array, s: Array, G: Array, h: float, alpha: float, eps: float
 
 
 def _act(now: Moment) -> None:
-    prior = now.h * now["weight_decay"] * now.theta  # outside the mean of squares
+    prior = now.h * now["weight_decay"] * now.unit**2 * now.theta  # outside the mean of squares
     now.theta, now.second = rmsprop(now.theta - prior, now.second, now.G, now.h, now["alpha"], now["eps"])
     now.p = now.G
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def sgld(theta: Array, G: Array, R: Array, h: float, sigma: float) -> Array:
 
 
 def _act(now: Moment) -> None:
-    now.theta = sgld(now.theta, now.force, now.R, now.h, now["sigma"])
+    now.theta = sgld(now.theta, now.force, now.unit * now.R, now.h, now["sigma"])
 
 
 def _columns(values: Values) -> Columns:
@@ -35,10 +35,16 @@ class SGLD(Method):
     Algorithm 3 of the paper.
     """
 
-    sigma: Coefficient = varying(NON_NEGATIVE, "Driving noise.")
+    sigma: Coefficient | None = varying(NON_NEGATIVE, "Driving noise.", None)
     weight_decay: Coefficient = gaussian_prior()
 
     word = "G"
+    thermal = "sigma"
+
+    def at_temperature(self, tau: float) -> Self:
+        """σ² = 2τ."""
+        return replace(self, sigma=math.sqrt(2 * tau))
+
     letters: ClassVar[dict[str, Letter]] = {
         "G": Letter(_act, ((operations.DESCEND, _columns),), draws=True, moves=True, kicks=True)
     }

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from heatbath.checks import is_real
 from heatbath.engine.ensemble import Ensemble
 from heatbath.partition import Part
+from heatbath.posterior import Posterior
+from heatbath.runs import grid
 from heatbath.runs.plan import Plan, free_memory
 
 
@@ -100,6 +102,23 @@ def _keeps_samples(plan: Plan) -> bool:
     return plan.keep
 
 
+def _posteriors(plan: Plan) -> list[Posterior]:
+    given = [partition.posterior for partition in grid.named(plan.partition).values()]
+    return [posterior for posterior in given if posterior is not None]
+
+
+def _has_noise(plan: Plan) -> bool:
+    return plan.problem.task == "regression" and bool(_posteriors(plan))
+
+
+def _samples_noise(plan: Plan) -> bool:
+    return _has_noise(plan) and any(posterior.noise == "sampled" for posterior in _posteriors(plan))
+
+
+def _where_known(noise: NDArray[np.float64]) -> Values:
+    return {None: noise} if noise.shape[-1] else {}
+
+
 def _second(group: Group, _: int) -> Values:
     second = group.ensemble.chains.second
     return {None: second} if second.size else {}
@@ -141,6 +160,8 @@ RESULTS = (
            lambda g, _: {None: g.ensemble.notes.average[:, 0]}),
     Result("deviations", ("chain", "point", "output"), "float64", _has_averages,
            lambda g, _: {None: g.ensemble.notes.average[:, 1]}),
+    Result("noise_now", ("chain", "target"), "float64", _has_noise,
+           lambda g, _: _where_known(g.ensemble.chains.noise)),
     # what is noted at the records
     Result("step", ("record",), "int64"),
     Result("loss", ("split", "chain", "record"),
@@ -149,6 +170,8 @@ RESULTS = (
            of_group=lambda g, records: _by_split(g.ensemble.notes.accuracy[:, :records])),
     Result("temperature", ("part", "chain", "record"), of_group=_temperature),
     Result("xi", ("thermostat", "chain", "record"), "float64", _has_thermostats, _friction),
+    Result("noise", ("chain", "record", "target"), "float64", _samples_noise,
+           lambda g, records: _where_known(g.ensemble.notes.noise[:, :records])),
     Result("histogram", ("part", "chain", "record", "bin"), "int64",
            lambda plan: plan.histogram is not None, _histogram, absent=0),
     Result("weights", ("chain", "record", "parameter"), "theta", lambda plan: plan.weights,
@@ -157,6 +180,9 @@ RESULTS = (
     Result("sample_step", ("sample",), "int64", _keeps_samples),
     Result("samples", ("chain", "sample", "parameter"), "theta", _keeps_samples,
            lambda g, samples: {None: g.ensemble.notes.samples[:, :samples]}),
+    Result("sample_noise", ("chain", "sample", "target"), "float64",
+           lambda plan: plan.keep and _samples_noise(plan),
+           lambda g, samples: _where_known(g.ensemble.notes.noises[:, :samples])),
 )
 # fmt: on
 
@@ -176,6 +202,7 @@ def lengths(plan: Plan, step: int) -> dict[str, int]:
         "split": 2,
         "point": 0 if plan.average is None else len(plan.average),
         "output": plan.problem.outputs,
+        "target": plan.problem.outputs,
         "part": len(_part_names(plan)),
         "thermostat": len(_thermostat_names(plan)),
         "bin": plan.histogram[2] if plan.histogram else 0,
@@ -236,6 +263,10 @@ def restore(group: Group, step: int, before: xr.Dataset) -> None:
             values[...] = there.values[group.chains]
     if not np.isin(group.ensemble.chains.rung, np.arange(len(group.ensemble.ladder.tau))).all():
         raise ValueError("a chain is on a rung that the ladder does not have")
+    chains = group.ensemble.chains
+    noise = chains.noise[chains.died < 0]
+    if not (np.isfinite(noise) & (noise > 0)).all():
+        raise ValueError("the noise of a chain is not a variance: it must be finite and above 0")
 
 
 def check(plan: Plan, step: int, data: xr.Dataset) -> None:

@@ -62,8 +62,23 @@ def points(methods: Methods) -> list[Point]:
 
         at_point = {key: replace(method, **_picked(method, pick)) for key, method in methods.methods.items()}
         values = (swept[axis][i] for axis, i in place.items())
-        grid.append(Point(dict(zip(names, values, strict=True)), Partition(at_point, pick("h", methods.h))))
+        grid.append(
+            Point(
+                dict(zip(names, values, strict=True)),
+                Partition(at_point, pick("h", methods.h), methods.posterior),
+            )
+        )
     return grid
+
+
+def first(partition: Partition) -> Partition:
+    """The first point of a grid."""
+
+    def pick(name: str, value: Coefficient) -> Value:
+        return value[0] if isinstance(value, tuple) else value  # type: ignore[return-value]
+
+    methods = {key: replace(method, **_picked(method, pick)) for key, method in partition.methods.items()}
+    return Partition(methods, pick("h", partition.h), partition.posterior)
 
 
 def _picked(method: Method, pick: Callable[[str, Coefficient], Value]) -> dict[str, Any]:
@@ -81,9 +96,15 @@ def changed(before: Partition, after: Partition, step: int) -> Partition:
             f"a run continues with the parts it has, {', '.join(map(repr, before.methods))}; "
             f"got {', '.join(map(repr, after.methods))}. For other parts, train anew with start=run.theta"
         )
+    if before.posterior != after.posterior:
+        raise ValueError(
+            f"a run continues with the posterior it has, {before.posterior}; got {after.posterior}. For "
+            "another, train anew with start=run.theta"
+        )
     joined = Partition(
         {key: _changed_method(key, old, after.methods[key], step) for key, old in before.methods.items()},
         _joined("h", before.h, after.h, step),
+        before.posterior,
     )
     old_axes, new_axes = before.axes(), joined.axes()
     if [(name, len(old_axes[name])) for name in old_axes] != [(n, len(v)) for n, v in new_axes.items()]:
@@ -103,7 +124,7 @@ def same_until(one: Methods, two: Methods, step: int) -> bool:
 
 
 def _same_partition_until(one: Partition, two: Partition, step: int) -> bool:
-    if one.methods.keys() != two.methods.keys():
+    if one.methods.keys() != two.methods.keys() or one.posterior != two.posterior:
         return False
     pairs: list[tuple[Any, Any]] = [(one.h, two.h)]
     for key, method in one.methods.items():

@@ -17,6 +17,7 @@ from heatbath.datasets import Problem
 from heatbath.methods import Method, find_method, module_of, names
 from heatbath.networks import Dense
 from heatbath.partition import Partition
+from heatbath.posterior import Posterior
 from heatbath.runs.grid import Methods
 from heatbath.schedules import Schedule, SimulatedTempering, from_plain, to_plain
 
@@ -37,7 +38,10 @@ def methods_to_plain(methods: Methods) -> dict[str, Any]:
         | {name: _plain(getattr(method, name)) for name in names(type(method))}
         for key, method in methods.methods.items()
     ]
-    return {"h": _plain(methods.h), "parts": parts}
+    plain = {"h": _plain(methods.h), "parts": parts}
+    if methods.posterior is not None:
+        plain["posterior"] = _plain(asdict(methods.posterior))
+    return plain
 
 
 def methods_from_plain(plain: Mapping[str, Any]) -> Methods:
@@ -53,7 +57,8 @@ def _partition(plain: Mapping[str, Any]) -> Partition:
         values = {name: _value(value) for name, value in entry.items()}
         key, kind = values.pop("part"), find_method(values.pop("method"), values.pop("module", None))
         methods[tuple(key) if isinstance(key, list) else key] = kind(**values)
-    return Partition(methods, _value(plain["h"]))
+    posterior = Posterior(**plain["posterior"]) if "posterior" in plain else None
+    return Partition(methods, _value(plain["h"]), posterior)
 
 
 def _named(kind: type[Method]) -> dict[str, str]:

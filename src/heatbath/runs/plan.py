@@ -17,10 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import choice, real, store, whole
 from heatbath.datasets import Problem
+from heatbath.likelihood import settle
 from heatbath.methods import Method
 from heatbath.networks import Dense
 from heatbath.noise import MOST_STEPS
 from heatbath.partition import Part, Partition
+from heatbath.posterior import Settled
 from heatbath.runs import grid
 from heatbath.runs.grid import Methods, Point
 from heatbath.runs.plain import (
@@ -162,7 +164,7 @@ class Plan:
         for name, of_chains in (("start", True), ("average", False)):
             if getattr(self, name) is not None:
                 store(self, **{name: self._checked_rows(name, getattr(self, name), of_chains)})
-        self.parts()  # refuses methods that do not fit the network
+        self.parts()  # refuses methods that do not fit the network, and posteriors
 
     def _checked_rows(self, name: str, given: ArrayLike, of_chains: bool) -> NDArray[np.float64]:
         """θ for every chain, or inputs to average at."""
@@ -237,9 +239,19 @@ class Plan:
         layers = self.network.layers(self.problem.inputs, self.problem.outputs)
         parts = {}
         for partition in grid.named(self.partition).values():
+            known: dict[str, Part] = {}  # at the temperature that a posterior sets
+            if partition.posterior is not None:
+                settled = settle(grid.first(partition), self.network, self.problem, self.batch)
+                known = {part.name: part for part in reversed(settled.parts)}
             for part in partition.parts(layers):
+                part = replace(part, method=known.get(part.name, part).method)
                 parts[part.name, part.key, part.tensors, type(part.method), part.thermostats] = part
         return tuple(parts.values())
+
+    def settled(self) -> Settled:
+        """What its posterior says, of one point; without one, its parts as they are."""
+        assert isinstance(self.partition, Partition)
+        return settle(self.partition, self.network, self.problem, self.batch)
 
     @property
     def samples(self) -> int:

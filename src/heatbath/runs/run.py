@@ -17,7 +17,7 @@ from heatbath.checks import NON_NEGATIVE, choice, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, numbers
 from heatbath.networks import Dense
-from heatbath.prediction import Prediction
+from heatbath.prediction import Mixture, Prediction
 from heatbath.prediction.committee import average_networks, join_averages
 from heatbath.runs import file
 from heatbath.runs.dataset import check_memory, data_at, find_point, gather
@@ -182,18 +182,58 @@ class Run:
             return self._over_steps(X)
         if X is None:
             raise TypeError("X is needed: inputs (examples, features), of which the networks are asked")
-        return average_networks(self.problem, self.network, self._networks(over, latest), self._inputs(X))
+        thetas = self._chosen(self.theta if over == "chains" else self._samples().values, latest)
+        known = self._noises(over)
+        noises = None if known is None else self._chosen(known, latest)
+        return average_networks(self.problem, self.network, thetas, self._inputs(X), noises)
 
-    def _networks(self, over: str, latest: int | None) -> Iterator[NDArray[Any]]:
-        """The parameters of one network after the other, of the chains that did not diverge."""
-        alive = np.flatnonzero(self.died < 0)
+    def predictive(self, X: ArrayLike, latest: int | None = None) -> Mixture:
+        """The law of new data at X in a regression: quantiles, intervals, densities, in the user's units.
+
+        It is of all samples that were kept, or the `latest` of each chain, and of the noise that the
+        posterior knows or samples. Chains that diverged do not count.
+
+        >>> import heatbath as hb
+        >>> x = np.linspace(-1, 1, 40)
+        >>> problem = hb.datasets.from_arrays(x[:, None], np.sin(3 * x), task="regression")
+        >>> sampling = hb.LaLa(h=0.1, gamma=1.0, posterior=hb.Posterior())
+        >>> run = hb.train(problem, hb.Dense((10,), "tanh"), sampling, steps=2000, chains=4, samples=20)
+        >>> low, high = run.predictive([[0.0], [0.5]]).interval(0.9)
+        >>> bool((low < high).all()), low.shape
+        (True, (2, 1))
+        """
+        check_run(self, single=True)
+        if self.problem.task != "regression":
+            raise ValueError(f"this is {self.problem.task!r}: predict has the probabilities of the classes")
+        if not (self.died < 0).any():
+            raise ValueError("all chains of this run diverged: there is nothing to predict from")
+        x, count = self._inputs(X), self.problem.outputs
+        thetas = list(self._chosen(self._samples().values, latest))
+        means = [self.problem.decode(self.network.forward(theta, x, count)) for theta in thetas]
+        known = self._noises("samples")
+        variances = np.zeros((len(thetas), count))
+        if known is not None:
+            variances = np.array(list(self._chosen(known, latest)))
+        return Mixture(np.array(means).reshape(len(thetas), len(x), count), np.sqrt(variances))
+
+    def _noises(self, over: str) -> NDArray[np.float64] | None:
+        """The variances of the targets in the user's units, of each chain and sample; None without them."""
+        if "noise_now" not in self.data:
+            return None
+        now = self.data["noise_now"].values * self.problem.target_scale**2
         if over == "chains":
-            yield from (self.theta[chain] for chain in alive)
-            return
-        samples = self._samples().values
+            return np.asarray(now)
+        if "sample_noise" in self.data:
+            return np.asarray(self.data["sample_noise"].values * self.problem.target_scale**2)
+        return np.repeat(now[:, None], self.data.sizes["sample"], axis=1)
+
+    def _chosen(self, values: NDArray[Any], latest: int | None) -> Iterator[NDArray[Any]]:
+        """Those of the chains that did not diverge, (chain, ...) or (chain, sample, ...), one by one."""
+        alive, of_samples = np.flatnonzero(self.died < 0), values.ndim == 3
         first = 0 if latest is None else -whole("latest", latest, low=1)
-        for chain in alive:
-            yield from samples[chain, first:]
+        if not of_samples:
+            return (values[chain] for chain in alive)
+        return (one for chain in alive for one in values[chain, first:])
 
     def _over_steps(self, X: ArrayLike | None) -> Prediction[Floats]:
         """The chains' running averages, joined."""
@@ -207,7 +247,18 @@ class Run:
             )
         alive = self.died < 0
         means, variances = (averages[name].values[alive] for name in ("mean", "variance"))
-        return join_averages(self.problem, means, variances)
+        return join_averages(self.problem, means, variances, self._mean_noise())
+
+    def _mean_noise(self) -> NDArray[np.float64] | None:
+        """The mean variance of the targets over the records after the burn-in, or as it is now."""
+        now = self._noises("chains")
+        if now is None:
+            return None
+        alive, late = self.died < 0, self.data["step"].values > self.plan.burn_in
+        if "noise" in self.data and late.any():
+            traced = self.data["noise"].values[alive][:, late] * self.problem.target_scale**2
+            return np.asarray(traced.mean(axis=(0, 1)))
+        return np.asarray(now[alive].mean(axis=0))
 
     def outputs(self, X: ArrayLike, samples: bool = False) -> NDArray[np.float64]:
         """What every single network says of new inputs, in the units of the user's data.

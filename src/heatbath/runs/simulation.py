@@ -20,7 +20,9 @@ from heatbath.engine.batches import tabulate
 from heatbath.engine.dense import Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure
 from heatbath.engine.program import Program, compile_program
+from heatbath.likelihood import settle
 from heatbath.networks import ACTIVATIONS
+from heatbath.posterior import Settled
 from heatbath.runs.dataset import Group, restore
 from heatbath.runs.plan import Plan
 from heatbath.tasks import TASKS
@@ -95,12 +97,13 @@ class Simulation:
             X = (plan.average - problem.shift) / problem.scale
             average = tabulate(X[None], np.zeros((1, len(X), 0)), kind)
         self.groups: list[Group] = []
-        for places, programs in _grouped(plan, layers):
+        for places, programs, settled in _grouped(plan, layers):
             chains = np.concatenate([place * plan.chains + np.arange(plan.chains) for place in places])
             ensemble = Ensemble(
                 programs, shape, theta[chains].astype(kind), data, plan.batch,
                 shuffled=plan.shuffled, momenta=plan.momenta, seed=plan.seed, number=chains % plan.chains,
                 point=np.repeat(np.arange(len(places)), plan.chains), threads=threads,
+                noise=settled.for_chains(len(chains)), variance=settled.draws,
             )  # fmt: skip
             ensemble.take_notes(
                 records, losses, test,
@@ -108,6 +111,11 @@ class Simulation:
                 burn_in=plan.burn_in, thin=plan.thin, last=plan.steps if plan.samples else 0,
                 done=done, samples=plan.samples - done if plan.keep else 0, average=average,
             )  # fmt: skip
+            if settled.draws is not None and settled.draws.every > plan.steps:
+                warn(
+                    f"the noise of the data is drawn every {settled.draws.every:,} steps, and there are "
+                    f"{plan.steps:,}: it stays as it starts. Make more steps, or take larger batches"
+                )
             self.groups.append(Group(ensemble, chains))
             if before is not None:
                 restore(self.groups[-1], step, before)
@@ -212,12 +220,15 @@ class Simulation:
         return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first, accuracy)
 
 
-def _grouped(plan: Plan, layers: Mapping[str, Any]) -> list[tuple[list[int], list[Program]]]:
-    """The points whose programs have one structure, and these programs."""
-    groups: dict[Any, tuple[list[int], list[Program]]] = {}
+def _grouped(plan: Plan, layers: Mapping[str, Any]) -> list[tuple[list[int], list[Program], Settled]]:
+    """The points whose programs have one structure and one posterior, and these programs."""
+    groups: dict[Any, tuple[list[int], list[Program], Settled]] = {}
     for place, point in enumerate(plan.points):
-        program = compile_program(point.partition, layers, plan.rotated)
-        places, programs = groups.setdefault(structure(program), ([], []))
+        settled = settle(point.partition, plan.network, plan.problem, plan.batch)
+        stops = settled.draws is not None
+        program = compile_program(point.partition, layers, plan.rotated, stops, settled.parts)
+        key = structure(program), point.partition.posterior
+        places, programs, _ = groups.setdefault(key, ([], [], settled))
         places.append(place)
         programs.append(program)
     return list(groups.values())

@@ -113,7 +113,8 @@ def method_class(method: type[Method]) -> type[Partitioned]:
 def preset_class(name: str) -> type[Partitioned]:
     """The optimiser of a preset."""
     preset = PRESETS[name]
-    arguments_of_preset = [_single(p) for p in inspect.signature(preset).parameters.values()]
+    taken = [p for p in inspect.signature(preset).parameters.values() if p.name != "posterior"]
+    arguments_of_preset = [_single(p) for p in taken]
     renamed = [
         p.replace(kind=Parameter.KEYWORD_ONLY, name="lr" if p.name == "h" else p.name)
         for p in arguments_of_preset

@@ -26,6 +26,8 @@ def to_values(group: Group, lr: object) -> Group:
     kind = type(method)
     check_known(kind)
     method = kind(**{name: group.get(name, getattr(method, name)) for name in names(kind)})
+    if method.needs_temperature:
+        raise TypeError(f"{method!r}: an optimiser needs {method.thermal}, such as {method.thermal}=1e-5")
     values: Group = {"method": kind.__name__, "schedules": {}, "step": 0, "previous": None}
     given = {"lr": coefficient("lr", lr, NON_NEGATIVE)}
     given |= {name: getattr(method, name) for name in coefficients(kind)}

@@ -1,0 +1,87 @@
+"""What a run samples, as a value: a `Posterior`; and what follows from it for one run (see `likelihood`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath.checks import POSITIVE, is_real, real, reals, store
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What a run samples, in place of `tau` and `weight_decay`: the prior and the noise of the data.
+
+    - `prior`: the standard deviation ς of all parameters, or one for each layer; "fan_in" is 1/√inputs.
+    - `noise`: of a regression, the standard deviation of the targets around the network's values, in their
+      units; one for each target; or "sampled" together with the parameters. Classes have none.
+      A run notes its variance in `run.data["noise"]`, of targets as they are scaled in the problem;
+      `run.predict(X).noise` is its mean in the units of the user.
+    - `temperature`: T; 1 is the posterior, below it is a cold one.
+
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> sampling = hb.Partition(hb.Langevin(gamma=1.0), h=0.1, posterior=hb.Posterior(prior=2.0))
+    >>> run = hb.train(problem, hb.Dense((5,)), sampling, steps=100, record=1)
+    """
+
+    prior: float | Sequence[float] | Literal["fan_in"] = 1.0
+    noise: float | Sequence[float] | Literal["sampled"] = "sampled"
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, word in (("prior", "fan_in"), ("noise", "sampled")):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                if given != word:
+                    raise ValueError(
+                        f"Posterior: {name} must be a standard deviation, several, or {word!r}; got {given!r}"
+                    )
+            elif is_real(given):
+                store(self, **{name: real(f"Posterior: {name}", given, POSITIVE)})
+            else:
+                values = reals(f"Posterior: {name}", given, POSITIVE)
+                if not values:
+                    raise ValueError(f"Posterior: {name} must be a standard deviation or several, got none")
+                store(self, **{name: values})
+        store(self, temperature=real("Posterior: temperature", self.temperature, POSITIVE))
+
+    def deviations(self, widths: Sequence[int]) -> tuple[float, ...]:
+        """The standard deviation of the prior of each layer; `widths` are the inputs of each."""
+        if self.prior == "fan_in":
+            return tuple(1 / math.sqrt(width) for width in widths)
+        if isinstance(self.prior, float):
+            return (self.prior,) * len(widths)
+        if len(self.prior) != len(widths):
+            raise ValueError(
+                f"Posterior: prior has {len(self.prior)} standard deviations, and the network has "
+                f"{len(widths)} layers"
+            )
+        return tuple(map(float, self.prior))
+
+
+class Draws(NamedTuple):
+    """How variances are drawn: (scale[k] + factor Σr²)/Gamma(shape) of target k, at every so many steps."""
+
+    shape: float
+    scale: NDArray[np.float64]
+    factor: float
+    every: int
+
+
+class Settled(NamedTuple):
+    """What a posterior says for a network and a problem: parts whose methods have temperatures and priors,
+    the variances of the targets (None for classes), and how they are drawn, if they are."""
+
+    parts: tuple[Any, ...]
+    variances: NDArray[np.float64] | None
+    draws: Draws | None
+
+    def for_chains(self, count: int) -> NDArray[np.float64] | None:
+        """The variances (chains, targets) at the start."""
+        return None if self.variances is None else np.tile(self.variances, (count, 1))
