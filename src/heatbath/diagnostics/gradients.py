@@ -19,11 +19,13 @@ Array = NDArray[np.float64]
 ROWS = 10_000  # examples at a time, to need little memory
 
 
-def gradient_moments(network: Dense, theta: Array, problem: Problem, draw: int) -> tuple[Array, Array]:
+def gradient_moments(
+    network: Dense, theta: Array, problem: Problem, draw: int, shares: Array | float = 1.0
+) -> tuple[Array, Array]:
     """The mean over the training examples of the gradient of the loss, and of its squares, without any prior.
 
     In float64. The gradient of one example by a weight is (what comes back) x (what went in), so the mean of
-    squares needs no gradient of single examples.
+    squares needs no gradient of single examples. `shares` are those of the targets in the loss.
     """
     X, Y = problem.X_train[draw], problem.Y_train[draw]
     size = network.parameters(problem.inputs, problem.outputs)
@@ -31,7 +33,8 @@ def gradient_moments(network: Dense, theta: Array, problem: Problem, draw: int) 
     for begin in range(0, len(X), ROWS):
         rows = slice(begin, begin + ROWS)
         end = size
-        for inputs, back in _backwards(network, np.asarray(theta, np.float64), X[rows], Y[rows], problem):
+        given = np.asarray(theta, np.float64), X[rows], Y[rows]
+        for inputs, back in _backwards(network, *given, problem, shares):
             for total, power in ((sums, 1), (squares, 2)):
                 weight, bias = (back**power).T @ inputs**power, (back**power).sum(axis=0)
                 total[end - weight.size - bias.size : end] += np.concatenate([weight.ravel(), bias])
@@ -39,12 +42,23 @@ def gradient_moments(network: Dense, theta: Array, problem: Problem, draw: int) 
     return sums / len(X), squares / len(X)
 
 
+def units_of_noise(run: Run, name: str, *place: int) -> tuple[float, Array | float]:
+    """What a chain's noise, a result of this name, says: the mean variance of the targets, which is the unit
+    of temperatures where it is sampled and 1 elsewhere; and the shares of the targets in the loss."""
+    if name not in run.data:
+        return 1.0, 1.0
+    variances = run.data[name].values[place]
+    mean = float(np.exp(np.log(variances).mean()))
+    return mean if "noise" in run.data else 1.0, mean / variances
+
+
 def gradient_noise(run: Run) -> xr.DataArray:
     """The variance s² of the mini-batch gradient at every chain's final parameters, by chain and part.
 
     The mean over a part's parameters of (1 - b/n)/b S², the exact variance for b of n examples drawn without
     replacement, where S² is the variance of the gradients of single examples (squares divided by n - 1). It
-    is what `gradient_heating` and `adaptive_friction` take. NaN for a chain that diverged.
+    is what `gradient_heating` and `adaptive_friction` take; where the noise of the data is sampled, over its
+    variance, as momenta are in units of its deviation. NaN for a chain that diverged.
     """
     check_run(run, single=True)
     plan, problem = run.plan, run.problem
@@ -53,8 +67,9 @@ def gradient_noise(run: Run) -> xr.DataArray:
     noise = np.full((len(run.theta), len(parts)), np.nan)
     for chain in np.flatnonzero(run.died < 0):
         draw = int(run.data["draw"].values[chain])
-        mean, square = gradient_moments(run.network, run.theta[chain], problem, draw)
-        variance = (1 / plan.batch - 1 / n) * np.maximum(square - mean**2, 0) * n / max(n - 1, 1)
+        unit, shares = units_of_noise(run, "noise_now", int(chain))
+        mean, square = gradient_moments(run.network, run.theta[chain], problem, draw, shares)
+        variance = (1 / plan.batch - 1 / n) * np.maximum(square - mean**2, 0) * n / max(n - 1, 1) / unit
         for place, part in enumerate(parts):
             noise[chain, place] = np.mean(np.concatenate([variance[list(span)] for span in part.tensors]))
     coordinates = {"part": [part.name for part in parts], "chain": run.data["chain"].values}
@@ -100,7 +115,7 @@ def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float
 
 
 def _backwards(
-    network: Dense, theta: Array, X: Array, Y: Array, problem: Problem
+    network: Dense, theta: Array, X: Array, Y: Array, problem: Problem, shares: Array | float
 ) -> list[tuple[Array, Array]]:
     """From the last layer to the first, by example: what went into it, and the derivative by what it gave."""
     activation = ACTIVATIONS[network.activation]
@@ -112,7 +127,7 @@ def _backwards(
         begin += (width + 1) * out
         weights.append(W)
         inputs.append(activation.value(values) if len(inputs) < len(sizes) - 1 else values)
-    back = TASKS[problem.task].residual(inputs.pop(), Y)
+    back = TASKS[problem.task].residual(inputs.pop(), Y) * shares
     layers = []
     for values, W in zip(reversed(inputs), reversed(weights), strict=True):
         layers.append((values, back))

@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath.checks import choice, whole
-from heatbath.diagnostics.gradients import gradient_moments
+from heatbath.diagnostics.gradients import gradient_moments, units_of_noise
 from heatbath.partition import Part
 from heatbath.runs.run import Run, check_run
 from heatbath.schedules import at
@@ -57,7 +57,8 @@ def configurational(run: Run) -> xr.Dataset:
     The virial <θ·∇U>/N over samples and chains, with θ, ∇U and N of the part and U the loss plus the
     Gaussian prior: it is τ under exp(-U/τ) for every part, wherever that law can be normalised (a prior on
     all parameters suffices; without one a classifier's weights grow for ever, and it is negative while they
-    do). A data set as that of `equipartition`. Needs `train(..., samples=N)`.
+    do). Where the noise of the data is sampled, temperatures are in units of its variance, and that of the
+    posterior is T/n. A data set as that of `equipartition`. Needs `train(..., samples=N)`.
     """
     check_run(run, single=True)
     if "samples" not in run.data or not run.data.sizes["sample"]:
@@ -65,11 +66,14 @@ def configurational(run: Run) -> xr.Dataset:
     parts, alive = _thermal(run)
     decay = _decay(run)
     products = np.empty((np.count_nonzero(alive), *run.data["samples"].shape[1:]))
-    chains = zip(run.data["samples"].values[alive], run.data["draw"].values[alive], strict=True)
-    for chain, (samples, draw) in enumerate(chains):
-        for place, theta in enumerate(samples.astype(np.float64)):
-            force, _ = gradient_moments(run.network, theta, run.problem, int(draw))
-            products[chain, place] = theta * (force + decay * theta)
+    sampled = "sample_noise" in run.data
+    for row, chain in enumerate(np.flatnonzero(alive)):
+        draw = int(run.data["draw"].values[chain])
+        for place, theta in enumerate(run.data["samples"].values[chain].astype(np.float64)):
+            places = (int(chain), place) if sampled else (int(chain),)
+            unit, shares = units_of_noise(run, "sample_noise" if sampled else "noise_now", *places)
+            force, _ = gradient_moments(run.network, theta, run.problem, draw, shares)
+            products[row, place] = theta * (force / unit + decay * theta)
     means = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
     return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
 
@@ -129,7 +133,7 @@ def _elements(part: Part) -> list[int]:
 def _decay(run: Run) -> Array:
     """The precision λ of the prior on every parameter, at the last step."""
     decay = np.zeros(run.plan.parameters)
-    for part in run.plan.parts():
+    for part in run.plan.settled().parts:
         decay[_elements(part)] = at(part.method.prior, run.step - 1)
     return decay
 

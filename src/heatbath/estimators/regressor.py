@@ -86,7 +86,8 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     def predict(self, X: ArrayLike, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
         """The mean over the networks, and with `return_std` their standard deviation.
 
-        That is how far the networks differ, and not the noise of the data, which comes on top.
+        That is how far the networks differ, and not the noise of the data, which comes on top; with a method
+        that has a posterior it is the standard deviation of new data, their noise included.
         """
         prediction = self._prediction(X)
         mean, spread = (v.reshape(-1, *self._shape) for v in (prediction.mean, prediction.sd))

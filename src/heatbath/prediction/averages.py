@@ -17,10 +17,13 @@ class Prediction(NamedTuple, Generic[A]):
     """What samples say together: NumPy arrays for a run, tensors in the CPU's memory for a torch model.
 
     `mean` and `variance` are (examples, outputs), of probabilities or of the values of a regression, and `sd`
-    is the root of the variance. `entropy` (examples,), in nats, is that of the mean, summed over columns that
-    are labels or values of their own. Of probabilities it is the sum of two: `expected_entropy`, the mean
-    over samples of their entropies, which is the noise of the data as they see it, and `mutual_information`,
-    what they disagree about. These two are None in a regression, and where only the means were kept.
+    is the root of the variance. In a regression with a posterior these are of new data: the variance is that
+    over the samples, plus the `noise` of the data around them, (outputs,), which is None elsewhere.
+
+    `entropy` (examples,), in nats, is that of the mean, summed over columns that are labels or values of
+    their own. Of probabilities it is the sum of two: `expected_entropy`, the mean over samples of their
+    entropies, which is the noise of the data as they see it, and `mutual_information`, what they disagree
+    about. These two are None in a regression, and where only the means were kept.
     """
 
     mean: A
@@ -28,10 +31,11 @@ class Prediction(NamedTuple, Generic[A]):
     entropy: A
     expected_entropy: A | None
     mutual_information: A | None
+    noise: A | None = None
 
     @property
     def sd(self) -> A:
-        """The standard deviation over the samples."""
+        """The standard deviation: over the samples, and of new data where their noise is known."""
         variance: Any = self.variance
         root: A = variance.sqrt() if hasattr(variance, "sqrt") else np.sqrt(variance)  # of a tensor, too
         return root
@@ -44,13 +48,18 @@ class Average:
         self._task = task
         self._count = 0
         self._mean = self._squares = self._entropy = np.zeros(())
+        self._noise: Floats | None = None
 
-    def add(self, outputs: Floats) -> None:
-        """Take in what one more sample says: probabilities or values, (examples, outputs)."""
+    def add(self, outputs: Floats, noise: Floats | None = None) -> None:
+        """Take in what one more sample says: probabilities or values, (examples, outputs), and the variance
+        of the data around them, (outputs,)."""
         self._count += 1
         difference = outputs - self._mean
         self._mean = self._mean + difference / self._count
         self._squares = self._squares + difference * (outputs - self._mean)
+        if noise is not None:
+            before = np.zeros(()) if self._noise is None else self._noise
+            self._noise = before + (noise - before) / self._count
         if self._task != "regression":
             entropy = entropy_of(outputs, self._task)
             self._entropy = self._entropy + (entropy - self._entropy) / self._count
@@ -61,10 +70,16 @@ class Average:
             raise ValueError("there are no samples: take some after the burn-in")
         variance = self._squares / self._count
         if self._task == "regression":
-            return Prediction(self._mean, variance, normal_entropy(variance), None, None)
+            return regression(self._mean, variance, self._noise)
         entropy = entropy_of(self._mean, self._task)
         disagreement = np.maximum(entropy - self._entropy, 0.0)  # it is never negative but for rounding
         return Prediction(self._mean, variance, entropy, self._entropy, disagreement)
+
+
+def regression(mean: Floats, spread: Floats, noise: Floats | None) -> Prediction[Floats]:
+    """The prediction of values with a spread over samples, and perhaps noise around them."""
+    variance = spread if noise is None else spread + noise
+    return Prediction(mean, variance, normal_entropy(variance), None, None, noise)
 
 
 def entropy_of(probabilities: Floats, task: Task) -> Floats:

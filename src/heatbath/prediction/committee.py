@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import repeat
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.networks import Dense
-from heatbath.prediction.averages import Average, Prediction, entropy_of, normal_entropy
-
-CHUNK = 1 << 17  # numbers in the widest layer at a time: 1 MB, much faster than large arrays
+from heatbath.prediction.averages import Average, Prediction, entropy_of, regression
 
 
 def average_networks(
-    problem: Problem, network: Dense, thetas: Iterable[NDArray[Any]], x: Floats
+    problem: Problem,
+    network: Dense,
+    thetas: Iterable[NDArray[Any]],
+    x: Floats,
+    noises: Iterable[Floats] | None = None,
 ) -> Prediction[Floats]:
-    """What networks with these parameters say of standardised inputs, (examples, features), together.
+    """What networks with these parameters say of standardised inputs, (examples, features), together, with
+    the variances of the targets around each if there are any, in the user's units.
 
     One network is in memory at a time.
     """
-    rows = max(1, CHUNK // max(network.sizes(problem.inputs, problem.outputs)))
-    average, outputs = Average(problem.task), np.empty((len(x), problem.outputs))
-    for theta in thetas:
-        for chunk in (slice(first, first + rows) for first in range(0, len(x), rows)):
-            outputs[chunk] = problem.decode(network.forward(theta, x[chunk], problem.outputs))
-        average.add(outputs)
+    average = Average(problem.task)
+    for theta, noise in zip(thetas, repeat(None) if noises is None else noises, strict=False):
+        average.add(problem.decode(network.forward(theta, x, problem.outputs)), noise)
     return average.prediction()
 
 
-def join_averages(problem: Problem, means: Floats, variances: Floats) -> Prediction[Floats]:
+def join_averages(
+    problem: Problem, means: Floats, variances: Floats, noise: Floats | None = None
+) -> Prediction[Floats]:
     """The prediction of chains that have kept their means and variances only, (chains, examples, outputs).
 
     The variance is within chains and between them; the entropy is not split.
     """
     mean, variance = means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
-    entropy = normal_entropy(variance) if problem.task == "regression" else entropy_of(mean, problem.task)
-    return Prediction(mean, variance, entropy, None, None)
+    if problem.task == "regression":
+        return regression(mean, variance, noise)
+    return Prediction(mean, variance, entropy_of(mean, problem.task), None, None)

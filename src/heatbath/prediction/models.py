@@ -52,7 +52,7 @@ def predict(
             average.add(_decoded(output, task))
     prediction = average.prediction()
     mean, variance, entropy = map(torch.from_numpy, prediction[:3])
-    expected, disagreement = (None if part is None else torch.from_numpy(part) for part in prediction[3:])
+    expected, disagreement = (None if part is None else torch.from_numpy(part) for part in prediction[3:5])
     return Prediction(mean, variance, entropy, expected, disagreement)
 
 

@@ -1,0 +1,117 @@
+"""Mixtures of normal laws against scipy, and what a run predicts of new data."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import heatbath as hb
+from heatbath.prediction import Mixture
+
+
+def mixture(samples=7, examples=5, outputs=2, seed=0):
+    rng = np.random.default_rng(seed)
+    return Mixture(rng.standard_normal((samples, examples, outputs)), rng.uniform(0.2, 2, (samples, outputs)))
+
+
+def test_density_distribution_and_moments_are_those_of_the_components():
+    law = mixture()
+    y = np.random.default_rng(1).standard_normal((5, 2))
+    parts = stats.norm(law.means, law.deviations[:, None])
+    np.testing.assert_allclose(law.log_density(y), np.log(parts.pdf(y).mean(axis=0)), rtol=1e-12)
+    np.testing.assert_allclose(law.cdf(y), parts.cdf(y).mean(axis=0), rtol=1e-12)
+    drawn = np.concatenate([law.draw(seed) for seed in range(4000)])
+    np.testing.assert_allclose(drawn.mean(axis=0), law.mean, atol=0.05)
+    np.testing.assert_allclose(drawn.std(axis=0), law.sd, rtol=0.02)
+
+
+def test_quantiles_are_where_the_distribution_has_their_share():
+    law = mixture()
+    shares = [0.001, 0.05, 0.5, 0.95, 0.999]
+    found = law.quantiles(shares)
+    assert found.shape == (5, 5, 2)
+    for share, values in zip(shares, found, strict=True):
+        np.testing.assert_allclose(law.cdf(values), share, atol=1e-9)
+    low, high = law.interval(0.9)
+    np.testing.assert_array_equal(low, found[1])
+    np.testing.assert_array_equal(high, found[3])
+
+
+def test_a_law_in_pieces_is_the_same(monkeypatch):
+    law, y = mixture(examples=11), np.zeros((11, 2))
+    whole = law.log_density(y), law.cdf(y), law.quantiles([0.1, 0.9])
+    monkeypatch.setattr("heatbath.prediction.mixtures.AT_ONCE", 30)
+    for one, other in zip(whole, (law.log_density(y), law.cdf(y), law.quantiles([0.1, 0.9])), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_without_noise_the_law_is_of_the_networks_values():
+    law = Mixture(np.array([[[0.0]], [[1.0]], [[2.0]]]), np.zeros((3, 1)))
+    assert law.sd.item() == pytest.approx(np.sqrt(2 / 3))
+    assert law.cdf([0.5]).item() == pytest.approx(1 / 3)
+    assert law.quantiles(0.5).item() == pytest.approx(1.0, abs=1e-6)
+    with pytest.raises(ValueError, match="no density"):
+        law.log_density([0.5])
+
+
+@pytest.mark.parametrize("shares", [0.0, 1.0, [0.5, 1.5], float("nan")])
+def test_shares_that_are_none_are_refused(shares):
+    with pytest.raises(ValueError, match="shares"):
+        mixture().quantiles(shares)
+
+
+def test_data_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match=r"\(examples, outputs\) = \(5, 2\)"):
+        mixture().cdf(np.zeros((5, 3)))
+
+
+@pytest.fixture(scope="module")
+def run():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (120, 1))
+    Y = np.column_stack([np.sin(2 * X[:, 0]) * 10 + rng.standard_normal(120), X[:, 0]])
+    Y[:, 1] += 0.05 * rng.standard_normal(120)
+    problem = hb.datasets.from_arrays(X, Y, X[:20], Y[:20], task="regression", standardise=True)
+    sampling = hb.LaLa(h=0.2, gamma=1.0, posterior=hb.Posterior())
+    return hb.train(
+        problem, hb.Dense((10,), "tanh"), sampling, 6000, 120, 8, samples=30, burn_in=3000, average=X[:5]
+    )
+
+
+def test_predictions_of_a_posterior_are_of_data_in_the_users_units(run):
+    X = np.linspace(-1.5, 1.5, 9)[:, None]
+    said, law = run.predict(X), run.predictive(X)
+    np.testing.assert_allclose(said.mean, law.mean)
+    np.testing.assert_allclose(said.sd, law.sd)
+    np.testing.assert_allclose(np.sqrt(said.noise), [1.0, 0.05], rtol=0.25)
+    assert (said.variance > said.noise).all()
+    np.testing.assert_allclose(law.interval(0.9)[1] - law.interval(0.9)[0], 2 * 1.645 * law.sd, rtol=0.1)
+    for over in ("chains", "steps"):
+        other = run.predict(X, over=over) if over == "chains" else run.predict(over=over)
+        np.testing.assert_allclose(other.noise, said.noise, rtol=0.3)
+    latest = run.predictive(X, latest=1)
+    assert latest.means.shape == (8, 9, 2)
+
+
+def test_known_noise_is_added_as_it_was_given():
+    X = np.linspace(-1, 1, 30)[:, None]
+    problem = hb.datasets.from_arrays(X, 5 * X[:, 0], task="regression", standardise=True)
+    sampling = hb.LaLa(h=0.2, gamma=1.0, posterior=hb.Posterior(noise=0.7))
+    run = hb.train(problem, hb.Dense((3,)), sampling, 200, samples=5)
+    assert run.predict(X).noise == pytest.approx(0.49)
+    np.testing.assert_allclose(run.predictive(X).deviations, 0.7)
+
+
+def test_without_a_posterior_the_spread_is_that_of_the_networks():
+    X = np.linspace(-1, 1, 30)[:, None]
+    problem = hb.datasets.from_arrays(X, 5 * X[:, 0], task="regression")
+    run = hb.train(problem, hb.Dense((3,)), hb.LaLa(0.2, 1.0, 1e-3), 200, chains=3, samples=5)
+    said = run.predict(X)
+    assert said.noise is None
+    np.testing.assert_allclose(said.sd, run.predictive(X).sd)
+
+
+def test_classes_have_no_such_law():
+    problem = hb.datasets.spirals(n_train=20, n_test=5)
+    run = hb.train(problem, hb.Dense((3,)), hb.AdLaLa(), 20, samples=2)
+    with pytest.raises(ValueError, match="binary"):
+        run.predictive([[0.0, 0.0]])
