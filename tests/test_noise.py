@@ -82,10 +82,10 @@ def test_small_numpy_integers_address_the_same_numbers_as_python_ones():
 def test_streams_and_slots_are_different_numbers():
     drawn = [
         normals(1, stream, slot, 0, 0, 0, 64)
-        for stream in (NOISE, BATCH, START, TEMPERING)
+        for stream in (NOISE, BATCH, START, TEMPERING, noise.VARIANCE, noise.METROPOLIS)
         for slot in (0, 1)
     ]
-    assert len({z.tobytes() for z in drawn}) == 8
+    assert len({z.tobytes() for z in drawn}) == 12
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,11 @@ def test_the_same_numbers_for_any_way_of_slicing_the_request(data):
     step = data.draw(st.integers(0, 3))
     part = normals(9, NOISE, 1, np.array(chains), step, start, stop)
     np.testing.assert_array_equal(part, WHOLE[chains, step, start:stop])
+
+
+@pytest.mark.parametrize("stop", [1, 2, 63, 64, 65, 255, 256, 257])
+def test_the_first_elements_are_the_same_however_few_are_drawn(stop):
+    np.testing.assert_array_equal(normals(9, NOISE, 1, np.arange(6), 2, 0, stop), WHOLE[:, 2, :stop])
 
 
 def test_uniforms_and_normals_come_from_the_same_bits():

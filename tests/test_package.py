@@ -31,6 +31,7 @@ LAYOUT = [
     "partition",
     "presets",
     "reference",
+    "sampling",
     "quadratic",
     "networks",
     "datasets",
@@ -141,7 +142,8 @@ def test_the_examples_of_the_docstrings_hold(module):
 
 
 def test_the_public_functions_have_examples():
-    for public in (hb.train, hb.sweep, hb.compare, hb.load, hb.predict, hb.Run.resume, hb.Run.predict):
+    runs = (hb.train, hb.sweep, hb.compare, hb.load, hb.Run.resume, hb.Run.predict)
+    for public in (*runs, hb.predict, hb.sample):
         assert ">>>" in public.__doc__, public
 
 

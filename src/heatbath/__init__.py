@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from heatbath.runs.training import compare as compare
     from heatbath.runs.training import sweep as sweep
     from heatbath.runs.training import train as train
+    from heatbath.sampling import sample as sample
 
 __version__ = "0.1.0.dev0"
 
@@ -72,6 +73,7 @@ _HOME: dict[str, str | None] = {
     **dict.fromkeys(["Run", "load"], "runs.run"),
     **dict.fromkeys(["Diverged", "Interrupted", "Progress"], "runs.simulation"),
     **dict.fromkeys(["compare", "sweep", "train"], "runs.training"),
+    "sample": "sampling",
 }
 
 

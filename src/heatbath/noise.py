@@ -41,9 +41,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import whole
 
-NOISE, BATCH, START, TEMPERING, VARIANCE = range(5)
+NOISE, BATCH, START, TEMPERING, VARIANCE, METROPOLIS = range(6)
 """The streams: noise letters; mini-batch indices; initial states (slot 0 θ, slot 1 p); tempering moves; the
-variance of the data (slots 2k and 2k + 1 for target k)."""
+variance of the data (slots 2k and 2k + 1 for target k); whether a proposal is accepted."""
 
 ROUNDS = 7
 TILE = 256
@@ -93,8 +93,8 @@ def bits(
     seed: int, stream: int, slot: int, chain: ArrayLike, step: ArrayLike, start: int, stop: int
 ) -> Words:
     """The 32-bit words at elements start to stop - 1; shape: chain and step broadcast, then elements."""
-    tiles, span = _tiles(start, stop)
-    lanes = philox(_counters(stream, slot, chain, step, tiles), _seed(seed))
+    blocks, span = _blocks(start, stop)
+    lanes = philox(_counters(stream, slot, chain, step, blocks), _seed(seed))
     return _elements(lanes, span)
 
 
@@ -109,8 +109,8 @@ def normals(
     seed: int, stream: int, slot: int, chain: ArrayLike, step: ArrayLike, start: int, stop: int
 ) -> Floats:
     """Standard normal numbers at elements start to stop - 1; shape as in `bits`."""
-    tiles, span = _tiles(start, stop)
-    lanes = philox(_counters(stream, slot, chain, step, tiles), _seed(seed))
+    blocks, span = _blocks(start, stop)
+    lanes = philox(_counters(stream, slot, chain, step, blocks), _seed(seed))
     return _elements(box_muller(lanes), span)
 
 
@@ -167,18 +167,24 @@ def _unit(words: Words) -> Floats:
     return (words.astype(np.float64) + 0.5) * 2.0**-32
 
 
-def _tiles(start: int, stop: int) -> tuple[NDArray[np.int64], slice]:
-    """The tiles that hold elements start to stop - 1, and where those lie among the tiles' elements."""
+def _blocks(start: int, stop: int) -> tuple[NDArray[np.int64], slice]:
+    """The blocks (tiles, 64) that hold elements start to stop - 1, and where those lie among their elements.
+
+    The first elements of all are the first lane of as many blocks, and no more are needed.
+    """
     start = whole("start", start, low=0)
     stop = whole("stop", stop, low=start, high=4 * 2**_BLOCK_BITS + 1)
+    if stop <= ROW:
+        return np.arange(stop)[None], slice(start, stop)
     first, end = start // TILE, -(-stop // TILE)
-    return np.arange(first, max(first, end)), slice(start - first * TILE, stop - first * TILE)
+    tiles = np.arange(first, max(first, end))
+    return ROW * tiles[:, None] + np.arange(ROW), slice(start - first * TILE, stop - first * TILE)
 
 
-def _counters(stream: int, slot: int, chain: ArrayLike, step: ArrayLike, tiles: NDArray[np.int64]) -> Words:
+def _counters(stream: int, slot: int, chain: ArrayLike, step: ArrayLike, blocks: NDArray[np.int64]) -> Words:
     """The counters (4, ..., tiles, 64)."""
     chains, steps = (np.asarray(value)[..., None, None] for value in (chain, step))
-    return pack(stream, slot, chains, steps, ROW * tiles[:, None] + np.arange(ROW))
+    return pack(stream, slot, chains, steps, blocks)
 
 
 def _elements(lanes: NDArray[Any], span: slice) -> NDArray[Any]:

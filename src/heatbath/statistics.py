@@ -214,6 +214,43 @@ def autocorrelation_time(trace: ArrayLike) -> float:
     return _autocorrelation_time(_checked(trace))
 
 
+def rhat(trace: ArrayLike) -> float:
+    """R-hat of a trace, (chain, record) or one series: 1 where the chains, and the halves of each, agree.
+
+    Split and rank-normalised (Vehtari and others, 2021): the larger of that of the values, which tells
+    different means, and that of their distances from the median, which tells different spreads. NaN for a
+    constant, infinite for chains that stand still at different places.
+    """
+
+    def ratio(scores: Array) -> float:
+        count = scores.shape[1]
+        within, between = scores.var(axis=1, ddof=1).mean(), scores.mean(axis=1).var(ddof=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(np.sqrt((count - 1) / count + between / within))
+
+    halves = _halves(trace)
+    folded = np.abs(halves - np.median(halves))
+    return float(np.fmax(ratio(_scores(halves)), ratio(_scores(folded))))
+
+
+def ess(trace: ArrayLike) -> float:
+    """The effective size of a trace, (chain, record) or one series, for its mean (bulk ESS).
+
+    How many independent values would tell as much, by the autocorrelations of the rank-normalised halves of
+    the chains (Vehtari and others, 2021); chains that disagree count for little. NaN for a constant.
+    """
+    scores = _scores(_halves(trace))
+    count, size = scores.shape[1], scores.size
+    if not np.ptp(scores):
+        return math.nan
+    covariance = _autocovariance(scores)
+    within = covariance[0] * count / (count - 1)
+    total = covariance[0] + scores.mean(axis=1).var(ddof=1)
+    correlation = 1 - (within - covariance) / total
+    correlation[0] = 1.0
+    return float(size / max(_geyer(correlation), 1 / math.log10(size)))
+
+
 def _checked(trace: ArrayLike) -> Array:
     """A trace as an array (chain, record) of finite numbers."""
     values: NDArray[Any] = np.asarray(trace)
@@ -232,15 +269,41 @@ def _checked(trace: ArrayLike) -> Array:
 
 
 def _autocorrelation_time(values: Array) -> float:
-    count = values.shape[1]
     if not np.ptp(values, axis=1).any():
         return 1.0
+    return float(max(_geyer(_autocovariance(values)), 1.0 / values.shape[1]))
+
+
+def _autocovariance(values: Array) -> Array:
+    """At every lag, about each chain's own mean; the mean over chains."""
+    count = values.shape[1]
     spectrum = np.abs(np.fft.rfft(values - values.mean(axis=1, keepdims=True), 2 * count, axis=1)) ** 2
-    covariance = np.fft.irfft(spectrum.mean(axis=0))[:count]
-    pairs = covariance[: count // 2 * 2].reshape(-1, 2).sum(axis=1) / covariance[0]
+    return np.asarray(np.fft.irfft(spectrum.mean(axis=0))[:count] / count)
+
+
+def _geyer(covariance: Array) -> float:
+    """1 + 2 Σ ρ_k, as long as the sums of neighbouring lags are positive and fall."""
+    pairs = covariance[: len(covariance) // 2 * 2].reshape(-1, 2).sum(axis=1) / covariance[0]
     positive = pairs[: int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)]
-    total = float(np.minimum.accumulate(positive).sum())
-    return float(max(2.0 * total - 1.0, 1.0 / count))
+    return 2.0 * float(np.minimum.accumulate(positive).sum()) - 1.0
+
+
+def _scores(values: Array) -> Array:
+    """The normal numbers of the same ranks."""
+    from scipy.special import ndtri
+
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(count) - (count - 1) / 2)[place].reshape(values.shape)
+    return np.asarray(ndtri((ranks - 3 / 8) / (values.size + 1 / 4)))
+
+
+def _halves(trace: ArrayLike) -> Array:
+    """The halves of every chain as chains of their own."""
+    values = _checked(trace)
+    half = values.shape[1] // 2
+    if half < 2:
+        raise ValueError(f"R-hat and ESS need at least 4 records of each chain, got {values.shape[1]}")
+    return np.concatenate([values[:, :half], values[:, -half:]])
 
 
 def _error(values: Array, of: int = 1) -> float:
