@@ -170,6 +170,13 @@ def test_an_estimator_can_have_a_posterior_and_no_weights_with_it():
     _, sd = model.fit(X, Y[:, 0]).predict(X, return_std=True)
     noise = model.run_.predict(X).noise
     assert (sd**2 >= noise).all()
+    low, high = model.predict_interval(X, 0.8)
+    assert low.shape == high.shape == (60,)
+    np.testing.assert_array_equal(model.predict_quantiles(X, [0.1, 0.5, 0.9])[::2], [low, high])
+    both = hb.ThermodynamicRegressor(hidden=(5,), method=method, steps=400).fit(X, Y)
+    assert both.predict_quantiles(X, 0.5).shape == (1, 60, 2)
+    with pytest.raises(ValueError, match="fit with a posterior"):
+        hb.ThermodynamicRegressor(hidden=(5,), steps=50).fit(X, Y[:, 0]).predict_interval(X)
     with pytest.raises(ValueError, match="weights are copies"):
         model.fit(X, Y[:, 0], sample_weight=np.linspace(0.5, 1.5, 60))
     with pytest.raises(ValueError, match="leave out weight_decay"):

@@ -8,9 +8,11 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from heatbath.datasets.problem import Floats
 from heatbath.estimators.base import Thermodynamic
+from heatbath.prediction import Mixture
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -92,6 +94,33 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         prediction = self._prediction(X)
         mean, spread = (v.reshape(-1, *self._shape) for v in (prediction.mean, prediction.sd))
         return (mean, spread) if return_std else mean
+
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> tuple[Floats, Floats]:
+        """The lower and upper ends between which new data lie with this probability, each as `predict`.
+
+        Needs a method with a posterior, which knows the noise of the data.
+        """
+        low, high = self._law(X).interval(coverage)
+        return low.reshape(-1, *self._shape), high.reshape(-1, *self._shape)
+
+    def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> Floats:
+        """The values below which new data lie with these probabilities: for each of them as `predict`.
+
+        Needs a method with a posterior, which knows the noise of the data.
+        """
+        values = self._law(X).quantiles(quantiles)
+        return values.reshape(len(values), -1, *self._shape)
+
+    def _law(self, X: ArrayLike) -> Mixture:
+        """The law of new data."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        if self.run_.plan.points[0].partition.posterior is None:
+            raise ValueError(
+                "intervals are of new data, whose noise this method does not know: fit with a posterior, "
+                "such as method=LaLa(h=0.2, gamma=1.0, posterior=Posterior())"
+            )
+        return self.run_.predictive(X, latest=self.samples)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
