@@ -425,7 +425,7 @@ def _check_exact(partition: Partition, log_density: Function | None) -> None:
     if not isinstance(partition.h, (float, Constant)):
         wrong.append(f"h must be constant, got {partition.h!r}")
     for method in partition.methods.values():
-        if type(method) is not Langevin:
+        if not method.adjustable:
             wrong.append(f"it needs Langevin, with the letters A, B and O, got {method!r}")
             continue
         if method.word != method.word[::-1]:

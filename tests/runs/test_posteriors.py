@@ -47,6 +47,10 @@ def test_chains_have_the_same_bits_on_any_number_of_threads_and_in_any_company(t
         np.testing.assert_array_equal(few.data[name], many.data[name][:2], err_msg=name)
 
 
+def test_a_run_says_which_posterior_it_samples():
+    assert "posterior: Posterior(prior=(0.5, 1.0), noise='sampled', temperature=0.9)" in repr(trained())
+
+
 def test_the_noise_is_noted_with_records_and_samples():
     run = trained()
     assert run.data["noise"].dims == ("chain", "record", "target")

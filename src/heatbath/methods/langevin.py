@@ -47,6 +47,7 @@ class Langevin(Method):
     word: str = "BAOAB"
     weight_decay: Coefficient = gaussian_prior()
 
+    adjustable = True
     letters: ClassVar[dict[str, Letter]] = {
         "A": DRIFT,
         "B": KICK,

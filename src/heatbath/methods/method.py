@@ -56,11 +56,14 @@ class Method:
     - `thermostat`: None without ξ, otherwise one ξ for the whole "part" or one for each "tensor" of it; a
       class variable or an option.
     - `thermal`: the coefficient that a posterior sets in place of a temperature.
+    - `adjustable`: a step of a palindrome of its letters can have a Metropolis test: they are A, B, and an O
+      that leaves the law of p as it is.
     - `title`: what it is called in tables and, in lower case, on the command line.
     """
 
     title: ClassVar[str]
     thermal: ClassVar[str] = "tau"
+    adjustable: ClassVar[bool] = False
     letters: ClassVar[Mapping[str, Letter]] = {}
     keeps_second: ClassVar[bool] = False
     counts_steps: ClassVar[bool] = False

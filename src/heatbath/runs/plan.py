@@ -199,7 +199,8 @@ class Plan:
         widths = "-".join(map(str, network.sizes(problem.inputs, problem.outputs)))
         if isinstance(methods, Partition):
             parts = [f"{part}: {method!r}" for part, method in methods.methods.items()]
-            chosen = "\n".join([*parts, f"h: {methods.h!r}"])
+            posterior = [] if methods.posterior is None else [f"posterior: {methods.posterior!r}"]
+            chosen = "\n".join([*parts, f"h: {methods.h!r}", *posterior])
         else:
             chosen = ", ".join(methods)
         points = f" at each of {len(self.points)} points ({', '.join(self.axes)})" if self.axes else ""
