@@ -69,7 +69,8 @@ def test_a_preset_takes_a_prior_and_what_its_methods_take(name):
     assert {method.weight_decay for method in decayed.methods.values()} == {0.3}
 
 
-CHOOSING = {"__init__.py", "presets.py", "sampling.py", "torch/__init__.py"}  # they export methods, or choose one
+# they export methods, or choose one
+CHOOSING = {"__init__.py", "presets.py", "sampling.py", "torch/__init__.py"}
 CHOOSING_PACKAGES = ("methods", "experiments", "estimators")
 
 
