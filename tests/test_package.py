@@ -20,6 +20,7 @@ LAYOUT = [
     "checks",
     "statistics",
     "writing",
+    "exporting",
     "tasks",
     "noise",
     "schedules",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from heatbath import noise as numbers
 from heatbath import statistics
 from heatbath.checks import choice, whole
+from heatbath.exporting import for_arviz
 from heatbath.letters import A, Array, B
 from heatbath.methods import Langevin, Method
 from heatbath.methods.langevin import O
@@ -60,21 +59,8 @@ class Sampled:
 
         Needs the extra `heatbath[arviz]`.
         """
-        try:
-            with warnings.catch_warnings():  # once a day it announces its next version
-                warnings.simplefilter("ignore", FutureWarning)
-                import arviz
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"to_arviz needs ArviZ, an extra: pip install 'heatbath[arviz]' ({error})"
-            ) from None
-        return arviz.from_dict(  # type: ignore[no-any-return]
-            posterior={"theta": self.samples},
-            sample_stats=None if self.log_density is None else {"lp": self.log_density},
-            dims={"theta": ["dimension"]},
-            coords={"draw": self.steps},
-            attrs={"inference_library": "heatbath", "inference_library_version": version("heatbath")},
-        )
+        known = None if self.log_density is None else {"lp": self.log_density}
+        return for_arviz({"theta": self.samples}, {"theta": ["dimension"]}, {"draw": self.steps}, known)
 
     def __repr__(self) -> str:
         chains, draws, dimension = self.samples.shape

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from heatbath.checks import NON_NEGATIVE, choice, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, numbers
+from heatbath.exporting import for_arviz
 from heatbath.networks import Dense
 from heatbath.prediction import Mixture, Prediction
 from heatbath.prediction.committee import average_networks, join_averages
@@ -316,14 +316,6 @@ class Run:
         for the function only; with `parameters` the parameters are there too. Chains must sample one law: of
         a sweep, `select` a point first. Needs the extra `heatbath[arviz]`.
         """
-        try:
-            with warnings.catch_warnings():  # once a day it announces its next version
-                warnings.simplefilter("ignore", FutureWarning)
-                import arviz
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"to_arviz needs ArviZ, an extra: pip install 'heatbath[arviz]' ({error})"
-            ) from None
         check_run(self, single=True)
         draws = np.unique(self.data["draw"])
         if len(draws) > 1:
@@ -340,12 +332,7 @@ class Run:
         dims = {"prediction": ["point", "output"]}
         if parameters:
             posterior["theta"], dims["theta"] = self._samples().values[alive], ["parameter"]
-        return arviz.from_dict(  # type: ignore[no-any-return]
-            posterior=posterior,
-            dims=dims,
-            coords={"output": outputs, "draw": self.data["sample_step"].values},
-            attrs={"inference_library": "heatbath", "inference_library_version": version("heatbath")},
-        )
+        return for_arviz(posterior, dims, {"output": outputs, "draw": self.data["sample_step"].values})
 
     def to_xarray(self) -> xr.Dataset:
         """Everything that a file has: `data`, the user's own arrays, and the settings as text in `attrs`."""
