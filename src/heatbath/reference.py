@@ -100,6 +100,8 @@ class Reference:
     ) -> None:
         if axes := partition.axes():
             raise ValueError(f"{', '.join(axes)}: a list is an axis of a sweep, and one value is needed here")
+        if partition.finds_stepsize:
+            raise ValueError("h='auto' is found by train: say a stepsize here, such as h=0.1")
         choice("momenta", momenta, ("zero", "thermal"))
         theta = np.array(start.theta if isinstance(start, State) else start, dtype=np.float64, ndmin=2)
         if theta.ndim != 2:

@@ -27,8 +27,8 @@ from heatbath.prediction import Prediction
 from heatbath.presets import AdLaLa
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import Progress
-from heatbath.runs.training import Manner, train
 from heatbath.tasks import Task
+from heatbath.training import Manner, train
 
 # AdLaLa with a prior, chosen by 5-fold log loss on small tables (benchmarks/estimators.py): it varies little
 # for h from 0.2 to 0.4, tau from 1e-5 to 3e-4 and gamma from 0.3 to 1; without the prior long runs overfit
