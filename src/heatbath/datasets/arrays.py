@@ -123,11 +123,10 @@ def from_arrays(
             f"X and y must have the same number of rows, at least one; got {len(X)} and {len(Y)}"
         )
     w = None if weights is None else numbers("weights", weights, (1,))
-    if w is not None and (len(w) != len(X) or not (w > 0).all()):
-        raise ValueError(
-            f"weights must be {len(X)} numbers > 0, one for each row of X; got {len(w)}, the smallest "
-            f"{w.min(initial=math.inf):g}: leave out rows that do not count"
-        )
+    if w is not None and len(w) != len(X):
+        raise ValueError(f"weights must be one for each of the {len(X)} rows of X, got {len(w)}")
+    if w is not None and not (w > 0).all():
+        raise ValueError(f"weights must be > 0, got {w.min():g}: leave out rows that do not count")
     w_test = None
     if X_test is not None and y_test is not None:
         X_test, Y_test = (
