@@ -116,9 +116,9 @@ class Problem:
         return 1 if self.task == "binary" else len(self.targets)
 
     def relative_weights(self, split: Literal["train", "test"]) -> Floats | None:
-        """The weights over their mean in each draw, which is then 1; None where all are 1."""
+        """The weights over their mean in each draw; None where there are none."""
         weights = self.weights_train if split == "train" else self.weights_test
-        return None if weights is None else weights / weights.mean(axis=1, keepdims=True)
+        return weights / weights.mean(axis=1, keepdims=True) if weights is not None and weights.size else None
 
     def decode(self, logits: Floats) -> Floats:
         """What a network's outputs say, in the user's units.

@@ -195,7 +195,10 @@ class Plan:
         """Problem, network, methods and chains, in words."""
         problem, network, methods = self.problem, self.network, self.partition
         draws = f"{problem.draws} draws of " if problem.draws > 1 else ""
-        counts = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
+        weighted = "" if problem.weights_train is None else "weighted "
+        counts = (
+            f"{problem.X_train.shape[1]:,} {weighted}training and {problem.X_test.shape[1]:,} test examples"
+        )
         widths = "-".join(map(str, network.sizes(problem.inputs, problem.outputs)))
         if isinstance(methods, Partition):
             parts = [f"{part}: {method!r}" for part, method in methods.methods.items()]
