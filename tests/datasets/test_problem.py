@@ -44,7 +44,7 @@ def test_weights_relative_to_their_mean_are_those_of_each_draw():
     problem = Problem(**GOOD, weights_train=[[1, 1, 2, 4], [5, 5, 5, 5]])
     assert problem.relative_weights("train").tolist() == [[0.5, 0.5, 1, 2], [1, 1, 1, 1]]
     assert problem.relative_weights("test") is None
-    assert "2 draws of 4 weighted training and 5 test examples" in repr(problem)
+    assert "2 draws of 4 training and 5 test examples with weights, 3 inputs" in repr(problem)
 
 
 @pytest.mark.parametrize(

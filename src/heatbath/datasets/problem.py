@@ -132,10 +132,10 @@ class Problem:
 
     def __repr__(self) -> str:
         draws = f"{self.draws} draws of " if self.draws > 1 else ""
-        weighted = "" if self.weights_train is None else "weighted "
+        weighted = "" if self.weights_train is None else " with weights"
         return (
-            f"Problem({self.name!r}, {self.task}, {draws}{self.X_train.shape[1]} {weighted}training and "
-            f"{self.X_test.shape[1]} test examples, {self.inputs} inputs, {self.outputs} outputs)"
+            f"Problem({self.name!r}, {self.task}, {draws}{self.X_train.shape[1]} training and "
+            f"{self.X_test.shape[1]} test examples{weighted}, {self.inputs} inputs, {self.outputs} outputs)"
         )
 
 

@@ -195,10 +195,7 @@ class Plan:
         """Problem, network, methods and chains, in words."""
         problem, network, methods = self.problem, self.network, self.partition
         draws = f"{problem.draws} draws of " if problem.draws > 1 else ""
-        weighted = "" if problem.weights_train is None else "weighted "
-        counts = (
-            f"{problem.X_train.shape[1]:,} {weighted}training and {problem.X_test.shape[1]:,} test examples"
-        )
+        counts = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
         widths = "-".join(map(str, network.sizes(problem.inputs, problem.outputs)))
         if isinstance(methods, Partition):
             parts = [f"{part}: {method!r}" for part, method in methods.methods.items()]
@@ -207,8 +204,9 @@ class Plan:
         else:
             chosen = ", ".join(methods)
         points = f" at each of {len(self.points)} points ({', '.join(self.axes)})" if self.axes else ""
+        weighted = "" if problem.weights_train is None else " with weights"
         return {
-            "problem": f"{problem.name}, {problem.task}, {draws}{counts}",
+            "problem": f"{problem.name}, {problem.task}, {draws}{counts}{weighted}",
             "network": f"{widths}, {network.activation}, {self.parameters:,} parameters",
             "methods": chosen,
             "chains": f"{self.chains}{points}",
