@@ -77,7 +77,7 @@ class Reference:
     - `settled`: what a posterior has set (`likelihood.settle`), in place of the partition's own values. In a
       regression `gradient` then has a third argument, the shares of the targets in the loss, (chains,
       targets), and where their variances are drawn `squares(theta)` is needed, the sum of the squared
-      residuals of each target over all data, (chains, targets).
+      residuals of each target over all data, (chains, targets), by their weights over the mean weight.
 
     `state` is the state between steps. `temperature` has p·p/N of each part with a letter that reads it, as
     it was last read: at E, or before O.

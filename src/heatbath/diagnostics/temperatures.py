@@ -58,8 +58,9 @@ def configurational(run: Run) -> xr.Dataset:
     The virial <θ·∇U>/N over samples and chains, with θ, ∇U and N of the part and U the loss plus the
     Gaussian prior: it is τ under exp(-U/τ) for every part, wherever that law can be normalised (a prior on
     all parameters suffices; without one a classifier's weights grow for ever, and it is negative while they
-    do). Where the noise of the data is sampled, temperatures are in units of its variance, and that of the
-    posterior is T/n. A data set as that of `equipartition`. Needs `train(..., samples=N)`.
+    do). The loss is that of the run, by the weights of the examples. Where the noise of the data is sampled,
+    temperatures are in units of its variance, and that of the posterior is T/n, or T/Σw. A data set as that
+    of `equipartition`. Needs `train(..., samples=N)`.
     """
     check_run(run, single=True)
     if "samples" not in run.data or not run.data.sizes["sample"]:

@@ -207,8 +207,9 @@ class Plan:
         else:
             chosen = ", ".join(methods)
         points = f" at each of {len(self.points)} points ({', '.join(self.axes)})" if self.axes else ""
+        weighted = "" if problem.weights_train is None else " with weights"
         return {
-            "problem": f"{problem.name}, {problem.task}, {draws}{counts}",
+            "problem": f"{problem.name}, {problem.task}, {draws}{counts}{weighted}",
             "network": f"{widths}, {network.activation}, {self.parameters:,} parameters",
             "methods": chosen,
             "chains": f"{self.chains}{points}",
