@@ -91,7 +91,7 @@ def test_weights_that_are_all_1_change_no_bit_and_their_scale_only_what_a_poster
 
 
 def test_weights_of_the_test_need_none_of_the_training_and_the_other_way_round():
-    """A buffer was once as wide as the training examples alone needed."""
+    """Buffers have room for the wider of the two."""
     given, weights = problem("binary"), COUNTS[None, :12] / 3
     theta = 0.1 * np.arange(26.0)
     runs = [
