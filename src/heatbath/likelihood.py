@@ -8,9 +8,12 @@ N(0, ς²) and T the temperature of the posterior, [likelihood x priors]^(1/T), 
 | --- | --- | --- | --- | --- |
 | binary | p^y (1 - p)^(1 - y), p = 1/(1 + exp(-f)) | binary cross entropy | T/n | 1/(ς² n) |
 | classes | exp(f_y)/Σ_k exp(f_k) | cross entropy | T/n | 1/(ς² n) |
+| counts | Π_k Poisson(y_k; exp(f_k)) | Σ_k (exp(f_k) - y_k f_k) | T/n | 1/(ς² n) |
 | regression | Π_k N(y_k; f_k, s_k²) | Σ_k (s̄²/s_k²) (y_k - f_k)²/2 | T s̄²/n | s̄²/(ς² n) |
+| noise "network" | Π_k N(y_k; f_k, exp(v_k)) | Σ_k (exp(-v_k) (y_k - f_k)² + v_k)/2 | T/n | 1/(ς² n) |
 
-with s̄ the geometric mean of the s_k, so that h need not change with the noise. Where it is unknown, s_k² has
+with s̄ the geometric mean of the s_k, so that h need not change with the noise, and v_k further outputs of the
+network. Where it is unknown, s_k² has
 the prior IG(a, b v_k), v_k the variance of the target over the training examples, and is drawn from its law
 given θ, IG((a + 1 + n/2)/T - 1, (b v_k + Σr²/2)/T), every few steps, between two words. Momenta are in units
 of s̄, so that they stay as they are: with π = p/s̄ the drift is θ += t s̄ π and the kick
@@ -23,15 +26,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets import Problem
+from heatbath.datasets.problem import Floats
 from heatbath.networks import Dense
 from heatbath.partition import Layers, Part, Partition
 from heatbath.posterior import Draws, Posterior, Settled
+from heatbath.tasks import TASKS, VARYING, exponential
 
 SHAPE, SCALE = 1.0, 0.01
 """a and b of the prior of the variance of the data, IG(a, b v), v the variance of the targets."""
@@ -39,14 +44,74 @@ FEWEST = 50  # steps between two draws of the variance, at least
 COST = 4.0  # and so many times what a draw takes, in steps: it reads all examples, forwards only
 
 
-def _variances(posterior: Posterior, problem: Problem) -> NDArray[np.float64] | None:
-    """The variance of each target around the network's values, as they are scaled in the problem; None
-    for classes. Where it is sampled, that is where it starts: at the variance of the targets."""
-    if problem.task != "regression":
-        if posterior.noise != "sampled":
+@dataclass(frozen=True)
+class Likelihood:
+    """The law of a problem's targets given the outputs of a network, as a posterior has it.
+
+    The first outputs are those of the task, one for each target or class (see `tasks`). With the noise
+    "network" as many follow: the logarithms of the variances, of targets as they are scaled in the problem.
+    `variances` are those of a chain where they are known or sampled, (targets,), and None elsewhere.
+    """
+
+    problem: Problem
+    posterior: Posterior | None = None
+
+    def __post_init__(self) -> None:
+        problem, posterior = self.problem, self.posterior
+        if posterior is not None and problem.task != "regression" and posterior.noise != "sampled":
             raise ValueError(
                 f"Posterior: noise is for a regression, and this is {problem.task!r}; got {posterior.noise!r}"
             )
+
+    @property
+    def varying(self) -> bool:
+        """Whether the network says the variances."""
+        return self.posterior is not None and self.posterior.noise == "network"
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs a network has."""
+        return self.problem.outputs * (2 if self.varying else 1)
+
+    @property
+    def number(self) -> int:
+        """What compiled code calls its loss."""
+        return VARYING if self.varying else TASKS[self.problem.task].number
+
+    def values(self, outputs: Floats) -> Floats:
+        """What the outputs (..., outputs) predict: probabilities, values or rates, in the user's units."""
+        return self.problem.decode(outputs[..., : self.problem.outputs])
+
+    def noise(self, outputs: Floats, variances: Floats | None) -> Floats | None:
+        """The variance of new data around the values of a regression, in the user's units, if it is known."""
+        if self.varying:
+            variances = exponential(outputs[..., self.problem.outputs :])
+        return None if variances is None else self.in_units(variances)
+
+    def in_units(self, variances: Floats) -> Floats:
+        """Variances (..., targets) of targets as they are scaled in the problem in the user's units."""
+        return np.asarray(variances * self.problem.target_scale**2)
+
+    def derivative(self, outputs: Floats, targets: Floats, variances: Floats | None = None) -> Floats:
+        """The derivative of each example's loss by its outputs, (examples, outputs)."""
+        if self.varying:
+            values, logarithms = np.split(outputs, 2, axis=-1)
+            precision, r = np.exp(-logarithms), values - targets
+            return np.concatenate([precision * r, (1 - precision * r**2) / 2], axis=-1)
+        residual = TASKS[self.problem.task].residual(outputs, targets)
+        return residual if variances is None else residual * (mean_variance(variances) / variances)
+
+
+def mean_variance(variances: Floats) -> float:
+    """The geometric mean s̄² of the variances of the targets."""
+    return float(np.exp(np.log(variances).mean()))
+
+
+def _variances(posterior: Posterior, problem: Problem) -> NDArray[np.float64] | None:
+    """The variance of each target around the network's values, as they are scaled in the problem; None
+    where there is none, or the network says it. Where it is sampled, that is where it starts: at the variance
+    of the targets."""
+    if problem.task != "regression" or posterior.noise == "network":
         return None
     if posterior.noise == "sampled":
         return spread(problem)
@@ -66,7 +131,8 @@ def spread(problem: Problem) -> NDArray[np.float64]:
 
 def settle(partition: Partition, network: Dense, problem: Problem, batch: int) -> Settled:
     """For mini-batches of this size; without a posterior the parts are as they are."""
-    layers = network.layers(problem.inputs, problem.outputs)
+    outputs = Likelihood(problem, partition.posterior).outputs
+    layers = network.layers(problem.inputs, outputs)
     parts, posterior = partition.parts(layers), partition.posterior
     if posterior is None:
         return Settled(parts, None, None)
@@ -76,8 +142,8 @@ def settle(partition: Partition, network: Dense, problem: Problem, batch: int) -
         draws = _draws(problem, n, T, batch)
         _check_words(parts)
     elif variances is not None:
-        mean = float(np.exp(np.log(variances).mean()))
-    widths = network.sizes(problem.inputs, problem.outputs)[:-1]
+        mean = mean_variance(variances)
+    widths = network.sizes(problem.inputs, outputs)[:-1]
     deviations = zip(layers, posterior.deviations(widths), strict=True)
     precisions = {layer: mean / (deviation**2 * n) for layer, deviation in deviations}
     settled = [one for part in parts for one in _settled(part, T * mean / n, precisions, layers)]

@@ -19,9 +19,11 @@ class Posterior:
 
     - `prior`: the standard deviation ς of all parameters, or one for each layer; "fan_in" is 1/√inputs.
     - `noise`: of a regression, the standard deviation of the targets around the network's values, in their
-      units; one for each target; or "sampled" together with the parameters. Classes have none.
-      A run notes its variance in `run.data["noise"]`, of targets as they are scaled in the problem;
-      `run.predict(X).noise` is its mean in the units of the user.
+      units; one for each target; "sampled" together with the parameters; or "network": the network has a
+      second output for each target, the logarithm of its variance, which then depends on the inputs. Classes
+      and counts have none.
+      A run notes a variance that is sampled in `run.data["noise"]`, of targets as they are scaled in the
+      problem; `run.predict(X).noise` is its mean in the units of the user.
     - `temperature`: T; 1 is the posterior, below it is a cold one.
 
     >>> import heatbath as hb
@@ -31,16 +33,17 @@ class Posterior:
     """
 
     prior: float | Sequence[float] | Literal["fan_in"] = 1.0
-    noise: float | Sequence[float] | Literal["sampled"] = "sampled"
+    noise: float | Sequence[float] | Literal["sampled", "network"] = "sampled"
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, word in (("prior", "fan_in"), ("noise", "sampled")):
+        for name, words in (("prior", ("fan_in",)), ("noise", ("sampled", "network"))):
             given = getattr(self, name)
             if isinstance(given, str):
-                if given != word:
+                if given not in words:
                     raise ValueError(
-                        f"Posterior: {name} must be a standard deviation, several, or {word!r}; got {given!r}"
+                        f"Posterior: {name} must be a standard deviation, several, or "
+                        f"{' or '.join(map(repr, words))}; got {given!r}"
                     )
             elif is_real(given):
                 store(self, **{name: real(f"Posterior: {name}", given, POSITIVE)})
@@ -76,7 +79,8 @@ class Draws(NamedTuple):
 
 class Settled(NamedTuple):
     """What a posterior says for a network and a problem: parts whose methods have temperatures and priors,
-    the variances of the targets (None for classes), and how they are drawn, if they are."""
+    the variances of the targets (None where there are none, or the network says them), and how they are
+    drawn, if they are."""
 
     parts: tuple[Any, ...]
     variances: NDArray[np.float64] | None

@@ -19,10 +19,11 @@ class Problem:
     """Training and test examples, arrays (draws, examples, columns), and what they mean.
 
     X are the inputs, standardised as (raw - shift) / scale. Y is one column of 0 and 1 for the task `binary`,
-    one column of class indices for `classes`, and (raw - target_shift) / target_scale for `regression`.
-    `targets` are the names of the classes in the order of their indices, or of the columns of Y in a
-    regression. `recipe` holds the name and the arguments of the function here that makes the same problem
-    again; it is None for the user's own data. There may be no test examples at all: arrays with 0 rows.
+    one column of class indices for `classes`, (raw - target_shift) / target_scale for `regression`, and whole
+    numbers from 0 on, as they are, for `counts`. `targets` are the names of the classes in the order of their
+    indices, or of the columns of Y. `recipe` holds the name and the arguments of the function here that makes
+    the same problem again; it is None for the user's own data. There may be no test examples at all: arrays
+    with 0 rows.
     """
 
     name: str
@@ -66,19 +67,27 @@ class Problem:
                     f"Y_train {self.Y_train.shape}, X_test {self.X_test.shape}, Y_test {self.Y_test.shape}"
                 )
         store(self, features=_names("Problem: features", self.features, inputs))
-        needed = {"binary": 2, "regression": columns}.get(self.task)  # None: any number of classes
+        needed = {"binary": 2, "classes": None}.get(self.task, columns)  # None: any number of classes
         store(self, targets=_names("Problem: targets", self.targets, needed))
-        self._check_labels(columns)
+        self._check_targets(columns)
         sizes = {"shift": inputs, "scale": inputs, "target_shift": columns, "target_scale": columns}
         for name, size in sizes.items():
             values = numbers(f"Problem: {name}", getattr(self, name), (1,))
             if len(values) not in (1, size) or ("scale" in name and not (values > 0).all()):
                 raise ValueError(f"Problem: {name} must hold {size} numbers (scales > 0), got {values}")
             store(self, **{name: np.broadcast_to(values, size).copy()})
+        if self.task == "counts" and ((self.target_shift != 0) | (self.target_scale != 1)).any():
+            raise ValueError(
+                "Problem: counts are not scaled: leave out target_shift and target_scale, got "
+                f"{self.target_shift} and {self.target_scale}"
+            )
 
-    def _check_labels(self, columns: int) -> None:
-        """Refuse labels that are not classes."""
-        if self.task == "regression":
+    def _check_targets(self, columns: int) -> None:
+        """Refuse labels that are not classes, and counts that are none."""
+        if self.task == "counts":
+            for name, Y in (("Y_train", self.Y_train), ("Y_test", self.Y_test)):
+                check_counts(f"Problem: {name}", Y)
+        if not TASKS[self.task].classes:
             return
         classes = len(self.targets)
         if columns != 1 or classes < 2:
@@ -105,13 +114,17 @@ class Problem:
 
     @property
     def outputs(self) -> int:
-        """How many outputs a network has for it: 1 (binary), one per class, or one per target."""
+        """How many predictions there are of an example: 1 (binary), one per class, or one per target.
+
+        A network has as many outputs, or more (see `likelihood.Likelihood`).
+        """
         return 1 if self.task == "binary" else len(self.targets)
 
     def decode(self, logits: Floats) -> Floats:
         """What a network's outputs say, in the user's units.
 
-        The last axis is the probability of the second class, of each class, or the values of a regression.
+        The last axis is the probability of the second class, of each class, the values of a regression, or
+        the rates of counts.
         """
         decoded = TASKS[self.task].decode(logits)
         if self.task == "regression":
@@ -144,6 +157,16 @@ def numbers(label: str, given: object, axes: tuple[int, ...]) -> Floats:
             f"{label} must be finite, got {array[place]} at {place}: remove or replace such rows"
         )
     return array
+
+
+def check_counts(label: str, Y: Floats) -> None:
+    """Refuse numbers that count nothing."""
+    wrong = Y[(Y < 0) | (np.floor(Y) != Y)]
+    if wrong.size:
+        raise ValueError(
+            f"{label} must hold whole numbers from 0 on for task 'counts', got {wrong[0]:g}; for other "
+            "numbers take task 'regression'"
+        )
 
 
 def _names(label: str, given: object, needed: int | None) -> tuple[str, ...]:

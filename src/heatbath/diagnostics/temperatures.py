@@ -71,8 +71,8 @@ def configurational(run: Run) -> xr.Dataset:
         draw = int(run.data["draw"].values[chain])
         for place, theta in enumerate(run.data["samples"].values[chain].astype(np.float64)):
             places = (int(chain), place) if sampled else (int(chain),)
-            unit, shares = units_of_noise(run, "sample_noise" if sampled else "noise_now", *places)
-            force, _ = gradient_moments(run.network, theta, run.problem, draw, shares)
+            unit, variances = units_of_noise(run, "sample_noise" if sampled else "noise_now", *places)
+            force, _ = gradient_moments(run.network, theta, run.plan.likelihood, draw, variances)
             products[row, place] = theta * (force / unit + decay * theta)
     means = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
     return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
@@ -121,7 +121,7 @@ def _records(run: Run, burn_in: int) -> NDArray[np.intp]:
 
 def _layer_spans(run: Run) -> dict[str, slice]:
     """Where each layer's parameters lie."""
-    layers = run.network.layers(run.problem.inputs, run.problem.outputs)
+    layers = run.plan.layers
     ends = list(accumulate(map(sum, layers.values()), initial=0))
     return {name: slice(*ends) for name, ends in zip(layers, pairwise(ends), strict=True)}
 
