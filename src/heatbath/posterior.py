@@ -24,6 +24,8 @@ class Posterior:
       and counts have none.
       A run notes a variance that is sampled in `run.data["noise"]`, of targets as they are scaled in the
       problem; `run.predict(X).noise` is its mean in the units of the user.
+    - `degrees`: those of freedom, if the noise of a regression has Student's law and not a normal one. Then
+      `noise` is its scale s, and its variance s² ν/(ν - 2), for more than two degrees.
     - `temperature`: T; 1 is the posterior, below it is a cold one.
 
     >>> import heatbath as hb
@@ -35,6 +37,7 @@ class Posterior:
     prior: float | Sequence[float] | Literal["fan_in"] = 1.0
     noise: float | Sequence[float] | Literal["sampled", "network"] = "sampled"
     temperature: float = 1.0
+    degrees: float | None = None
 
     def __post_init__(self) -> None:
         for name, words in (("prior", ("fan_in",)), ("noise", ("sampled", "network"))):
@@ -53,6 +56,13 @@ class Posterior:
                     raise ValueError(f"Posterior: {name} must be a standard deviation or several, got none")
                 store(self, **{name: values})
         store(self, temperature=real("Posterior: temperature", self.temperature, POSITIVE))
+        if self.degrees is not None:
+            store(self, degrees=real("Posterior: degrees", self.degrees, POSITIVE))
+            if self.noise == "network":
+                raise ValueError(
+                    "Posterior: degrees are for noise that is known or sampled: leave them out with "
+                    f"noise='network', got {self.degrees:g}"
+                )
 
     def deviations(self, widths: Sequence[int]) -> tuple[float, ...]:
         """The standard deviation of the prior of each layer; `widths` are the inputs of each."""
@@ -69,22 +79,28 @@ class Posterior:
 
 
 class Draws(NamedTuple):
-    """How variances are drawn: (scale[k] + factor Σr²)/Gamma(shape) of target k, at every so many steps."""
+    """How variances are drawn: (scale[k] + factor Σr²)/Gamma(shape) of target k, at every so many steps.
+
+    Where the noise has Student's law with ν degrees, r² is multiplied by Gamma(tail)/(ν + r²/s²), a number
+    for each example, with the s² that there was.
+    """
 
     shape: float
     scale: NDArray[np.float64]
     factor: float
     every: int
+    tail: float = 0.0
 
 
 class Settled(NamedTuple):
     """What a posterior says for a network and a problem: parts whose methods have temperatures and priors,
     the variances of the targets (None where there are none, or the network says them), and how they are
-    drawn, if they are."""
+    drawn, if they are; the degrees of freedom of their law."""
 
     parts: tuple[Any, ...]
     variances: NDArray[np.float64] | None
     draws: Draws | None
+    degrees: float = math.inf
 
     def for_chains(self, count: int) -> NDArray[np.float64] | None:
         """The variances (chains, targets) at the start."""

@@ -81,8 +81,9 @@ TASKS: dict[Task, Meaning] = {
 }
 
 
-VARYING = 4
-"""What compiled code calls the loss of a regression whose network says the variances, too."""
+VARYING, STUDENT = 4, 5
+"""What compiled code calls the losses of a regression whose network says the variances, too, and of one whose
+noise has Student's law."""
 
 
 def each_class(probabilities: Floats) -> Floats:

@@ -6,7 +6,7 @@ from scipy import stats
 
 import heatbath as hb
 from heatbath.prediction import Mixture
-from heatbath.prediction.mixtures import POISSON
+from heatbath.prediction.mixtures import POISSON, student
 
 
 def mixture(samples=7, examples=5, outputs=2, seed=0):
@@ -25,9 +25,15 @@ def counts(samples=7, examples=5, outputs=2):
     return Mixture(rates, np.sqrt(rates), POISSON)
 
 
+def heavy(degrees=9.0, **sizes):
+    law = mixture(**sizes)
+    return Mixture(law.means, law.deviations, student(degrees))
+
+
 LAWS = {
     "normal": (mixture(), stats.norm(mixture().means, mixture().deviations[:, None])),
     "normal, by example": (varying(mixture()), stats.norm(mixture().means, varying(mixture()).deviations)),
+    "Student": (heavy(9.0), stats.t(9, mixture().means, mixture().deviations[:, None])),
 }
 
 
@@ -89,7 +95,7 @@ def test_rates_without_end_have_a_law_too():
             assert law.quantiles(share).item() == pytest.approx(y.item(), abs=10)
 
 
-@pytest.mark.parametrize("make", [mixture, counts, lambda **sizes: varying(mixture(**sizes))])
+@pytest.mark.parametrize("make", [mixture, heavy, counts, lambda **sizes: varying(mixture(**sizes))])
 def test_a_law_in_pieces_is_the_same(make, monkeypatch):
     law, y = make(examples=11), np.zeros((11, 2))
     whole = law.log_density(y), law.cdf(y), law.quantiles([0.1, 0.9])

@@ -10,7 +10,7 @@ from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
 from heatbath.engine.lanes import choose, exp, fma, lanes_of, load, log, log1p, store, traced, zero
 from heatbath.engine.layouts import chains_in, each, vectors
-from heatbath.tasks import LARGEST, TASKS, VARYING
+from heatbath.tasks import LARGEST, STUDENT, TASKS, VARYING
 
 BINARY, CLASSES, COUNTS = (TASKS[task].number for task in ("binary", "classes", "counts"))
 
@@ -114,6 +114,12 @@ def _varying_log_delta(z, v, y, scale):
 
 
 @traced
+def _student_delta(z, y, tail, scale):
+    r = y - z
+    return r / fma(tail * r, r, 1.0) * scale
+
+
+@traced
 def _rate(z):
     return exp(choose(z > LARGEST, z.constant(LARGEST), z))
 
@@ -143,11 +149,12 @@ def _clear(layout, logits, size, out, chunk):
 
 @compiled(apart=True)
 def derivatives(
-    layout, loss, logits, targets, deltas, chunk, capacity, first, size, out, scale, shares, checks
+    layout, loss, logits, targets, deltas, chunk, capacity, first, size, out, scale, shares, tails, checks
 ):
     """The negative derivatives of the mean loss by the logits, of data from `first` on.
 
-    `scale` is 1/batch; in a regression the loss of target k has the factor shares[k] (target, lane).
+    `scale` is 1/batch; in a regression the loss of target k has the factor shares[k] (target, lane), and
+    where its noise has Student's law the derivative the divisor 1 + tails[k] r².
 
     What is not finite is added up in `checks`, which then is NaN.
     """
@@ -188,6 +195,13 @@ def derivatives(
                 check = _check(check, _varying_loss(z, v, y, zero(logits)))
                 store(deltas, at + k * chunk * lane, _varying_delta(z, v, y, scale))
                 store(deltas, at + (half + k) * chunk * lane, _varying_log_delta(z, v, y, scale))
+        elif loss == STUDENT:
+            for k in range(out):
+                z = load(logits, at + k * chunk * lane)
+                y = load(targets, target + k * capacity * lane)
+                check = _check(check, _half_square(z, y, zero(logits)))
+                share, tail = _share(layout, shares, k * lanes), _share(layout, tails, k * lanes)
+                store(deltas, at + k * chunk * lane, _student_delta(z, y, tail, scale) * share)
         else:
             for k in range(out):
                 z = load(logits, at + k * chunk * lane)

@@ -60,8 +60,7 @@ class Average:
         self._mean = self._mean + difference / self._count
         self._squares = self._squares + difference * (outputs - self._mean)
         if noise is not None:
-            before = np.zeros(()) if self._noise is None else self._noise
-            self._noise = before + (noise - before) / self._count
+            self._noise = noise if self._noise is None else self._noise + noise
         if TASKS[self._task].classes:
             entropy = entropy_of(outputs, self._task)
             self._entropy = self._entropy + (entropy - self._entropy) / self._count
@@ -72,7 +71,8 @@ class Average:
             raise ValueError("there are no samples: take some after the burn-in")
         variance = self._squares / self._count
         if not TASKS[self._task].classes:
-            return of_data(self._task, self._mean, variance, self._noise)
+            noise = None if self._noise is None else self._noise / self._count
+            return of_data(self._task, self._mean, variance, noise)
         entropy = entropy_of(self._mean, self._task)
         disagreement = np.maximum(entropy - self._entropy, 0.0)  # it is never negative but for rounding
         return Prediction(self._mean, variance, entropy, self._entropy, disagreement)

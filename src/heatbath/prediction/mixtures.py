@@ -102,13 +102,38 @@ POISSON = Law(
 """Counts with this mean, whose root is the scale."""
 
 
+def student(degrees: float) -> Law:
+    """mean + scale t, t with Student's law; its variance is infinite with two degrees or less."""
+    from scipy.special import gammaln, stdtr, stdtrit
+
+    norm = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * math.log(degrees * math.pi)
+    factor = degrees / (degrees - 2) if degrees > 2 else math.inf
+
+    def log_density(y: Floats, mean: Floats, scale: Floats) -> Floats:
+        z = _standard(y, mean, scale)
+        return np.asarray(norm - np.log(scale) - (degrees + 1) / 2 * np.log1p(z**2 / degrees))
+
+    def bounds(share: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
+        quantile = mean + stdtrit(degrees, share) * scale
+        return quantile, quantile
+
+    return Law(
+        cdf=lambda y, mean, scale: stdtr(degrees, _standard(y, mean, scale)),
+        log_density=log_density,
+        bounds=bounds,
+        variance=lambda mean, scale: factor * scale**2,
+        draw=lambda generator, mean, scale: mean + scale * generator.standard_t(degrees, mean.shape),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """Equally likely laws of one kind: `means` (samples, examples, outputs) and `deviations` (samples,
     outputs), or (samples, examples, outputs) where they depend on the inputs.
 
     Columns are the values of a regression, or counts, each with a law of its own. A deviation is that of the
-    data around what a network says; 0 where none is known, and then the law is of the networks' values.
+    data around what a network says, of Student's law its scale; 0 where none is known, and then the law is of
+    the networks' values.
     """
 
     means: Floats
@@ -212,5 +237,8 @@ def mixture_of(likelihood: Likelihood, outputs: Floats, variances: Floats | None
     values = likelihood.values(outputs)
     if likelihood.problem.task == "counts":
         return Mixture(values, np.sqrt(values), POISSON)
+    if likelihood.degrees < math.inf and variances is not None:
+        scale = np.sqrt(variances) * likelihood.problem.target_scale
+        return Mixture(values, scale, student(likelihood.degrees))
     noise = likelihood.noise(outputs, variances)
     return Mixture(values, np.zeros((len(values), values.shape[-1])) if noise is None else np.sqrt(noise))

@@ -100,10 +100,11 @@ class Simulation:
             likelihood = Likelihood(problem, programs[0].partition.posterior)
             chains = np.concatenate([place * plan.chains + np.arange(plan.chains) for place in places])
             ensemble = Ensemble(
-                programs, replace(shape, loss=likelihood.number), theta[chains].astype(kind), data,
-                plan.batch, shuffled=plan.shuffled, momenta=plan.momenta, seed=plan.seed,
-                number=chains % plan.chains, point=np.repeat(np.arange(len(places)), plan.chains),
-                threads=threads, noise=settled.for_chains(len(chains)), variance=settled.draws,
+                programs, replace(shape, loss=likelihood.number, degrees=likelihood.degrees),
+                theta[chains].astype(kind), data, plan.batch, shuffled=plan.shuffled, momenta=plan.momenta,
+                seed=plan.seed, number=chains % plan.chains, threads=threads,
+                point=np.repeat(np.arange(len(places)), plan.chains),
+                noise=settled.for_chains(len(chains)), variance=settled.draws,
             )  # fmt: skip
             ensemble.take_notes(
                 records, losses, test,
