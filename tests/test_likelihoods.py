@@ -136,7 +136,7 @@ def assert_alike(engine, reference):
 @pytest.mark.parametrize("layout", [Alone(), Group(lanes(np.float64))])
 def test_the_engine_follows_the_reference_where_numbers_of_examples_have_a_shape_below_1(layout):
     engine, reference = both("Student", 20, layout, temperature=4.0)
-    assert reference.draws.tail < 1
+    assert (reference.draws.tails < 1).all()
     assert_alike(engine, reference)
     assert (np.abs(np.log(reference.state.noise / reference.state.noise[0])[1:]) > 1e-3).all()
 
@@ -333,8 +333,8 @@ def test_a_draw_of_the_variance_leaves_its_law_given_the_residuals_as_it_is(temp
     density = np.exp(-(energy - energy.min()) / temperature + logs - logs[energy.argmin()])
     distribution = np.cumsum(density) / density.sum()
 
-    def p_value(tail):
-        draws = settled.draws._replace(every=1, tail=tail)
+    def p_value(tails):
+        draws = settled.draws._replace(every=1, tails=tails)
         start = np.interp(np.random.default_rng(0).random(count), distribution, logs)
         reference = hb.Reference(
             lambda theta, *_: np.zeros_like(theta), np.zeros((count, 2)), partition, network.layers(1, 1),
@@ -347,8 +347,47 @@ def test_a_draw_of_the_variance_leaves_its_law_given_the_residuals_as_it_is(temp
         assert (drawn != start).all()
         return stats.kstest(drawn, lambda values: np.interp(values, logs, distribution)).pvalue
 
-    assert p_value(settled.draws.tail) > 1e-3
-    assert p_value(1.1 * settled.draws.tail) < 1e-6
+    assert p_value(settled.draws.tails) > 1e-3
+    assert p_value(1.1 * settled.draws.tails) < 1e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_weight_of_two_is_two_examples(kind):
+    """The same trajectories, up to the first draw of a variance, of which the law is the same."""
+    given, noise, _ = KINDS[kind]
+    x, y = given.X_train[0], given.Y_train[0]
+    twice = problem(given.task, np.concatenate([x, x[:5]]), np.concatenate([y, y[:5]]))
+    weighted = problem(given.task, x, y, weights_train=np.where(np.arange(20) < 5, 2.0, 1.0)[None])
+    posterior = hb.Posterior(prior=0.7, temperature=0.8, **noise)
+    runs = [
+        hb.train(
+            one, hb.Dense((4,), "tanh"), hb.Partition(LANGEVIN, 0.1, posterior), 50, one.X_train.shape[1], 3,
+            dtype="float64", record=1,
+        )
+        for one in (twice, weighted)
+    ]  # fmt: skip
+    np.testing.assert_allclose(runs[0].theta, runs[1].theta, rtol=0, atol=1e-10)
+
+
+def test_location_and_scale_of_students_law_with_weights_have_the_posterior_that_is_known(monkeypatch):
+    monkeypatch.setattr("heatbath.likelihood.FEWEST", 10)
+    weights = np.where(np.arange(15) < 10, 0.1, 3.0)  # shapes on both sides of 1
+    y = Y[:15]
+    v = np.average((y - np.average(y, weights=weights)) ** 2, weights=weights)
+
+    def law(T):
+        def log_density(b, last):
+            s2 = np.exp(last)
+            tails = (weights * np.log1p((y - b[..., None]) ** 2 / (4 * s2[..., None]))).sum(-1)
+            energy = 2.5 * tails + weights.sum() / 2 * last + b**2 / (2 * 1.5**2)
+            return -(energy + (SHAPE + 1) * last + SCALE * v / s2) / T + last
+
+        return on_grid(log_density, [np.linspace(-1.5, 2.0, 351), np.linspace(-9, 4, 501)])
+
+    given = problem("regression", np.zeros((15, 1)), y[:, None], weights_train=weights[None])
+    run = sampled(given, hb.Posterior(1.5, temperature=0.5, degrees=4.0), 0.3)
+    bias, noise = run.data["samples"].values[..., 1], run.data["sample_noise"].values[..., 0]
+    assert_law(np.stack([bias, np.log(noise)], axis=-1), law, 0.5)
 
 
 @pytest.mark.parametrize("shape", [0.4, 1.0, 2.5, 40.0])

@@ -26,6 +26,10 @@ Momenta are in units of s̄, so that they stay as they are: with π = p/s̄ the 
 π += t (G/s̄ - s̄ θ/(ς² n)), and all else is at the temperature T/n whatever s̄ is. For Langevin dynamics with
 full gradients this samples θ and the s_k² together, but for what the stepsize does. An adaptive part keeps
 σ²/τ and ετ (in the SDE's form ε²τ), of which the law of its thermostat is made.
+
+Where examples have weights w, the likelihood of each has the power w: n is Σw, the loss is Σwℓ/Σw, Σr² is
+Σwr², v_k the weighted variance, and the shape of λ_i is w_i (ν + 1)/(2T). A mini-batch of b examples has
+Σwℓ/(b x mean w), whose mean is the loss.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets import Problem
-from heatbath.datasets.problem import Floats
+from heatbath.datasets.problem import Floats, moments
 from heatbath.networks import Dense
 from heatbath.noise import MOST_TARGETS
 from heatbath.partition import Layers, Part, Partition
@@ -50,6 +54,7 @@ SHAPE, SCALE = 1.0, 0.01
 FEWEST = 50  # steps between two draws of the variance, at least
 COST = 4.0  # and so many times what a draw takes, in steps: it reads all examples, forwards only
 TAILS = 4.0  # times as long it takes where each example has a number of its own (50 hidden units, measured)
+SAME = 1e-9  # a relative difference of sums of weights that is rounding
 
 
 @dataclass(frozen=True)
@@ -152,9 +157,23 @@ def _variances(posterior: Posterior, problem: Problem) -> NDArray[np.float64] | 
 
 
 def spread(problem: Problem) -> NDArray[np.float64]:
-    """The variance of each target over the training examples, where it has one."""
-    variance = problem.Y_train.var(axis=1).mean(axis=0)
+    """The variance of each target over the training examples, by their weights, where it has one."""
+    _, variances = moments(problem.Y_train, problem.weights_train)
+    variance = variances.mean(axis=0)
     return np.where(variance > 0, variance, 1.0)
+
+
+def _total(problem: Problem) -> float:
+    """n: how many training examples there are, by their weights."""
+    if problem.weights_train is None:
+        return float(problem.X_train.shape[1])
+    sums = problem.weights_train.sum(axis=1)
+    if np.ptp(sums) > SAME * sums.max():
+        raise ValueError(
+            "Posterior: all draws of the data need the same sum of weights, as that sets the temperature; "
+            f"they are from {sums.min():g} to {sums.max():g}: scale those of each draw"
+        )
+    return float(sums.mean())
 
 
 def settle(partition: Partition, network: Dense, problem: Problem, batch: int) -> Settled:
@@ -164,7 +183,7 @@ def settle(partition: Partition, network: Dense, problem: Problem, batch: int) -
     parts, posterior = partition.parts(layers), partition.posterior
     if posterior is None:
         return Settled(parts, None, None)
-    n, T = problem.X_train.shape[1], posterior.temperature
+    n, T = _total(problem), posterior.temperature
     variances, draws, mean = _variances(posterior, problem), None, 1.0
     if variances is not None and posterior.noise == "sampled":
         draws = _draws(likelihood, n, T, batch)
@@ -188,25 +207,27 @@ def _check_words(parts: Sequence[Part]) -> None:
         )
 
 
-def _draws(likelihood: Likelihood, n: int, T: float, batch: int) -> Draws:
+def _draws(likelihood: Likelihood, n: float, T: float, batch: int) -> Draws:
     problem, degrees = likelihood.problem, likelihood.degrees
     shape = (SHAPE + 1 + n / 2) / T - 1
     if shape < 1:
         highest = (SHAPE + 1 + n / 2) / 2
         raise ValueError(
-            f"Posterior: with {n} examples the temperature must be at most {highest:g}, got {T:g}"
+            f"Posterior: with {n:g} examples the temperature must be at most {highest:g}, got {T:g}"
         )
+    rows = problem.X_train.shape[1]
     cost = COST * (1.0 if degrees == math.inf else TAILS)
-    every = max(FEWEST, math.ceil(cost * n / (3 * batch)))
+    every = max(FEWEST, math.ceil(cost * rows / (3 * batch)))
     scale = SCALE * spread(problem) / T
     if degrees == math.inf:
-        return Draws(shape, scale, 0.5 / T, every)
+        return Draws(shape, scale, 0.5 * (n / rows) / T, every)
     if problem.outputs > MOST_TARGETS:
         raise ValueError(
             f"Posterior: degrees are for up to {MOST_TARGETS} targets whose noise is sampled, and there are "
             f"{problem.outputs}: leave them out, or give the noise"
         )
-    return Draws(shape, scale, 1.0, every, (degrees + 1) / (2 * T))
+    weights = np.ones(problem.X_train.shape[:2]) if problem.weights_train is None else problem.weights_train
+    return Draws(shape, scale, 1.0, every, weights * (degrees + 1) / (2 * T))
 
 
 def _settled(part: Part, tau: float, precisions: Mapping[str, float], layers: Layers) -> list[Part]:

@@ -146,24 +146,25 @@ def gammas(shape: float, seed: int, stream: int, slot: int, chain: ArrayLike, st
 
 
 def example_gammas(
-    shape: float, seed: int, stream: int, slot: int, chain: ArrayLike, step: int, count: int
+    shape: ArrayLike, seed: int, stream: int, slot: int, chain: ArrayLike, step: int, count: int
 ) -> Floats:
-    """Gamma numbers of a shape > 0, one for each chain and example, by Marsaglia and Tsang.
+    """Gamma numbers of shapes > 0, one for each chain and example, by Marsaglia and Tsang.
 
     Attempt j takes the block of the example in slot + j: a normal number from words 0 and 1, and the uniform
     one from word 2. A shape below 1 is drawn as one more, times u^(1/shape) with u from word 3.
     """
     chains, examples = np.asarray(chain)[..., None], np.arange(count)
-    d = shape + (shape < 1) - 1 / 3
-    c = 1 / np.sqrt(9 * d)
     made = np.full(np.broadcast_shapes(chains.shape, examples.shape), np.nan)
+    shapes = np.broadcast_to(np.asarray(shape, np.float64), made.shape)
+    d = shapes + (shapes < 1) - 1 / 3
+    c = 1 / np.sqrt(9 * d)
     for attempt in range(SLOTS):
         words = philox(pack(stream, slot + attempt, chains, step, examples), _seed(seed))
         x, (_, _, u, boost) = box_muller(words)[0], _unit(words)
         v = (1 + c * x) ** 3
         with np.errstate(invalid="ignore", divide="ignore"):
             accepted = (v > 0) & (np.log(u) < 0.5 * x**2 + d - d * v + d * np.log(v))
-        number = d * v * (boost ** (1 / shape) if shape < 1 else 1.0)
+        number = d * v * np.where(shapes < 1, boost ** (1 / shapes), 1.0)
         last = attempt == SLOTS - 1  # of which one in twenty fails at the most
         made = np.where(np.isnan(made) & (accepted | last), number, made)
         if not np.isnan(made).any():

@@ -81,15 +81,16 @@ class Posterior:
 class Draws(NamedTuple):
     """How variances are drawn: (scale[k] + factor Σr²)/Gamma(shape) of target k, at every so many steps.
 
-    Where the noise has Student's law with ν degrees, r² is multiplied by Gamma(tail)/(ν + r²/s²), a number
-    for each example, with the s² that there was.
+    Where examples have weights, each r² is multiplied by its own over their mean. Where the noise has
+    Student's law with ν degrees, r² is multiplied by Gamma(tails[set, example])/(ν + r²/s²) instead, with the
+    s² that there was.
     """
 
     shape: float
     scale: NDArray[np.float64]
     factor: float
     every: int
-    tail: float = 0.0
+    tails: NDArray[np.float64] = np.empty((0, 0))
 
 
 class Settled(NamedTuple):

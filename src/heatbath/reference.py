@@ -77,9 +77,10 @@ class Reference:
     - `settled`: what a posterior has set (`likelihood.settle`), in place of the partition's own values. In a
       regression `gradient` then has a third argument, the shares of the targets in the loss, (chains,
       targets), and where their variances are drawn `squares(theta)` is needed, the sum of the squared
-      residuals of each target over all data, (chains, targets). Where the noise has Student's law, the
-      variances s² are a fourth argument, (chains, targets), and `squares` are those of every single example,
-      (chains, examples, targets).
+      residuals of each target over all data, (chains, targets), by their weights over the mean weight. Where
+      the noise has Student's law, the variances s² are a fourth argument, (chains, targets), and `squares`
+      are those of every single example, (chains, examples, targets), without weights; chain c has the set of
+      data c % sets.
 
     `state` is the state between steps. `temperature` has p·p/N of each part with a letter that reads it, as
     it was last read: at E, or before O.
@@ -102,6 +103,8 @@ class Reference:
     ) -> None:
         if axes := partition.axes():
             raise ValueError(f"{', '.join(axes)}: a list is an axis of a sweep, and one value is needed here")
+        if partition.finds_stepsize:
+            raise ValueError("h='auto' is found by train: say a stepsize here, such as h=0.1")
         choice("momenta", momenta, ("zero", "thermal"))
         theta = np.array(start.theta if isinstance(start, State) else start, dtype=np.float64, ndmin=2)
         if theta.ndim != 2:
@@ -237,7 +240,7 @@ class Reference:
             return
         chains, squares = np.arange(len(self.state.theta)), self.squares(self.state.theta.copy())
         if self.degrees < np.inf:
-            squares = self._in_tails(squares, draws.tail, n)
+            squares = self._in_tails(squares, draws.tails, n)
         for k, scale in enumerate(draws.scale):
             drawn = numbers.gammas(draws.shape, self.seed, numbers.VARIANCE, 2 * k, chains, n)
             self.state.noise[:, k] = (scale + draws.factor * squares[:, k]) / drawn
@@ -245,13 +248,14 @@ class Reference:
         if changed and self._G is not None:
             self._G = self._negative_gradient(self._batch)
 
-    def _in_tails(self, squares: Array, shape: float, n: int) -> Array:
+    def _in_tails(self, squares: Array, tails: Array, n: int) -> Array:
         """The sums Σλr²/ν over the examples of each target, with a λ drawn for each (`likelihood`)."""
         chains, count, targets = squares.shape
+        shapes = tails[np.arange(chains) % len(tails)]
         sums = np.empty((chains, targets))
         for k in range(targets):
             address = self.seed, numbers.TAIL, numbers.SLOTS * k, np.arange(chains), n
-            drawn = numbers.example_gammas(shape, *address, count)
+            drawn = numbers.example_gammas(shapes, *address, count)
             r2 = squares[:, :, k]
             sums[:, k] = np.sum(drawn * r2 / (self.degrees + r2 / self.state.noise[:, k, None]), axis=1)
         return sums

@@ -24,17 +24,20 @@ def gradient_moments(
     """The mean over the training examples of the gradient of the loss, and of its squares, without any prior.
 
     In float64. The gradient of one example by a weight is (what comes back) x (what went in), so the mean of
-    squares needs no gradient of single examples. `variances` are those of the targets, if there are any.
+    squares needs no gradient of single examples. `variances` are those of the targets, if there are any. The
+    loss of an example with a weight is multiplied by that over the mean weight.
     """
     problem = likelihood.problem
     X, Y = problem.X_train[draw], problem.Y_train[draw]
+    weights = problem.relative_weights("train")
+    w = np.ones(len(X)) if weights is None else weights[draw]
     size = network.parameters(problem.inputs, likelihood.outputs)
     sums, squares = np.zeros(size), np.zeros(size)
     for begin in range(0, len(X), ROWS):
         rows = slice(begin, begin + ROWS)
         end = size
         given = np.asarray(theta, np.float64), X[rows], Y[rows]
-        for inputs, back in _backwards(network, *given, likelihood, variances):
+        for inputs, back in _backwards(network, *given, likelihood, variances, w[rows, None]):
             for total, power in ((sums, 1), (squares, 2)):
                 weight, bias = (back**power).T @ inputs**power, (back**power).sum(axis=0)
                 total[end - weight.size - bias.size : end] += np.concatenate([weight.ravel(), bias])
@@ -114,21 +117,27 @@ def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float
 
 
 def _backwards(
-    network: Dense, theta: Array, X: Array, Y: Array, likelihood: Likelihood, variances: Array | None
+    network: Dense,
+    theta: Array,
+    X: Array,
+    Y: Array,
+    likelihood: Likelihood,
+    variances: Array | None,
+    weights: Array,
 ) -> list[tuple[Array, Array]]:
     """From the last layer to the first, by example: what went into it, and the derivative by what it gave."""
     activation = ACTIVATIONS[network.activation]
-    inputs, weights, begin = [X], [], 0
+    inputs, matrices, begin = [X], [], 0
     sizes = network.sizes(X.shape[1], likelihood.outputs)
     for width, out in pairwise(sizes):
         W = theta[begin : begin + width * out].reshape(out, width)
         values = inputs[-1] @ W.T + theta[begin + width * out : begin + width * out + out]
         begin += (width + 1) * out
-        weights.append(W)
+        matrices.append(W)
         inputs.append(activation.value(values) if len(inputs) < len(sizes) - 1 else values)
-    back = likelihood.derivative(inputs.pop(), Y, variances)
+    back = likelihood.derivative(inputs.pop(), Y, variances) * weights
     layers = []
-    for values, W in zip(reversed(inputs), reversed(weights), strict=True):
+    for values, W in zip(reversed(inputs), reversed(matrices), strict=True):
         layers.append((values, back))
         back = (back @ W) * activation.slope(values)
     return layers

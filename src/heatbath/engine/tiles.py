@@ -501,22 +501,22 @@ def fluctuate(xi, a, b, root, seed, use, chain, step, element, scratch):
 
 
 @compiled(apart=True)
-def example_gammas(layout, shape, seed, use, step, tile, scratch, made, at):
+def example_gammas(layout, seed, use, step, tile, scratch, made, at):
     """What `noise.example_gammas` draws for the ROW examples of a tile, (example, lane), in float64 always,
-    from made[at] on."""
-    d = shape + (1.0 if shape < 1.0 else 0.0) - 1.0 / 3.0
-    c = 1.0 / math.sqrt(9.0 * d)
+    from made[at] on: where a number is to be drawn, minus its shape stands."""
     row = ROW * chains_in(layout, scratch.z)
-    for e in range(row):
-        made[at + e] = -1.0
-    waiting = row
+    waiting = True
     for attempt in range(SLOTS):
-        if waiting == 0:
+        if not waiting:
             break
+        waiting = False
         fill_words(layout, scratch.z, scratch.words, scratch.numbers, seed, use + attempt, step, tile, TILE)
         for e in range(row):
             if made[at + e] >= 0.0:
                 continue
+            shape = -made[at + e]
+            d = shape + (1.0 if shape < 1.0 else 0.0) - 1.0 / 3.0
+            c = 1.0 / math.sqrt(9.0 * d)
             radius, angle = (scratch.words[e] + 0.5) * 2.0**-32, (scratch.words[row + e] + 0.5) * 2.0**-32
             x = math.sqrt(-2.0 * math.log(radius)) * math.cos(2.0 * math.pi * angle)
             u = (scratch.words[2 * row + e] + 0.5) * 2.0**-32
@@ -526,7 +526,8 @@ def example_gammas(layout, shape, seed, use, step, tile, scratch, made, at):
                 made[at + e] = d * v
                 if shape < 1.0:
                     made[at + e] *= ((scratch.words[3 * row + e] + 0.5) * 2.0**-32) ** (1.0 / shape)
-                waiting -= 1
+            else:
+                waiting = True
 
 
 @compiled(apart=True)

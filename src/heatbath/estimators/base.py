@@ -20,15 +20,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from heatbath.checks import NON_NEGATIVE, Interval, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
-from heatbath.estimators.weights import check_weights, copies
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.prediction import Prediction
 from heatbath.presets import AdLaLa
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import Progress
-from heatbath.runs.training import Manner, train
 from heatbath.tasks import Task
+from heatbath.training import Manner, train
 
 # AdLaLa with a prior, chosen by 5-fold log loss on small tables (benchmarks/estimators.py): it varies little
 # for h from 0.2 to 0.4, tau from 1e-5 to 3e-4 and gamma from 0.3 to 1; without the prior long runs overfit
@@ -89,11 +88,6 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train from the start, or continue where the run stands, on X and Y (examples, columns)."""
         check_weights(weights)
-        if self._method().posterior is not None and len(np.unique(weights[weights > 0])) > 1:
-            raise ValueError(
-                "weights are copies of examples, and a posterior would take them for data: leave out the "
-                "weights of samples and classes, or the posterior"
-            )
         before = self.run_ if continues else None
         seed = _seed(self.random_state)
         kept = np.flatnonzero(weights > 0)
@@ -102,8 +96,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             share = real("validation_fraction", self.validation_fraction, Interval(0.0, 1.0, open=True))
             classes = None if task == "regression" else Y[kept, 0]
             kept, aside = train_test_split(kept, test_size=share, random_state=seed, stratify=classes)
-        parts = [np.repeat(rows, copies(weights[rows])) for rows in (kept, aside)]
-        problem = self._problem(X, Y, parts, task, targets, before)
+        problem = self._problem(X, Y, weights, [kept, aside], task, targets, before)
         steps = min(max(len(kept), FEWEST), MOST) if self.steps is None else whole("steps", self.steps, low=1)
         self.run_: Run = self._run(problem, steps, seed, before, early_stopping)
         self.n_iter_ = self.run_.step
@@ -114,26 +107,32 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         self,
         X: Floats,
         Y: Floats,
+        weights: Floats,
         parts: list[NDArray[np.int64]],
         task: Task,
         targets: Sequence[str],
         before: Run | None,
     ) -> Problem:
         """The rows for training and validation, scaled as before, or by those for training."""
+        weighted = [None if (weights[rows] == 1).all() else weights[None, rows] for rows in parts]
         if before is not None:
             old = before.problem
             scales = (old.shift, old.scale, old.target_shift, old.target_scale)
         else:
+            w = None if weighted[0] is None else weighted[0][0]
             scales = (
-                *_standard(X[parts[0]], bool(self.scale)),
-                *_standard(Y[parts[0]], task == "regression"),
+                *_standard(X[parts[0]], w, bool(self.scale)),
+                *_standard(Y[parts[0]], w, task == "regression"),
             )
         X, Y = (X - scales[0]) / scales[1], (Y - scales[2]) / scales[3]
         (X_train, Y_train), (X_test, Y_test) = ((X[None, rows], Y[None, rows]) for rows in parts)
         names = [str(name) for name in getattr(self, "feature_names_in_", ())]
         if len(set(names)) < X.shape[1]:
             names = [f"x{i}" for i in range(1, X.shape[1] + 1)]
-        return Problem("data", task, X_train, Y_train, X_test, Y_test, tuple(names), tuple(targets), *scales)
+        return Problem(
+            "data", task, X_train, Y_train, X_test, Y_test, tuple(names), tuple(targets), *scales,
+            weights_train=weighted[0], weights_test=weighted[1],
+        )  # fmt: skip
 
     def _run(self, problem: Problem, steps: int, seed: int, before: Run | None, early_stopping: bool) -> Run:
         """The run after so many steps (or fewer), with its samples."""
@@ -211,11 +210,20 @@ def _seed(random_state: object) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _standard(values: Floats, wanted: bool) -> tuple[Floats, Floats]:
+def check_weights(weights: Floats) -> None:
+    """Refuse weights below 0, and none above it."""
+    if (weights < 0).any() or not weights.any():
+        raise ValueError(
+            "weights (of samples times classes) must be >= 0, and positive for some examples; they are from "
+            f"{weights.min():g} to {weights.max():g}"
+        )
+
+
+def _standard(values: Floats, weights: Floats | None, wanted: bool) -> tuple[Floats, Floats]:
     """The shift and scale that give every column mean 0 and variance 1, or change nothing."""
     if not wanted:
         return np.zeros(values.shape[1]), np.ones(values.shape[1])
-    scaler = StandardScaler().fit(values)
+    scaler = StandardScaler().fit(values, sample_weight=weights)
     return scaler.mean_, scaler.scale_
 
 

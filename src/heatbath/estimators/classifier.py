@@ -13,8 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from heatbath.datasets.problem import Floats
-from heatbath.estimators.base import Thermodynamic
-from heatbath.estimators.weights import check_weights
+from heatbath.estimators.base import Thermodynamic, check_weights
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -39,8 +38,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     - `verbose`: print the steps and the loss on the way.
     - `class_weight`: None, "balanced" (in inverse proportion to the classes' sizes) or a dict of weights.
 
-    Sample weights and class weights are multiplied, and decide how often each example stands in the training
-    set, see `estimators.weights`: exactly for whole multiples of the smallest weight.
+    Sample weights and class weights are multiplied, and say how often each example counts, in the loss, in
+    the scale of the features and in a posterior: 2 is as two of it, 0 leaves it out.
 
     Fitted, it has `classes_`, `n_features_in_`, `feature_names_in_` (of a table with names), `n_iter_`, the
     steps made, `loss_curve_`, the training loss on the way as a mean over the chains, and `run_`, the `Run`.

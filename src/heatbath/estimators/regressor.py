@@ -36,9 +36,9 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
       change the results.
     - `verbose`: print the steps and the loss on the way.
 
-    The targets are always scaled to mean 0 and variance 1 inside. Sample weights decide how often each
-    example stands in the training set, see `estimators.weights`: exactly for whole multiples of the smallest
-    weight.
+    The targets are always scaled to mean 0 and variance 1 inside. Sample weights say how often each
+    example counts, in the loss, in the scale of features and targets and in a posterior: 2 is as two of it, 0
+    leaves it out.
 
     Fitted, it has `n_features_in_`, `feature_names_in_` (of a table with names), `n_iter_`, the steps made,
     `loss_curve_`, the training loss on the way as a mean over the chains, and `run_`, the `Run`.

@@ -22,6 +22,7 @@ from heatbath.prediction.committee import average_networks, join_averages
 from heatbath.prediction.mixtures import mixture_of
 from heatbath.runs import file
 from heatbath.runs.dataset import check_memory, data_at, find_point, gather
+from heatbath.runs.found import Found
 from heatbath.runs.grid import Methods
 from heatbath.runs.plan import Plan, as_lines
 from heatbath.runs.simulation import Interrupted, Progress, Simulation, warn
@@ -94,6 +95,11 @@ class Run:
     def partition(self) -> Methods:
         """The methods, with every change of coefficients on the way as a `schedules.Piecewise`."""
         return self.plan.partition
+
+    @property
+    def found(self) -> Found | None:
+        """How its stepsize and length came about, where `train` was to find them."""
+        return self.plan.found
 
     @property
     def finished(self) -> bool:
