@@ -193,11 +193,11 @@ class Search:
             found = replace(
                 found, ended="converged" if done else "budget", rhat=told.rhat_worst, ess=told.ess
             )
-        if not is_near(estimate):
+        if abs(estimate.value - 1) > OFF + 2 * estimate.error:
             warn(
                 f"the temperature of this run is {estimate.value:.2f} ± {estimate.error:.2f} times that of "
                 f"the law that it should sample, with batches of {run.plan.batch}: larger ones, up to all "
-                "examples, or a smaller h bring it closer",
+                "examples, a smaller h or more steps bring it closer",
                 OffTemperature,
             )
         return Run(replace(run.plan, found=found), run.step, run.data, run.former)
@@ -239,7 +239,7 @@ def chosen(tried: list[tuple[float, Estimate]]) -> float:
 
 
 def is_near(estimate: Estimate) -> bool:
-    """Whether a temperature is within 10 % of τ, as far as its error can tell."""
+    """Whether a temperature is within 10 % of τ, as far as its error can tell; one that is not known is not."""
     error = estimate.error if math.isfinite(estimate.error) else 0.0
     return abs(estimate.value - 1) <= OFF + min(2 * error, UNSURE)
 

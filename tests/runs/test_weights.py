@@ -91,11 +91,11 @@ def test_weights_that_are_all_1_change_no_bit_and_their_scale_only_what_a_poster
 
 
 def test_weights_of_the_test_need_none_of_the_training_and_the_other_way_round():
-    """A buffer was once as wide as the training examples alone needed."""
+    """Buffers have room for the wider of the two: in lanes, with small batches, there is none to spare."""
     given, weights = problem("binary"), COUNTS[None, :12] / 3
     theta = 0.1 * np.arange(26.0)
     runs = [
-        hb.train(p, hb.Dense((5,)), hb.Partition(hb.Frozen(), 0.1), 1, N, 1, start=theta, record=1)
+        hb.train(p, hb.Dense((5,)), hb.Partition(hb.Frozen(), 0.1), 1, 4, 16, start=theta, record=1)
         for p in (given, replace(given, weights_test=weights), replace(given, weights_train=COUNTS[None]))
     ]
     losses = [run.data["loss"].values[:, 0, -1] for run in runs]
