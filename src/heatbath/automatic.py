@@ -34,7 +34,12 @@ from heatbath.statistics import Estimate
 TOP, RUNGS, FACTOR = 0.4, 8, math.sqrt(2)  # the stepsizes of a ladder: from TOP down
 TRIES = 4  # of a ladder: lower where all chains diverge, from a cooler start where all are too hot
 MOST_RUNGS = 20  # tried in all
-SHORT, MEMBERS, LOOKS = 600, 2, 10  # the steps of a short run, its chains, and samples of each in its half
+MEMBERS, LOOKS = 2, 10  # the chains of a short run, and samples of each in its second half
+SHORT, SHORTEST, SHARE = (
+    600,
+    100,
+    0.25,
+)  # its steps: so many, or a share of the work of the run for all of them
 OFF, UNSURE = 0.1, 0.2  # how far a temperature may be from τ, as a share, and for its error at most
 AFFORDABLE = 4.0  # where none is near enough: stepsizes down to the largest that is stable over this
 ROUNDS = 4  # of a run of automatic length, each as long as all before, to the budget
@@ -126,11 +131,13 @@ class Search:
         start, top, tried = self.settings["start"], TOP, list[tuple[float, Estimate]]()
         if start is not None and np.ndim(start) == 2:
             start = np.resize(start, (MEMBERS, np.shape(start)[1]))
+        whole = SHARE * (self.budget or self.first) * self.chains / (RUNGS * MEMBERS)
+        steps = int(min(max(whole, SHORTEST), SHORT))
         for _ in range(TRIES):
             rungs = [top / FACTOR**k for k in range(RUNGS)]
             plan = make_plan(
-                self.problem, self.network, self.partition.at_stepsize(rungs), SHORT, self.batch, MEMBERS,
-                call="sweep", record=1, samples=LOOKS, burn_in=SHORT // 2, start=start, **same,
+                self.problem, self.network, self.partition.at_stepsize(rungs), steps, self.batch, MEMBERS,
+                call="sweep", record=1, samples=LOOKS, burn_in=steps // 2, start=start, **same,
             )  # fmt: skip
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Diverged)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -22,7 +23,7 @@ from heatbath.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.estimators import files
-from heatbath.estimators.sizes import FEWEST_CHAINS, Size, size_for
+from heatbath.estimators.sizes import FEWEST_CHAINS, GAMMA_BATCHES, WARM_BATCH, Size, size_for
 from heatbath.methods import Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
@@ -142,10 +143,14 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         method = self._method(size.gamma)
         manner: Manner = {"threads": self._threads(), "progress": _tell if self.verbose else None}
         wanted = whole("samples", self.samples, low=1)
+        start = None
+        if self.method is None and before is None and size.warm:
+            start = self._warm(problem, network, size, seed, manner["threads"])
         if self.steps is None and self.method is None and before is None and not early_stopping:
             return train(
                 problem, network, method, "auto", size.batch, size.chains,
-                budget=size.steps, seed=seed, record=RECORDS, samples=wanted, **manner,
+                budget=size.steps, seed=seed, record=RECORDS, samples=wanted, start=start,
+                momenta="thermal", **manner,
             )  # fmt: skip
         samples = min(wanted, size.steps - size.steps // 2)
         thin = (size.steps - size.steps // 2) // samples
@@ -154,7 +159,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         if before is None:
             run = train(
                 problem, network, method, stride, size.batch, size.chains,
-                seed=seed, record=record, samples=count, thin=thin, **manner,
+                seed=seed, record=record, samples=count, thin=thin, start=start,
+                momenta="zero" if start is None else "thermal", **manner,
             )  # fmt: skip
         else:
             self._check_same(before, network)
@@ -168,6 +174,29 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             run = run.resume(min(stride, end - run.step), record=1, **manner)
         return run
 
+    def _warm(
+        self, problem: Problem, network: Dense, size: Size, seed: int, threads: int | None
+    ) -> NDArray[Any] | None:
+        """Where the chains begin: after some steps of mini-batches, which cost little and come far."""
+        batch, h = min(WARM_BATCH, problem.X_train.shape[1]), 0.2
+        while h > 1e-3:
+            method = Partition(Langevin(GAMMA_BATCHES), h, self._posterior())
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", RuntimeWarning
+                )  # of chains that diverge
+                try:
+                    run = train(
+                        problem, network, method, size.warm, batch, size.chains,
+                        seed=seed, record=1, threads=threads,
+                    )  # fmt: skip
+                    if (run.died < 0).all():
+                        return run.theta
+                except FloatingPointError:
+                    pass
+            h /= 2
+        return None
+
     def _size(self, problem: Problem) -> Size:
         """The chains, batches and steps that were asked for, or that suit the data."""
         rows = problem.X_train.shape[1]
@@ -176,7 +205,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             network = Dense(self.hidden, self.activation)
             size = size_for(rows, network.parameters(problem.inputs, problem.outputs), refine)
         else:
-            size = Size(FEWEST_CHAINS, min(32, rows), int(min(max(rows, FEWEST), MOST) * refine), math.nan)
+            size = Size(FEWEST_CHAINS, min(32, rows), int(min(max(rows, FEWEST), MOST) * refine), math.nan, 0)
         given = {name: getattr(self, name) for name in ("chains", "batch", "steps")}
         asked = {name: whole(name, value, low=1) for name, value in given.items() if value is not None}
         size = size._replace(**asked)

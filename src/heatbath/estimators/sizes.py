@@ -10,18 +10,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 WORK = 4e11  # parameters x examples x chains x steps of a fit: about a minute on two cores
-CHAINS, FEWEST_CHAINS = 16, 4
+CHAINS, FEWEST_CHAINS = 8, 4
 STEPS, FEWEST_STEPS = 8000, 1000
 GAMMA, GAMMA_BATCHES = 0.03, 1.0  # friction with full gradients and with mini-batches
+WARM, WARM_BATCH, WARM_SHARE = 20_000, 32, 0.1  # steps of mini-batches before, at most this share of the work
 
 
 class Size(NamedTuple):
-    """The chains, the examples of a batch, the steps at most, and the friction."""
+    """The chains, the examples of a batch, the steps at most, the friction, and how many steps of
+    mini-batches come before."""
 
     chains: int
     batch: int
     steps: int
     gamma: float
+    warm: int
 
 
 def size_for(examples: int, parameters: int, refine: float = 1.0) -> Size:
@@ -32,6 +35,7 @@ def size_for(examples: int, parameters: int, refine: float = 1.0) -> Size:
         chains //= 2
     steps = int(min(STEPS * refine, WORK * refine / (gradient * chains)))
     if steps >= FEWEST_STEPS:
-        return Size(chains, examples, steps, GAMMA)
+        warm = int(min(WARM, WARM_SHARE * steps * examples / WARM_BATCH))
+        return Size(chains, examples, steps, GAMMA, warm if examples > WARM_BATCH else 0)
     batch = max(1, int(WORK * refine / (parameters * chains * 4 * FEWEST_STEPS)))
-    return Size(chains, min(batch, examples), 4 * FEWEST_STEPS, GAMMA_BATCHES)
+    return Size(chains, min(batch, examples), 4 * FEWEST_STEPS, GAMMA_BATCHES, WARM)
