@@ -73,14 +73,15 @@ def settle(partition: Partition, network: Dense, problem: Problem, batch: int) -
     n, T = problem.X_train.shape[1], posterior.temperature
     variances, draws, mean = _variances(posterior, problem), None, 1.0
     if variances is not None and posterior.noise == "sampled":
-        draws = _draws(problem, n, T, batch)
+        every = max(FEWEST, math.ceil(COST * n / (3 * batch)))
+        draws = law_of_variance(n, T, spread(problem), every)
         _check_words(parts)
     elif variances is not None:
         mean = float(np.exp(np.log(variances).mean()))
     widths = network.sizes(problem.inputs, problem.outputs)[:-1]
     deviations = zip(layers, posterior.deviations(widths), strict=True)
     precisions = {layer: mean / (deviation**2 * n) for layer, deviation in deviations}
-    settled = [one for part in parts for one in _settled(part, T * mean / n, precisions, layers)]
+    settled = [one for part in parts for one in settle_part(part, T * mean / n, precisions, layers)]
     return Settled(tuple(settled), variances, draws)
 
 
@@ -94,18 +95,18 @@ def _check_words(parts: Sequence[Part]) -> None:
         )
 
 
-def _draws(problem: Problem, n: int, T: float, batch: int) -> Draws:
+def law_of_variance(n: int, T: float, spread: NDArray[np.float64], every: int = 1) -> Draws:
+    """How the variances of targets are drawn, given the squares of n residuals of each; `spread` is v."""
     shape = (SHAPE + 1 + n / 2) / T - 1
     if shape < 1:
         highest = (SHAPE + 1 + n / 2) / 2
         raise ValueError(
             f"Posterior: with {n} examples the temperature must be at most {highest:g}, got {T:g}"
         )
-    every = max(FEWEST, math.ceil(COST * n / (3 * batch)))
-    return Draws(shape, SCALE * spread(problem) / T, 0.5 / T, every)
+    return Draws(shape, SCALE * spread / T, 0.5 / T, every)
 
 
-def _settled(part: Part, tau: float, precisions: Mapping[str, float], layers: Layers) -> list[Part]:
+def settle_part(part: Part, tau: float, precisions: Mapping[str, float], layers: Layers) -> list[Part]:
     """A part at a temperature, with its prior; where its layers have different ones, a piece for each layer,
     of the same name."""
     method = part.method.at_temperature(tau)
