@@ -190,8 +190,9 @@ class Run:
     def predictive(self, X: ArrayLike, latest: int | None = None) -> Mixture:
         """The law of new data at X in a regression: quantiles, intervals, densities, in the user's units.
 
-        It is of all samples that were kept, or the `latest` of each chain, and of the noise that the
-        posterior knows or samples. Chains that diverged do not count.
+        It is of all samples that were kept, or the `latest` of each chain (of the chains as they are now, if
+        none were kept), and of the noise that the posterior knows or samples. Chains that diverged do not
+        count.
 
         >>> import heatbath as hb
         >>> x = np.linspace(-1, 1, 40)
@@ -208,9 +209,10 @@ class Run:
         if not (self.died < 0).any():
             raise ValueError("all chains of this run diverged: there is nothing to predict from")
         x, count = self._inputs(X), self.problem.outputs
-        thetas = list(self._chosen(self._samples().values, latest))
+        over = "samples" if "samples" in self.data or latest is not None else "chains"
+        thetas = list(self._chosen(self.theta if over == "chains" else self._samples().values, latest))
         means = [self.problem.decode(self.network.forward(theta, x, count)) for theta in thetas]
-        known = self._noises("samples")
+        known = self._noises(over)
         variances = np.zeros((len(thetas), count))
         if known is not None:
             variances = np.array(list(self._chosen(known, latest)))
