@@ -486,6 +486,25 @@ def test_in_half_precision_the_noise_is_drawn_in_double():
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
+def test_in_a_compiled_function_a_draw_is_the_same():
+    results = []
+    for compiled in (False, True):
+        model = network()
+        optimizer = MAKERS["Langevin"](model)
+
+        def training_step(model=model, optimizer=optimizer):
+            optimizer.draw_noise(Y - model(X))
+            optimizer.zero_grad()
+            functional.mse_loss(model(X), Y).backward()
+            optimizer.step()
+
+        step = torch.compile(training_step, backend="eager") if compiled else training_step
+        for _ in range(3):
+            step()
+        results.append((optimizer.noise, *vector(model)))
+    np.testing.assert_allclose(results[0], results[1], atol=1e-12)
+
+
 # Mistakes
 
 MSE = ht.Posterior("mse_loss", 20)

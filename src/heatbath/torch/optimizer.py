@@ -191,12 +191,13 @@ class Partitioned(Optimizer):
         self._check_noise()
         return float(self.param_groups[0]["noise"])
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def draw_noise(self, residuals: Tensor | Iterable[Tensor]) -> float:
         """Draw the variance of the data from its law given the model as it is, and go on with it.
 
         `residuals` are those of all training examples, what is true less what the model says: a tensor, or
-        one for each batch, such as `(model(x) - y for x, y in loader)`. Once in some tens of steps is enough.
+        one for each batch, such as `(model(x) - y for x, y in loader)`. How often does not change the law.
         """
         self._check_noise()
         variance = posteriors.draw(self.param_groups[0], residuals)
