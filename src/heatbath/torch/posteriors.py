@@ -97,10 +97,8 @@ class Posterior:
                 f"Posterior: mse_loss has one noise for all targets, got {self.noise!r}: divide each target "
                 "and output by its own, and say noise=1"
             )
-        if self.samples_noise:
-            law_of_variance(
-                self.residuals, values.temperature, np.ones(1)
-            )  # which refuses a T that is too high
+        if self.samples_noise:  # a temperature that is too high is refused
+            law_of_variance(self.residuals, values.temperature, np.ones(1))
         store(self, prior=values.prior, noise=values.noise, temperature=values.temperature)
 
     @property
@@ -148,9 +146,7 @@ def check(given: object) -> None:
 def settle(given: Posterior, groups: list[dict[str, Any]], methods: list[Method]) -> list[dict[str, Any]]:
     """Groups with methods that have the temperature and the prior; where the layers of a group have different
     priors, one for each layer. A group may have its `Layer`s as "layers", and is otherwise one."""
-    Partition(
-        dict(enumerate(methods)), 1.0, given.values
-    )  # which refuses temperatures and priors of their own
+    Partition(dict(enumerate(methods)), 1.0, given.values)  # refuses temperatures of their own, and priors
     if given.samples_noise:
         _check_words(methods)
     layers = [group.get("layers") or [Layer("", _listed(group["params"]))] for group in groups]
@@ -159,7 +155,7 @@ def settle(given: Posterior, groups: list[dict[str, Any]], methods: list[Method]
     deviations = iter(given.values.deviations(widths))
     settled = []
     for place, (group, method, of_group) in enumerate(zip(groups, methods, layers, strict=True)):
-        by_name = {f"{i}": layer for i, layer in enumerate(of_group)}
+        by_name = {str(i): layer for i, layer in enumerate(of_group)}
         precisions = {name: given.scale / (next(deviations) ** 2 * given.n) for name in by_name}
         spans = {name: [_size(p) for p in layer.params] for name, layer in by_name.items()}
         ranges = tuple(range(size) for sizes in spans.values() for size in sizes)
