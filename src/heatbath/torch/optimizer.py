@@ -200,6 +200,7 @@ class Partitioned(Optimizer):
         one for each batch, such as `(model(x) - y for x, y in loader)`. How often does not change the law.
         """
         self._check_noise()
+        posteriors.check_words(values.to_method(group, values.current(group)) for group in self.param_groups)
         variance = posteriors.draw(self.param_groups[0], residuals)
         for group in self.param_groups:
             group["noise"] = variance

@@ -148,7 +148,7 @@ def settle(given: Posterior, groups: list[dict[str, Any]], methods: list[Method]
     priors, one for each layer. A group may have its `Layer`s as "layers", and is otherwise one."""
     Partition(dict(enumerate(methods)), 1.0, given.values)  # refuses temperatures of their own, and priors
     if given.samples_noise:
-        _check_words(methods)
+        check_words(methods)
     layers = [group.get("layers") or [Layer("", _listed(group["params"]))] for group in groups]
     everywhere = [layer for of_group in layers for layer in of_group]
     widths = [_width(layer) if given.prior == "fan_in" else 1 for layer in everywhere]
@@ -202,7 +202,8 @@ def draw(group: dict[str, Any], residuals: Tensor | Iterable[Tensor]) -> float:
     return float((law.scale + law.factor * squares) / gamma[0])
 
 
-def _check_words(methods: list[Method]) -> None:
+def check_words(methods: Iterable[Method]) -> None:
+    """Refuse words of which a step of an optimiser ends in the middle: a draw is between two words."""
     if at_kick := [method.spelling for method in methods if method.seen_at_kick]:
         raise ValueError(
             "Posterior: noise is drawn between two steps of the word, and between the steps of an optimiser "
