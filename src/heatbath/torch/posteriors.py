@@ -92,10 +92,10 @@ class Posterior:
         values = self.values
         if self.noise != "sampled" and self.loss != "mse_loss":
             raise ValueError(f"Posterior: noise is for mse_loss, and this is {self.loss}; got {self.noise!r}")
-        if not isinstance(values.noise, float | str):
+        if values.noise != "sampled" and not isinstance(values.noise, float):
             raise ValueError(
-                f"Posterior: mse_loss has one noise for all targets, got {self.noise!r}: divide each target "
-                "and output by its own, and say noise=1"
+                "Posterior: mse_loss has one noise for all targets, a number or 'sampled', got "
+                f"{self.noise!r}: where each has its own, divide targets and outputs by theirs"
             )
         if self.samples_noise:  # a temperature that is too high is refused
             law_of_variance(self.residuals, values.temperature, np.ones(1))
