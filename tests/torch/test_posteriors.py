@@ -2,6 +2,7 @@
 
 import io
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ import heatbath.torch as ht
 from heatbath.likelihood import SCALE, SHAPE, law_of_variance
 from heatbath.posterior import Settled
 from heatbath.statistics import mean
-from heatbath.torch import recipes
+from heatbath.torch import posteriors, recipes
 from tests.torch.test_optimizer import same_noise
 
 RNG = np.random.default_rng(0)
@@ -380,6 +381,7 @@ MAKERS = {
     "AdLaLa": lambda m, **o: ht.AdLaLa(m, lr=0.05, posterior=POSTERIOR, **o),
     "SGLD": lambda m, **o: ht.SGLD(m, 0.01, posterior=POSTERIOR, **o),
 }
+SHARED = ("tau", "weight_decay", "noise", "draws", "drawn")
 every_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
@@ -452,6 +454,7 @@ def test_the_gradient_s_noise_is_in_the_units_of_the_loss():
     theta = torch.nn.Parameter(torch.zeros(1000, dtype=torch.float64))
     posterior = ht.Posterior("mse_loss", 10, variance=9.0)
     optimizer = ht.AdaptiveLangevin([theta], 0.1, 0.2, 0.1, 0.002, posterior=posterior)
+    optimizer.draw_noise(torch.full((10,), 3.0))
     generator = torch.Generator().manual_seed(0)
     for n in range(1500):
         theta.grad = theta.detach() + 2.0 * torch.randn(1000, generator=generator, dtype=torch.float64)
@@ -462,15 +465,28 @@ def test_the_gradient_s_noise_is_in_the_units_of_the_loss():
     assert found.value == pytest.approx(4.0, rel=0.05)
 
 
+@pytest.mark.parametrize("drawn", [True, False])
+def test_a_noise_that_is_never_drawn_is_a_warning(drawn, monkeypatch):
+    monkeypatch.setattr(posteriors, "PATIENCE", 5)
+    model = network()
+    optimizer = MAKERS["AdLaLa"](model)
+    if drawn:
+        optimizer.draw_noise(Y - model(X))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        advance(model, optimizer, 12, every=0)
+    assert len(caught) == (not drawn)
+    if caught:
+        assert "was not drawn in 5 steps" in str(caught[0].message)
+
+
 def test_a_group_that_is_added_has_the_temperature_and_the_noise():
     model, extra = network(), torch.nn.Parameter(torch.ones(5, dtype=torch.float64))
     optimizer = ht.Langevin(model, 0.05, 1.0, posterior=replace(POSTERIOR, prior=0.7))
     optimizer.draw_noise(Y - model(X))
     optimizer.add_param_group({"params": [extra]})
     first, last = optimizer.param_groups[0], optimizer.param_groups[-1]
-    assert {key: last[key] for key in ("tau", "weight_decay", "noise", "draws")} == {
-        key: first[key] for key in ("tau", "weight_decay", "noise", "draws")
-    }
+    assert {key: last[key] for key in SHARED} == {key: first[key] for key in SHARED}
     extra.grad = torch.ones_like(extra)
     advance(model, optimizer, 1)
     optimizer.draw_noise(Y - model(X))

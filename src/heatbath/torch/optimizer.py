@@ -95,7 +95,7 @@ class Partitioned(Optimizer):
         new_group = values.to_values(param_group, param_group.get("lr", self.defaults["lr"]))
         steps = max((group["step"] for group in self.param_groups), default=0)
         shared = self.param_groups[0] if self.param_groups else {}
-        noise = {key: shared[key] for key in ("noise", "draws") if key in shared}
+        noise = {key: shared[key] for key in ("noise", "draws", "drawn") if key in shared}
         new_group = param_group | new_group | {"step": steps} | noise
         tempering.check_ladders([*self.param_groups, new_group])
         super().add_param_group(new_group)
@@ -183,6 +183,7 @@ class Partitioned(Optimizer):
         for part in parts:
             self._finish(part)
             self._observations.note(part.place, part.group, part.units)
+        posteriors.check_drawn(self.param_groups[0])
         return loss
 
     @property
@@ -204,6 +205,7 @@ class Partitioned(Optimizer):
         variance = posteriors.draw(self.param_groups[0], residuals)
         for group in self.param_groups:
             group["noise"] = variance
+            group["drawn"] += 1
         return variance
 
     def temperature(self) -> dict[str, Estimate]:

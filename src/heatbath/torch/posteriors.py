@@ -24,6 +24,7 @@ As in `likelihood`, momenta are in units of s: all else is as for s = 1, so that
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
@@ -47,6 +48,8 @@ Loss = Literal[
     "poisson_nll_loss",
     "negative_log_likelihood",
 ]
+
+PATIENCE = 1000  # steps without a draw of the noise
 
 
 @dataclass(frozen=True)
@@ -171,12 +174,23 @@ def settle(given: Posterior, groups: list[dict[str, Any]], methods: list[Method]
 
 
 def _noise(given: Posterior) -> dict[str, Any]:
-    """What a group has of a noise that is drawn: the variance now, and how it is drawn."""
+    """What a group has of a noise that is drawn: the variance now, how it is drawn, and how often it was."""
     if not given.samples_noise:
         return {}
     law = law_of_variance(given.residuals, given.temperature, np.array([given.variance]))
     drawn = Noise(given.residuals, law.shape, float(law.scale[0]), law.factor)
-    return {"noise": given.variance, "draws": list(drawn)}
+    return {"noise": given.variance, "draws": list(drawn), "drawn": 0}
+
+
+def check_drawn(group: dict[str, Any]) -> None:
+    """Warn where a noise that is to be drawn never is."""
+    if group.get("drawn") == 0 and group["step"] == PATIENCE:
+        warnings.warn(
+            f"the noise is to be sampled, and was not drawn in {PATIENCE} steps: call "
+            "optimizer.draw_noise(residuals) now and then, or give the posterior noise= a number",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def draw(group: dict[str, Any], residuals: Tensor | Iterable[Tensor]) -> float:
