@@ -107,7 +107,7 @@ class Posterior:
     @property
     def values(self) -> posterior.Posterior:
         """Prior, noise and temperature alone."""
-        return posterior.Posterior(self.prior, self.noise, self.temperature)
+        return posterior.Posterior(prior=self.prior, noise=self.noise, temperature=self.temperature)
 
     @property
     def samples_noise(self) -> bool:
