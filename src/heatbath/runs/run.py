@@ -198,8 +198,9 @@ class Run:
     def predictive(self, X: ArrayLike, latest: int | None = None) -> Mixture:
         """The law of new data at X, values or counts: quantiles, intervals, densities, in the user's units.
 
-        It is of all samples that were kept, or the `latest` of each chain, and of the noise around what they
-        say: that of the posterior, or of counts with these rates. Chains that diverged do not count.
+        It is of all samples that were kept, or the `latest` of each chain (of the chains as they are now, if
+        none were kept), and of the noise around what they say: that of the posterior, or of counts with these
+        rates. Chains that diverged do not count.
 
         >>> import heatbath as hb
         >>> x = np.linspace(-1, 1, 40)
@@ -216,9 +217,10 @@ class Run:
         if not (self.died < 0).any():
             raise ValueError("all chains of this run diverged: there is nothing to predict from")
         likelihood, x = self.plan.likelihood, self._inputs(X)
-        thetas = self._chosen(self._samples().values, latest)
+        over = "samples" if "samples" in self.data or latest is not None else "chains"
+        thetas = self._chosen(self.theta if over == "chains" else self._samples().values, latest)
         outputs = np.array([self.network.forward(theta, x, likelihood.outputs) for theta in thetas])
-        known = self._variances("samples")
+        known = self._variances(over)
         variances = None if known is None else np.array(list(self._chosen(known, latest)))
         return mixture_of(likelihood, outputs, variances)
 
