@@ -123,3 +123,20 @@ def _settled(part: Part, tau: float, precisions: Mapping[str, float], layers: La
         spans, tensors = tuple(tensors[:count]), tensors[count:]
         pieces.append(replace(part, method=method.with_prior(precision), layers=(layer,), tensors=spans))
     return pieces
+
+
+def draw_prior(
+    posterior: Posterior, network: Dense, problem: Problem, count: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """So many networks of the prior: θ (count, parameters), and the variances of the targets, as they are
+    scaled in the problem, (count, targets), drawn or known; None for classes."""
+    rng = np.random.default_rng(seed)
+    sizes = [sum(layer) for layer in network.layers(problem.inputs, problem.outputs).values()]
+    deviations = posterior.deviations(network.sizes(problem.inputs, problem.outputs)[:-1])
+    theta = rng.standard_normal((count, sum(sizes))) * np.repeat(deviations, sizes)
+    variances = _variances(posterior, problem)
+    if variances is None:
+        return theta, None
+    if posterior.noise == "sampled":
+        return theta, SCALE * spread(problem) / rng.gamma(SHAPE, size=(count, problem.outputs))
+    return theta, np.tile(variances, (count, 1))

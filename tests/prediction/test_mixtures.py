@@ -18,6 +18,7 @@ def test_density_distribution_and_moments_are_those_of_the_components():
     y = np.random.default_rng(1).standard_normal((5, 2))
     parts = stats.norm(law.means, law.deviations[:, None])
     np.testing.assert_allclose(law.log_density(y), np.log(parts.pdf(y).mean(axis=0)), rtol=1e-12)
+    np.testing.assert_allclose(law.log_likelihood(y), parts.logpdf(y), rtol=1e-12)
     np.testing.assert_allclose(law.cdf(y), parts.cdf(y).mean(axis=0), rtol=1e-12)
     drawn = np.concatenate([law.draw(seed) for seed in range(4000)])
     np.testing.assert_allclose(drawn.mean(axis=0), law.mean, atol=0.05)
@@ -38,9 +39,13 @@ def test_quantiles_are_where_the_distribution_has_their_share():
 
 def test_a_law_in_pieces_is_the_same(monkeypatch):
     law, y = mixture(examples=11), np.zeros((11, 2))
-    whole = law.log_density(y), law.cdf(y), law.quantiles([0.1, 0.9])
+
+    def all_of_it():
+        return law.log_density(y), law.log_likelihood(y), law.cdf(y), law.quantiles([0.1, 0.9])
+
+    whole = all_of_it()
     monkeypatch.setattr("heatbath.prediction.mixtures.AT_ONCE", 30)
-    for one, other in zip(whole, (law.log_density(y), law.cdf(y), law.quantiles([0.1, 0.9])), strict=True):
+    for one, other in zip(whole, all_of_it(), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -28,7 +28,7 @@ def convergence(run: Run, X: ArrayLike | None = None) -> Convergence:
     Needs the extra `heatbath[arviz]`, and at least two chains and four samples.
     """
     check_run(run)
-    data: Any = run.to_arviz(X)
+    data: Any = run.to_arviz(X, groups=["posterior"])
     sizes = data.posterior.sizes
     if sizes["chain"] < 2 or sizes["draw"] < 4:
         raise ValueError(

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.networks import Dense
 from heatbath.prediction.averages import Average, Prediction, entropy_of, regression
+from heatbath.prediction.mixtures import Categorical, Mixture
 
 
 def average_networks(
@@ -30,6 +32,23 @@ def average_networks(
     for theta, noise in zip(thetas, repeat(None) if noises is None else noises, strict=False):
         average.add(problem.decode(network.forward(theta, x, problem.outputs)), noise)
     return average.prediction()
+
+
+def laws(
+    problem: Problem, network: Dense, thetas: NDArray[Any], x: Floats, variances: Floats | None
+) -> Mixture | Categorical:
+    """The laws of new data of networks with these parameters, (samples, parameters), at standardised inputs.
+
+    `variances` are those of the targets around each network, (samples, targets), in the user's units; where
+    there are none, the laws are of the networks' values.
+    """
+    outputs = np.empty((len(thetas), len(x), problem.outputs))
+    for place, theta in enumerate(thetas):
+        outputs[place] = network.forward(theta, x, problem.outputs)
+    if problem.task != "regression":
+        return Categorical(outputs)
+    deviations = np.zeros((len(thetas), problem.outputs)) if variances is None else np.sqrt(variances)
+    return Mixture(problem.decode(outputs), deviations)
 
 
 def join_averages(

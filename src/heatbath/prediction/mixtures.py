@@ -1,4 +1,4 @@
-"""The law of new data that samples of a regression predict: a mixture of normal laws, one for each sample."""
+"""The laws of new data that samples predict, one for each: of a regression normal ones, and of a class."""
 
 from __future__ import annotations
 
@@ -52,15 +52,18 @@ class Mixture:
         from scipy.special import logsumexp
 
         values = self._checked(y)
-        if not (self.deviations > 0).all():
-            raise ValueError("the networks' values have no density: train with posterior=Posterior()")
 
         def of(rows: slice, scale: Floats) -> Floats:
-            z = self._standard(values[rows], rows, scale)
-            logs = -0.5 * z**2 - np.log(scale) - 0.5 * math.log(2 * math.pi)
+            logs = self._log_densities(values, rows, scale)
             return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
         return self._in_chunks(of)
+
+    def log_likelihood(self, y: ArrayLike) -> Floats:
+        """The logarithm of the density that each sample has at y, (samples, examples, outputs)."""
+        values = self._checked(y)
+        each = self._in_chunks(lambda rows, scale: self._log_densities(values, rows, scale).swapaxes(0, 1))
+        return each.swapaxes(0, 1)
 
     def quantiles(self, shares: ArrayLike) -> Floats:
         """The values below which data lie with these probabilities, (shares, examples, outputs)."""
@@ -98,6 +101,12 @@ class Mixture:
         noise = np.random.default_rng(seed).standard_normal(self.means.shape)
         return np.asarray(self.means + self.deviations[:, None] * noise)
 
+    def _log_densities(self, values: Floats, rows: slice, scale: Floats) -> Floats:
+        if not (self.deviations > 0).all():
+            raise ValueError("the networks' values have no density: train with posterior=Posterior()")
+        z = self._standard(values[rows], rows, scale)
+        return np.asarray(-0.5 * z**2 - np.log(scale) - 0.5 * math.log(2 * math.pi))
+
     def _standard(self, values: Floats, rows: slice, scale: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
             z = (values - self.means[:, rows]) / scale
@@ -119,3 +128,29 @@ class Mixture:
         scale: NDArray[np.float64] = self.deviations[:, None]
         parts = [function(slice(first, first + step), scale) for first in range(0, examples, step)]
         return np.concatenate(parts) if parts else np.empty((0, outputs))
+
+
+@dataclass(frozen=True, eq=False)
+class Categorical:
+    """Equally likely laws of a class: the networks' `logits`, (samples, examples, outputs), with one output
+    for the second of two classes, or one for each class."""
+
+    logits: Floats
+
+    def log_likelihood(self, y: ArrayLike) -> Floats:
+        """The logarithm of the probability that each sample gives the classes y, (samples, examples, 1)."""
+        from scipy.special import log_softmax
+
+        labels = numbers("y", y, (2,)).astype(np.int64)
+        return np.asarray(np.take_along_axis(log_softmax(self._each(), axis=-1), labels[None], axis=-1))
+
+    def draw(self, seed: int = 0) -> NDArray[np.int64]:
+        """New classes: one for each sample, (samples, examples, 1)."""
+        gumbel = np.random.default_rng(seed).gumbel(size=self._each().shape)
+        return np.asarray((self._each() + gumbel).argmax(axis=-1)[..., None])  # is drawn as the softmax says
+
+    def _each(self) -> Floats:
+        """A logit for each class."""
+        if self.logits.shape[-1] > 1:
+            return self.logits
+        return np.concatenate([np.zeros_like(self.logits), self.logits], axis=-1)
