@@ -68,7 +68,8 @@ def coverage(pit: Run | ArrayLike | Mapping[str, ArrayLike], *, ax: Axes | None 
     `pit` are the probabilities of less than what was observed (the probability integral transform), one for
     each example, as `run.predictive(X).cdf(y)` gives them; several predictions are a dict by name. A run
     stands for its test examples, with a line for each target. The band around the diagonal has 95 % of what
-    chance does to a prediction that is right, at each coverage by itself.
+    chance does to a prediction that is right, at each coverage by itself, where examples are independent:
+    those in one gap between the training examples share what the networks get wrong there.
     """
     from scipy.stats import binom
 
