@@ -22,8 +22,8 @@ from heatbath.statistics import ess, mean, rhat
 NETWORK = hb.Dense((10, 10), "tanh")
 NOISE = 0.2
 GRID = np.linspace(-3, 3, 31)[:, None]
-STEPS, CHAINS, SAMPLES = 50_000, 64, 200  # of the engine
-WARM_UP, DRAWS, NUTS_CHAINS = 500, 500, 8
+STEPS, CHAINS, SAMPLES = 100_000, 64, 400  # of the engine
+WARM_UP, DRAWS, NUTS_CHAINS = 1000, 2000, 8
 
 
 def data() -> hb.datasets.Problem:
@@ -96,28 +96,28 @@ def by_nuts(problem: hb.datasets.Problem, posterior: hb.Posterior) -> Found:
             variance = numpyro.sample("s2", laws.InverseGamma(SHAPE, SCALE * spread(problem)[0]))
         numpyro.sample("y", laws.Normal(function(parameters, x), jnp.sqrt(variance)), obs=y)
 
+    kernel = numpyro.infer.NUTS(model)
     sampler = numpyro.infer.MCMC(
-        numpyro.infer.NUTS(model), num_warmup=WARM_UP, num_samples=DRAWS, num_chains=NUTS_CHAINS,
-        chain_method="vectorized", progress_bar=False,
+        kernel, num_warmup=WARM_UP, num_samples=1, num_chains=NUTS_CHAINS, chain_method="vectorized",
+        progress_bar=False,
     )  # fmt: skip
-    sampler.warmup(jax.random.PRNGKey(0), extra_fields=("num_steps", "diverging"))
-    state = sampler.last_state
+    sampler.warmup(jax.random.PRNGKey(0))
 
-    def seconds_of(draws: int) -> float:
-        """Of so many draws after the warm-up, compilation included: it compiles every time."""
-        sampler.post_warmup_state, sampler.num_samples = state, draws
-        begin = time.perf_counter()
-        sampler.run(jax.random.PRNGKey(1), extra_fields=("num_steps", "diverging"))
-        jax.block_until_ready(sampler.get_samples())
-        return time.perf_counter() - begin
+    def draw(state: Any, _: None) -> tuple[Any, Any]:
+        state = kernel.sample(state, (), {})
+        return state, (state.z, state.num_steps, state.diverging)
 
-    seconds = -seconds_of(1) + seconds_of(DRAWS)
-    samples = sampler.get_samples(group_by_chain=True)
-    extra = sampler.get_extra_fields()
-    print(f"NUTS: {int(extra['diverging'].sum())} divergent transitions of {NUTS_CHAINS * DRAWS}")
+    warm = sampler.last_state
+    drawn = jax.jit(lambda state: jax.lax.scan(draw, state, None, length=DRAWS)[1]).lower(warm).compile()
+    begin = time.perf_counter()
+    samples, leaps, diverging = jax.block_until_ready(drawn(warm))
+    seconds = time.perf_counter() - begin
+    print(f"  NUTS: {int(diverging.sum())} divergent transitions of {NUTS_CHAINS * DRAWS}")
     said = jax.vmap(jax.vmap(lambda one: function(one, jnp.asarray(GRID))[:, 0]))(samples)
-    logs = np.log(samples["s2"]) if "s2" in samples else np.full((NUTS_CHAINS, DRAWS), 2 * np.log(NOISE))
-    return Found(np.asarray(said), np.asarray(logs), float(extra["num_steps"].sum()), seconds)
+    known = jnp.full((DRAWS, NUTS_CHAINS), 2 * np.log(NOISE))
+    logs = samples.get("s2", known)  # NumPyro samples the logarithm of what is positive
+    by_chain = [np.asarray(values).swapaxes(0, 1) for values in (said, logs)]
+    return Found(by_chain[0], by_chain[1], float(leaps.sum()), seconds)
 
 
 def moments(traces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

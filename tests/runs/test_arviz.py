@@ -15,6 +15,7 @@ from scipy import stats
 
 import heatbath as hb
 from heatbath.likelihood import SCALE, SHAPE, spread
+from heatbath.prediction.mixtures import Categorical
 from tests.runs import SMALL, SPIRALS
 
 with warnings.catch_warnings():
@@ -229,9 +230,13 @@ def test_classes_have_a_likelihood_with_or_without_a_posterior(classes):
     assert names(plain.to_arviz()) == ALL
 
 
-def test_a_class_that_is_held_to_be_impossible_has_a_likelihood():
-    from heatbath.prediction.mixtures import Categorical
+def test_classes_are_drawn_with_their_probabilities():
+    share = np.array([0.7, 0.2, 0.1])
+    drawn = Categorical(np.tile(np.log(share), (20_000, 1, 1))).draw()
+    assert stats.chisquare(np.bincount(drawn.ravel(), minlength=3), 20_000 * share).pvalue > 1e-3
 
+
+def test_a_class_that_is_held_to_be_impossible_has_a_likelihood():
     logits = np.array([[[800.0], [-800.0]]])
     np.testing.assert_allclose(Categorical(logits).log_likelihood([[0], [0]])[0, :, 0], [-800, 0])
 
