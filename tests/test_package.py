@@ -41,6 +41,8 @@ LAYOUT = [
     "prediction",
     "runs",
     "diagnostics",
+    "automatic",
+    "training",
     "torch",
     "landscape",
     "plotting",

@@ -34,6 +34,16 @@ def problem(n, targets=1, noise=(0.5, 0.2), features=3, seed=0):
     return hb.datasets.Problem("linear", "regression", X[None], Y[None], *empty, features, tuple(names))
 
 
+def weighted(given):
+    """The same with weights, whose sum is not the number of examples."""
+    weights = np.random.default_rng(3).uniform(0.2, 3.0, given.X_train.shape[:2])
+    return replace(given, weights_train=weights)
+
+
+def weights_of(given):
+    return np.ones(given.X_train.shape[1]) if given.weights_train is None else given.weights_train[0]
+
+
 @pytest.fixture
 def often(monkeypatch):
     """Have variances drawn every ten steps: more of them in a short run."""
@@ -46,17 +56,17 @@ def often(monkeypatch):
 def exact(given, k, posterior, deviations):
     """Means and variances of θ of target k, and the mean and variance of log s², by quadrature."""
     X, y = given.X_train[0], given.Y_train[0, :, k]
-    design = np.column_stack([X, np.ones(len(X))])
-    n, size = design.shape
-    precision = np.full(size, 1 / deviations[0] ** 2)
-    T, v = posterior.temperature, spread(given)[k]
+    design, w = np.column_stack([X, np.ones(len(X))]), weights_of(given)
+    n, counted = w.sum(), design.T * w
+    precision = np.full(len(counted), 1 / deviations[0] ** 2)
+    T, v = posterior.temperature, np.cov(y, aweights=w, ddof=0)
     logs = np.linspace(np.log(v) - 12, np.log(v) + 6, 20_001)
     density, means, variances = [], [], []
     for log in logs:
         s2 = np.exp(log)
-        V = np.linalg.inv(design.T @ design / s2 + np.diag(precision))
-        m = V @ design.T @ y / s2
-        ssr = np.sum((y - design @ m) ** 2)
+        V = np.linalg.inv(counted @ design / s2 + np.diag(precision))
+        m = V @ counted @ y / s2
+        ssr = w @ (y - design @ m) ** 2
         energy = n / 2 * log + ssr / (2 * s2) + precision @ m**2 / 2 + (SHAPE + 1) * log + SCALE * v / s2
         density.append(-energy / T + 0.5 * np.linalg.slogdet(V)[1] + log)  # the last for d log s²
         means.append(m)
@@ -108,11 +118,15 @@ def deviations_from_the_law(given, posterior, **options):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
-@pytest.mark.parametrize(("n", "targets"), [(30, 1), (30, 2), (3000, 1)])
-def test_a_linear_model_with_unknown_noise_has_the_posterior_that_is_known(n, targets, temperature, often):
+@pytest.mark.parametrize(
+    "given",
+    [problem(30), problem(30, 2), weighted(problem(30, 2)), problem(3000)],
+    ids=["30", "30, two targets", "30, weighted", "3000"],
+)
+def test_a_linear_model_with_unknown_noise_has_the_posterior_that_is_known(given, temperature, often):
     posterior = hb.Posterior(prior=0.7, temperature=temperature)
-    steps = 12_000 if n < 100 else 4000
-    wrong = deviations_from_the_law(problem(n, targets), posterior, steps=steps)
+    steps = 12_000 if given.X_train.shape[1] < 100 else 4000
+    wrong = deviations_from_the_law(given, posterior, steps=steps)
     assert (wrong < 3.5).all()
     assert np.mean(wrong**2) < 1.8
 
@@ -155,10 +169,11 @@ def test_momenta_that_are_not_in_units_of_the_noise_give_another_law():
     assert wrong_by(kept=True) > 8
 
 
+@pytest.mark.parametrize("given", [problem(30, 2), weighted(problem(30, 2))], ids=["plain", "weighted"])
 @pytest.mark.parametrize("noise", [0.5, (0.5, 0.1)])
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
-def test_known_noise_gives_the_gaussian_that_is_known(noise, temperature):
-    given = replace(problem(30, 2), target_scale=np.array([2.0, 0.5]))  # Y is what the network sees
+def test_known_noise_gives_the_gaussian_that_is_known(given, noise, temperature):
+    given = replace(given, target_scale=np.array([2.0, 0.5]))  # Y is what the network sees
     posterior = hb.Posterior(prior=0.7, noise=noise, temperature=temperature)
     partition = hb.Partition(LANGEVIN, 0.3, posterior)
     run = hb.train(
@@ -166,10 +181,11 @@ def test_known_noise_gives_the_gaussian_that_is_known(noise, temperature):
     )  # fmt: skip
     theta = run.data["samples"].values
     X = np.column_stack([given.X_train[0], np.ones(30)])
+    counted = X.T * weights_of(given)
     for k in range(2):
         s = np.broadcast_to(noise, 2)[k] / given.target_scale[k]
-        V = np.linalg.inv(X.T @ X / s**2 + np.eye(4) / 0.7**2)
-        mean = V @ X.T @ given.Y_train[0, :, k] / s**2
+        V = np.linalg.inv(counted @ X / s**2 + np.eye(4) / 0.7**2)
+        mean = V @ counted @ given.Y_train[0, :, k] / s**2
         own = np.concatenate([theta[..., 3 * k : 3 * k + 3], theta[..., 6 + k, None]], axis=-1)
         variance = temperature * np.diag(V)
         assert (off(own, mean, np.sqrt(variance)) < 4).all()
@@ -204,11 +220,14 @@ def torch_loss(parameters, shares, x, y):
     return (shares * (y - z) ** 2 / 2).sum(1), y - z
 
 
-def both(name, size, layout, rotated=True, temperature=1.0, prior=0.7, noise="sampled", every=5):
+def both(
+    name, size, layout, rotated=True, temperature=1.0, prior=0.7, noise="sampled", every=5, weigh=lambda p: p
+):
     """The engine and the reference for one partition, on 3-4-2 with tanh and two targets."""
     rng = np.random.default_rng(5)
     X, Y = rng.standard_normal((1, 20, 3)), rng.standard_normal((1, 20, 2)) * [1.0, 3.0]
     given = hb.datasets.Problem("two", "regression", X, Y, X[:, :0], Y[:, :0], ("a", "b", "c"), ("y", "z"))
+    given = weigh(given)
     network = hb.Dense((4,), "tanh")
     posterior = hb.Posterior(prior, noise, temperature)
     partition = hb.Partition(PARTITIONS[name], 0.05, posterior)
@@ -220,23 +239,25 @@ def both(name, size, layout, rotated=True, temperature=1.0, prior=0.7, noise="sa
     theta = 0.5 * rng.standard_normal((3, 26))
     shape = Shape(SIZES, ACTIVATIONS["tanh"].number, TASKS["regression"].number)
     engine = Ensemble(
-        program, shape, theta, tabulate(X, Y, np.float64), size, seed=7, layout=layout,
-        noise=settled.for_chains(3), variance=draws,
+        program, shape, theta, tabulate(X, Y, np.float64, given.relative_weights("train")), size, seed=7,
+        layout=layout, noise=settled.for_chains(3), variance=draws,
     )  # fmt: skip
-    x, y = torch.as_tensor(X[0]), torch.as_tensor(Y[0])
+    x, y, w = torch.as_tensor(X[0]), torch.as_tensor(Y[0]), torch.as_tensor(weights_of(given))
+    w = w / w.mean()
 
     def gradient(theta, step, shares):
         made = []
         for c, row in enumerate(theta):
             chosen = batch(7, c, step, 20, size) if size < 20 else slice(None)
             parameters = torch.tensor(row, requires_grad=True)
-            torch_loss(parameters, torch.as_tensor(shares[c]), x[chosen], y[chosen])[0].mean().backward()
+            losses, _ = torch_loss(parameters, torch.as_tensor(shares[c]), x[chosen], y[chosen])
+            (w[chosen] * losses).mean().backward()
             made.append(parameters.grad.numpy())
         return np.array(made)
 
     def squares(theta):
         residuals = [torch_loss(torch.as_tensor(row), 1.0, x, y)[1] for row in theta]
-        return np.array([(r**2).sum(0).numpy() for r in residuals])
+        return np.array([(w @ r**2).numpy() for r in residuals])
 
     reference = hb.Reference(
         gradient, theta, partition, layers, rotated=rotated, seed=7, settled=settled, squares=squares
@@ -279,6 +300,17 @@ def test_the_engine_follows_the_reference_with_a_prior_for_each_layer_and_noise_
     assert_alike(engine, reference)
 
 
+@pytest.mark.parametrize("layout", [Alone(), Group(lanes(np.float64))])
+@pytest.mark.parametrize("size", [20, 6])
+@pytest.mark.parametrize("name", ["BAOAB", "AdLaLa"])
+def test_the_engine_follows_the_reference_with_weights(name, size, layout):
+    engine, reference = both(name, size, layout, temperature=0.8, weigh=weighted)
+    assert_alike(engine, reference)
+    without, _ = both(name, size, layout, temperature=0.8)
+    without.advance(60)
+    assert not np.allclose(engine.chains.theta, without.chains.theta, atol=1e-2)
+
+
 # Numbers
 
 
@@ -303,15 +335,18 @@ def test_gamma_numbers_of_neighbouring_steps_slots_and_chains_are_not_correlated
 # Temperatures
 
 
-@pytest.mark.parametrize("noise", ["sampled", (0.5, 0.2)])
-def test_the_temperatures_of_a_run_are_those_of_its_posterior(noise):
+@pytest.mark.parametrize(
+    ("given", "noise"),
+    [(problem(30, 2), "sampled"), (problem(30, 2), (0.5, 0.2)), (weighted(problem(30, 2)), "sampled")],
+    ids=["sampled", "known", "sampled, weighted"],
+)
+def test_the_temperatures_of_a_run_are_those_of_its_posterior(given, noise):
     posterior = hb.Posterior(prior=(0.05,), noise=noise, temperature=0.6)
-    given = problem(30, 2)
     run = hb.train(
         given, hb.Dense(()), hb.Partition(LANGEVIN, 0.3, posterior), 12_000, 30, 64, samples=400,
         burn_in=2000, record=500, dtype="float64",
     )  # fmt: skip
-    target = 0.6 / 30 * (1.0 if noise == "sampled" else 0.1)
+    target = 0.6 / weights_of(given).sum() * (1.0 if noise == "sampled" else 0.1)
     for table in (hb.diagnostics.configurational(run), hb.diagnostics.equipartition(run, burn_in=2000)):
         assert table["target"].item() == pytest.approx(target)
         assert table["ratio"].item() == pytest.approx(1, abs=0.05)

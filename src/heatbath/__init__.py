@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from heatbath import splitting as splitting
     from heatbath import statistics as statistics
     from heatbath import torch as torch
+    from heatbath.automatic import OffTemperature as OffTemperature
     from heatbath.estimators import ThermodynamicClassifier as ThermodynamicClassifier
     from heatbath.estimators import ThermodynamicRegressor as ThermodynamicRegressor
     from heatbath.methods import SGD as SGD
@@ -46,10 +47,10 @@ if TYPE_CHECKING:
     from heatbath.runs.simulation import Diverged as Diverged
     from heatbath.runs.simulation import Interrupted as Interrupted
     from heatbath.runs.simulation import Progress as Progress
-    from heatbath.runs.training import compare as compare
-    from heatbath.runs.training import sweep as sweep
-    from heatbath.runs.training import train as train
     from heatbath.sampling import sample as sample
+    from heatbath.training import compare as compare
+    from heatbath.training import sweep as sweep
+    from heatbath.training import train as train
 
 __version__ = "0.1.0.dev0"
 
@@ -65,6 +66,7 @@ _HOME: dict[str, str | None] = {
     ),
     **dict.fromkeys(["LOL", "AdLAdL", "AdLaLa", "LaLa"], "presets"),
     **dict.fromkeys(["ThermodynamicClassifier", "ThermodynamicRegressor"], "estimators"),
+    "OffTemperature": "automatic",
     "Dense": "networks",
     "Partition": "partition",
     "Posterior": "posterior",
@@ -72,7 +74,7 @@ _HOME: dict[str, str | None] = {
     "Reference": "reference",
     **dict.fromkeys(["Run", "load"], "runs.run"),
     **dict.fromkeys(["Diverged", "Interrupted", "Progress"], "runs.simulation"),
-    **dict.fromkeys(["compare", "sweep", "train"], "runs.training"),
+    **dict.fromkeys(["compare", "sweep", "train"], "training"),
     "sample": "sampling",
 }
 

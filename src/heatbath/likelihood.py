@@ -17,6 +17,9 @@ of s̄, so that they stay as they are: with π = p/s̄ the drift is θ += t s̄ 
 π += t (G/s̄ - s̄ θ/(ς² n)), and all else is at the temperature T/n whatever s̄ is. For Langevin dynamics with
 full gradients this samples θ and the s_k² together, but for what the stepsize does. An adaptive part keeps
 σ²/τ and ετ (in the SDE's form ε²τ), of which the law of its thermostat is made.
+
+Where examples have weights w, the likelihood of each has the power w: n is Σw, the loss is Σwℓ/Σw, Σr² is
+Σwr², and v_k the weighted variance. A mini-batch of b examples has Σwℓ/(b x mean w), whose mean is the loss.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets import Problem
+from heatbath.datasets.problem import moments
 from heatbath.networks import Dense
 from heatbath.partition import Layers, Part, Partition
 from heatbath.posterior import Draws, Posterior, Settled
@@ -37,6 +41,7 @@ SHAPE, SCALE = 1.0, 0.01
 """a and b of the prior of the variance of the data, IG(a, b v), v the variance of the targets."""
 FEWEST = 50  # steps between two draws of the variance, at least
 COST = 4.0  # and so many times what a draw takes, in steps: it reads all examples, forwards only
+SAME = 1e-9  # a relative difference of sums of weights that is rounding
 
 
 def _variances(posterior: Posterior, problem: Problem) -> NDArray[np.float64] | None:
@@ -59,9 +64,23 @@ def _variances(posterior: Posterior, problem: Problem) -> NDArray[np.float64] | 
 
 
 def spread(problem: Problem) -> NDArray[np.float64]:
-    """The variance of each target over the training examples, where it has one."""
-    variance = problem.Y_train.var(axis=1).mean(axis=0)
+    """The variance of each target over the training examples, by their weights, where it has one."""
+    _, variances = moments(problem.Y_train, problem.weights_train)
+    variance = variances.mean(axis=0)
     return np.where(variance > 0, variance, 1.0)
+
+
+def _total(problem: Problem) -> float:
+    """n: how many training examples there are, by their weights."""
+    if problem.weights_train is None:
+        return float(problem.X_train.shape[1])
+    sums = problem.weights_train.sum(axis=1)
+    if np.ptp(sums) > SAME * sums.max():
+        raise ValueError(
+            "Posterior: all draws of the data need the same sum of weights, as that sets the temperature; "
+            f"they are from {sums.min():g} to {sums.max():g}: scale those of each draw"
+        )
+    return float(sums.mean())
 
 
 def settle(partition: Partition, network: Dense, problem: Problem, batch: int) -> Settled:
@@ -70,7 +89,7 @@ def settle(partition: Partition, network: Dense, problem: Problem, batch: int) -
     parts, posterior = partition.parts(layers), partition.posterior
     if posterior is None:
         return Settled(parts, None, None)
-    n, T = problem.X_train.shape[1], posterior.temperature
+    n, T = _total(problem), posterior.temperature
     variances, draws, mean = _variances(posterior, problem), None, 1.0
     if variances is not None and posterior.noise == "sampled":
         draws = _draws(problem, n, T, batch)
@@ -94,15 +113,16 @@ def _check_words(parts: Sequence[Part]) -> None:
         )
 
 
-def _draws(problem: Problem, n: int, T: float, batch: int) -> Draws:
+def _draws(problem: Problem, n: float, T: float, batch: int) -> Draws:
     shape = (SHAPE + 1 + n / 2) / T - 1
     if shape < 1:
         highest = (SHAPE + 1 + n / 2) / 2
         raise ValueError(
-            f"Posterior: with {n} examples the temperature must be at most {highest:g}, got {T:g}"
+            f"Posterior: with {n:g} examples the temperature must be at most {highest:g}, got {T:g}"
         )
-    every = max(FEWEST, math.ceil(COST * n / (3 * batch)))
-    return Draws(shape, SCALE * spread(problem) / T, 0.5 / T, every)
+    rows = problem.X_train.shape[1]
+    every = max(FEWEST, math.ceil(COST * rows / (3 * batch)))
+    return Draws(shape, SCALE * spread(problem) / T, 0.5 * (n / rows) / T, every)
 
 
 def _settled(part: Part, tau: float, precisions: Mapping[str, float], layers: Layers) -> list[Part]:

@@ -17,7 +17,7 @@ import numpy as np
 from heatbath.checks import POSITIVE, store, whole
 from heatbath.methods import Method, check_known
 from heatbath.posterior import Posterior
-from heatbath.schedules import Coefficient, SimulatedTempering, Value, coefficient
+from heatbath.schedules import Coefficient, SimulatedTempering, Stepsize, Value, coefficient
 from heatbath.splitting import gradients
 
 Layers: TypeAlias = Mapping[str, Sequence[int]]
@@ -60,6 +60,8 @@ class Partition:
     - a tuple of these: all its layers joined into one part, with one ξ if it is Adaptive Langevin.
     - `"rest"`: one part for every layer that no other key names.
 
+    `train` finds the stepsize where h is "auto".
+
     A `posterior` sets the temperatures and priors of all parts, which methods then leave out. (Those of
     Adaptive Langevin have a temperature for which its other coefficients are meant.)
     """
@@ -69,7 +71,7 @@ class Partition:
     posterior: Posterior | None = None
 
     def __init__(
-        self, methods: Method | Mapping[Key, Method], h: Coefficient, posterior: Posterior | None = None
+        self, methods: Method | Mapping[Key, Method], h: Stepsize, posterior: Posterior | None = None
     ) -> None:
         given = methods if isinstance(methods, Mapping) else {"all": methods}
         if not given:
@@ -88,7 +90,7 @@ class Partition:
         store(
             self,
             assigned=frozenset(mapping.items()),
-            h=coefficient("Partition: h", h, POSITIVE),
+            h=h if h == "auto" else coefficient("Partition: h", h, POSITIVE),
             posterior=posterior,
         )
 
@@ -101,6 +103,15 @@ class Partition:
         methods = self.methods["all"] if list(self.methods) == ["all"] else self.methods
         posterior = "" if self.posterior is None else f", posterior={self.posterior!r}"
         return f"Partition({methods!r}, h={self.h!r}{posterior})"
+
+    @property
+    def finds_stepsize(self) -> bool:
+        """Whether h is "auto"."""
+        return isinstance(self.h, str)
+
+    def at_stepsize(self, h: Coefficient) -> Partition:
+        """The same with another stepsize."""
+        return Partition(self.methods, h, self.posterior)
 
     @property
     def tempering(self) -> SimulatedTempering | None:

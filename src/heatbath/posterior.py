@@ -66,7 +66,10 @@ class Posterior:
 
 
 class Draws(NamedTuple):
-    """How variances are drawn: (scale[k] + factor Σr²)/Gamma(shape) of target k, at every so many steps."""
+    """How variances are drawn: (scale[k] + factor Σr²)/Gamma(shape) of target k, at every so many steps.
+
+    Where examples have weights, each r² is multiplied by its own over their mean.
+    """
 
     shape: float
     scale: NDArray[np.float64]

@@ -13,11 +13,11 @@ from typing import Any, Literal
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.partition import Partition
 from heatbath.posterior import Posterior
-from heatbath.schedules import Coefficient
+from heatbath.schedules import Coefficient, Stepsize
 
 
 def LaLa(
-    h: Coefficient,
+    h: Stepsize,
     gamma: Coefficient,
     tau: Coefficient | None = None,
     gamma_output: Coefficient | None = None,
@@ -41,7 +41,7 @@ def LaLa(
 
 
 def LOL(
-    h: Coefficient = 0.1,
+    h: Stepsize = 0.1,
     gamma: Coefficient = 0.01,
     tau: Coefficient | None = 1e-3,
     tau_output: Coefficient | None = 0.0,
@@ -66,7 +66,7 @@ def LOL(
 
 
 def AdLaLa(
-    h: Coefficient = 0.15,
+    h: Stepsize = 0.15,
     tau: Coefficient = AdaptiveLangevin.tau,
     sigma: Coefficient = AdaptiveLangevin.sigma,
     epsilon: Coefficient = AdaptiveLangevin.epsilon,
@@ -98,7 +98,7 @@ def AdLaLa(
 
 
 def AdLAdL(
-    h: Coefficient = 0.15,
+    h: Stepsize = 0.15,
     tau: Coefficient = AdaptiveLangevin.tau,
     sigma: Coefficient = AdaptiveLangevin.sigma,
     epsilon: Coefficient = AdaptiveLangevin.epsilon,

@@ -77,7 +77,7 @@ class Reference:
     - `settled`: what a posterior has set (`likelihood.settle`), in place of the partition's own values. In a
       regression `gradient` then has a third argument, the shares of the targets in the loss, (chains,
       targets), and where their variances are drawn `squares(theta)` is needed, the sum of the squared
-      residuals of each target over all data, (chains, targets).
+      residuals of each target over all data, (chains, targets), by their weights over the mean weight.
 
     `state` is the state between steps. `temperature` has p·p/N of each part with a letter that reads it, as
     it was last read: at E, or before O.
@@ -100,6 +100,8 @@ class Reference:
     ) -> None:
         if axes := partition.axes():
             raise ValueError(f"{', '.join(axes)}: a list is an axis of a sweep, and one value is needed here")
+        if partition.finds_stepsize:
+            raise ValueError("h='auto' is found by train: say a stepsize here, such as h=0.1")
         choice("momenta", momenta, ("zero", "thermal"))
         theta = np.array(start.theta if isinstance(start, State) else start, dtype=np.float64, ndmin=2)
         if theta.ndim != 2:

@@ -12,7 +12,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -197,6 +197,7 @@ class SimulatedTempering:
 Schedule: TypeAlias = Constant | Linear | Exponential | Cyclical | Piecewise
 Value: TypeAlias = float | Schedule | SimulatedTempering
 Coefficient: TypeAlias = Value | Sequence[Value]
+Stepsize: TypeAlias = Coefficient | Literal["auto"]
 
 _KINDS = {kind.__name__: kind for kind in (*_SIMPLE, Piecewise, SimulatedTempering)}
 

@@ -122,9 +122,27 @@ def test_given_test_data_are_kept_as_they_are_and_the_users_arrays_are_not_touch
     np.testing.assert_allclose(standard.shift, X.mean(axis=0))
 
 
+def test_weights_stay_with_their_rows_and_count_in_what_is_standardised():
+    X = np.arange(10.0)[:, None] ** 2
+    problem = from_arrays(X, X[:, 0], test_share=0.3, task="regression", weights=X[:, 0] + 1, seed=2)
+    np.testing.assert_array_equal(problem.weights_train, problem.X_train[..., 0] + 1)
+    np.testing.assert_array_equal(problem.weights_test, problem.X_test[..., 0] + 1)
+    assert from_arrays(X, X, X, X, weights=np.ones(10)).weights_test is None
+    assert from_arrays(X, X).weights_train is None
+    copies = np.repeat(X, [1, 2] * 5, axis=0)
+    weighed = from_arrays(X, X, X, X, standardise=True, task="regression", weights=[1, 2] * 5)
+    copied = from_arrays(copies, copies, X, X, standardise=True, task="regression")
+    for name in ("shift", "scale", "target_shift", "target_scale", "X_test", "Y_test"):
+        np.testing.assert_allclose(getattr(weighed, name), getattr(copied, name), rtol=1e-13, atol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
+        ({"weights": [1, 2, 3]}, "weights must be one for each of the 4 rows of X, got 3"),
+        ({"weights": [1, 2, 0, 3]}, "weights must be > 0, got 0: leave out rows"),
+        ({"weights": [1, 2, np.inf, 3]}, r"weights must be finite, got inf at \(2,\)"),
+        ({"weights": "1234"}, "weights must be an array of numbers"),
         ({"X": ones(4)}, r"X must be an array of numbers with 2 axes, .* shape \(4,\)"),
         ({"X": [[1], [2, 3]]}, "X must be an array of numbers"),
         ({"X": [["a"], ["b"], ["c"], ["d"]]}, "X must be an array of numbers .* <U1"),

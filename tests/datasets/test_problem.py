@@ -40,9 +40,26 @@ def test_a_problem_takes_whole_numbers_and_lists_and_keeps_floats():
     assert problem.features == ("a", "b", "c")
 
 
+def test_weights_relative_to_their_mean_are_those_of_each_draw():
+    problem = Problem(**GOOD, weights_train=[[1, 1, 2, 4], [5, 5, 5, 5]])
+    assert problem.relative_weights("train").tolist() == [[0.5, 0.5, 1, 2], [1, 1, 1, 1]]
+    assert problem.relative_weights("test") is None
+    assert "2 draws of 4 training and 5 test examples with weights, 3 inputs" in repr(problem)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
+        ({"weights_train": ones(4)}, r"weights_train must be an array of numbers with 2 axes.*\(4,\)"),
+        (
+            {"weights_train": ones(2, 5)},
+            r"weights_train must be \(draws, examples\), \(2, 4\), got \(2, 5\)",
+        ),
+        ({"weights_test": ones(2, 4)}, r"weights_test must be \(draws, examples\), \(2, 5\)"),
+        ({"weights_train": np.eye(2, 4)}, r"weights_train must be > 0, got 0: leave out examples"),
+        ({"weights_test": -ones(2, 5)}, r"weights_test must be > 0, got -1"),
+        ({"weights_train": ones(2, 4) * np.nan}, r"weights_train must be finite"),
+        ({"weights_train": ones(2, 4) * 1e308}, r"weights_train must have a finite sum.*1e\+308"),
         ({"task": "class"}, r"task must be one of 'binary', 'classes', 'regression', got 'class'"),
         ({"name": 3}, r"name must be text"),
         ({"recipe": "spirals"}, r"recipe a dict or None, got .*'spirals'"),

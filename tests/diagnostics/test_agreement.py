@@ -18,7 +18,8 @@ def test_convergence_is_arviz_s_over_test_points_and_sees_chains_that_differ():
     told = d.convergence(run, X)
     data = run.to_arviz(X)
     rhat, ess = (f(data)["prediction"].values.ravel() for f in (arviz.rhat, arviz.ess))
-    assert told == pytest.approx((np.median(rhat), rhat.max(), np.median(ess), ess.min()))
+    assert told[:2] == pytest.approx((np.median(rhat), rhat.max()), rel=1e-6)
+    assert told[2:] == pytest.approx((np.median(ess), ess.min()), rel=0.05)
     assert told.rhat_worst < 1.05
     assert told.ess_worst > 100
     cold = on_quadratic(1e-9, h=0.01, chains=4, steps=400, samples=100, burn_in=200)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,6 +32,12 @@ def torch_gradients(problem, network, theta):
     return torch.stack(found).numpy()
 
 
+def weighted(problem):
+    """With weights that are 0.2 to 1.8 times their mean."""
+    weights = 3 * np.linspace(0.2, 1.8, problem.X_train.shape[1])
+    return replace(problem, weights_train=weights[None])
+
+
 @pytest.mark.parametrize("task", ["binary", "classes", "regression"])
 @pytest.mark.parametrize("network", [hb.Dense((5, 4), "tanh"), hb.Dense((5,)), hb.Dense((), "identity")])
 def test_gradients_and_their_squares_are_those_of_autograd(task, network, monkeypatch):
@@ -43,18 +50,27 @@ def test_gradients_and_their_squares_are_those_of_autograd(task, network, monkey
         mean, square = gradient_moments(network, theta, problem, 0)
         np.testing.assert_allclose(mean, single.mean(axis=0), rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(square, (single**2).mean(axis=0), rtol=1e-10, atol=1e-12)
+        mean, square = gradient_moments(network, theta, weighted(problem), 0)
+        counted = np.linspace(0.2, 1.8, 9)[:, None] * single
+        np.testing.assert_allclose(mean, counted.mean(axis=0), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(square, (counted**2).mean(axis=0), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 5, 6])
-def test_gradient_noise_is_the_variance_over_all_mini_batches_there_are(batch):
+@pytest.mark.parametrize(
+    ("batch", "problem"),
+    [*((batch, problem_of("binary")) for batch in (1, 2, 5, 6)), (2, weighted(problem_of("binary")))],
+)
+def test_gradient_noise_is_the_variance_over_all_mini_batches_there_are(batch, problem):
     """Brute force: the gradient on every subset of 6 data, none left out."""
-    problem, network = problem_of("binary"), hb.Dense((4,), "tanh")
+    network = hb.Dense((4,), "tanh")
     run = hb.train(problem, network, hb.AdLaLa(h=0.1), 30, batch, chains=2, dtype="float64")
     found = d.gradient_noise(run)
     assert found.dims == ("chain", "part")
     assert found["part"].values.tolist() == ["hidden", "output"]
     for chain in range(2):
         single = torch_gradients(problem, network, run.theta[chain])
+        if problem.weights_train is not None:
+            single = problem.relative_weights("train")[0, :, None] * single
         means = [single[list(chosen)].mean(axis=0) for chosen in itertools.combinations(range(6), batch)]
         variance = np.var(means, axis=0)
         expected = [variance[:16].mean(), variance[16:].mean()]

@@ -75,6 +75,7 @@ class Case:
     first: int = 0
     seed: int = 3
     scale: float = 1.0
+    weighted: bool = False
 
     @property
     def shape(self):
@@ -119,7 +120,9 @@ class Case:
         """These chains, in this order; the points of a sweep go round; `between` calls something is done."""
         numbers = self.numbers[chosen]
         programs, (X, Y) = self.programs, self.problem
-        given = tabulate(X[:, : self.data], Y[:, : self.data], self.kind)
+        weights = np.random.default_rng(2).uniform(0.1, 2.0, X.shape[:2]) if self.weighted else None
+        weights = None if weights is None else weights[:, : self.data]
+        given = tabulate(X[:, : self.data], Y[:, : self.data], self.kind, weights)
         seen = tabulate(X[:, self.data :], Y[:, self.data :], self.kind)
         average = tabulate(X[:1, :9], Y[:1, :9, :0], self.kind)
         theta = self.start(numbers) if start is None else start[chosen]
@@ -323,6 +326,14 @@ def test_every_batch_has_the_same_bits_in_both_layouts(batch, kind):
         for data in (batch, batch + 1, 2 * batch + 7):
             case = Case(hb.AdLaLa(), NETWORKS[batch % 4], kind, 3, batch, shuffled, data, steps=4)
             assert_same_in_both_layouts(case)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_data_with_weights_have_the_same_bits_in_both_layouts(network, kind):
+    adaptive = hb.Partition(hb.AdaptiveLangevin(1e-3, 0.01, 0.1), 0.1)
+    for batch in (5, 30):
+        assert_same_in_both_layouts(Case(adaptive, network, kind, 3, batch, weighted=True))
 
 
 def test_very_wide_layers_are_computed_alone_and_do_not_depend_on_neighbours_threads_or_calls():

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,14 +33,17 @@ def problem_of(task, inputs, rows=300, draws=2, seed=1):
 def said(problem, network, theta, split="test", draw=0):
     """Loss and accuracy by the definition, in NumPy."""
     X, Y = getattr(problem, f"X_{split}")[draw], getattr(problem, f"Y_{split}")[draw]
+    weights = getattr(problem, f"weights_{split}")
+    w = None if weights is None else weights[draw]
     z = network.forward(theta, X, problem.outputs)
     if problem.task == "regression":
-        return 0.5 * np.sum((z - Y) ** 2) / len(Y), np.nan
+        return np.average(0.5 * np.sum((z - Y) ** 2, axis=1), weights=w), np.nan
     if problem.task == "binary":
         z = np.hstack([np.zeros_like(z), z])
     labels = Y[:, 0].astype(int)
     log = z - np.logaddexp.reduce(z, axis=1, keepdims=True)
-    return -log[np.arange(len(z)), labels].mean(), (z.argmax(axis=1) == labels).mean()
+    right = z.argmax(axis=1) == labels
+    return np.average(-log[np.arange(len(z)), labels], weights=w), np.average(right, weights=w)
 
 
 CASES = [
@@ -66,6 +70,19 @@ def test_a_line_has_the_losses_of_its_definition(task, inputs, network, kind, er
         assert float(here["loss"]) == pytest.approx(loss, rel=error)
         room = 0 if kind is np.float64 else 1 / 300  # a datum on the boundary
         assert float(here["accuracy"]) == pytest.approx(accuracy, abs=room, nan_ok=True)
+
+
+@pytest.mark.parametrize(("task", "inputs", "network"), CASES[1::2])
+def test_examples_with_weights_count_by_them(task, inputs, network):
+    problem, rng = problem_of(task, inputs), np.random.default_rng(2)
+    weights = {f"weights_{split}": rng.uniform(1.0, 5.0, (2, 300)) for split in ("train", "test")}
+    problem = replace(problem, **weights)
+    a, b = thetas(problem, network, 2)
+    for split in ("train", "test"):
+        told = line(problem, network, a, b, [0.3], split, draw=1).isel(alpha=0)
+        loss, accuracy = said(problem, network, 0.7 * a + 0.3 * b, split, draw=1)
+        assert float(told["loss"]) == pytest.approx(loss, rel=1e-12)
+        assert float(told["accuracy"]) == pytest.approx(accuracy, rel=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize(("task", "inputs", "network"), CASES)

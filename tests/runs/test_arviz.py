@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -163,6 +164,16 @@ def test_the_likelihood_is_that_of_the_training_examples_in_the_users_units(two)
     assert data.log_likelihood["y"].dims == ("chain", "draw", "example")
     np.testing.assert_allclose(data.log_likelihood["y"], expected, rtol=1e-9)
     assert data.posterior["target"].values.tolist() == list(two.problem.targets)
+
+
+def test_the_weight_of_an_example_is_in_its_likelihood(two):
+    weights = np.linspace(0.5, 2.0, 40)[None]
+    weighted = replace(two.plan, problem=replace(two.problem, weights_train=weights))
+    plain, powers = (
+        hb.Run(plan, two.step, two.data).to_arviz(groups=["log_likelihood"]).log_likelihood["y"]
+        for plan in (two.plan, weighted)
+    )
+    np.testing.assert_allclose(powers, weights * plain, rtol=1e-12)
 
 
 def test_new_data_lie_around_what_each_network_says(two):

@@ -17,6 +17,7 @@ import xarray as xr
 import heatbath as hb
 from heatbath.runs import file
 from heatbath.runs.dataset import RESULTS
+from heatbath.runs.plain import checksum
 from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
 
 SHORT = {"steps": 40, "batch": 10, "record": 2, "chains": 2, "seed": 7}
@@ -77,6 +78,30 @@ def test_a_file_has_the_users_own_data(task, tmp_path):
         assert getattr(loaded.problem, name) == getattr(problem, name)
     np.testing.assert_array_equal(loaded.outputs(OWN[task][0]), run.outputs(OWN[task][0]))
     assert differences(loaded.resume(20), run.resume(20)) == []
+
+
+def test_a_file_has_weights_and_its_checksum_knows_them(tmp_path):
+    weights = np.linspace(0.5, 2.0, 40)
+    problem = hb.datasets.from_arrays(*OWN["regression"], standardise=True, weights=weights)
+    run = hb.train(problem, SMALL, hb.LOL(), **SHORT)
+    run.save(tmp_path / "run.nc")
+    loaded = hb.load(tmp_path / "run.nc")
+    for name in ("weights_train", "weights_test"):
+        np.testing.assert_array_equal(getattr(loaded.problem, name), getattr(problem, name))
+        other = replace(problem, **{name: 2 * getattr(problem, name)})
+        with pytest.raises(ValueError, match="a run on another problem"):
+            hb.load(tmp_path / "run.nc", other)
+    assert differences(loaded.resume(20), run.resume(20)) == []
+    assert differences(loaded.replay(), run) == []
+    halves = {name: getattr(SPIRALS, name)[:, :100] for name in ("X_train", "Y_train")}
+    weighed = ({**halves, f"weights_{split}": np.full((1, 100), 2.0)} for split in ("train", "test"))
+    assert len({checksum(replace(SPIRALS, **changes)) for changes in weighed}) == 2
+
+
+def test_the_checksum_of_a_problem_without_weights_is_what_it_was_in_earlier_versions():
+    X = np.arange(12.0).reshape(4, 3)
+    problem = hb.datasets.from_arrays(X, X[:, 0] ** 2, X, X[:, 1], task="regression")
+    assert checksum(problem) == "820da1de1a23964ca09f1eb225c252468286002625a86c60be76db321c096833"
 
 
 @pytest.mark.parametrize(

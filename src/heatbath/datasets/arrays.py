@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import SHARE, choice, real, whole
-from heatbath.datasets.problem import Floats, Problem, numbers
+from heatbath.datasets.problem import Floats, Problem, moments, numbers
 from heatbath.tasks import TASKS, Task
 
 MOST_CLASSES = 20  # whole numbers with more distinct values than this are taken for a regression's targets
@@ -103,10 +103,13 @@ def from_arrays(
     standardise: bool = False,
     features: Sequence[str] | None = None,
     seed: int = 0,
+    weights: ArrayLike | None = None,
 ) -> Problem:
     """The user's own arrays: X (examples, features) and y (examples,), for a regression (examples, targets).
 
     Unless `X_test` and `y_test` are given, a share of the rows, drawn by `seed`, is set aside for the test.
+    `weights` (examples,) say how often each row of X counts, in training, in the test and in the means by
+    which data are standardised; rows of `X_test` count once.
     Where `task` is None, text, truth values and whole numbers with at most 20 distinct values are classes
     (`binary` if there are two), all other numbers a regression. To standardise is to give every feature, and
     the targets of a regression, mean 0 and variance 1 over the training examples; a constant keeps its scale.
@@ -119,6 +122,12 @@ def from_arrays(
         raise ValueError(
             f"X and y must have the same number of rows, at least one; got {len(X)} and {len(Y)}"
         )
+    w = None if weights is None else numbers("weights", weights, (1,))
+    if w is not None and len(w) != len(X):
+        raise ValueError(f"weights must be one for each of the {len(X)} rows of X, got {len(w)}")
+    if w is not None and not (w > 0).all():
+        raise ValueError(f"weights must be > 0, got {w.min():g}: leave out rows that do not count")
+    w_test = None
     if X_test is not None and y_test is not None:
         X_test, Y_test = (
             numbers("X_test", X_test, (2,)),
@@ -135,10 +144,12 @@ def from_arrays(
         order = np.random.default_rng(whole("seed", seed, low=0)).permutation(len(X))
         test, train = order[:n_test], order[n_test:]
         X_test, Y_test, X, Y = X[test], Y[test], X[train], Y[train]
+        if w is not None:
+            w_test, w = w[test], w[train]
     else:
         raise ValueError("X_test and y_test must be given together, or neither of them")
-    shift, scale = _statistics(X, standardise)
-    target_shift, target_scale = _statistics(Y, standardise and task == "regression")
+    shift, scale = _statistics(X, w, standardise)
+    target_shift, target_scale = _statistics(Y, w, standardise and task == "regression")
     X, X_test = ((part - shift) / scale for part in (X, X_test))
     Y, Y_test = ((part - target_shift) / target_scale for part in (Y, Y_test))
     if features is None:
@@ -156,6 +167,8 @@ def from_arrays(
         scale,
         target_shift,
         target_scale,
+        weights_train=None if w is None else w[None],
+        weights_test=None if w_test is None else w_test[None],
     )
 
 
@@ -201,10 +214,11 @@ def _encoded(label: str, y: NDArray[Any], task: Task, known: NDArray[Any]) -> tu
     return np.searchsorted(classes, y).astype(np.float64), tuple(names)
 
 
-def _statistics(values: Floats, wanted: bool) -> tuple[Floats, Floats]:
+def _statistics(values: Floats, weights: Floats | None, wanted: bool) -> tuple[Floats, Floats]:
     """The shift and scale that give every column mean 0 and variance 1, or change nothing."""
     if not wanted:
         return np.zeros(values.shape[1]), np.ones(values.shape[1])
     constant = (values == values[0]).all(axis=0)
-    spread = values.std(axis=0)
-    return np.where(constant, values[0], values.mean(axis=0)), np.where(constant | (spread == 0), 1.0, spread)
+    mean, variance = moments(values, weights)
+    spread = np.sqrt(variance)
+    return np.where(constant, values[0], mean), np.where(constant | (spread == 0), 1.0, spread)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ class Problem:
     X are the inputs, standardised as (raw - shift) / scale. Y is one column of 0 and 1 for the task `binary`,
     one column of class indices for `classes`, and (raw - target_shift) / target_scale for `regression`.
     `targets` are the names of the classes in the order of their indices, or of the columns of Y in a
-    regression. `recipe` holds the name and the arguments of the function here that makes the same problem
-    again; it is None for the user's own data. There may be no test examples at all: arrays with 0 rows.
+    regression. Weights (draws, examples) say how often an example counts, in means such as the loss Σwℓ/Σw
+    and in a posterior: 2 is as two of it, None is 1 for all. `recipe` holds the name and the arguments of the
+    function here that makes the same problem again; it is None for the user's own data. There may be no test
+    examples at all: arrays with 0 rows.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Problem:
     target_shift: Floats = field(default_factory=lambda: np.zeros(1))
     target_scale: Floats = field(default_factory=lambda: np.ones(1))
     recipe: dict[str, Any] | None = None
+    weights_train: Floats | None = None
+    weights_test: Floats | None = None
 
     def __post_init__(self) -> None:
         choice("Problem: task", self.task, tuple(TASKS))
@@ -65,6 +69,9 @@ class Problem:
                     f"the same draws and columns in train and test; X_train is {self.X_train.shape}, "
                     f"Y_train {self.Y_train.shape}, X_test {self.X_test.shape}, Y_test {self.Y_test.shape}"
                 )
+        for name, count in (("weights_train", rows), ("weights_test", tests)):
+            if (given := getattr(self, name)) is not None:
+                store(self, **{name: _checked_weights(f"Problem: {name}", given, (draws, count))})
         store(self, features=_names("Problem: features", self.features, inputs))
         needed = {"binary": 2, "regression": columns}.get(self.task)  # None: any number of classes
         store(self, targets=_names("Problem: targets", self.targets, needed))
@@ -108,6 +115,11 @@ class Problem:
         """How many outputs a network has for it: 1 (binary), one per class, or one per target."""
         return 1 if self.task == "binary" else len(self.targets)
 
+    def relative_weights(self, split: Literal["train", "test"]) -> Floats | None:
+        """The weights over their mean in each draw; None where there are none."""
+        weights = self.weights_train if split == "train" else self.weights_test
+        return weights / weights.mean(axis=1, keepdims=True) if weights is not None and weights.size else None
+
     def decode(self, logits: Floats) -> Floats:
         """What a network's outputs say, in the user's units.
 
@@ -120,9 +132,10 @@ class Problem:
 
     def __repr__(self) -> str:
         draws = f"{self.draws} draws of " if self.draws > 1 else ""
+        weighted = "" if self.weights_train is None else " with weights"
         return (
             f"Problem({self.name!r}, {self.task}, {draws}{self.X_train.shape[1]} training and "
-            f"{self.X_test.shape[1]} test examples, {self.inputs} inputs, {self.outputs} outputs)"
+            f"{self.X_test.shape[1]} test examples{weighted}, {self.inputs} inputs, {self.outputs} outputs)"
         )
 
 
@@ -144,6 +157,27 @@ def numbers(label: str, given: object, axes: tuple[int, ...]) -> Floats:
             f"{label} must be finite, got {array[place]} at {place}: remove or replace such rows"
         )
     return array
+
+
+def moments(values: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
+    """The mean and the variance of every column of (..., examples, columns), by weights (..., examples)."""
+    if weights is None:
+        return np.asarray(values.mean(axis=-2)), np.asarray(values.var(axis=-2))
+    shares = (weights / weights.sum(axis=-1, keepdims=True))[..., None]
+    mean = (shares * values).sum(axis=-2, keepdims=True)
+    return mean[..., 0, :], (shares * (values - mean) ** 2).sum(axis=-2)
+
+
+def _checked_weights(label: str, given: object, shape: tuple[int, int]) -> Floats:
+    weights = numbers(label, given, (2,))
+    if weights.shape != shape:
+        raise ValueError(f"{label} must be (draws, examples), {shape}, got {weights.shape}")
+    if not (weights > 0).all():
+        raise ValueError(f"{label} must be > 0, got {weights.min():g}: leave out examples that do not count")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum(axis=1)).all():
+            raise ValueError(f"{label} must have a finite sum, they are up to {weights.max():g}: scale them")
+    return weights
 
 
 def _names(label: str, given: object, needed: int | None) -> tuple[str, ...]:

@@ -14,4 +14,5 @@ from heatbath.diagnostics.shapes import near_zero as near_zero
 from heatbath.diagnostics.shapes import roughness as roughness
 from heatbath.diagnostics.temperatures import configurational as configurational
 from heatbath.diagnostics.temperatures import equipartition as equipartition
+from heatbath.diagnostics.temperatures import thermal_ratio as thermal_ratio
 from heatbath.diagnostics.temperatures import virial as virial

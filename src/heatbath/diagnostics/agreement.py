@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from heatbath.runs.run import Run, check_run
+from heatbath.statistics import ess, rhat
+
+MOST = 100  # examples that are looked at where none are named
 
 
 class Convergence(NamedTuple):
@@ -21,23 +23,30 @@ class Convergence(NamedTuple):
 
 
 def convergence(run: Run, X: ArrayLike | None = None) -> Convergence:
-    """Whether the chains of a run sample one law of functions: at X, or at the test examples.
+    """Whether the chains of a run sample one law of functions: at X, or at up to 100 training examples.
 
     Rank-normalised split R-hat (1 at convergence) and the effective size of the samples of all chains for the
-    mean (bulk ESS), by ArviZ, of what `run.to_arviz(X)` has; median and worst are over inputs and outputs.
-    Needs the extra `heatbath[arviz]`, and at least two chains and four samples.
+    mean (bulk ESS), as ArviZ defines them, of what `run.outputs(X, samples=True)` has; median and worst are
+    over inputs and outputs. Needs at least two chains and four samples.
     """
-    check_run(run)
-    data: Any = run.to_arviz(X, groups=["posterior"])
-    sizes = data.posterior.sizes
-    if sizes["chain"] < 2 or sizes["draw"] < 4:
+    check_run(run, single=True)
+    alive = run.died < 0
+    count = run.data.sizes.get("sample", 0)
+    if np.count_nonzero(alive) < 2 or count < 4:
         raise ValueError(
-            f"R-hat needs at least 2 chains and 4 samples, got {sizes['chain']} and {sizes['draw']}: train "
+            f"R-hat needs at least 2 chains and 4 samples, got {np.count_nonzero(alive)} and {count}: train "
             "with more chains, or samples"
         )
-    with warnings.catch_warnings():  # once a day it announces its next version
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-    rhat = arviz.rhat(data, var_names=["prediction"], method="rank")["prediction"].values  # type: ignore[no-untyped-call]
-    ess = arviz.ess(data, var_names=["prediction"], method="bulk")["prediction"].values  # type: ignore[no-untyped-call]
-    return Convergence(float(np.median(rhat)), float(rhat.max()), float(np.median(ess)), float(ess.min()))
+    problem = run.problem
+    if X is None:
+        draws = np.unique(run.data["draw"])
+        if len(draws) > 1:
+            raise ValueError(f"the chains have {len(draws)} different data sets: they sample different laws")
+        rows = np.unique(np.linspace(0, problem.X_train.shape[1] - 1, MOST).astype(int))
+        X = problem.X_train[draws[0], rows] * problem.scale + problem.shift
+    outputs = run.outputs(X, samples=True)[alive]
+    traces = np.moveaxis(outputs.reshape(*outputs.shape[:2], -1), -1, 0)
+    ratios, sizes = np.array([(rhat(trace), ess(trace)) for trace in traces]).T
+    return Convergence(
+        float(np.median(ratios)), float(ratios.max()), float(np.median(sizes)), float(sizes.min())
+    )

@@ -25,16 +25,19 @@ def gradient_moments(
     """The mean over the training examples of the gradient of the loss, and of its squares, without any prior.
 
     In float64. The gradient of one example by a weight is (what comes back) x (what went in), so the mean of
-    squares needs no gradient of single examples. `shares` are those of the targets in the loss.
+    squares needs no gradient of single examples. `shares` are those of the targets in the loss. The loss of
+    an example with a weight is multiplied by that over the mean weight.
     """
     X, Y = problem.X_train[draw], problem.Y_train[draw]
+    weights = problem.relative_weights("train")
+    w = np.ones(len(X)) if weights is None else weights[draw]
     size = network.parameters(problem.inputs, problem.outputs)
     sums, squares = np.zeros(size), np.zeros(size)
     for begin in range(0, len(X), ROWS):
         rows = slice(begin, begin + ROWS)
         end = size
         given = np.asarray(theta, np.float64), X[rows], Y[rows]
-        for inputs, back in _backwards(network, *given, problem, shares):
+        for inputs, back in _backwards(network, *given, problem, shares * w[rows, None]):
             for total, power in ((sums, 1), (squares, 2)):
                 weight, bias = (back**power).T @ inputs**power, (back**power).sum(axis=0)
                 total[end - weight.size - bias.size : end] += np.concatenate([weight.ravel(), bias])
@@ -115,7 +118,7 @@ def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float
 
 
 def _backwards(
-    network: Dense, theta: Array, X: Array, Y: Array, problem: Problem, shares: Array | float
+    network: Dense, theta: Array, X: Array, Y: Array, problem: Problem, shares: Array
 ) -> list[tuple[Array, Array]]:
     """From the last layer to the first, by example: what went into it, and the derivative by what it gave."""
     activation = ACTIVATIONS[network.activation]

@@ -19,6 +19,7 @@ from heatbath.schedules import at
 from heatbath.statistics import Estimate, mean
 
 Array = NDArray[np.float64]
+STEP = 0.03  # of differences of gradients: over the kinks of ReLU, too, ∇²U is right on average
 LEVEL = 0.01  # a temperature agrees while its difference from τ has at least this p-value
 
 
@@ -57,25 +58,65 @@ def configurational(run: Run) -> xr.Dataset:
     The virial <θ·∇U>/N over samples and chains, with θ, ∇U and N of the part and U the loss plus the
     Gaussian prior: it is τ under exp(-U/τ) for every part, wherever that law can be normalised (a prior on
     all parameters suffices; without one a classifier's weights grow for ever, and it is negative while they
-    do). Where the noise of the data is sampled, temperatures are in units of its variance, and that of the
-    posterior is T/n. A data set as that of `equipartition`. Needs `train(..., samples=N)`.
+    do). The loss is that of the run, by the weights of the examples. Where the noise of the data is sampled,
+    temperatures are in units of its variance, and that of the posterior is T/n, or T/Σw. A data set as that
+    of `equipartition`. Needs `train(..., samples=N)`.
     """
     check_run(run, single=True)
     if "samples" not in run.data or not run.data.sizes["sample"]:
         raise ValueError("no samples were kept: train with samples=N, and long enough")
     parts, alive = _thermal(run)
-    decay = _decay(run)
     products = np.empty((np.count_nonzero(alive), *run.data["samples"].shape[1:]))
-    sampled = "sample_noise" in run.data
-    for row, chain in enumerate(np.flatnonzero(alive)):
-        draw = int(run.data["draw"].values[chain])
+    for row, chain in enumerate(np.flatnonzero(alive).tolist()):
         for place, theta in enumerate(run.data["samples"].values[chain].astype(np.float64)):
-            places = (int(chain), place) if sampled else (int(chain),)
-            unit, shares = units_of_noise(run, "sample_noise" if sampled else "noise_now", *places)
-            force, _ = gradient_moments(run.network, theta, run.problem, draw, shares)
-            products[row, place] = theta * (force / unit + decay * theta)
+            products[row, place] = theta * _gradient(run, chain, place)(theta)
     means = [mean(products[:, :, _elements(part)].mean(axis=2)) for part in parts]
     return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
+
+
+def thermal_ratio(run: Run, most: int = 200) -> Estimate:
+    """The configurational temperature <|∇U|²>/<∇²U> of a run's samples, over τ, with full gradients.
+
+    It is 1 under exp(-U/τ), and is mostly of the stiff directions, which are the first to be too hot where h
+    is too large or mini-batches too small, and the first in equilibrium: unlike the virial of
+    `configurational` it does not wait for the slow ones. ∇²U is found from differences of gradients along a
+    random direction for each sample. At most so many samples, evenly chosen, are looked at; where none were
+    kept, the chains as they are.
+    """
+    check_run(run, single=True)
+    parts, alive = _thermal(run)
+    if not alive.any():
+        raise ValueError("all chains of this run diverged: there is no temperature")
+    states = run.data["samples"].values if run.data.sizes.get("sample", 0) else run.theta[:, None]
+    chains = np.flatnonzero(alive)
+    looks = np.linspace(0, states.shape[1] - 1, max(1, min(states.shape[1], most // len(chains)))).astype(int)
+    inverse, moved = np.zeros(run.plan.parameters), np.random.default_rng(run.plan.seed)
+    for part in parts:
+        inverse[_elements(part)] = 1 / _target(run, part)
+    forces, traces = np.empty((2, len(chains), len(looks)))
+    for row, chain in enumerate(chains.tolist()):
+        for column, place in enumerate(looks.tolist()):
+            theta, gradient = states[chain, place].astype(np.float64), _gradient(run, chain, place)
+            forces[row, column] = (gradient(theta) ** 2) @ inverse
+            z = moved.choice([-1.0, 1.0], theta.size) * (inverse > 0)
+            difference = gradient(theta + STEP * z) - gradient(theta - STEP * z)
+            traces[row, column] = z @ difference / (2 * STEP)
+    ratio = forces.mean() / traces.mean()
+    return Estimate(float(ratio), mean((forces - ratio * traces) / traces.mean()).error)
+
+
+def _gradient(run: Run, chain: int, place: int) -> Callable[[Array], Array]:
+    """∇U of a chain at its noise as of a sample, on all training examples."""
+    sampled = "sample_noise" in run.data
+    places = (chain, place) if sampled else (chain,)
+    unit, shares = units_of_noise(run, "sample_noise" if sampled else "noise_now", *places)
+    draw, decay = int(run.data["draw"].values[chain]), _decay(run)
+
+    def gradient(theta: Array) -> Array:
+        force, _ = gradient_moments(run.network, theta, run.problem, draw, shares)
+        return np.asarray(force / unit + decay * theta)
+
+    return gradient
 
 
 def virial(theta: Array, gradient: Callable[[Array], Array]) -> Estimate:

@@ -89,9 +89,10 @@ def shuffle(layout, z, order, numbers, seed, epoch, words, count):
 
 
 class Table(NamedTuple):
-    """Data as `tabulate` makes them: `rows` is (set, datum, column), the inputs and then the targets.
+    """Data as `tabulate` makes them: `rows` is (set, datum, column), the inputs, the targets and the weight.
 
-    In compiled code `rows` is a pointer.
+    There are `width` inputs, and then `columns`. Among those `weight` is the last, or -1 if there is none. In
+    compiled code `rows` is a pointer.
     """
 
     rows: Any
@@ -99,10 +100,21 @@ class Table(NamedTuple):
     stride: int
     width: int
     columns: int
+    weight: int
 
 
-def tabulate(X: NDArray[Any], Y: NDArray[Any], kind: Any) -> Table:
-    """Inputs and targets (set, datum, column) side by side, up to a multiple of FOUR columns."""
+def beside(Y: NDArray[Any], weights: NDArray[Any] | None) -> tuple[NDArray[Any], int]:
+    """Targets (set, datum, column) with the weights (set, datum) as the last column, and where that is; -1
+    where there are none."""
+    if weights is None:
+        return Y, -1
+    return np.concatenate([Y, weights[..., None]], axis=2), Y.shape[2]
+
+
+def tabulate(X: NDArray[Any], Y: NDArray[Any], kind: Any, weights: NDArray[Any] | None = None) -> Table:
+    """Inputs and targets (set, datum, column) side by side, up to a multiple of FOUR columns; and weights
+    (set, datum), of mean 1, by which the losses of the data are multiplied."""
+    Y, weight = beside(Y, weights)
     sets, count, width = X.shape
     columns = Y.shape[2]
     stride = -(-(width + columns) // FOUR) * FOUR
@@ -114,13 +126,13 @@ def tabulate(X: NDArray[Any], Y: NDArray[Any], kind: Any) -> Table:
             raise ValueError(
                 f"{name} has numbers that {rows.dtype} has no room for: scale them, or use float64"
             )
-    return Table(rows, count, stride, width, columns)
+    return Table(rows, count, stride, width, columns, weight)
 
 
 @compiled
 def table_by_pointer(data):
     """The same with a pointer; whoever takes it keeps the array."""
-    return Table(pointer(data.rows), data.data, data.stride, data.width, data.columns)
+    return Table(pointer(data.rows), data.data, data.stride, data.width, data.columns, data.weight)
 
 
 @traced
@@ -162,7 +174,7 @@ def _copy(source, begin, target, at, count):
 def gather(layout, table, columns, sets, chosen, begin, size, inputs, stride, targets, capacity):
     """Copy the chosen data into the buffers of the network: inputs (datum, column), targets (column, datum).
 
-    Of the targets the first `columns` are copied, which may be none.
+    Of the targets (the weight is the last) the first `columns` are copied, which may be none.
     """
     lane, rows, width = chains_in(layout, inputs), table.rows, table.width
     if lane == 1:

@@ -40,7 +40,7 @@ from heatbath.engine.lanes import (
     zero,
 )
 from heatbath.engine.layouts import Group, Layout, Wide, chains_in, each, place
-from heatbath.engine.losses import derivatives
+from heatbath.engine.losses import derivatives, weigh
 from heatbath.engine.views import matrix, row_reader
 from heatbath.networks import ACTIVATIONS
 
@@ -834,9 +834,10 @@ def clear(network, room):
 
 
 @compiled
-def negative_gradient(layout, theta, G, network, batch, capacity, room):
+def negative_gradient(layout, theta, G, network, batch, capacity, weight, room):
     """G = -∇L of every chain on the batch whose inputs and targets stand in the room; `capacity` is that of
-    the targets. Afterwards `room.checks` is NaN, for the chains in its lanes, where a loss is not finite."""
+    the targets, and `weight` is which of them are the weights of the data, or -1. Afterwards `room.checks` is
+    NaN, for the chains in its lanes, where a loss is not finite."""
     scale, alone = number(theta, 1.0 / batch), chains_in(layout, theta) == 1
     store(room.checks, 0, zero(theta))
     if alone:
@@ -847,6 +848,8 @@ def negative_gradient(layout, theta, G, network, batch, capacity, room):
             layout, network.loss, room.logits, room.targets, room.deltas, batch, capacity, 0, batch, 1, scale,
             room.shares, room.checks,
         )  # fmt: skip
+        if weight >= 0:
+            weigh(layout, room.targets, weight * capacity, room.deltas, batch, batch, 1)
         shallow_backward(layout, network, batch, room)
     else:
         for first in range(0, batch, network.chunk):
@@ -856,6 +859,9 @@ def negative_gradient(layout, theta, G, network, batch, capacity, room):
                 layout, network.loss, room.logits, room.targets, room.deltas, network.chunk, capacity, first,
                 size, network.out, scale, room.shares, room.checks,
             )  # fmt: skip
+            if weight >= 0:
+                at = weight * capacity + first
+                weigh(layout, room.targets, at, room.deltas, network.chunk, size, network.out)
             backward(layout, theta, G, network, first, size, room, first > 0)
     if alone:
         place_gradient(G, network, room.sums)

@@ -16,7 +16,8 @@ from heatbath.engine.losses import BINARY, CLASSES, predictions
 @compiled(apart=True)
 def evaluate(layout, theta, network, table, sets, room, mean, share, averages, begin, running, nth):
     """Mean loss and accuracy of every chain over all data, in `mean` and `share`, one for each lane; the
-    accuracy of a regression is NaN. `sets` says which set of data a chain has.
+    accuracy of a regression is NaN. `sets` says which set of data a chain has. Data with weights have them in
+    both means.
 
     With nth > 0 the outputs are instead taken into running means, averages[chain, 0], and sums of squared
     deviations from them, averages[chain, 1], as the nth of their kind, of the `running` chains from `begin`
@@ -66,6 +67,9 @@ def evaluate(layout, theta, network, table, sets, room, mean, share, averages, b
             room.deltas,
             room.previous,
         )
+        if table.weight >= 0:
+            losses.weigh(layout, room.targets, table.weight * chunk, room.deltas, chunk, size, 1)
+            losses.weigh(layout, room.targets, table.weight * chunk, room.previous, chunk, size, 1)
         for i in range(size):
             for c in range(lane):
                 mean[c] += room.deltas[i * lane + c]
@@ -77,7 +81,8 @@ def evaluate(layout, theta, network, table, sets, room, mean, share, averages, b
 
 @compiled(apart=True)
 def squares(layout, theta, network, table, sets, room, sums):
-    """The sum of the squared residuals over all data, of every target and chain, in `sums` (target, lane)."""
+    """The sum of the squared residuals over all data, of every target and chain, in `sums` (target, lane);
+    where the data have weights, each times its own."""
     chunk, lane, L = network.chunk, chains_in(layout, theta), lanes_of(theta)
     if lane == 1:
         copy_weights(theta, network, room.weights)
@@ -99,7 +104,10 @@ def squares(layout, theta, network, table, sets, room, sums):
                 for c in range(lane):
                     at = (k * chunk + i) * lane + c
                     residual = np.float64(room.logits[at]) - np.float64(room.targets[at])
-                    sums[k * L + c] += residual * residual
+                    square = residual * residual
+                    if table.weight >= 0:
+                        square *= np.float64(room.targets[(table.weight * chunk + i) * lane + c])
+                    sums[k * L + c] += square
 
 
 @compiled
@@ -116,9 +124,11 @@ def _mix_inputs(weights, inputs, mixed, stride):
 
 @compiled(cache=True)
 def evaluate_mixtures(
-    layout, begin, end_, corners, weights, inputs, shares, activation, Y, network, loss, right
+    layout, begin, end_, corners, weights, inputs, shares, activation, Y, weight, network, loss, right
 ):
     """Add the loss and the number of right answers on some data at the mixtures begin to end - 1.
+
+    The data count by the column `weight` of Y, or alike where that is -1.
 
     Mixture m has the parameters Σ_k weights[m, k] corners[k], summed in float64 and rounded once. It is
     evaluated by the layers of `network` from activation(Σ_k shares[m, k] inputs[k]), with one row for each
@@ -137,7 +147,7 @@ def evaluate_mixtures(
     _, end = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, 0)
     memory = np.zeros(end + BYTES, np.uint8)
     room, _ = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, first_address(memory))
-    table = Table(pointer(mixed), rows, stride, width, columns)
+    table = Table(pointer(mixed), rows, stride, width, columns, weight)
     mean, share, nothing = np.zeros(1), np.zeros(1), np.empty((0, 2, 0, 0))
     sets, running = np.zeros(1, np.int64), np.ones(1, np.int64)
     for m in range(begin, end_):
@@ -156,7 +166,7 @@ def evaluate_mixtures(
             nothing, 0, pointer(running), 0,
         )  # fmt: skip
         loss[m] += rows * mean[0]
-        right[m] += np.rint(rows * share[0])
+        right[m] += np.rint(rows * share[0]) if weight < 0 else rows * share[0]
     for numbers in (theta, mixed):
         keep(numbers)
     for wholes in (sets, running):

@@ -401,7 +401,8 @@ def run_chains(
     net = by_pointer(network)
     opening, usual, apart = _pointed(prelude), _pointed(code), _pointed(between)
     sizes = (
-        chains.theta.shape[1], chains.second.shape[1], units.size.shape[0], batch, capacity, table.columns,
+        chains.theta.shape[1], chains.second.shape[1], units.size.shape[0], batch, capacity,
+        max(table.columns, notes.test.columns),
         max(opening.steps, usual.steps, apart.steps, 1), max(opening.width, usual.width, apart.width, 1),
         count if drawing and data.shuffled else 0, count if drawing and not data.shuffled else 0,
     )  # fmt: skip
@@ -495,7 +496,9 @@ def run_chains(
                                 net.stride, room.targets, capacity,
                             )  # fmt: skip
                             gathered = True
-                        negative_gradient(layout, state.theta, state.G, net, batch, capacity, room)
+                        negative_gradient(
+                            layout, state.theta, state.G, net, batch, capacity, table.weight, room
+                        )
                         fresh = True
                         for c in range(members):
                             if state.running[c] > 0 and room.checks[c] != 0:
@@ -541,7 +544,9 @@ def run_chains(
                                 layout, table, table.columns, state.sets, source, at, batch, room.inputs,
                                 net.stride, room.targets, capacity,
                             )  # fmt: skip
-                            negative_gradient(layout, state.theta, state.G, net, batch, capacity, room)
+                            negative_gradient(
+                                layout, state.theta, state.G, net, batch, capacity, table.weight, room
+                            )
                     elif tempered is not None:
                         step = n + control.offset
                         if step > 0 and step % every == 0:

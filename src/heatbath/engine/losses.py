@@ -157,6 +157,17 @@ def derivatives(
 
 
 @compiled(apart=True)
+def weigh(layout, weights, at, values, chunk, size, out):
+    """Multiply values (output, datum) by the weights of the data, from weights[at] on."""
+    lanes, lane = lanes_of(values), chains_in(layout, values)
+    for v in range(vectors(layout, size, values)):
+        weight = load(weights, at * lane + v * lanes)
+        for k in range(out):
+            to = v * lanes + k * chunk * lane
+            store(values, to, load(values, to) * weight)
+
+
+@compiled(apart=True)
 def values(layout, loss, logits, targets, chunk, capacity, first, size, out, made, right):
     """The loss of every datum in `made`, and whether it is classified rightly, 1 or 0, in `right`."""
     lanes, lane = lanes_of(logits), chains_in(layout, logits)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from joblib.parallel import get_active_backend
@@ -17,23 +18,22 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from heatbath.checks import NON_NEGATIVE, Interval, real, whole
+from heatbath.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
-from heatbath.estimators.weights import check_weights, copies
+from heatbath.estimators import files
+from heatbath.estimators.sizes import FEWEST_CHAINS, Size, size_for
+from heatbath.methods import Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
+from heatbath.posterior import Posterior
 from heatbath.prediction import Prediction
-from heatbath.presets import AdLaLa
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import Progress
-from heatbath.runs.training import Manner, train
 from heatbath.tasks import Task
+from heatbath.training import Manner, train
 
-# AdLaLa with a prior, chosen by 5-fold log loss on small tables (benchmarks/estimators.py): it varies little
-# for h from 0.2 to 0.4, tau from 1e-5 to 3e-4 and gamma from 0.3 to 1; without the prior long runs overfit
-DEFAULT = AdLaLa(h=0.3, tau=1e-4, sigma=0.01, epsilon=0.1, gamma=0.5, weight_decay=3e-3)
-FEWEST, MOST = 200, 20_000  # steps where none are given
+FEWEST, MOST = 200, 20_000  # steps of a method of the user's own where none are given: one for each example
 RECORDS = 10  # of the losses in one call
 
 
@@ -41,14 +41,16 @@ RECORDS = 10  # of the losses in one call
 class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     """What both estimators have: parameters, training and averages. Each says what its parameters mean."""
 
-    hidden: Sequence[int] = (100,)
+    hidden: Sequence[int] = (50,)
     activation: Literal["relu", "tanh", "identity"] = "relu"
+    prior: float | Sequence[float] | Literal["fan_in"] = 0.5
+    temperature: float = 1.0
+    refine: float = 1.0
     method: Partition | None = None
-    weight_decay: float | None = None
     steps: int | None = None
     batch: int | None = None
-    chains: int = 4
-    samples: int = 10
+    chains: int | None = None
+    samples: int = 25
     scale: bool = True
     early_stopping: bool = False
     validation_fraction: float = 0.1
@@ -89,11 +91,6 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train from the start, or continue where the run stands, on X and Y (examples, columns)."""
         check_weights(weights)
-        if self._method().posterior is not None and len(np.unique(weights[weights > 0])) > 1:
-            raise ValueError(
-                "weights are copies of examples, and a posterior would take them for data: leave out the "
-                "weights of samples and classes, or the posterior"
-            )
         before = self.run_ if continues else None
         seed = _seed(self.random_state)
         kept = np.flatnonzero(weights > 0)
@@ -102,10 +99,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             share = real("validation_fraction", self.validation_fraction, Interval(0.0, 1.0, open=True))
             classes = None if task == "regression" else Y[kept, 0]
             kept, aside = train_test_split(kept, test_size=share, random_state=seed, stratify=classes)
-        parts = [np.repeat(rows, copies(weights[rows])) for rows in (kept, aside)]
-        problem = self._problem(X, Y, parts, task, targets, before)
-        steps = min(max(len(kept), FEWEST), MOST) if self.steps is None else whole("steps", self.steps, low=1)
-        self.run_: Run = self._run(problem, steps, seed, before, early_stopping)
+        problem = self._problem(X, Y, weights, [kept, aside], task, targets, before)
+        self.run_: Run = self._run(problem, seed, before, early_stopping)
         self.n_iter_ = self.run_.step
         self.loss_curve_ = self.run_.loss("train").mean("chain").values.tolist()
         return self
@@ -114,52 +109,78 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         self,
         X: Floats,
         Y: Floats,
+        weights: Floats,
         parts: list[NDArray[np.int64]],
         task: Task,
         targets: Sequence[str],
         before: Run | None,
     ) -> Problem:
         """The rows for training and validation, scaled as before, or by those for training."""
+        weighted = [None if (weights[rows] == 1).all() else weights[None, rows] for rows in parts]
         if before is not None:
             old = before.problem
             scales = (old.shift, old.scale, old.target_shift, old.target_scale)
         else:
+            w = None if weighted[0] is None else weighted[0][0]
             scales = (
-                *_standard(X[parts[0]], bool(self.scale)),
-                *_standard(Y[parts[0]], task == "regression"),
+                *_standard(X[parts[0]], w, bool(self.scale)),
+                *_standard(Y[parts[0]], w, task == "regression"),
             )
         X, Y = (X - scales[0]) / scales[1], (Y - scales[2]) / scales[3]
         (X_train, Y_train), (X_test, Y_test) = ((X[None, rows], Y[None, rows]) for rows in parts)
         names = [str(name) for name in getattr(self, "feature_names_in_", ())]
         if len(set(names)) < X.shape[1]:
             names = [f"x{i}" for i in range(1, X.shape[1] + 1)]
-        return Problem("data", task, X_train, Y_train, X_test, Y_test, tuple(names), tuple(targets), *scales)
+        return Problem(
+            "data", task, X_train, Y_train, X_test, Y_test, tuple(names), tuple(targets), *scales,
+            weights_train=weighted[0], weights_test=weighted[1],
+        )  # fmt: skip
 
-    def _run(self, problem: Problem, steps: int, seed: int, before: Run | None, early_stopping: bool) -> Run:
-        """The run after so many steps (or fewer), with its samples."""
-        method, network = self._method(), Dense(self.hidden, self.activation)
-        samples = min(whole("samples", self.samples, low=1), steps - steps // 2)
-        thin = (steps - steps // 2) // samples
-        stride, count = (thin, 1) if early_stopping else (steps, samples)
-        batch = self.batch
-        if batch is not None:  # a fold of a cross-validation may have fewer
-            batch = min(whole("batch", batch, low=1), problem.X_train.shape[1])
+    def _run(self, problem: Problem, seed: int, before: Run | None, early_stopping: bool) -> Run:
+        """The run after its steps (or fewer), with its samples."""
+        network, size = Dense(self.hidden, self.activation), self._size(problem)
+        method = self._method(size.gamma)
         manner: Manner = {"threads": self._threads(), "progress": _tell if self.verbose else None}
+        wanted = whole("samples", self.samples, low=1)
+        if self.steps is None and self.method is None and before is None and not early_stopping:
+            return train(
+                problem, network, method, "auto", size.batch, size.chains,
+                budget=size.steps, seed=seed, record=RECORDS, samples=wanted, **manner,
+            )  # fmt: skip
+        samples = min(wanted, size.steps - size.steps // 2)
+        thin = (size.steps - size.steps // 2) // samples
+        stride, count = (thin, 1) if early_stopping else (size.steps, samples)
         record = 1 if early_stopping else RECORDS
         if before is None:
             run = train(
-                problem, network, method, stride, batch, self.chains,
+                problem, network, method, stride, size.batch, size.chains,
                 seed=seed, record=record, samples=count, thin=thin, **manner,
             )  # fmt: skip
         else:
             self._check_same(before, network)
-            moved = before.on_other_examples(problem, stride, count, thin, batch)
+            if method.finds_stepsize:
+                method = method.at_stepsize(before.plan.points[0].partition.h)
+            moved = before.on_other_examples(problem, stride, count, thin, size.batch)
             run = moved.resume(stride, method, record=record, **manner)
-        end = run.step - stride + steps
+        end = run.step - stride + size.steps
         first = len(run.data["step"]) - 1
         while early_stopping and run.finished and run.step < end and not self._stalled(run, first):
             run = run.resume(min(stride, end - run.step), record=1, **manner)
         return run
+
+    def _size(self, problem: Problem) -> Size:
+        """The chains, batches and steps that were asked for, or that suit the data."""
+        rows = problem.X_train.shape[1]
+        refine = real("refine", self.refine, POSITIVE)
+        if self.method is None:
+            network = Dense(self.hidden, self.activation)
+            size = size_for(rows, network.parameters(problem.inputs, problem.outputs), refine)
+        else:
+            size = Size(FEWEST_CHAINS, min(32, rows), int(min(max(rows, FEWEST), MOST) * refine), math.nan)
+        given = {name: getattr(self, name) for name in ("chains", "batch", "steps")}
+        asked = {name: whole(name, value, low=1) for name, value in given.items() if value is not None}
+        size = size._replace(**asked)
+        return size._replace(batch=min(size.batch, rows))  # a fold of a cross-validation may have fewer
 
     def _stalled(self, run: Run, first: int) -> bool:
         """Whether the validation loss, from record `first` on, has stopped falling."""
@@ -171,31 +192,62 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         return len(losses) - 1 - falls[-1] >= patience
 
     def _check_same(self, before: Run, network: Dense) -> None:
-        new, old = (network, self.chains), (before.network, before.plan.chains)
+        chains = before.plan.chains if self.chains is None else self.chains
+        new, old = (network, chains), (before.network, before.plan.chains)
         if new != old:
             raise ValueError(
                 f"a run continues with its network and chains, {old[0]!r} and {old[1]}; got {new[0]!r} "
                 f"and {new[1]}: fit anew with warm_start=False"
             )
 
-    def _method(self) -> Partition:
-        """The method asked for, with the prior asked for."""
+    def _method(self, gamma: float) -> Partition:
+        """The method given, or Langevin dynamics of this friction that samples the posterior."""
         if self.method is not None and not isinstance(self.method, Partition):
             raise TypeError(f"method must be a Partition such as AdLaLa(), or None; got {self.method!r}")
-        method = DEFAULT if self.method is None else self.method
-        if self.method is None and np.size(self.hidden) == 0:
-            method = Partition(DEFAULT.methods["output"], DEFAULT.h)
-        if self.weight_decay is None:
-            return method
-        decay = real("weight_decay", self.weight_decay, NON_NEGATIVE)
-        parts = {key: own.with_prior(decay) for key, own in method.methods.items()}
-        return Partition(parts, method.h, method.posterior)
+        if self.method is None:
+            return Partition(Langevin(gamma), "auto", self._posterior())
+        defaults = {field.name: field.default for field in fields(self)}
+        if own := [name for name in self._of_posterior if getattr(self, name) != defaults[name]]:
+            raise ValueError(
+                f"{', '.join(own)}: a method of your own has its own posterior, such as "
+                "method=LaLa(h=0.2, gamma=1.0, posterior=Posterior(prior=0.5)); leave them out"
+            )
+        return self.method
+
+    _of_posterior: ClassVar[tuple[str, ...]] = ("prior", "temperature")
+
+    def _posterior(self) -> Posterior:
+        return Posterior(self.prior, temperature=self.temperature)
 
     def _threads(self) -> int | None:
         if self.threads is not None or "HEATBATH_THREADS" in os.environ:
             return self.threads
         backend, _ = get_active_backend()
         return 1 if backend.nesting_level else None
+
+    def sample_posterior(self, X: ArrayLike) -> Floats:
+        """What every sampled network says of X, (networks, examples, outputs), in the units of the data.
+
+        The outputs are the values of a regression, the probability of the second of two classes, or of each
+        of several. Their mean is what `predict` or `predict_proba` has; the noise of the data is not in them.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        said = self.run_.outputs(X, samples=True)[self.run_.died < 0, -self.samples :]
+        return np.asarray(said.reshape(-1, *said.shape[2:]))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to a file, with its run, without pickle: `load` reads it.
+
+        A `random_state` that is not a number is left out.
+        """
+        check_is_fitted(self)
+        files.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The fitted estimator in a file that `save` wrote. Nothing in the file is executed."""
+        return files.load(cls, path)
 
     def _prediction(self, X: ArrayLike) -> Prediction[Floats]:
         """What the latest samples say together."""
@@ -211,11 +263,20 @@ def _seed(random_state: object) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _standard(values: Floats, wanted: bool) -> tuple[Floats, Floats]:
+def check_weights(weights: Floats) -> None:
+    """Refuse weights below 0, and none above it."""
+    if (weights < 0).any() or not weights.any():
+        raise ValueError(
+            "weights (of samples times classes) must be >= 0, and positive for some examples; they are from "
+            f"{weights.min():g} to {weights.max():g}"
+        )
+
+
+def _standard(values: Floats, weights: Floats | None, wanted: bool) -> tuple[Floats, Floats]:
     """The shift and scale that give every column mean 0 and variance 1, or change nothing."""
     if not wanted:
         return np.zeros(values.shape[1]), np.ones(values.shape[1])
-    scaler = StandardScaler().fit(values)
+    scaler = StandardScaler().fit(values, sample_weight=weights)
     return scaler.mean_, scaler.scale_
 
 

@@ -13,8 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from heatbath.datasets.problem import Floats
-from heatbath.estimators.base import Thermodynamic
-from heatbath.estimators.weights import check_weights
+from heatbath.estimators.base import Thermodynamic, check_weights
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -22,12 +21,19 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     """Two classes or more, by the mean probabilities of many sampled networks.
 
     - `hidden`, `activation`: the sizes of the hidden layers and what follows each, as in `Dense`.
-    - `method`: a `Partition`; None for an AdLaLa with a prior that suits small tables.
-    - `weight_decay`: the prior of every part, in place of the method's own; None leaves that as it is.
-    - `steps`: None for one step for each example, but at least 200 and at most 20,000.
-    - `batch`: examples in a mini-batch, or all if there are fewer; None for 32.
+    - `prior`: the standard deviation of every parameter before anything is known, one for each layer, or
+      "fan_in", see `Posterior`; `temperature`: 1 for the posterior, below it for a cold one.
+    - `refine`: how many times the usual work may be done, for those who would wait longer for better.
+    - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`
+      and `temperature` are its own, too.
+    - `steps`: None for as many as it takes until the predictions have converged, up to some thousands (see
+      `estimators.sizes`; `run_.found` tells). With a method of your own: one for each example, but at least
+      200 and at most 20,000.
+    - `batch`: examples in a mini-batch, or all if there are fewer; None for all of them, as long as that is
+      affordable, and for 32 with a method of your own.
     - `chains`, `samples`: predictions are averages over `samples` networks of each of `chains` chains, spread
-      over the second half of the steps (at most one a step).
+      over the second half of the steps (at most one a step); None for 16 chains, fewer for large tables, and
+      4 with a method of your own.
     - `scale`: give every feature mean 0 and variance 1 over the training examples.
     - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over
       the chains, every time a sample is taken, from the start on. Training ends when it has not fallen by
@@ -39,8 +45,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     - `verbose`: print the steps and the loss on the way.
     - `class_weight`: None, "balanced" (in inverse proportion to the classes' sizes) or a dict of weights.
 
-    Sample weights and class weights are multiplied, and decide how often each example stands in the training
-    set, see `estimators.weights`: exactly for whole multiples of the smallest weight.
+    Sample weights and class weights are multiplied, and say how often each example counts, in the loss, in
+    the scale of the features and in a posterior: 2 is as two of it, 0 leaves it out.
 
     Fitted, it has `classes_`, `n_features_in_`, `feature_names_in_` (of a table with names), `n_iter_`, the
     steps made, `loss_curve_`, the training loss on the way as a mean over the chains, and `run_`, the `Run`.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, overload
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,20 +13,28 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from heatbath.datasets.problem import Floats
 from heatbath.estimators.base import Thermodynamic
+from heatbath.posterior import Posterior
 from heatbath.prediction import Mixture
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[misc]
-    """One or several values, as the mean of many sampled networks that minimise squared errors.
+    """One or several values, as the mean of many networks sampled from their posterior.
 
     - `hidden`, `activation`: the sizes of the hidden layers and what follows each, as in `Dense`.
-    - `method`: a `Partition`; None for an AdLaLa with a prior that suits small tables.
-    - `weight_decay`: the prior of every part, in place of the method's own; None leaves that as it is.
-    - `steps`: None for one step for each example, but at least 200 and at most 20,000.
-    - `batch`: examples in a mini-batch, or all if there are fewer; None for 32.
+    - `prior`: the standard deviation of every parameter before anything is known, one for each layer, or
+      "fan_in", see `Posterior`; `temperature`: 1 for the posterior, below it for a cold one.
+    - `refine`: how many times the usual work may be done, for those who would wait longer for better.
+    - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`
+      and `temperature` are its own, too.
+    - `steps`: None for as many as it takes until the predictions have converged, up to some thousands (see
+      `estimators.sizes`; `run_.found` tells). With a method of your own: one for each example, but at least
+      200 and at most 20,000.
+    - `batch`: examples in a mini-batch, or all if there are fewer; None for all of them, as long as that is
+      affordable, and for 32 with a method of your own.
     - `chains`, `samples`: predictions are averages over `samples` networks of each of `chains` chains, spread
-      over the second half of the steps (at most one a step).
+      over the second half of the steps (at most one a step); None for 16 chains, fewer for large tables, and
+      4 with a method of your own.
     - `scale`: give every feature mean 0 and variance 1 over the training examples.
     - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over
       the chains, every time a sample is taken, from the start on. Training ends when it has not fallen by
@@ -35,14 +44,23 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     - `threads`: None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. It does not
       change the results.
     - `verbose`: print the steps and the loss on the way.
+    - `noise`: the standard deviation of the data around the truth, in their units, one for each target, or
+      "sampled", where it is found together with the networks.
 
-    The targets are always scaled to mean 0 and variance 1 inside. Sample weights decide how often each
-    example stands in the training set, see `estimators.weights`: exactly for whole multiples of the smallest
-    weight.
+    The targets are always scaled to mean 0 and variance 1 inside. Sample weights say how often each
+    example counts, in the loss, in the scale of features and targets and in a posterior: 2 is as two of it, 0
+    leaves it out.
 
     Fitted, it has `n_features_in_`, `feature_names_in_` (of a table with names), `n_iter_`, the steps made,
     `loss_curve_`, the training loss on the way as a mean over the chains, and `run_`, the `Run`.
     """
+
+    noise: float | Sequence[float] | Literal["sampled"] = "sampled"
+
+    _of_posterior: ClassVar[tuple[str, ...]] = ("prior", "temperature", "noise")
+
+    def _posterior(self) -> Posterior:
+        return Posterior(self.prior, self.noise, self.temperature)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on X (examples, features) with the values y, (examples,) or (examples, targets)."""
@@ -86,10 +104,10 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
     def predict(self, X: ArrayLike, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
-        """The mean over the networks, and with `return_std` their standard deviation.
+        """The mean over the networks, and with `return_std` the standard deviation of new data.
 
-        That is how far the networks differ, and not the noise of the data, which comes on top; with a method
-        that has a posterior it is the standard deviation of new data, their noise included.
+        A method of your own without a posterior does not know the noise of the data: then it is that of the
+        networks.
         """
         prediction = self._prediction(X)
         mean, spread = (v.reshape(-1, *self._shape) for v in (prediction.mean, prediction.sd))
@@ -98,7 +116,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> tuple[Floats, Floats]:
         """The lower and upper ends between which new data lie with this probability, each as `predict`.
 
-        Needs a method with a posterior, which knows the noise of the data.
+        A method of your own needs a posterior, which knows the noise of the data.
         """
         low, high = self._law(X).interval(coverage)
         return low.reshape(-1, *self._shape), high.reshape(-1, *self._shape)
@@ -106,7 +124,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> Floats:
         """The values below which new data lie with these probabilities: for each of them as `predict`.
 
-        Needs a method with a posterior, which knows the noise of the data.
+        A method of your own needs a posterior, which knows the noise of the data.
         """
         values = self._law(X).quantiles(quantiles)
         return values.reshape(len(values), -1, *self._shape)

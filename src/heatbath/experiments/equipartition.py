@@ -21,8 +21,8 @@ from heatbath.partition import Part, Partition
 from heatbath.plotting.style import PAGE, panels
 from heatbath.presets import LOL, AdLAdL, LaLa
 from heatbath.runs.run import Run
-from heatbath.runs.training import train
 from heatbath.statistics import Measured, student
+from heatbath.training import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,8 +17,8 @@ from heatbath.landscape import saddle, surface
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.plotting.style import PAGE, SMALL, panels
-from heatbath.runs.training import train
 from heatbath.statistics import student
+from heatbath.training import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,7 +17,7 @@ from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.plotting import plane
 from heatbath.runs.run import Run
-from heatbath.runs.training import compare, sweep
+from heatbath.training import compare, sweep
 
 Array: TypeAlias = NDArray[np.float64]
 GRID = 120  # points along each side of a map

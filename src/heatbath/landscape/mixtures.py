@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from heatbath.checks import choice
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
+from heatbath.engine.batches import beside
 from heatbath.engine.dense import CHUNK, Shape
 from heatbath.engine.evaluate import evaluate_mixtures
 from heatbath.engine.lanes import lanes
@@ -40,7 +41,8 @@ def line(
     draw: ArrayLike | xr.DataArray = 0,
     threads: int | None = None,
 ) -> xr.Dataset:
-    """`loss` and `accuracy` of a dense network over all examples of a split, on the line from θ_a to θ_b.
+    """`loss` and `accuracy` of a dense network over all examples of a split, by their weights, on the line
+    from θ_a to θ_b.
 
     A θ is (parameters,) or (chains, parameters), such as `run.theta`, for a line of each chain; a labelled
     array, such as `run.data["theta"]`, has `parameter` as one dimension and keeps its others. They are
@@ -77,7 +79,7 @@ def _evaluate(
     thetas: Sequence[Theta],
     grid: Grid,
     weights: Floats,
-    split: str,
+    split: Literal["train", "test"],
     draw: ArrayLike | xr.DataArray,
     threads: int | None,
 ) -> xr.Dataset:
@@ -86,6 +88,7 @@ def _evaluate(
         raise TypeError(f"a Problem and a Dense network are needed, got {problem!r} and {network!r}")
     choice("split", split, ("train", "test"))
     X, Y = (problem.X_train, problem.Y_train) if split == "train" else (problem.X_test, problem.Y_test)
+    Y, weight = beside(Y, problem.relative_weights(split))
     if not X.shape[1]:
         raise ValueError("there are no test examples: say split='train'")
     size = network.parameters(problem.inputs, problem.outputs)
@@ -95,7 +98,9 @@ def _evaluate(
     corners = np.stack([theta.reshape(-1, size) for theta in broadcast[:-1]], axis=1).astype(kind, copy=False)
     sizes = network.sizes(problem.inputs, problem.outputs)
     shape = Shape(sizes, ACTIVATIONS[network.activation].number, TASKS[problem.task].number)
-    loss, right = _compute(shape, X, Y, corners, weights, broadcast[-1].ravel(), thread_count(threads))
+    loss, right = _compute(
+        shape, X, Y, weight, corners, weights, broadcast[-1].ravel(), thread_count(threads)
+    )
     rows, axes = X.shape[1], (*families.shape, *map(len, grid.values()))
     values = {"loss": loss.reshape(axes) / rows, "accuracy": right.reshape(axes) / rows}
     return xr.Dataset(
@@ -151,6 +156,7 @@ def _compute(
     shape: Shape,
     X: Floats,
     Y: Floats,
+    weight: int,
     corners: NDArray[Any],
     weights: Floats,
     draws: NDArray[Any],
@@ -158,7 +164,7 @@ def _compute(
 ) -> tuple[Floats, Floats]:
     """The sum of the losses and the number of right answers, (families, mixtures); NaN for lost families.
 
-    The examples are taken CHUNK at a time, so that little memory is needed.
+    The examples are taken CHUNK at a time, so that little memory is needed; `weight` is a column of Y, or -1.
     """
     loss, right = np.full((2, len(corners), len(weights)), np.nan)
     finite = np.flatnonzero(np.isfinite(corners).all(axis=(1, 2))).tolist()
@@ -169,7 +175,8 @@ def _compute(
     def piece(f: int, first: int) -> tuple[Any, ...]:
         rows = slice(first, first + CHUNK)
         x, y = (np.ascontiguousarray(array[draws[f], rows], corners.dtype) for array in (X, Y))
-        return corners[f], weights, *_inputs(shape, corners[f], weights, x), y, network, loss[f], right[f]
+        inputs = _inputs(shape, corners[f], weights, x)
+        return corners[f], weights, *inputs, y, weight, network, loss[f], right[f]
 
     for f in finite[:1]:  # compiles, and loads BLAS, which cannot be limited before
         evaluate_mixtures(layout, 0, 0, *piece(f, 0))

@@ -259,7 +259,7 @@ TAKEN = frozenset((
     "chain", "parameter", "record", "split",
     "point", "bin", "sample", "repeat", "draw", "set", "training", "testing", "feature", "target",
     "X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale", "start",
-    "X_average",
+    "weights_train", "weights_test", "X_average",
 ))  # fmt: skip
 PUBLIC = ("AdLaLa", "LOL", "LaLa", "AdLAdL", "Partitioned", "Samples", "Prediction")  # classes of their own
 

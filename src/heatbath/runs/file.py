@@ -42,6 +42,8 @@ ARRAYS = {
     "scale": ("feature",),
     "target_shift": ("target",),
     "target_scale": ("target",),
+    "weights_train": ("set", "training"),
+    "weights_test": ("set", "testing"),
     "start": ("chain", "parameter"),
     "X_average": ("point", "feature"),
 }  # of the user, and their dimensions
@@ -51,7 +53,7 @@ def pack(plan: Plan, step: int, data: xr.Dataset, former: str = "") -> xr.Datase
     """A run as one data set, with all that is text in its attributes; `former` began it, if that is said."""
     arrays = {"start": plan.start, "X_average": plan.average}
     if plan.plain["problem"]["recipe"] is None:
-        arrays |= {name: getattr(plan.problem, name) for name in plain.ARRAYS}
+        arrays |= {name: getattr(plan.problem, name) for name in (*plain.ARRAYS, *plain.WEIGHTS)}
     packages = {name: version(name) for name in ("heatbath", "numpy", "numba", "xarray")}
     text = json.dumps(plan.plain, indent=1, allow_nan=False)  # a line for each, lists of numbers on one line
     text = re.sub(r"\[\s+([-+.\deE,\s]*?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)

@@ -30,14 +30,15 @@ GROUPS = ("posterior", *OF_LIKELIHOOD, *OF_PRIOR, "observed_data")
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where networks are asked: at points, and at the examples they were trained on, both standardised, with
-    the targets y (examples, columns) of the latter in the user's units."""
+    """Where networks are asked: at points, and at the examples they were trained on, both standardised. The
+    latter have targets y (examples, columns), in the user's units, and perhaps weights."""
 
     problem: Problem
     network: Dense
     points: Floats
     examples: Floats
     y: NDArray[Any]
+    weights: Floats | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +80,10 @@ class Networks:
         return self._labelled({"y": self._by_chain(*_columns(drawn, along, "target"))})
 
     def log_likelihood(self) -> xr.Dataset:
-        """Of every training example."""
+        """Of every training example, to the power that is its weight."""
         each = self.at_examples.log_likelihood(self.places.y).sum(axis=-1)
+        if self.places.weights is not None:
+            each = each * self.places.weights
         return self._labelled({"y": self._by_chain(each, "example")})
 
     def _laws(self, x: Floats) -> Mixture | Categorical:

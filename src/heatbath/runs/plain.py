@@ -23,6 +23,7 @@ from heatbath.schedules import Schedule, SimulatedTempering, from_plain, to_plai
 
 RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric", "rings", "mnist")}
 ARRAYS = ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale")
+WEIGHTS = ("weights_train", "weights_test")  # arrays that need not be there
 
 
 def methods_to_plain(methods: Methods) -> dict[str, Any]:
@@ -103,6 +104,7 @@ def problem_from_plain(
         return given
     if recipe is None:
         names: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
+        names |= {name: arrays.get(name) for name in WEIGHTS}
         problem = Problem(**(names | {name: arrays[name] for name in ARRAYS}))
     else:
         problem = _problem(recipe)
@@ -117,9 +119,10 @@ def problem_from_plain(
 def checksum(problem: Problem) -> str:
     """SHA-256 of all that a problem is, but its recipe."""
     digest = hashlib.sha256()
-    names = [problem.name, problem.task, problem.features, problem.targets]
+    weights = [name for name in WEIGHTS if getattr(problem, name) is not None]
+    names = [problem.name, problem.task, problem.features, problem.targets, *weights]
     digest.update(json.dumps(names).encode())
-    for array in (getattr(problem, name) for name in ARRAYS):
+    for array in (getattr(problem, name) for name in (*ARRAYS, *weights)):
         digest.update(json.dumps(array.shape).encode())
         digest.update(np.ascontiguousarray(array, "<f8").data)
     return digest.hexdigest()

@@ -24,6 +24,7 @@ from heatbath.noise import MOST_STEPS
 from heatbath.partition import Part, Partition
 from heatbath.posterior import Settled
 from heatbath.runs import grid
+from heatbath.runs.found import Found
 from heatbath.runs.grid import Methods, Point
 from heatbath.runs.plain import (
     checksum,
@@ -105,6 +106,7 @@ class Plan:
     `partition` may hold lists, or be a dict of named partitions. `records` are the steps at which the state
     is noted, `losses` those of them at which loss and accuracy are. A sample is taken every `thin` steps
     after `burn_in` where `keep` asks to keep them, or `average` has inputs at which to average the outputs.
+    `found` tells how its stepsize and its length came about, if it found them by itself.
     """
 
     problem: Problem
@@ -129,6 +131,7 @@ class Plan:
     losses: Sequence[int] = ()
     start: NDArray[Any] | None = None
     average: NDArray[Any] | None = None
+    found: Found | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("problem", Problem), ("network", Dense)):
@@ -204,11 +207,13 @@ class Plan:
         else:
             chosen = ", ".join(methods)
         points = f" at each of {len(self.points)} points ({', '.join(self.axes)})" if self.axes else ""
+        weighted = "" if problem.weights_train is None else " with weights"
         return {
-            "problem": f"{problem.name}, {problem.task}, {draws}{counts}",
+            "problem": f"{problem.name}, {problem.task}, {draws}{counts}{weighted}",
             "network": f"{widths}, {network.activation}, {self.parameters:,} parameters",
             "methods": chosen,
             "chains": f"{self.chains}{points}",
+            **({} if self.found is None else {"found": self.found.summary()}),
         }
 
     @cached_property
@@ -340,11 +345,12 @@ class Plan:
     @cached_property
     def plain(self) -> dict[str, Any]:
         """All of it but the arrays, as plain values; made once, since checksums take time."""
-        return {"problem": problem_to_plain(self.problem), **self._settings()}
+        found = {} if self.found is None else {"found": self.found.plain()}
+        return {"problem": problem_to_plain(self.problem), **self._settings(), **found}
 
     def _settings(self) -> dict[str, Any]:
         """All but the problem and the arrays, as plain values."""
-        apart = ("problem", "network", "partition", "start", "average")
+        apart = ("problem", "network", "partition", "start", "average", "found")
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         return {
             "network": network_to_plain(self.network),
@@ -364,6 +370,7 @@ class Plan:
             partition=methods_from_plain(values.pop("partition")),
             start=arrays.get("start"),
             average=arrays.get("X_average"),
+            found=Found(**values.pop("found")) if "found" in values else None,
             **values,
         )
 
@@ -427,10 +434,12 @@ def _check_methods(methods: object, call: Call | None) -> None:
             )
         for name, partition in methods.items():
             _check_type("partition", partition, Partition)
+            _check_stepsize(partition)
             _check_single(f"compare ({name})", partition)
         return
     _check_type("partition", methods, Partition)
     assert isinstance(methods, Partition)
+    _check_stepsize(methods)
     if call == "train":
         _check_single("train", methods)
     elif call == "sweep" and not methods.axes():
@@ -438,6 +447,12 @@ def _check_methods(methods: object, call: Call | None) -> None:
             "a sweep needs several values of some coefficient, such as tau=[1e-5, 1e-4], or --tau 1e-5,1e-4 "
             f"on the command line; got {methods!r}"
         )
+
+
+def _check_stepsize(partition: Partition) -> None:
+    """Refuse a partition whose stepsize is not known."""
+    if partition.finds_stepsize:
+        raise ValueError("h='auto' is found by train, for one partition: say a stepsize here, such as h=0.1")
 
 
 def _check_single(what: str, partition: Partition) -> None:

@@ -21,6 +21,7 @@ from heatbath.prediction import Mixture, Prediction
 from heatbath.prediction.committee import average_networks, join_averages, laws
 from heatbath.runs import file
 from heatbath.runs.dataset import check_memory, data_at, find_point, gather
+from heatbath.runs.found import Found
 from heatbath.runs.grid import Methods, named
 from heatbath.runs.groups import Networks, Places, make_groups
 from heatbath.runs.plan import Plan, as_lines
@@ -93,6 +94,11 @@ class Run:
     def partition(self) -> Methods:
         """The methods, with every change of coefficients on the way as a `schedules.Piecewise`."""
         return self.plan.partition
+
+    @property
+    def found(self) -> Found | None:
+        """How its stepsize and length came about, where `train` was to find them."""
+        return self.plan.found
 
     @property
     def finished(self) -> bool:
@@ -322,7 +328,7 @@ class Run:
         | --- | --- |
         | `posterior` | `prediction`, what the networks say of X, chain x draw x point x output; `sigma`, the standard deviation of the noise, where it was sampled |
         | `predictions` | `y`, new data at X, one for each sample |
-        | `log_likelihood` | `y`, of every training example, the sum over several targets |
+        | `log_likelihood` | `y`, of every training example, the sum over several targets, times its weight if it has one |
         | `posterior_predictive` | `y`, new data at the training examples |
         | `prior`, `prior_predictive` | the same of 500 networks of the prior, `prediction`, `sigma` and `y` |
         | `observed_data` | `y`, the training examples: values, or indices of classes |
@@ -358,6 +364,7 @@ class Run:
             self._inputs(X) if X is not None else own.X_test[draw] if own.X_test.size else own.X_train[draw],
             own.X_train[draw],
             y * own.target_scale + own.target_shift if own.task == "regression" else y.astype(np.int64),
+            None if own.weights_train is None else own.weights_train[draw],
         )
         samples = Networks(
             places,

@@ -84,8 +84,8 @@ class Simulation:
         layers = network.layers(problem.inputs, problem.outputs)
         shape = Shape(sizes, ACTIVATIONS[network.activation].number, TASKS[problem.task].number)
         self._large = shape.uses_blas
-        data = tabulate(problem.X_train, problem.Y_train, kind)
-        test = tabulate(problem.X_test, problem.Y_test, kind)
+        data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
+        test = tabulate(problem.X_test, problem.Y_test, kind, problem.relative_weights("test"))
         theta = plan.start
         if theta is None:
             starts = network.start(problem.inputs, problem.outputs, np.arange(plan.chains), plan.seed)

@@ -8,6 +8,7 @@ the output layer. Their arguments are those of `heatbath.methods` and `heatbath.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any
@@ -131,7 +132,7 @@ def preset_class(name: str) -> type[Partitioned]:
 
 def _single(parameter: Parameter) -> Parameter:
     """An argument as an optimiser takes it: there are no axes of a sweep."""
-    return parameter.replace(annotation=str(parameter.annotation).replace("Coefficient", "Value"))
+    return parameter.replace(annotation=re.sub("Coefficient|Stepsize", "Value", str(parameter.annotation)))
 
 
 def _class(

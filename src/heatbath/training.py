@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from numpy.typing import ArrayLike
 
+from heatbath.automatic import search
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
 from heatbath.partition import Partition
@@ -48,10 +49,11 @@ def train(
     problem: Problem,
     network: Dense,
     partition: Partition,
-    steps: int,
+    steps: int | Literal["auto"],
     batch: int | None = None,
     chains: int = 1,
     *,
+    budget: int | None = None,
     seed: int = 0,
     record: int | Sequence[int] = 100,
     shuffled: bool = False,
@@ -74,6 +76,11 @@ def train(
     """Train, or sample: `steps` steps of `chains` independent chains, on mini-batches of `batch` examples.
 
     - `batch`: None for 32, or all training examples where there are fewer.
+    - `steps`: "auto" until the predictions of the samples have converged (`diagnostics.convergence`: the
+      worst R-hat at most 1.1, the median effective size at least 100) or `budget` steps are made, 20,000 if
+      that is not said. The samples (100 of each chain, or `samples`) are of the second half.
+    - h may be "auto" in the partition: see `automatic`. What was found is in the run's plan, and how in
+      `run.found`; a run at another temperature than it should have warns of that, `OffTemperature`.
     - `record`: a number of evenly spaced records, the last step always among them, or a list of steps (0 is
       the start). A record notes the temperatures and ξ; with `weights` the parameters; with `histogram` =
       (low, high, bins) how many parameters of each part lie in each bin; and, at every `losses_every`-th
@@ -106,14 +113,7 @@ def train(
     >>> run.accuracy("test").sizes
     Frozen({'chain': 3, 'record': 4})
     """
-    plan = make_plan(
-        problem,
-        network,
-        partition,
-        steps,
-        batch,
-        chains,
-        call="train",
+    settings: dict[str, Any] = dict(
         seed=seed,
         record=record,
         shuffled=shuffled,
@@ -129,7 +129,13 @@ def train(
         average=average,
         dtype=dtype,
     )
-    return simulate(plan, threads=threads, progress=progress, checkpoint=checkpoint, every=every)
+    manner: Manner = {"threads": threads, "progress": progress, "checkpoint": checkpoint, "every": every}
+    if budget is not None and steps != "auto":
+        raise ValueError(f"budget is for steps='auto', and steps is {steps!r}: leave it out")
+    if isinstance(partition, Partition) and (partition.finds_stepsize or steps == "auto"):
+        return search(problem, network, partition, steps, batch, chains, budget, settings, dict(manner))
+    plan = make_plan(problem, network, partition, steps, batch, chains, call="train", **settings)
+    return simulate(plan, **manner)
 
 
 def sweep(

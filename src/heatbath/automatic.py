@@ -1,0 +1,249 @@
+"""Stepsizes and lengths that a run finds by itself: `train` with h="auto" or steps="auto".
+
+A ladder of stepsizes is tried in one ensemble, a short run for each, as the run itself will be: the largest
+is taken at which no chain diverges and the temperature, measured with full gradients (`thermal_ratio`), is
+within 10 % of τ. Should a chain of the run diverge all the same, it begins anew at the next smaller one. It
+goes on until its predictions have converged, or its budget is spent. It is, bit for bit, what `train` gives
+with the numbers found, which are in its plan; how they were found is in `run.found`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from heatbath.checks import whole
+from heatbath.datasets import Problem
+from heatbath.diagnostics.agreement import Convergence, convergence
+from heatbath.diagnostics.temperatures import thermal_ratio
+from heatbath.networks import Dense
+from heatbath.noise import MOST_STEPS
+from heatbath.partition import Partition
+from heatbath.runs.found import Found
+from heatbath.runs.plan import Plan, make_plan
+from heatbath.runs.run import Run, load, simulate
+from heatbath.runs.simulation import Diverged, warn
+from heatbath.schedules import Coefficient
+from heatbath.statistics import Estimate
+
+TOP, RUNGS, FACTOR = 0.4, 8, math.sqrt(2)  # the stepsizes of a ladder: from TOP down
+TRIES = 4  # of a ladder: lower where all chains diverge, from a cooler start where all are too hot
+MOST_RUNGS = 20  # tried in all
+SHORT, MEMBERS, LOOKS = 600, 2, 10  # the steps of a short run, its chains, and samples of each in its half
+OFF, UNSURE = 0.1, 0.2  # how far a temperature may be from τ, as a share, and for its error at most
+AFFORDABLE = 4.0  # where none is near enough: stepsizes down to the largest that is stable over this
+ROUNDS = 4  # of a run of automatic length, each as long as all before, to the budget
+BUDGET, SAMPLES = 20_000, 100  # steps, and samples of each chain, where none are given
+CONVERGED, EFFECTIVE = 1.1, 100.0  # the worst R-hat of the predictions, and their median effective size
+CHANGING = {"steps", "burn_in", "thin", "record", "records", "losses"}  # from round to round
+
+UNKNOWN = Estimate(math.nan, math.nan)
+
+
+class OffTemperature(RuntimeWarning):
+    """A run is not at the temperature that it should have: it samples another law."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A call of `train` that finds something: its arguments, those that decide what is computed (`settings`)
+    and the others (`manner`). `first` are the steps of the first round, `budget` None where these are all."""
+
+    problem: Problem
+    network: Dense
+    partition: Partition
+    first: int
+    batch: int | None
+    chains: int
+    budget: int | None
+    settings: dict[str, Any]
+    manner: dict[str, Any]
+
+    def run(self) -> Run:
+        """The run with what it found."""
+        checkpoint = self.manner.get("checkpoint")
+        before = None if checkpoint is None or not os.path.exists(checkpoint) else self._before(checkpoint)
+        if not self.partition.finds_stepsize:
+            return self._told(self._rounds(before or self._begun(self.partition.h, Found())))
+        if before is None:
+            self._plan(TOP)  # refuses what makes no sense
+            tried = self._ladder()
+            h, found = chosen(tried), Found([(h, estimate.value) for h, estimate in tried])
+        else:
+            h, found = before.partition.h, before.found or Found()  # type: ignore[assignment, union-attr]
+        while len(found.tried) <= MOST_RUNGS:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", Diverged)
+                try:
+                    run = self._rounds(before or self._begun(h, found))
+                    if (run.died < 0).all():
+                        return self._told(run)
+                except FloatingPointError:
+                    pass
+            if checkpoint is not None and os.path.exists(checkpoint):
+                os.remove(checkpoint)
+            found = replace(found, tried=(*found.tried, (h, math.nan)))
+            before, h = None, h / FACTOR
+        raise FloatingPointError(
+            f"some chains diverge even at h = {h * FACTOR:.3g}: look at the data and their scales"
+        )
+
+    def _plan(self, h: Coefficient) -> Plan:
+        return make_plan(
+            self.problem, self.network, self.partition.at_stepsize(h), self.first, self.batch, self.chains,
+            call="train", **self.settings,
+        )  # fmt: skip
+
+    def _begun(self, h: Coefficient, found: Found) -> Run:
+        return simulate(replace(self._plan(h), found=found), **self.manner)
+
+    def _before(self, checkpoint: str | os.PathLike[str]) -> Run:
+        """The run in a checkpoint, if it is one of this call."""
+        there = load(checkpoint, self.problem)
+        partition, wrong = there.plan.partition, ["partition"]
+        if isinstance(partition, Partition) and there.found is not None:
+            h = partition.h if self.partition.finds_stepsize else self.partition.h
+            wrong = [name for name in self._plan(h).differences(there.plan) if name not in CHANGING]
+        if wrong:
+            raise ValueError(
+                f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
+                "another name, or continue it with load(...).resume(...)"
+            )
+        return there
+
+    def _ladder(self) -> list[tuple[float, Estimate]]:
+        """The stepsizes tried and their temperatures, as shares of τ; NaN where a chain diverged.
+
+        Chains begin far from equilibrium and have to cool down first: while all stepsizes are too hot, they
+        are tried again from where the coolest one came to.
+        """
+        same = {name: self.settings[name] for name in ("seed", "shuffled", "rotated", "momenta", "dtype")}
+        start, top, tried = self.settings["start"], TOP, list[tuple[float, Estimate]]()
+        if start is not None and np.ndim(start) == 2:
+            start = np.resize(start, (MEMBERS, np.shape(start)[1]))
+        for _ in range(TRIES):
+            rungs = [top / FACTOR**k for k in range(RUNGS)]
+            plan = make_plan(
+                self.problem, self.network, self.partition.at_stepsize(rungs), SHORT, self.batch, MEMBERS,
+                call="sweep", record=1, samples=LOOKS, burn_in=SHORT // 2, start=start, **same,
+            )  # fmt: skip
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", Diverged)
+                try:
+                    run = simulate(
+                        plan, threads=self.manner.get("threads"), progress=self.manner.get("progress")
+                    )
+                except FloatingPointError:
+                    top = rungs[-1] / FACTOR
+                    continue
+            if not run.finished:  # Ctrl-C: nothing has begun yet
+                raise KeyboardInterrupt
+            points = [run.select(h=h) for h in rungs]
+            tried = [
+                (h, thermal_ratio(point) if (point.died < 0).all() else UNKNOWN)
+                for h, point in zip(rungs, points, strict=True)
+            ]
+            known = [place for place, (_, estimate) in enumerate(tried) if math.isfinite(estimate.value)]
+            if not known:  # some chain of each
+                top = rungs[-1] / FACTOR
+                continue
+            if any(is_near(estimate) for _, estimate in tried):
+                break
+            start = points[min(known, key=lambda place: tried[place][1].value)].theta
+            same["momenta"] = "thermal"
+        if not any(math.isfinite(estimate.value) for _, estimate in tried):
+            raise FloatingPointError(
+                f"chains diverge at every stepsize from {TOP} down to {rungs[-1]:.2g}: look at the data and "
+                "their scales, or add friction"
+            )
+        return tried
+
+    def _rounds(self, run: Run) -> Run:
+        """Twice as many steps, and again, sampled in the second half, until the predictions converged."""
+        checkpoint = self.manner.get("checkpoint")
+        if not run.finished:
+            run = run.resume(**self.manner)
+        while self._goes_on(run):
+            samples = run.plan.samples
+            moved = run.on_other_examples(run.problem, run.step, samples, run.step // samples, run.plan.batch)
+            if checkpoint is not None:
+                moved.save(checkpoint)  # with the plan that it goes on with
+            run = moved.resume(run.step, **self.manner)
+        return run
+
+    def _goes_on(self, run: Run) -> bool:
+        if self.budget is None or not run.finished or (run.died >= 0).any() or 2 * run.step > self.budget:
+            return False
+        return not (has_converged(convergence(run)) and is_near(thermal_ratio(run)))
+
+    def _told(self, run: Run) -> Run:
+        """With what was found in its plan, and a word where it has another temperature than it should."""
+        if not run.finished or (run.died >= 0).any():
+            return run
+        estimate = thermal_ratio(run)
+        found = replace(run.found or Found(), temperature=estimate.value, error=estimate.error)
+        if self.budget is not None:
+            told = convergence(run)
+            done = has_converged(told) and is_near(estimate)
+            found = replace(
+                found, ended="converged" if done else "budget", rhat=told.rhat_worst, ess=told.ess
+            )
+        if abs(estimate.value - 1) > OFF + 2 * estimate.error:
+            warn(
+                f"the temperature of this run is {estimate.value:.2f} ± {estimate.error:.2f} times that of "
+                f"the law that it should sample, with batches of {run.plan.batch}: larger ones, up to all "
+                "examples, a smaller h or more steps bring it closer",
+                OffTemperature,
+            )
+        return Run(replace(run.plan, found=found), run.step, run.data, run.former)
+
+
+def search(
+    problem: Problem,
+    network: Dense,
+    partition: Partition,
+    steps: object,
+    batch: int | None,
+    chains: int,
+    budget: int | None,
+    settings: dict[str, Any],
+    manner: dict[str, Any],
+) -> Run:
+    """See `train`, which hands over its arguments."""
+    if steps == "auto":
+        if settings["burn_in"] is not None or settings["thin"] is not None:
+            raise ValueError("burn_in and thin follow from steps='auto': leave them out")
+        most = whole("budget", BUDGET if budget is None else budget, low=2**ROUNDS, high=MOST_STEPS)
+        first = most >> ROUNDS - 1
+        wanted = SAMPLES if settings["samples"] is None else settings["samples"]
+        samples = min(whole("samples", wanted, low=1), first - first // 2)
+        settings = settings | {"samples": samples, "burn_in": first // 2}
+    else:
+        most, first = None, whole("steps", steps, low=1, high=MOST_STEPS)
+    return Search(problem, network, partition, first, batch, chains, most, settings, manner).run()
+
+
+def chosen(tried: list[tuple[float, Estimate]]) -> float:
+    """The largest stepsize whose temperature is near enough to τ; where none is, the coolest of those that
+    are not much smaller than need be."""
+    stable = [(h, estimate) for h, estimate in tried if math.isfinite(estimate.value)]
+    if fine := [h for h, estimate in stable if is_near(estimate)]:
+        return max(fine)
+    largest = max(h for h, _ in stable)
+    return min((e.value, h) for h, e in stable if h * AFFORDABLE * FACTOR**0.5 > largest)[1]
+
+
+def is_near(estimate: Estimate) -> bool:
+    """Whether a temperature is within 10 % of τ, as far as its error can tell; one that is not known is not."""
+    error = estimate.error if math.isfinite(estimate.error) else 0.0
+    return abs(estimate.value - 1) <= OFF + min(2 * error, UNSURE)
+
+
+def has_converged(told: Convergence) -> bool:
+    """Whether R-hat and the effective size of the predictions are good enough."""
+    return told.rhat_worst <= CONVERGED and told.ess >= EFFECTIVE

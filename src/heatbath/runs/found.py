@@ -1,0 +1,69 @@
+"""What a run found out by itself: its stepsize, how hot that is, and how long it had to be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from heatbath.checks import POSITIVE, choice, real, store
+
+Ended = Literal["converged", "budget", ""]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What `train` found for h="auto" or steps="auto".
+
+    - `tried`: stepsizes, and the temperature of each as a share of τ; NaN where a chain diverged.
+    - `temperature`, `error`: that of the run's own samples and its standard error, as shares of τ.
+    - `ended`: why it made as many steps as it did: "converged", or the "budget" was spent; "" where the
+      number was given.
+    - `rhat`, `ess`: the worst R-hat of the predictions and their median effective sample size; NaN where the
+      number of steps was given.
+    """
+
+    tried: Sequence[Sequence[float]] = ()
+    temperature: float = math.nan
+    error: float = math.nan
+    ended: Ended = ""
+    rhat: float = math.nan
+    ess: float = math.nan
+
+    def __post_init__(self) -> None:
+        rungs = []
+        for h, temperature in self.tried:
+            rungs.append((real("found: h", h, POSITIVE), _number("found: a temperature", temperature)))
+        store(self, tried=tuple(rungs))
+        for name in ("temperature", "error", "rhat", "ess"):
+            store(self, **{name: _number(f"found: {name}", getattr(self, name))})
+        choice("found: ended", self.ended, get_args(Ended))
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, None for NaN: `Found(**values)` is this again."""
+        values = {name: _plain(value) for name, value in asdict(self).items()}
+        return values | {"tried": [[h, _plain(temperature)] for h, temperature in self.tried]}
+
+    def summary(self) -> str:
+        """In words."""
+        lines = []
+        if self.tried:
+            lines.append(f"h: of {', '.join(f'{h:.3g}' for h, _ in self.tried)}")
+        if math.isfinite(self.temperature):
+            lines.append(f"temperature: {self.temperature:.2f} ± {self.error:.2f} of τ")
+        if self.ended:
+            why = "the predictions converged" if self.ended == "converged" else "the budget was spent"
+            lines.append(f"steps: {why} (R-hat {self.rhat:.3f}, ESS {self.ess:.0f})")
+        return "\n".join(lines)
+
+
+def _number(label: str, given: float | None) -> float:
+    """A number that may be unknown, which is NaN, or None in a file."""
+    if given is None or (isinstance(given, float) and math.isnan(given)):
+        return math.nan
+    return real(label, given)
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value

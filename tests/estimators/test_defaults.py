@@ -1,0 +1,181 @@
+"""What the estimators do where nothing is said: the posterior, by the size of the table; and their files."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_wine
+from sklearn.metrics import log_loss, r2_score
+from sklearn.model_selection import cross_val_predict
+
+import heatbath as hb
+from heatbath.estimators.sizes import FEWEST_STEPS, STEPS, WORK, size_for
+from heatbath.runs import file
+
+WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
+
+
+def noisy_sine(n=80, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(-3, 3, (n, 1))
+    return x, 5 + 2 * np.sin(x[:, 0]) + 0.3 * generator.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def sine():
+    return hb.ThermodynamicRegressor(random_state=0, refine=0.5).fit(*noisy_sine())
+
+
+@pytest.fixture(scope="module")
+def wine():
+    return hb.ThermodynamicClassifier(random_state=0, refine=0.2).fit(*WINE)
+
+
+def test_defaults_are_good_for_small_tables():
+    proba = cross_val_predict(
+        hb.ThermodynamicClassifier(random_state=0, refine=0.25), *WINE, cv=3, method="predict_proba"
+    )
+    assert log_loss(WINE[1], proba) < 0.12
+    said = cross_val_predict(hb.ThermodynamicRegressor(random_state=0, refine=0.25), *DIABETES, cv=3)
+    assert r2_score(DIABETES[1], said) > 0.45
+
+
+def test_it_samples_the_posterior_at_its_temperature_with_full_gradients(sine):
+    run = sine.run_
+    assert run.partition.posterior == hb.Posterior(prior=0.5)
+    assert run.plan.batch == 80
+    assert run.plan.chains == 16
+    assert abs(run.found.temperature - 1) < 0.3
+    assert 0.7 < run.found.temperature < 1.3
+    assert run.found.ended in ("converged", "budget")
+    assert sine.n_iter_ <= STEPS * 0.5
+
+
+def test_the_spread_is_that_of_new_data_and_intervals_hold_what_they_say(sine):
+    X, y = noisy_sine(2000, seed=1)
+    mean, spread = sine.predict(X, return_std=True)
+    assert np.sqrt(np.mean((mean - y) ** 2)) == pytest.approx(0.3, rel=0.25)
+    assert np.mean(spread) == pytest.approx(0.32, rel=0.25)
+    for coverage in (0.5, 0.9):
+        low, high = sine.predict_interval(X, coverage)
+        assert np.mean((low < y) & (y < high)) == pytest.approx(coverage, abs=0.07)
+    lower, middle, upper = sine.predict_quantiles(X, [0.05, 0.5, 0.95])
+    np.testing.assert_allclose(lower, sine.predict_interval(X)[0], rtol=1e-6)
+    assert np.mean(y < middle) == pytest.approx(0.5, abs=0.1)
+    assert (upper > middle).all()
+
+
+def test_sampled_networks_are_those_that_are_averaged(sine, wine):
+    X = noisy_sine()[0]
+    said = sine.sample_posterior(X)
+    assert said.shape == (16 * 25, 80, 1)
+    np.testing.assert_allclose(said.mean(axis=0)[:, 0], sine.predict(X))
+    each = wine.sample_posterior(WINE[0])
+    np.testing.assert_allclose(each.mean(axis=0), wine.predict_proba(WINE[0]), rtol=1e-6)
+
+
+def test_parameters_of_the_posterior_are_those_given():
+    X, y = noisy_sine(30)
+    given = {"prior": [1.0, 0.2], "temperature": 0.3, "noise": 0.3, "steps": 60, "random_state": 0}
+    fitted = hb.ThermodynamicRegressor(**given).fit(X, y)
+    assert fitted.run_.partition.posterior == hb.Posterior([1.0, 0.2], 0.3, 0.3)
+    assert fitted.n_iter_ == 60
+    classes = hb.ThermodynamicClassifier(temperature=0.5, steps=60, chains=2, batch=10).fit(X, y > 5)
+    assert classes.run_.partition.posterior == hb.Posterior(0.5, temperature=0.5)
+    assert (classes.run_.plan.batch, classes.run_.plan.chains) == (10, 2)
+
+
+def test_sizes_go_from_full_gradients_of_many_chains_to_few_and_to_batches():
+    small, large, huge = size_for(300, 400), size_for(40_000, 600), size_for(10**7, 1000)
+    assert (small.chains, small.batch, small.steps) == (16, 300, STEPS)
+    assert (large.chains, large.batch) == (4, 40_000)
+    assert FEWEST_STEPS <= large.steps < STEPS
+    assert huge.batch < 10**7
+    for size, parameters in ((small, 400), (large, 600), (huge, 1000)):
+        assert size.chains * size.batch * parameters * size.steps <= 1.01 * WORK
+    assert size_for(300, 400, 2.0).steps == 2 * STEPS
+    assert size_for(10**9, 10**6).batch == 25  # never none
+    assert size_for(40_000, 600, 4.0).chains > large.chains
+
+
+def test_a_fit_goes_on_from_the_stepsize_that_was_found():
+    X, y = noisy_sine(40)
+    fitted = hb.ThermodynamicRegressor(steps=100, chains=4, warm_start=True, random_state=0).fit(X, y)
+    h, before = fitted.run_.partition.h, fitted.run_.theta
+    fitted.fit(X, y)
+    assert fitted.n_iter_ == 200
+    assert fitted.run_.partition.h == h
+    assert (fitted.run_.theta != before).any()
+    fitted.partial_fit(X[:20], y[:20])
+    assert fitted.run_.plan.batch == 20
+    assert fitted.n_iter_ == 300
+
+
+def test_early_stopping_finds_a_stepsize_first():
+    X, y = noisy_sine(60)
+    fitted = hb.ThermodynamicRegressor(
+        steps=1000, samples=10, chains=4, early_stopping=True, n_iter_no_change=3, random_state=0
+    ).fit(X, y)
+    assert fitted.run_.found.tried
+    assert fitted.n_iter_ <= 1000
+
+
+# files
+
+
+def same_after_a_file(fitted, X, path):
+    fitted.save(path)
+    again = type(fitted).load(path)
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    assert {**again.get_params(), "hidden": None} == {**fitted.get_params(), "hidden": None}
+    assert tuple(again.hidden) == tuple(fitted.hidden)
+    assert again.n_iter_ == fitted.n_iter_
+    assert again.loss_curve_ == fitted.loss_curve_
+    assert again.n_features_in_ == fitted.n_features_in_
+    return again
+
+
+def test_an_estimator_is_the_same_after_a_file(sine, wine, tmp_path):
+    X = noisy_sine()[0]
+    again = same_after_a_file(sine, X, tmp_path / "sine.nc")
+    np.testing.assert_array_equal(again.predict_interval(X), sine.predict_interval(X))
+    same_after_a_file(wine, WINE[0], tmp_path / "wine.nc")
+    assert hb.load(tmp_path / "wine.nc").step == wine.n_iter_
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(WINE[0][:, :2], columns=["acid", "ash"])
+    names = np.array(["a", "b", "c"], object)[WINE[1]]
+    own = hb.ThermodynamicClassifier(
+        method=hb.AdLaLa(h=0.2), hidden=(5,), steps=60, class_weight={"a": 2.0}, random_state=0
+    ).fit(table, names)
+    again = same_after_a_file(own, table, tmp_path / "own.nc")
+    assert again.classes_.tolist() == ["a", "b", "c"]
+    assert again.feature_names_in_.tolist() == ["acid", "ash"]
+    np.testing.assert_array_equal(again.fit(table, names).run_.theta, own.run_.theta)
+
+
+def test_files_that_are_not_an_estimator_of_this_kind_are_refused(wine, tmp_path):
+    path = tmp_path / "wine.nc"
+    wine.save(path)
+    with pytest.raises(
+        ValueError, match="it is a ThermodynamicClassifier, and this is ThermodynamicRegressor"
+    ):
+        hb.ThermodynamicRegressor.load(path)
+    wine.run_.save(tmp_path / "run.nc")
+    with pytest.raises(ValueError, match="has a run, and no estimator"):
+        hb.ThermodynamicClassifier.load(tmp_path / "run.nc")
+    good = json.loads(file.read(path).attrs["estimator"])
+    for wrong in (
+        "nonsense",
+        json.dumps({"kind": "ThermodynamicClassifier"}),
+        json.dumps(good | {"settings": good["settings"] | {"evil": 1}}),
+        json.dumps(good | {"learned": {"classes_": {"array": ["x"], "type": "O"}}}),
+        json.dumps([1, 2]),
+    ):
+        file.write(tmp_path / "bad.nc", file.read(path).assign_attrs(estimator=wrong))
+        with pytest.raises(ValueError, match="is not an estimator that can be read"):
+            hb.ThermodynamicClassifier.load(tmp_path / "bad.nc")
+    with pytest.raises(TypeError, match="hidden cannot be written"):
+        unusual = clone(wine)
+        unusual.__dict__.update(run_=wine.run_, hidden={1, 2})
+        unusual.save(tmp_path / "other.nc")

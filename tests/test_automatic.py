@@ -1,0 +1,187 @@
+"""Stepsizes and lengths that runs find by themselves, and the temperature by which they are judged."""
+
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import heatbath as hb
+from heatbath import automatic, diagnostics
+from heatbath.automatic import chosen, is_near
+from heatbath.runs.found import Found
+from heatbath.statistics import Estimate
+
+
+def regression(n=60, noise=0.1, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(-2, 2, n)
+    y = np.sin(2 * x) + noise * generator.standard_normal(n)
+    return hb.datasets.from_arrays(x[:, None], y, task="regression", test_share=0.0)
+
+
+def langevin(h="auto", gamma=0.3, **posterior):
+    return hb.Partition(hb.Langevin(gamma=gamma), h, hb.Posterior(prior=0.7, **posterior))
+
+
+PROBLEM, NETWORK = regression(), hb.Dense((10,), "tanh")
+
+
+def samples_of(partition, batch, steps=6000, **given):
+    return hb.train(
+        PROBLEM, NETWORK, partition, steps, batch, 16, samples=40, burn_in=steps // 3, record=1, **given
+    )
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+def test_the_temperature_is_1_with_full_gradients_and_above_it_with_mini_batches(temperature):
+    partition = langevin(0.1, temperature=temperature)
+    told = diagnostics.thermal_ratio(samples_of(partition, 60), most=640)
+    assert abs(told.value - 1) < 3 * told.error
+    assert told.error < 0.07
+    assert diagnostics.thermal_ratio(samples_of(partition, 6)).value > 2
+
+
+def test_the_temperature_is_that_of_each_part():
+    parts = {"hidden": hb.Langevin(0.5, 1e-3), "output": hb.Langevin(0.5, 1e-2)}
+    cold = hb.Partition({key: part.with_prior(0.05) for key, part in parts.items()}, 0.1)
+    classes = hb.datasets.spirals(turns=0.5, n_train=60, n_test=2)
+    alike = hb.LaLa(0.1, 0.5, 4e-3, weight_decay=0.05)
+    run = hb.train(classes, NETWORK, alike, 6000, 60, 16, samples=40, burn_in=2000, record=1)
+    told = diagnostics.thermal_ratio(run, most=640)
+    assert abs(told.value - 1) < 3 * told.error
+    assert told.error < 0.07
+    apart = hb.train(classes, NETWORK, cold, 3000, 60, 16, samples=40, burn_in=1000, record=1)
+    assert 0.7 < diagnostics.thermal_ratio(apart).value < 3  # heat flows from part to part
+
+
+def test_a_run_finds_its_stepsize_and_is_bit_for_bit_the_run_at_it():
+    run = hb.train(PROBLEM, NETWORK, langevin(), 400, 60, 4, samples=10, burn_in=200, record=1)
+    tried = dict(run.found.tried)
+    assert len(tried) == 8
+    assert run.partition.h in tried
+    assert 0.05 < run.partition.h < 0.5
+    assert run.found.ended == ""
+    same = hb.train(
+        PROBLEM, NETWORK, langevin(run.partition.h), 400, 60, 4, samples=10, burn_in=200, record=1
+    )
+    np.testing.assert_array_equal(run.theta, same.theta)
+    assert "found" in repr(run)
+
+
+def test_all_larger_stepsizes_are_too_hot_or_diverge():
+    stiff = replace(PROBLEM, X_train=20 * PROBLEM.X_train)
+    run = hb.train(stiff, hb.Dense(()), langevin(gamma=2.0), 4000, 60, 8, samples=20, burn_in=2000, record=1)
+    assert run.partition.h * 20 * PROBLEM.X_train.std() < 2  # the limit of stability
+    assert all(not is_near(Estimate(t, 0.0)) for h, t in run.found.tried if h > run.partition.h)
+
+
+def test_what_is_chosen():
+    def tried(*temperatures):
+        return [(0.4 / 2**k, Estimate(t, 0.02)) for k, t in enumerate(temperatures)]
+
+    assert chosen(tried(math.nan, 1.5, 1.1, 1.0)) == 0.1
+    assert chosen(tried(1.0, 1.5, 1.0)) == 0.4
+    assert chosen(tried(math.nan, 9.0, 5.0, 3.0, 2.0)) == 0.05  # the coolest of 0.2, 0.1 and 0.05
+    assert is_near(Estimate(1.13, 0.02))
+    assert not is_near(Estimate(1.15, 0.02))
+    assert not is_near(Estimate(0.85, 0.02))
+    assert not is_near(Estimate(1.5, 10.0))  # nothing is known
+
+
+def test_a_run_that_is_too_hot_says_so():
+    with pytest.warns(hb.OffTemperature, match="batches of 4: larger ones"):
+        run = hb.train(PROBLEM, NETWORK, langevin(), 2000, 4, 8, samples=20, burn_in=1000, record=1)
+    assert run.found.temperature > 1.3
+
+
+def test_a_run_goes_on_until_its_predictions_have_converged_or_the_budget_is_spent():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = hb.train(PROBLEM, NETWORK, langevin(0.2), "auto", 60, 16, budget=40_000, samples=20, record=2)
+    assert run.found.ended == "converged"
+    assert run.step in (5000, 10_000, 20_000)
+    assert run.found.rhat <= 1.1
+    assert run.found.ess >= 100
+    assert diagnostics.convergence(run).rhat_worst == run.found.rhat
+    half = run.step // 2
+    same = hb.train(PROBLEM, NETWORK, langevin(0.2), run.step, 60, 16, samples=20, burn_in=half, record=1)
+    np.testing.assert_array_equal(run.data["samples"].values, same.data["samples"].values)
+    short = hb.train(PROBLEM, NETWORK, langevin(0.2), "auto", 60, 16, budget=1600, samples=4, record=1)
+    assert (short.step, short.found.ended) == (1600, "budget")
+
+
+def test_chains_that_diverge_later_begin_anew_at_a_smaller_stepsize(monkeypatch):
+    monkeypatch.setattr(automatic, "chosen", lambda tried: 5.0)
+    run = hb.train(PROBLEM, NETWORK, langevin(), 400, 60, 4, samples=10, burn_in=200, record=1)
+    assert run.partition.h < 1
+    assert (run.died < 0).all()
+    assert run.found.tried[8][0] == 5.0
+    assert math.isnan(run.found.tried[8][1])
+
+
+def test_data_on_which_every_stepsize_diverges():
+    wild = replace(PROBLEM, X_train=1e6 * PROBLEM.X_train)
+    with pytest.raises(FloatingPointError, match="diverge"):
+        hb.train(wild, hb.Dense(()), langevin(), 50, 60)
+
+
+def test_a_file_tells_what_was_found_and_a_checkpoint_goes_on(tmp_path, monkeypatch):
+    whole = hb.train(PROBLEM, NETWORK, langevin(), "auto", 60, 4, budget=800, samples=10, record=1)
+    path = tmp_path / "run.nc"
+    whole.save(path)
+    assert hb.load(path).found == whole.found
+    path.unlink()
+    stopped = []
+
+    def stop(progress):
+        if progress.steps == 400 and not stopped:  # in the second round; the ladder has 600
+            stopped.append(progress.step)
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        hb.train(
+            PROBLEM, NETWORK, langevin(), "auto", 60, 4,
+            budget=800, samples=10, record=1, checkpoint=path, progress=stop,
+        )  # fmt: skip
+    monkeypatch.setattr(automatic.Search, "_ladder", lambda self: pytest.fail("the stepsize is known"))
+    again = hb.train(
+        PROBLEM, NETWORK, langevin(), "auto", 60, 4, budget=800, samples=10, record=1, checkpoint=path
+    )
+    np.testing.assert_array_equal(again.theta, whole.theta)
+    assert again.found == whole.found
+    with pytest.raises(ValueError, match="other chains: it is left alone"):
+        hb.train(PROBLEM, NETWORK, langevin(), "auto", 60, 5, budget=800, samples=10, checkpoint=path)
+
+
+def test_a_found_is_checked_and_comes_back_from_plain_values():
+    found = Found([(0.4, math.nan), (0.2, 1.05)], 1.02, 0.03, "budget", 1.3, 50.0)
+    again = Found(**found.plain())
+    assert again.plain() == found.plain()
+    assert "0.4, 0.2" in found.summary()
+    assert "1.02 ± 0.03 of τ" in found.summary()
+    assert "the budget was spent (R-hat 1.300, ESS 50)" in found.summary()
+    for wrong in ({"ended": "now"}, {"rhat": "1"}, {"tried": [(-1.0, 1.0)]}):
+        with pytest.raises((TypeError, ValueError), match="found"):
+            Found(**wrong)
+
+
+def test_refusals():
+    given = (PROBLEM, NETWORK)
+    with pytest.raises(ValueError, match="budget is for steps='auto', and steps is 100"):
+        hb.train(*given, langevin(0.1), 100, budget=10)
+    with pytest.raises(ValueError, match="burn_in and thin follow from steps='auto'"):
+        hb.train(*given, langevin(), "auto", burn_in=10)
+    with pytest.raises(ValueError, match="budget must be a whole number >= 16"):
+        hb.train(*given, langevin(), "auto", budget=3)
+    with pytest.raises(ValueError, match="h='auto' is found by train"):
+        hb.sweep(*given, langevin(gamma=[0.1, 1.0]), 10)
+    with pytest.raises(ValueError, match="h='auto' is found by train"):
+        hb.compare(*given, {"a": langevin()}, 10)
+    with pytest.raises(ValueError, match="one value of gamma"):
+        hb.train(*given, langevin(gamma=[0.1, 1.0]), 10)
+    with pytest.raises(ValueError, match="h='auto' is found by train"):
+        hb.Reference(lambda theta, batch: theta, np.zeros(2), hb.Partition(hb.Langevin(1.0, 1.0), "auto"))
+    with pytest.raises(ValueError, match="no part of this run has a temperature"):
+        hb.train(*given, hb.Partition(hb.Adam(), "auto"), 10)
