@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import heatbath as hb
-from heatbath.likelihood import draw_prior
+from heatbath.likelihood import Likelihood, draw_prior
 
 NETWORK = hb.Dense((3,), "tanh")
 SETS, SAMPLES, BINS = 512, 63, 16
@@ -34,7 +34,7 @@ def many(Y):
 
 
 def drawn(posterior, seed):
-    return draw_prior(posterior, NETWORK, many(np.zeros((SETS, len(X), 1))), SETS, seed)
+    return draw_prior(Likelihood(many(np.zeros((SETS, len(X), 1))), posterior), NETWORK, SETS, seed)
 
 
 def values(theta, x):
@@ -94,7 +94,7 @@ def test_the_ranks_tell_a_cold_posterior_wrong_noise_and_samples_of_the_prior():
     assert max(loud["f(-1)"], loud["likelihood"]) < 1e-6
 
     def of_prior(Y):
-        theta, variance = draw_prior(SAMPLED, NETWORK, many(Y), SETS * SAMPLES, 1)
+        theta, variance = draw_prior(Likelihood(many(Y), SAMPLED), NETWORK, SETS * SAMPLES, 1)
         return theta.reshape(SETS, SAMPLES, -1), variance.reshape(SETS, SAMPLES)
 
     blind = p_values(SAMPLED, of_prior)

@@ -13,6 +13,7 @@ LOSSES = {
     "binary": torch.nn.functional.binary_cross_entropy_with_logits,
     "classes": lambda z, y: torch.nn.functional.cross_entropy(z, y[:, 0].long()),
     "regression": lambda z, y: 0.5 * (z - y).square().sum(dim=1).mean(),
+    "counts": lambda z, y: (z.exp() - y * z).sum(dim=1).mean(),
 }
 ROWS = 7
 
@@ -20,11 +21,11 @@ ROWS = 7
 def case(task):
     """Outputs, small and large, and targets."""
     rng = np.random.default_rng(0)
-    outputs = rng.standard_normal((ROWS, {"binary": 1, "classes": 4, "regression": 2}[task]))
-    outputs[0] *= 40
+    outputs = rng.standard_normal((ROWS, {"binary": 1, "classes": 4}.get(task, 2)))
+    outputs[0] *= 4 if task == "counts" else 40
     classes = {"binary": 2, "classes": 4}.get(task)
     targets = rng.integers(0, classes, (ROWS, 1)).astype(float) if classes else rng.random((ROWS, 2))
-    return outputs, targets
+    return outputs, np.floor(5 * targets) if task == "counts" else targets
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -52,6 +53,18 @@ def test_outputs_are_decoded_alike_everywhere(task):
         np.testing.assert_allclose(expected.sum(axis=-1), 1)
     if task == "regression":
         assert np.array_equal(expected, outputs)
+    if task == "counts":
+        np.testing.assert_array_equal(expected, np.exp(outputs))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_no_rate_is_above_exp_80_whatever_a_network_says(kind):
+    outputs = np.array([[79.0], [80.0], [81.0], [1e30]], kind)
+    expected = np.exp(np.array([[79.0], [80.0], [80.0], [80.0]]))
+    np.testing.assert_allclose(TASKS["counts"].decode(outputs.astype(float)), expected, rtol=1e-14)
+    np.testing.assert_allclose(TASKS["counts"].decode_torch(torch.tensor(outputs).double()), expected)
+    for layout in layouts(kind):
+        np.testing.assert_allclose(predictions(layout, TASKS["counts"].number, outputs), expected, rtol=1e-5)
 
 
 def test_tasks_have_numbers_of_their_own():

@@ -8,50 +8,143 @@ N(0, ς²) and T the temperature of the posterior, [likelihood x priors]^(1/T), 
 | --- | --- | --- | --- | --- |
 | binary | p^y (1 - p)^(1 - y), p = 1/(1 + exp(-f)) | binary cross entropy | T/n | 1/(ς² n) |
 | classes | exp(f_y)/Σ_k exp(f_k) | cross entropy | T/n | 1/(ς² n) |
+| counts | Π_k Poisson(y_k; exp(f_k)) | Σ_k (exp(f_k) - y_k f_k) | T/n | 1/(ς² n) |
 | regression | Π_k N(y_k; f_k, s_k²) | Σ_k (s̄²/s_k²) (y_k - f_k)²/2 | T s̄²/n | s̄²/(ς² n) |
+| with degrees ν | Π_k t_ν((y_k - f_k)/s_k)/s_k | Σ_k s̄² (ν+1)/2 log(1 + (y_k - f_k)²/(ν s_k²)) | the same | |
+| noise "network" | Π_k N(y_k; f_k, exp(u_k)) | Σ_k (exp(-u_k) (y_k - f_k)² + u_k)/2 | T/n | 1/(ς² n) |
 
-with s̄ the geometric mean of the s_k, so that h need not change with the noise. Where it is unknown, s_k² has
-the prior IG(a, b v_k), v_k the variance of the target over the training examples, and is drawn from its law
-given θ, IG((a + 1 + n/2)/T - 1, (b v_k + Σr²/2)/T), every few steps, between two words. Momenta are in units
-of s̄, so that they stay as they are: with π = p/s̄ the drift is θ += t s̄ π and the kick
+with s̄ the geometric mean of the s_k, so that h need not change with the noise, and u_k further outputs of the
+network. Where s_k is unknown, s_k² has the prior IG(a, b v_k), v_k the variance of the target over the
+training examples, and is drawn from its law given θ, IG((a + 1 + n/2)/T - 1, (b v_k + Σr²/2)/T), every few
+steps, between two words. With degrees ν it is drawn given a number for each example, too, which is drawn
+before, and then forgotten: (1 + r²/(ν s²))^(-c), c = (ν + 1)/(2T), is the integral of
+λ^(c-1) exp(-λ (1 + r²/(ν s²)))/Γ(c) over λ, so that both draws leave the law of (θ, s²) as it is:
+
+    λ_i ~ Gamma((ν + 1)/(2T))/(1 + r_i²/(ν s²)),    s² ~ IG((a + 1 + n/2)/T - 1, b v/T + Σ_i λ_i r_i²/ν).
+
+Momenta are in units of s̄, so that they stay as they are: with π = p/s̄ the drift is θ += t s̄ π and the kick
 π += t (G/s̄ - s̄ θ/(ς² n)), and all else is at the temperature T/n whatever s̄ is. For Langevin dynamics with
 full gradients this samples θ and the s_k² together, but for what the stepsize does. An adaptive part keeps
 σ²/τ and ετ (in the SDE's form ε²τ), of which the law of its thermostat is made.
 
 Where examples have weights w, the likelihood of each has the power w: n is Σw, the loss is Σwℓ/Σw, Σr² is
-Σwr², and v_k the weighted variance. A mini-batch of b examples has Σwℓ/(b x mean w), whose mean is the loss.
+Σwr², v_k the weighted variance, and the shape of λ_i is w_i (ν + 1)/(2T). A mini-batch of b examples has
+Σwℓ/(b x mean w), whose mean is the loss.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets import Problem
-from heatbath.datasets.problem import moments
+from heatbath.datasets.problem import Floats, moments
 from heatbath.networks import Dense
+from heatbath.noise import MOST_TARGETS
 from heatbath.partition import Layers, Part, Partition
 from heatbath.posterior import Draws, Posterior, Settled
+from heatbath.tasks import STUDENT, TASKS, VARYING, exponential
 
 SHAPE, SCALE = 1.0, 0.01
 """a and b of the prior of the variance of the data, IG(a, b v), v the variance of the targets."""
 FEWEST = 50  # steps between two draws of the variance, at least
 COST = 4.0  # and so many times what a draw takes, in steps: it reads all examples, forwards only
+TAILS = 4.0  # times as long it takes where each example has a number of its own (50 hidden units, measured)
 SAME = 1e-9  # a relative difference of sums of weights that is rounding
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """The law of a problem's targets given the outputs of a network, as a posterior has it.
+
+    The first outputs are those of the task, one for each target or class (see `tasks`). With the noise
+    "network" as many follow: the logarithms of the variances, of targets as they are scaled in the problem.
+    `variances` are those of a chain where they are known or sampled, (targets,), and None elsewhere.
+    """
+
+    problem: Problem
+    posterior: Posterior | None = None
+
+    def __post_init__(self) -> None:
+        if self.posterior is None or self.problem.task == "regression":
+            return
+        for name, usual in (("noise", "sampled"), ("degrees", None)):
+            if (given := getattr(self.posterior, name)) != usual:
+                raise ValueError(
+                    f"Posterior: {name} is for a regression, and this is {self.problem.task!r}; got {given!r}"
+                )
+
+    @property
+    def varying(self) -> bool:
+        """Whether the network says the variances."""
+        return self.posterior is not None and self.posterior.noise == "network"
+
+    @property
+    def degrees(self) -> float:
+        """Those of freedom of the noise; those of a normal law are infinite."""
+        given = None if self.posterior is None else self.posterior.degrees
+        return math.inf if given is None else given
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs a network has."""
+        return self.problem.outputs * (2 if self.varying else 1)
+
+    @property
+    def number(self) -> int:
+        """What compiled code calls its loss."""
+        if self.varying:
+            return VARYING
+        return STUDENT if self.degrees < math.inf else TASKS[self.problem.task].number
+
+    def values(self, outputs: Floats) -> Floats:
+        """What the outputs (..., outputs) predict: probabilities, values or rates, in the user's units."""
+        return self.problem.decode(outputs[..., : self.problem.outputs])
+
+    def noise(self, outputs: Floats, variances: Floats | None) -> Floats | None:
+        """The variance of new data around the values of a regression, in the user's units, if it is known."""
+        if self.varying:
+            variances = exponential(outputs[..., self.problem.outputs :])
+        return None if variances is None else self.in_units(variances)
+
+    def in_units(self, variances: Floats) -> Floats:
+        """The variance of new data in the user's units, from s² (..., targets).
+
+        That of Student's law is s² ν/(ν - 2), and infinite with two degrees or less.
+        """
+        factor = 1.0
+        if self.degrees < math.inf:
+            factor = self.degrees / (self.degrees - 2) if self.degrees > 2 else math.inf
+        return np.asarray(variances * self.problem.target_scale**2 * factor)
+
+    def derivative(self, outputs: Floats, targets: Floats, variances: Floats | None = None) -> Floats:
+        """The derivative of each example's loss by its outputs, (examples, outputs)."""
+        if self.varying:
+            values, logarithms = np.split(outputs, 2, axis=-1)
+            precision, r = np.exp(-logarithms), values - targets
+            return np.concatenate([precision * r, (1 - precision * r**2) / 2], axis=-1)
+        residual = TASKS[self.problem.task].residual(outputs, targets)
+        if variances is None:
+            return residual
+        if (degrees := self.degrees) < math.inf:
+            residual = residual * (degrees + 1) / (degrees + residual**2 / variances)
+        return residual * (mean_variance(variances) / variances)
+
+
+def mean_variance(variances: Floats) -> float:
+    """The geometric mean s̄² of the variances of the targets."""
+    return float(np.exp(np.log(variances).mean()))
 
 
 def _variances(posterior: Posterior, problem: Problem) -> NDArray[np.float64] | None:
     """The variance of each target around the network's values, as they are scaled in the problem; None
-    for classes. Where it is sampled, that is where it starts: at the variance of the targets."""
-    if problem.task != "regression":
-        if posterior.noise != "sampled":
-            raise ValueError(
-                f"Posterior: noise is for a regression, and this is {problem.task!r}; got {posterior.noise!r}"
-            )
+    where there is none, or the network says it. Where it is sampled, that is where it starts: at the variance
+    of the targets."""
+    if problem.task != "regression" or posterior.noise == "network":
         return None
     if posterior.noise == "sampled":
         return spread(problem)
@@ -85,22 +178,23 @@ def _total(problem: Problem) -> float:
 
 def settle(partition: Partition, network: Dense, problem: Problem, batch: int) -> Settled:
     """For mini-batches of this size; without a posterior the parts are as they are."""
-    layers = network.layers(problem.inputs, problem.outputs)
+    likelihood = Likelihood(problem, partition.posterior)
+    layers = network.layers(problem.inputs, likelihood.outputs)
     parts, posterior = partition.parts(layers), partition.posterior
     if posterior is None:
         return Settled(parts, None, None)
     n, T = _total(problem), posterior.temperature
     variances, draws, mean = _variances(posterior, problem), None, 1.0
     if variances is not None and posterior.noise == "sampled":
-        draws = _draws(problem, n, T, batch)
+        draws = _draws(likelihood, n, T, batch)
         _check_words(parts)
     elif variances is not None:
-        mean = float(np.exp(np.log(variances).mean()))
-    widths = network.sizes(problem.inputs, problem.outputs)[:-1]
+        mean = mean_variance(variances)
+    widths = network.sizes(problem.inputs, likelihood.outputs)[:-1]
     deviations = zip(layers, posterior.deviations(widths), strict=True)
     precisions = {layer: mean / (deviation**2 * n) for layer, deviation in deviations}
     settled = [one for part in parts for one in _settled(part, T * mean / n, precisions, layers)]
-    return Settled(tuple(settled), variances, draws)
+    return Settled(tuple(settled), variances, draws, likelihood.degrees)
 
 
 def _check_words(parts: Sequence[Part]) -> None:
@@ -113,7 +207,8 @@ def _check_words(parts: Sequence[Part]) -> None:
         )
 
 
-def _draws(problem: Problem, n: float, T: float, batch: int) -> Draws:
+def _draws(likelihood: Likelihood, n: float, T: float, batch: int) -> Draws:
+    problem, degrees = likelihood.problem, likelihood.degrees
     shape = (SHAPE + 1 + n / 2) / T - 1
     if shape < 1:
         highest = (SHAPE + 1 + n / 2) / 2
@@ -121,8 +216,18 @@ def _draws(problem: Problem, n: float, T: float, batch: int) -> Draws:
             f"Posterior: with {n:g} examples the temperature must be at most {highest:g}, got {T:g}"
         )
     rows = problem.X_train.shape[1]
-    every = max(FEWEST, math.ceil(COST * rows / (3 * batch)))
-    return Draws(shape, SCALE * spread(problem) / T, 0.5 * (n / rows) / T, every)
+    cost = COST * (1.0 if degrees == math.inf else TAILS)
+    every = max(FEWEST, math.ceil(cost * rows / (3 * batch)))
+    scale = SCALE * spread(problem) / T
+    if degrees == math.inf:
+        return Draws(shape, scale, 0.5 * (n / rows) / T, every)
+    if problem.outputs > MOST_TARGETS:
+        raise ValueError(
+            f"Posterior: degrees are for up to {MOST_TARGETS} targets whose noise is sampled, and there are "
+            f"{problem.outputs}: leave them out, or give the noise"
+        )
+    weights = np.ones(problem.X_train.shape[:2]) if problem.weights_train is None else problem.weights_train
+    return Draws(shape, scale, 1.0, every, weights * (degrees + 1) / (2 * T))
 
 
 def _settled(part: Part, tau: float, precisions: Mapping[str, float], layers: Layers) -> list[Part]:
@@ -146,13 +251,16 @@ def _settled(part: Part, tau: float, precisions: Mapping[str, float], layers: La
 
 
 def draw_prior(
-    posterior: Posterior, network: Dense, problem: Problem, count: int, seed: int
+    likelihood: Likelihood, network: Dense, count: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """So many networks of the prior: θ (count, parameters), and the variances of the targets, as they are
-    scaled in the problem, (count, targets), drawn or known; None for classes."""
+    """So many networks of the prior of a likelihood's posterior: θ (count, parameters), and the variances of
+    the targets, as they are scaled in the problem, (count, targets), drawn or known, where there are any."""
+    problem, posterior = likelihood.problem, likelihood.posterior
+    if posterior is None:
+        raise ValueError("without a posterior there is no prior to draw from: give posterior=Posterior()")
     rng = np.random.default_rng(seed)
-    sizes = [sum(layer) for layer in network.layers(problem.inputs, problem.outputs).values()]
-    deviations = posterior.deviations(network.sizes(problem.inputs, problem.outputs)[:-1])
+    sizes = [sum(layer) for layer in network.layers(problem.inputs, likelihood.outputs).values()]
+    deviations = posterior.deviations(network.sizes(problem.inputs, likelihood.outputs)[:-1])
     theta = rng.standard_normal((count, sum(sizes))) * np.repeat(deviations, sizes)
     variances = _variances(posterior, problem)
     if variances is None:

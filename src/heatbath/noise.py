@@ -41,18 +41,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import whole
 
-NOISE, BATCH, START, TEMPERING, VARIANCE, METROPOLIS = range(6)
+NOISE, BATCH, START, TEMPERING, VARIANCE, METROPOLIS, TAIL = range(7)
 """The streams: noise letters; mini-batch indices; initial states (slot 0 θ, slot 1 p); tempering moves; the
-variance of the data (slots 2k and 2k + 1 for target k); whether a proposal is accepted."""
+variance of the data (slots 2k and 2k + 1 for target k); whether a proposal is accepted; the numbers of the
+examples where the noise has Student's law (slots 16k to 16k + 15 for target k)."""
 
 ROUNDS = 7
 TILE = 256
 ATTEMPTS = 64  # at a gamma number
+SLOTS = 16  # attempts at a gamma number of each example
 ROW = TILE // 4
 
 _BLOCK_BITS, _CHAIN_BITS, _STEP_BITS, _SLOT_BITS, _STREAM_BITS = 38, 32, 40, 14, 4
 MOST_STEPS, MOST_DRAWS = 2**_STEP_BITS, 2**_SLOT_BITS
 """The steps of a run, and the noise letters of a word, that an address has room for."""
+MOST_TARGETS = MOST_DRAWS // SLOTS
 
 _LOW = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -140,6 +143,33 @@ def gammas(shape: float, seed: int, stream: int, slot: int, chain: ArrayLike, st
     accepted[..., -1] = True  # after 64 attempts, of which one in twenty fails at the most
     first = accepted.argmax(axis=-1)
     return np.asarray(d * np.take_along_axis(v, first[..., None], axis=-1)[..., 0])
+
+
+def example_gammas(
+    shape: ArrayLike, seed: int, stream: int, slot: int, chain: ArrayLike, step: int, count: int
+) -> Floats:
+    """Gamma numbers of shapes > 0, one for each chain and example, by Marsaglia and Tsang.
+
+    Attempt j takes the block of the example in slot + j: a normal number from words 0 and 1, and the uniform
+    one from word 2. A shape below 1 is drawn as one more, times u^(1/shape) with u from word 3.
+    """
+    chains, examples = np.asarray(chain)[..., None], np.arange(count)
+    made = np.full(np.broadcast_shapes(chains.shape, examples.shape), np.nan)
+    shapes = np.broadcast_to(np.asarray(shape, np.float64), made.shape)
+    d = shapes + (shapes < 1) - 1 / 3
+    c = 1 / np.sqrt(9 * d)
+    for attempt in range(SLOTS):
+        words = philox(pack(stream, slot + attempt, chains, step, examples), _seed(seed))
+        x, (_, _, u, boost) = box_muller(words)[0], _unit(words)
+        v = (1 + c * x) ** 3
+        with np.errstate(invalid="ignore", divide="ignore"):
+            accepted = (v > 0) & (np.log(u) < 0.5 * x**2 + d - d * v + d * np.log(v))
+        number = d * v * np.where(shapes < 1, boost ** (1 / shapes), 1.0)
+        last = attempt == SLOTS - 1  # of which one in twenty fails at the most
+        made = np.where(np.isnan(made) & (accepted | last), number, made)
+        if not np.isnan(made).any():
+            break
+    return made
 
 
 def batch(seed: int, chain: int, step: int, count: int, size: int) -> NDArray[np.int64]:

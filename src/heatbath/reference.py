@@ -77,7 +77,10 @@ class Reference:
     - `settled`: what a posterior has set (`likelihood.settle`), in place of the partition's own values. In a
       regression `gradient` then has a third argument, the shares of the targets in the loss, (chains,
       targets), and where their variances are drawn `squares(theta)` is needed, the sum of the squared
-      residuals of each target over all data, (chains, targets), by their weights over the mean weight.
+      residuals of each target over all data, (chains, targets), by their weights over the mean weight. Where
+      the noise has Student's law, the variances s² are a fourth argument, (chains, targets), and `squares`
+      are those of every single example, (chains, examples, targets), without weights; chain c has the set of
+      data c % sets.
 
     `state` is the state between steps. `temperature` has p·p/N of each part with a letter that reads it, as
     it was last read: at E, or before O.
@@ -114,6 +117,7 @@ class Reference:
         if settled.draws is not None and squares is None:
             raise ValueError("variances that are drawn need squares=, the squared residuals of each target")
         parts, self.draws, self.squares = settled.parts, settled.draws, squares
+        self.degrees = settled.degrees
         if (expected := sum(part.size for part in parts)) != size:
             raise ValueError(f"theta has {size} parameters, and the layers have {expected}")
         self.partition, self.gradient, self.loss = partition, gradient, loss
@@ -216,6 +220,8 @@ class Reference:
         theta, noise = self.state.theta, self.state.noise
         self._batch = batch
         shares = (self._mean_noise() / noise,) if noise.size else ()
+        if self.degrees < np.inf:
+            shares = (*shares, noise.copy())
         gradient = np.asarray(self.gradient(theta.copy(), batch, *shares), dtype=np.float64)
         if gradient.shape != theta.shape:
             raise ValueError(
@@ -233,11 +239,26 @@ class Reference:
         if draws is None or self.squares is None or n == 0 or n % draws.every:
             return
         chains, squares = np.arange(len(self.state.theta)), self.squares(self.state.theta.copy())
+        if self.degrees < np.inf:
+            squares = self._in_tails(squares, draws.tails, n)
         for k, scale in enumerate(draws.scale):
             drawn = numbers.gammas(draws.shape, self.seed, numbers.VARIANCE, 2 * k, chains, n)
             self.state.noise[:, k] = (scale + draws.factor * squares[:, k]) / drawn
-        if len(draws.scale) > 1 and self._G is not None:  # the targets have other shares in the loss
+        changed = len(draws.scale) > 1 or self.degrees < np.inf  # the targets have other shares in the loss
+        if changed and self._G is not None:
             self._G = self._negative_gradient(self._batch)
+
+    def _in_tails(self, squares: Array, tails: Array, n: int) -> Array:
+        """The sums Σλr²/ν over the examples of each target, with a λ drawn for each (`likelihood`)."""
+        chains, count, targets = squares.shape
+        shapes = tails[np.arange(chains) % len(tails)]
+        sums = np.empty((chains, targets))
+        for k in range(targets):
+            address = self.seed, numbers.TAIL, numbers.SLOTS * k, np.arange(chains), n
+            drawn = numbers.example_gammas(shapes, *address, count)
+            r2 = squares[:, :, k]
+            sums[:, k] = np.sum(drawn * r2 / (self.degrees + r2 / self.state.noise[:, k, None]), axis=1)
+        return sums
 
     def _tau(self, method: Method, n: int) -> float | Array:
         """The temperature of a method at step n: a number, or one for each chain, (chains, 1)."""

@@ -162,7 +162,10 @@ def test_weights_stay_with_their_rows_and_count_in_what_is_standardised():
         ({"y": [0, 1, 2, 1], "task": "binary"}, "one column with two classes for task 'binary'.* 0, 1, 2"),
         ({"y": ones(4, 2), "task": "classes"}, "got 2 columns"),
         ({"y": ["a", "b", "a", "b"], "task": "regression"}, "y must hold numbers for task 'regression'.*'a'"),
-        ({"task": "clustering"}, "task must be one of 'binary', 'classes', 'regression', got 'clustering'"),
+        (
+            {"task": "clustering"},
+            "task must be one of 'binary', 'classes', 'regression', 'counts', got 'clustering'",
+        ),
         ({"test_share": 1}, "test_share must be >= 0 and < 1, got 1"),
         ({"seed": -1}, "seed must be a whole number >= 0, got -1"),
         ({"features": ["a", "b"]}, "features must be 1 names, got 2: a, b"),

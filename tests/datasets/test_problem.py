@@ -60,7 +60,7 @@ def test_weights_relative_to_their_mean_are_those_of_each_draw():
         ({"weights_test": -ones(2, 5)}, r"weights_test must be > 0, got -1"),
         ({"weights_train": ones(2, 4) * np.nan}, r"weights_train must be finite"),
         ({"weights_train": ones(2, 4) * 1e308}, r"weights_train must have a finite sum.*1e\+308"),
-        ({"task": "class"}, r"task must be one of 'binary', 'classes', 'regression', got 'class'"),
+        ({"task": "class"}, r"task must be one of 'binary', 'classes', 'regression', 'counts', got 'class'"),
         ({"name": 3}, r"name must be text"),
         ({"recipe": "spirals"}, r"recipe a dict or None, got .*'spirals'"),
         ({"X_train": ones(4, 3)}, r"X_train must be an array of numbers with 3 axes.*\(4, 3\)"),

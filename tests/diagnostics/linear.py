@@ -35,5 +35,8 @@ def problem_of(task, n=6, seed=0):
     X, Y = rows(n, seed=seed)
     if task == "regression":
         return hb.datasets.from_arrays(X, np.hstack([Y, Y**2]), task=task, test_share=0.0)
+    if task == "counts":
+        counts = np.floor(np.hstack([Y**2, X[:, :1] ** 2]))
+        return hb.datasets.from_arrays(X, counts, task=task, test_share=0.0)
     classes = 2 if task == "binary" else 3
     return hb.datasets.from_arrays(X, np.arange(n) % classes, task=task, test_share=0.0)

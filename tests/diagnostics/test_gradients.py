@@ -11,6 +11,7 @@ import torch
 import heatbath as hb
 from heatbath import diagnostics as d
 from heatbath.diagnostics.gradients import gradient_moments
+from heatbath.likelihood import Likelihood
 from tests.diagnostics.linear import problem_of
 from tests.runs import SMALL
 
@@ -25,6 +26,7 @@ def torch_gradients(problem, network, theta):
             "binary": lambda z, y: torch.nn.functional.binary_cross_entropy_with_logits(z, y),
             "classes": lambda z, y: torch.nn.functional.cross_entropy(z, y[0].long()),
             "regression": lambda z, y: 0.5 * (z - y).square().sum(),
+            "counts": lambda z, y: (z.exp() - y * z).sum(),
         }[problem.task](row, target)
         found.append(
             torch.cat([g.ravel() for g in torch.autograd.grad(loss, module.parameters(), retain_graph=True)])
@@ -38,7 +40,7 @@ def weighted(problem):
     return replace(problem, weights_train=weights[None])
 
 
-@pytest.mark.parametrize("task", ["binary", "classes", "regression"])
+@pytest.mark.parametrize("task", ["binary", "classes", "regression", "counts"])
 @pytest.mark.parametrize("network", [hb.Dense((5, 4), "tanh"), hb.Dense((5,)), hb.Dense((), "identity")])
 def test_gradients_and_their_squares_are_those_of_autograd(task, network, monkeypatch):
     problem = problem_of(task, n=9)
@@ -47,10 +49,10 @@ def test_gradients_and_their_squares_are_those_of_autograd(task, network, monkey
     single = torch_gradients(problem, network, theta)
     for at_once in (10_000, 4):
         monkeypatch.setattr("heatbath.diagnostics.gradients.ROWS", at_once)
-        mean, square = gradient_moments(network, theta, problem, 0)
+        mean, square = gradient_moments(network, theta, Likelihood(problem), 0)
         np.testing.assert_allclose(mean, single.mean(axis=0), rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(square, (single**2).mean(axis=0), rtol=1e-10, atol=1e-12)
-        mean, square = gradient_moments(network, theta, weighted(problem), 0)
+        mean, square = gradient_moments(network, theta, Likelihood(weighted(problem)), 0)
         counted = np.linspace(0.2, 1.8, 9)[:, None] * single
         np.testing.assert_allclose(mean, counted.mean(axis=0), rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(square, (counted**2).mean(axis=0), rtol=1e-10, atol=1e-12)
@@ -83,7 +85,7 @@ def test_gradient_noise_of_a_chain_is_that_of_its_own_data():
     first, second = (
         np.mean(np.subtract(b, a**2)) * (1 / 10 - 1 / 50) * 50 / 49
         for draw in (0, 1)
-        for a, b in [gradient_moments(SMALL, run.theta[draw], problem, draw)]
+        for a, b in [gradient_moments(SMALL, run.theta[draw], Likelihood(problem), draw)]
     )
     sizes = np.array([60, 21]) / 81
     np.testing.assert_allclose(d.gradient_noise(run).values @ sizes, [first, second], rtol=1e-6)

@@ -62,7 +62,9 @@ def _shaped(layout, flat, count, out, capacity):
 
 
 @numba.njit
-def _losses(layout, loss, logits, targets, deltas, made, right, checks, capacity, count, out, scale, shares):
+def _losses(
+    layout, loss, logits, targets, deltas, made, right, checks, capacity, count, out, scale, shares, tails
+):
     arguments = layout, loss, pointer(logits), pointer(targets)
     losses.values(*arguments, capacity, capacity, 0, count, out, pointer(made), pointer(right))
     losses.derivatives(
@@ -75,6 +77,7 @@ def _losses(layout, loss, logits, targets, deltas, made, right, checks, capacity
         out,
         scale,
         pointer(shares),
+        pointer(tails),
         pointer(checks),
     )
 
@@ -101,6 +104,7 @@ def loss_and_derivatives(layout, loss, outputs, targets):
         out,
         kind.type(1 / count),
         np.ones(out * lanes(kind), kind),
+        np.zeros(out * lanes(kind), kind),
     )
     values = _shaped(layout, made[: capacity * layout.lanes], count, 1, capacity)
     rights = _shaped(layout, right[: capacity * layout.lanes], count, 1, capacity)

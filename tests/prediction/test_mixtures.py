@@ -1,4 +1,4 @@
-"""Mixtures of normal laws against scipy, and what a run predicts of new data."""
+"""Mixtures of laws against scipy, and what a run predicts of new data."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from scipy import stats
 
 import heatbath as hb
 from heatbath.prediction import Mixture
+from heatbath.prediction.mixtures import POISSON, student
 
 
 def mixture(samples=7, examples=5, outputs=2, seed=0):
@@ -13,10 +14,32 @@ def mixture(samples=7, examples=5, outputs=2, seed=0):
     return Mixture(rng.standard_normal((samples, examples, outputs)), rng.uniform(0.2, 2, (samples, outputs)))
 
 
-def test_density_distribution_and_moments_are_those_of_the_components():
-    law = mixture()
+def varying(law):
+    """The same with a deviation for each example."""
+    factors = np.linspace(0.5, 2, law.means.shape[1])[:, None]
+    return Mixture(law.means, law.deviations[:, None] * factors, law.law)
+
+
+def counts(samples=7, examples=5, outputs=2):
+    rates = np.exp(np.random.default_rng(0).normal(1, 1.5, (samples, examples, outputs)))
+    return Mixture(rates, np.sqrt(rates), POISSON)
+
+
+def heavy(degrees=9.0, **sizes):
+    law = mixture(**sizes)
+    return Mixture(law.means, law.deviations, student(degrees))
+
+
+LAWS = {
+    "normal": (mixture(), stats.norm(mixture().means, mixture().deviations[:, None])),
+    "normal, by example": (varying(mixture()), stats.norm(mixture().means, varying(mixture()).deviations)),
+    "Student": (heavy(9.0), stats.t(9, mixture().means, mixture().deviations[:, None])),
+}
+
+
+@pytest.mark.parametrize(("law", "parts"), LAWS.values(), ids=LAWS)
+def test_density_distribution_and_moments_are_those_of_the_components(law, parts):
     y = np.random.default_rng(1).standard_normal((5, 2))
-    parts = stats.norm(law.means, law.deviations[:, None])
     np.testing.assert_allclose(law.log_density(y), np.log(parts.pdf(y).mean(axis=0)), rtol=1e-12)
     np.testing.assert_allclose(law.log_likelihood(y), parts.logpdf(y), rtol=1e-12)
     np.testing.assert_allclose(law.cdf(y), parts.cdf(y).mean(axis=0), rtol=1e-12)
@@ -25,9 +48,9 @@ def test_density_distribution_and_moments_are_those_of_the_components():
     np.testing.assert_allclose(drawn.std(axis=0), law.sd, rtol=0.02)
 
 
-def test_quantiles_are_where_the_distribution_has_their_share():
-    law = mixture()
-    shares = [0.001, 0.05, 0.5, 0.95, 0.999]
+@pytest.mark.parametrize("law", [law for law, _ in LAWS.values()], ids=LAWS)
+def test_quantiles_are_where_the_distribution_has_their_share(law):
+    shares = [0.001, (1 - 0.9) / 2, 0.5, (1 + 0.9) / 2, 0.999]
     found = law.quantiles(shares)
     assert found.shape == (5, 5, 2)
     for share, values in zip(shares, found, strict=True):
@@ -37,8 +60,46 @@ def test_quantiles_are_where_the_distribution_has_their_share():
     np.testing.assert_array_equal(high, found[3])
 
 
-def test_a_law_in_pieces_is_the_same(monkeypatch):
-    law, y = mixture(examples=11), np.zeros((11, 2))
+def test_counts_have_the_law_of_the_components():
+    law, y = counts(), np.random.default_rng(1).poisson(4.0, (5, 2))
+    parts = stats.poisson(law.means)
+    np.testing.assert_allclose(law.log_density(y), np.log(parts.pmf(y).mean(axis=0)), rtol=1e-12)
+    np.testing.assert_allclose(law.log_likelihood(y), parts.logpmf(y), rtol=1e-12)
+    np.testing.assert_allclose(law.cdf(y), parts.cdf(y).mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(law.cdf(y + 0.5), law.cdf(y), rtol=1e-12)
+    assert (law.cdf(np.full((5, 2), -0.5)) == 0).all()
+    assert (law.log_density(y + 0.5) == -np.inf).all()
+    drawn = np.concatenate([law.draw(seed) for seed in range(4000)])
+    np.testing.assert_allclose(drawn.mean(axis=0), law.mean, rtol=0.05)
+    np.testing.assert_allclose(drawn.std(axis=0), law.sd, rtol=0.05)
+    assert (drawn == np.floor(drawn)).all()
+
+
+def test_quantiles_of_counts_are_the_least_that_have_the_share():
+    law, shares = counts(), [0.001, 0.05, 0.5, 0.95, 0.999]
+    for share, values in zip(shares, law.quantiles(shares), strict=True):
+        assert (values == np.floor(values)).all()
+        assert (law.cdf(values) >= share).all()
+        assert (law.cdf(values - 1) < share).all()
+    low, high = law.interval(0.9)
+    assert (law.cdf(high) - law.cdf(low - 1) >= 0.9).all()
+
+
+def test_rates_without_end_have_a_law_too():
+    law = Mixture(np.full((3, 2, 1), np.exp(80.0)), np.full((3, 2, 1), np.exp(40.0)), POISSON)
+    np.testing.assert_allclose(law.quantiles([0.1, 0.9]), np.exp(80.0), rtol=1e-10)
+    np.testing.assert_allclose(law.draw(), np.exp(80.0))
+    for rate in (0.99e12, 1.01e12):  # on both sides of where a normal law takes over
+        law = Mixture(np.full((1, 1, 1), rate), np.full((1, 1, 1), np.sqrt(rate)), POISSON)
+        for share in (0.05, 0.5, 0.95):
+            y = np.array([[rate + np.round(stats.norm.ppf(share) * np.sqrt(rate))]])
+            assert law.cdf(y).item() == pytest.approx(share, abs=2e-6)
+            assert law.quantiles(share).item() == pytest.approx(y.item(), abs=10)
+
+
+@pytest.mark.parametrize("make", [mixture, heavy, counts, lambda **sizes: varying(mixture(**sizes))])
+def test_a_law_in_pieces_is_the_same(make, monkeypatch):
+    law, y = make(examples=11), np.zeros((11, 2))
 
     def all_of_it():
         return law.log_density(y), law.log_likelihood(y), law.cdf(y), law.quantiles([0.1, 0.9])

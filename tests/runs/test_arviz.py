@@ -247,6 +247,30 @@ def test_classes_are_drawn_with_their_probabilities():
     assert stats.chisquare(np.bincount(drawn.ravel(), minlength=3), 20_000 * share).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("kind", ["counts", "Student", "network"])
+def test_other_likelihoods_have_their_own(kind):
+    task, targets = ("counts", np.floor(np.exp(X[:, 0]))) if kind == "counts" else ("regression", Y[:, 0])
+    options = {"counts": {}, "Student": {"degrees": 4.0}, "network": {"noise": "network"}}[kind]
+    standardise = {"standardise": True}
+    problem = hb.datasets.from_arrays(X, targets, X[:5], targets[:5], task=task, **standardise)
+    sampling = hb.LaLa(h=0.1, gamma=1.0, posterior=hb.Posterior(**options))
+    run = hb.train(problem, hb.Dense((4,), "tanh"), sampling, 1000, 40, 3, samples=50, burn_in=500)
+    data, law = run.to_arviz(), run.predictive(X)
+    assert names(data) == ALL | PRIORS
+    np.testing.assert_array_equal(
+        data.observed_data["y"], problem.Y_train[0, :, 0] if kind == "counts" else Y[:, 0]
+    )
+    each = law.law.log_density(targets[:, None], law.means, law._scale(slice(None)))[..., 0]
+    np.testing.assert_allclose(data.log_likelihood["y"].values.reshape(150, 40), each, rtol=1e-9)
+    drawn = data.posterior_predictive["y"]
+    assert (drawn.dtype == np.int64) == (kind == "counts")
+    shares = law.law.cdf(drawn.values.reshape(150, 40, 1), law.means, law._scale(slice(None)))
+    if kind != "counts":
+        assert stats.kstest(shares.ravel(), "uniform").pvalue > 1e-3
+    assert ("sigma" in data.posterior) == (kind == "Student")
+    assert data.prior_predictive["y"].shape == (1, 500, 40)
+
+
 def test_a_class_that_is_held_to_be_impossible_has_a_likelihood():
     logits = np.array([[[800.0], [-800.0]]])
     np.testing.assert_allclose(Categorical(logits).log_likelihood([[0], [0]])[0, :, 0], [-800, 0])

@@ -48,7 +48,9 @@ def test_chains_have_the_same_bits_on_any_number_of_threads_and_in_any_company(t
 
 
 def test_a_run_says_which_posterior_it_samples():
-    assert "posterior: Posterior(prior=(0.5, 1.0), noise='sampled', temperature=0.9)" in repr(trained())
+    assert "posterior: Posterior(prior=(0.5, 1.0), noise='sampled', temperature=0.9, degrees=None)" in repr(
+        trained()
+    )
 
 
 def test_the_noise_is_noted_with_records_and_samples():

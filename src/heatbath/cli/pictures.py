@@ -14,6 +14,7 @@ from heatbath.cli.summaries import measures
 from heatbath.plotting.planes import DOTS
 from heatbath.plotting.style import COLOURS, TEXT, dress, number, percent_on, symbol
 from heatbath.runs.run import Run
+from heatbath.tasks import TASKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +67,7 @@ def _has_temperature(run: Run) -> bool:
 
 def _has_plane(run: Run) -> bool:
     problem = run.problem
-    return problem.inputs == 2 and problem.task != "regression" and len(problem.targets) <= len(DOTS)
+    return problem.inputs == 2 and TASKS[problem.task].classes and len(problem.targets) <= len(DOTS)
 
 
 def _classifiers(run: Run) -> Figure:

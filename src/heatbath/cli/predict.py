@@ -32,9 +32,10 @@ def predict(
 ) -> None:
     """Predict: the new data with columns of what the networks of a run say of them, together.
 
-    Classes: prediction, a probability for each class, and entropy (in nats). Regression: prediction, and std,
-    the standard deviation over the networks. These are the run's samples, or its chains if none were kept. A
-    name that the data have already gets heatbath_ before it.
+    Classes: prediction, a probability for each class, and entropy (in nats). Values and counts: prediction,
+    and std, the standard deviation over the networks and, where their noise is known, of new data. These are
+    the run's samples, or its chains if none were kept. A name that the data have already gets heatbath_
+    before it.
     """
     from heatbath.cli.folders import RUN
     from heatbath.cli.tables import read_table
@@ -86,10 +87,12 @@ def _new_columns(run: Run, rows: list[list[float]]) -> dict[str, list[Any]]:
     """The new columns."""
     import numpy as np
 
+    from heatbath.tasks import TASKS
+
     problem = run.problem
     prediction = run.predict(np.array(rows).reshape(-1, problem.inputs))
     mean = prediction.mean
-    if problem.task == "regression":
+    if not TASKS[problem.task].classes:
         single = len(problem.targets) == 1
         named = [("" if single else f"_{target}", i) for i, target in enumerate(problem.targets)]
         values = {f"prediction{end}": mean[:, i].tolist() for end, i in named}

@@ -13,6 +13,7 @@ from heatbath.checks import is_real
 from heatbath.diagnostics import equipartition
 from heatbath.runs.run import Run
 from heatbath.statistics import Measured, student
+from heatbath.tasks import TASKS
 
 Row = dict[str, Any]
 
@@ -20,7 +21,7 @@ Row = dict[str, Any]
 def measures(run: Run) -> list[tuple[str, str]]:
     """What is measured, as (accuracy or loss, split), the most telling first."""
     splits = ["test", "train"] if run.problem.X_test.shape[1] else ["train"]
-    names = ["loss"] if run.problem.task == "regression" else ["accuracy", "loss"]
+    names = ["accuracy", "loss"] if TASKS[run.problem.task].classes else ["loss"]
     return [(name, split) for name in names for split in splits]
 
 

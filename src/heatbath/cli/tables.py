@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from heatbath.datasets import Problem, from_arrays, from_csv
 from heatbath.datasets.arrays import csv_rows
-from heatbath.tasks import Task
+from heatbath.tasks import TASKS, Task
 
 
 class Table(NamedTuple):
@@ -64,7 +64,7 @@ def read_problem(
         made = from_arrays(X, y, None, None, test_share, task, standardise, names, seed)
     except ValueError as error:
         raise ValueError(f"{path}, target {target!r}: {error}") from None
-    targets = (target,) if made.task == "regression" else made.targets
+    targets = made.targets if TASKS[made.task].classes else (target,)
     return replace(made, name=path.stem, targets=targets)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import SHARE, choice, real, whole
-from heatbath.datasets.problem import Floats, Problem, moments, numbers
+from heatbath.datasets.problem import Floats, Problem, check_counts, moments, numbers
 from heatbath.tasks import TASKS, Task
 
 MOST_CLASSES = 20  # whole numbers with more distinct values than this are taken for a regression's targets
@@ -70,7 +70,7 @@ def from_csv(
         return value
 
     numeric = [_parsed(row[place]) is not None for _, row in body]
-    if task == "regression" or all(numeric) or (task is None and any(numeric)):
+    if task in ("regression", "counts") or all(numeric) or (task is None and any(numeric)):
         hint = "; if these are names of classes, pass task='classes'" if task is None else ""
         y: list[Any] = [number(line, target, row[place], hint) for line, row in body]
     else:
@@ -82,7 +82,7 @@ def from_csv(
         problem = from_arrays(X, y, None, None, test_share, task, standardise, names, seed)
     except ValueError as error:
         raise ValueError(f"{path}, target {target!r}: {error}") from None
-    targets = (target,) if problem.task == "regression" else problem.targets
+    targets = problem.targets if TASKS[problem.task].classes else (target,)
     return replace(problem, name=Path(path).stem, targets=targets)
 
 
@@ -105,14 +105,16 @@ def from_arrays(
     seed: int = 0,
     weights: ArrayLike | None = None,
 ) -> Problem:
-    """The user's own arrays: X (examples, features) and y (examples,), for a regression (examples, targets).
+    """The user's own arrays: X (examples, features) and y (examples,), or (examples, targets) where they are
+    values or counts.
 
     Unless `X_test` and `y_test` are given, a share of the rows, drawn by `seed`, is set aside for the test.
     `weights` (examples,) say how often each row of X counts, in training, in the test and in the means by
     which data are standardised; rows of `X_test` count once.
     Where `task` is None, text, truth values and whole numbers with at most 20 distinct values are classes
-    (`binary` if there are two), all other numbers a regression. To standardise is to give every feature, and
-    the targets of a regression, mean 0 and variance 1 over the training examples; a constant keeps its scale.
+    (`binary` if there are two), all other numbers a regression; `counts` have to be asked for. To standardise
+    is to give every feature, and the targets of a regression, mean 0 and variance 1 over the training
+    examples; a constant keeps its scale.
     """
     X, known = numbers("X", X, (2,)), _targets("y", y)
     task = _inferred(known) if task is None else task
@@ -197,9 +199,11 @@ def _inferred(y: NDArray[Any]) -> Task:
 
 def _encoded(label: str, y: NDArray[Any], task: Task, known: NDArray[Any]) -> tuple[Floats, tuple[str, ...]]:
     """Y and the names of the targets; the classes are those in `known`."""
-    if task == "regression":
+    if not TASKS[task].classes:
         if y.dtype.kind != "f":
-            raise ValueError(f"{label} must hold numbers for task 'regression', got {y[0, 0]!r}")
+            raise ValueError(f"{label} must hold numbers for task {task!r}, got {y[0, 0]!r}")
+        if task == "counts":
+            check_counts(label, y)
         return y, ("y",) if y.shape[1] == 1 else tuple(f"y{i}" for i in range(1, y.shape[1] + 1))
     classes = np.unique(known)
     names = [str(c) if known.dtype.kind != "f" else np.format_float_positional(c, trim="-") for c in classes]

@@ -19,12 +19,12 @@ class Problem:
     """Training and test examples, arrays (draws, examples, columns), and what they mean.
 
     X are the inputs, standardised as (raw - shift) / scale. Y is one column of 0 and 1 for the task `binary`,
-    one column of class indices for `classes`, and (raw - target_shift) / target_scale for `regression`.
-    `targets` are the names of the classes in the order of their indices, or of the columns of Y in a
-    regression. Weights (draws, examples) say how often an example counts, in means such as the loss Σwℓ/Σw
-    and in a posterior: 2 is as two of it, None is 1 for all. `recipe` holds the name and the arguments of the
-    function here that makes the same problem again; it is None for the user's own data. There may be no test
-    examples at all: arrays with 0 rows.
+    one column of class indices for `classes`, (raw - target_shift) / target_scale for `regression`, and whole
+    numbers from 0 on, as they are, for `counts`. `targets` are the names of the classes in the order of their
+    indices, or of the columns of Y. Weights (draws, examples) say how often an example counts, in means such
+    as the loss Σwℓ/Σw and in a posterior: 2 is as two of it, None is 1 for all. `recipe` holds the name and
+    the arguments of the function here that makes the same problem again; it is None for the user's own data.
+    There may be no test examples at all: arrays with 0 rows.
     """
 
     name: str
@@ -73,19 +73,27 @@ class Problem:
             if (given := getattr(self, name)) is not None:
                 store(self, **{name: _checked_weights(f"Problem: {name}", given, (draws, count))})
         store(self, features=_names("Problem: features", self.features, inputs))
-        needed = {"binary": 2, "regression": columns}.get(self.task)  # None: any number of classes
+        needed = {"binary": 2, "classes": None}.get(self.task, columns)  # None: any number of classes
         store(self, targets=_names("Problem: targets", self.targets, needed))
-        self._check_labels(columns)
+        self._check_targets(columns)
         sizes = {"shift": inputs, "scale": inputs, "target_shift": columns, "target_scale": columns}
         for name, size in sizes.items():
             values = numbers(f"Problem: {name}", getattr(self, name), (1,))
             if len(values) not in (1, size) or ("scale" in name and not (values > 0).all()):
                 raise ValueError(f"Problem: {name} must hold {size} numbers (scales > 0), got {values}")
             store(self, **{name: np.broadcast_to(values, size).copy()})
+        if self.task == "counts" and ((self.target_shift != 0) | (self.target_scale != 1)).any():
+            raise ValueError(
+                "Problem: counts are not scaled: leave out target_shift and target_scale, got "
+                f"{self.target_shift} and {self.target_scale}"
+            )
 
-    def _check_labels(self, columns: int) -> None:
-        """Refuse labels that are not classes."""
-        if self.task == "regression":
+    def _check_targets(self, columns: int) -> None:
+        """Refuse labels that are not classes, and counts that are none."""
+        if self.task == "counts":
+            for name, Y in (("Y_train", self.Y_train), ("Y_test", self.Y_test)):
+                check_counts(f"Problem: {name}", Y)
+        if not TASKS[self.task].classes:
             return
         classes = len(self.targets)
         if columns != 1 or classes < 2:
@@ -112,7 +120,10 @@ class Problem:
 
     @property
     def outputs(self) -> int:
-        """How many outputs a network has for it: 1 (binary), one per class, or one per target."""
+        """How many predictions there are of an example: 1 (binary), one per class, or one per target.
+
+        A network has as many outputs, or more (see `likelihood.Likelihood`).
+        """
         return 1 if self.task == "binary" else len(self.targets)
 
     def relative_weights(self, split: Literal["train", "test"]) -> Floats | None:
@@ -123,7 +134,8 @@ class Problem:
     def decode(self, logits: Floats) -> Floats:
         """What a network's outputs say, in the user's units.
 
-        The last axis is the probability of the second class, of each class, or the values of a regression.
+        The last axis is the probability of the second class, of each class, the values of a regression, or
+        the rates of counts.
         """
         decoded = TASKS[self.task].decode(logits)
         if self.task == "regression":
@@ -157,6 +169,16 @@ def numbers(label: str, given: object, axes: tuple[int, ...]) -> Floats:
             f"{label} must be finite, got {array[place]} at {place}: remove or replace such rows"
         )
     return array
+
+
+def check_counts(label: str, Y: Floats) -> None:
+    """Refuse numbers that count nothing."""
+    wrong = Y[(Y < 0) | (np.floor(Y) != Y)]
+    if wrong.size:
+        raise ValueError(
+            f"{label} must hold whole numbers from 0 on for task 'counts', got {wrong[0]:g}; for other "
+            "numbers take task 'regression'"
+        )
 
 
 def moments(values: Floats, weights: Floats | None) -> tuple[Floats, Floats]:

@@ -10,34 +10,34 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath.checks import FRICTION, NON_NEGATIVE, POSITIVE, real
-from heatbath.datasets import Problem
+from heatbath.likelihood import Likelihood, mean_variance
 from heatbath.networks import ACTIVATIONS, Dense
 from heatbath.runs.run import Run, check_run
-from heatbath.tasks import TASKS
 
 Array = NDArray[np.float64]
 ROWS = 10_000  # examples at a time, to need little memory
 
 
 def gradient_moments(
-    network: Dense, theta: Array, problem: Problem, draw: int, shares: Array | float = 1.0
+    network: Dense, theta: Array, likelihood: Likelihood, draw: int, variances: Array | None = None
 ) -> tuple[Array, Array]:
     """The mean over the training examples of the gradient of the loss, and of its squares, without any prior.
 
     In float64. The gradient of one example by a weight is (what comes back) x (what went in), so the mean of
-    squares needs no gradient of single examples. `shares` are those of the targets in the loss. The loss of
-    an example with a weight is multiplied by that over the mean weight.
+    squares needs no gradient of single examples. `variances` are those of the targets, if there are any. The
+    loss of an example with a weight is multiplied by that over the mean weight.
     """
+    problem = likelihood.problem
     X, Y = problem.X_train[draw], problem.Y_train[draw]
     weights = problem.relative_weights("train")
     w = np.ones(len(X)) if weights is None else weights[draw]
-    size = network.parameters(problem.inputs, problem.outputs)
+    size = network.parameters(problem.inputs, likelihood.outputs)
     sums, squares = np.zeros(size), np.zeros(size)
     for begin in range(0, len(X), ROWS):
         rows = slice(begin, begin + ROWS)
         end = size
         given = np.asarray(theta, np.float64), X[rows], Y[rows]
-        for inputs, back in _backwards(network, *given, problem, shares * w[rows, None]):
+        for inputs, back in _backwards(network, *given, likelihood, variances, w[rows, None]):
             for total, power in ((sums, 1), (squares, 2)):
                 weight, bias = (back**power).T @ inputs**power, (back**power).sum(axis=0)
                 total[end - weight.size - bias.size : end] += np.concatenate([weight.ravel(), bias])
@@ -45,14 +45,13 @@ def gradient_moments(
     return sums / len(X), squares / len(X)
 
 
-def units_of_noise(run: Run, name: str, *place: int) -> tuple[float, Array | float]:
+def units_of_noise(run: Run, name: str, *place: int) -> tuple[float, Array | None]:
     """What a chain's noise, a result of this name, says: the mean variance of the targets, which is the unit
-    of temperatures where it is sampled and 1 elsewhere; and the shares of the targets in the loss."""
+    of temperatures where it is sampled and 1 elsewhere; and the variances, if there are any."""
     if name not in run.data:
-        return 1.0, 1.0
+        return 1.0, None
     variances = run.data[name].values[place]
-    mean = float(np.exp(np.log(variances).mean()))
-    return mean if "noise" in run.data else 1.0, mean / variances
+    return mean_variance(variances) if "noise" in run.data else 1.0, variances
 
 
 def gradient_noise(run: Run) -> xr.DataArray:
@@ -70,8 +69,8 @@ def gradient_noise(run: Run) -> xr.DataArray:
     noise = np.full((len(run.theta), len(parts)), np.nan)
     for chain in np.flatnonzero(run.died < 0):
         draw = int(run.data["draw"].values[chain])
-        unit, shares = units_of_noise(run, "noise_now", int(chain))
-        mean, square = gradient_moments(run.network, run.theta[chain], problem, draw, shares)
+        unit, variances = units_of_noise(run, "noise_now", int(chain))
+        mean, square = gradient_moments(run.network, run.theta[chain], plan.likelihood, draw, variances)
         variance = (1 / plan.batch - 1 / n) * np.maximum(square - mean**2, 0) * n / max(n - 1, 1) / unit
         for place, part in enumerate(parts):
             noise[chain, place] = np.mean(np.concatenate([variance[list(span)] for span in part.tensors]))
@@ -118,21 +117,27 @@ def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float
 
 
 def _backwards(
-    network: Dense, theta: Array, X: Array, Y: Array, problem: Problem, shares: Array
+    network: Dense,
+    theta: Array,
+    X: Array,
+    Y: Array,
+    likelihood: Likelihood,
+    variances: Array | None,
+    weights: Array,
 ) -> list[tuple[Array, Array]]:
     """From the last layer to the first, by example: what went into it, and the derivative by what it gave."""
     activation = ACTIVATIONS[network.activation]
-    inputs, weights, begin = [X], [], 0
-    sizes = network.sizes(problem.inputs, problem.outputs)
+    inputs, matrices, begin = [X], [], 0
+    sizes = network.sizes(X.shape[1], likelihood.outputs)
     for width, out in pairwise(sizes):
         W = theta[begin : begin + width * out].reshape(out, width)
         values = inputs[-1] @ W.T + theta[begin + width * out : begin + width * out + out]
         begin += (width + 1) * out
-        weights.append(W)
+        matrices.append(W)
         inputs.append(activation.value(values) if len(inputs) < len(sizes) - 1 else values)
-    back = TASKS[problem.task].residual(inputs.pop(), Y) * shares
+    back = likelihood.derivative(inputs.pop(), Y, variances) * weights
     layers = []
-    for values, W in zip(reversed(inputs), reversed(weights), strict=True):
+    for values, W in zip(reversed(inputs), reversed(matrices), strict=True):
         layers.append((values, back))
         back = (back @ W) * activation.slope(values)
     return layers

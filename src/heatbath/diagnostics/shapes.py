@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import POSITIVE, real, whole
 from heatbath.runs.run import Run, check_run
+from heatbath.tasks import TASKS
 
 Array = NDArray[np.float64]
 
@@ -52,7 +53,7 @@ def roughness(run: Run, low: float, high: float, points: int = 50) -> Array:
     where a kink of ReLU lies between. Of several classes, the norm is over all their probabilities.
     """
     check_run(run)
-    if run.problem.inputs != 2 or run.problem.task == "regression":
+    if run.problem.inputs != 2 or not TASKS[run.problem.task].classes:
         raise ValueError(f"roughness is of classifiers with two inputs, got {run.problem!r}")
     grid = plane(low, high, points)
     step = 1e-6 * (high - low)
@@ -74,7 +75,7 @@ def plane(low: float, high: float, points: int) -> Array:
 
 def _of_run(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
     weights = run.weights()
-    layers = run.network.layers(run.problem.inputs, run.problem.outputs)
+    layers = run.plan.layers
     names = [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
     ends = np.cumsum([size for sizes in layers.values() for size in sizes])
     tensors = dict(zip(names, np.split(weights.values, ends[:-1], axis=-1), strict=True))

@@ -109,11 +109,11 @@ def _gradient(run: Run, chain: int, place: int) -> Callable[[Array], Array]:
     """∇U of a chain at its noise as of a sample, on all training examples."""
     sampled = "sample_noise" in run.data
     places = (chain, place) if sampled else (chain,)
-    unit, shares = units_of_noise(run, "sample_noise" if sampled else "noise_now", *places)
+    unit, variances = units_of_noise(run, "sample_noise" if sampled else "noise_now", *places)
     draw, decay = int(run.data["draw"].values[chain]), _decay(run)
 
     def gradient(theta: Array) -> Array:
-        force, _ = gradient_moments(run.network, theta, run.problem, draw, shares)
+        force, _ = gradient_moments(run.network, theta, run.plan.likelihood, draw, variances)
         return np.asarray(force / unit + decay * theta)
 
     return gradient
@@ -162,7 +162,7 @@ def _records(run: Run, burn_in: int) -> NDArray[np.intp]:
 
 def _layer_spans(run: Run) -> dict[str, slice]:
     """Where each layer's parameters lie."""
-    layers = run.network.layers(run.problem.inputs, run.problem.outputs)
+    layers = run.plan.layers
     ends = list(accumulate(map(sum, layers.values()), initial=0))
     return {name: slice(*ends) for name, ends in zip(layers, pairwise(ends), strict=True)}
 

@@ -15,6 +15,7 @@ they are used where they are. Gradients are sums over data, one after the other.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -100,6 +101,7 @@ class Network(NamedTuple):
     out: int
     activation: int
     loss: int
+    degrees: float
     shallow: bool
     chunk: int
     values: int
@@ -113,14 +115,15 @@ def by_pointer(network):
     """The same with a pointer to the rows of the table; whoever takes it keeps the table."""
     return Network(
         pointer(network.layers), network.depth, network.stride, network.out, network.activation, network.loss,
-        network.shallow, network.chunk, network.values, network.widest, network.flat, network.copies,
+        network.degrees, network.shallow, network.chunk, network.values, network.widest, network.flat,
+        network.copies,
     )  # fmt: skip
 
 
 class Room(NamedTuple):
     """Pointers to buffers. Those of data have the layout's form; `weights` and `sums` are the copies of one
     alone, and the parameters and the gradient of a group; `shares` are those of the targets in the loss of a
-    regression (target, lane)."""
+    regression, and `tails` what its derivative is divided by (see `derivatives`), both (target, lane)."""
 
     inputs: Any
     targets: Any
@@ -129,6 +132,7 @@ class Room(NamedTuple):
     deltas: Any
     previous: Any
     shares: Any
+    tails: Any
     masks: Any
     weights: Any
     sums: Any
@@ -140,11 +144,13 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """What the compiled code knows of a network: its layers' sizes, activation and loss, as numbers."""
+    """What the compiled code knows of a network: its layers' sizes, activation and loss, as numbers; and the
+    degrees of freedom of the noise of a regression."""
 
     sizes: tuple[int, ...]
     activation: int
     loss: int
+    degrees: float = math.inf
 
     @property
     def parameters(self) -> int:
@@ -206,6 +212,7 @@ class Shape:
             sizes[-1],
             self.activation,
             self.loss,
+            self.degrees,
             shallow and self.activation == RELU,
             data,
             level,
@@ -808,6 +815,7 @@ def make_room(layout, network, like, masks, chosen, batch, capacity, columns, th
     deltas, address = place(address, widest, like)
     previous, address = place(address, widest, like)
     shares, address = place(address, network.out * L, like)
+    tails, address = place(address, network.out * L, like)
     units = layer_of(network.layers, 0).outputs * batch if network.shallow else 0
     active, address = place(address, units, masks)
     weights, address = place(address, network.copies + L if alone else 0, like)
@@ -817,8 +825,8 @@ def make_room(layout, network, like, masks, chosen, batch, capacity, columns, th
     other, address = place(address, network.flat, like)
     indices, address = place(address, rows * lane, chosen)
     room = Room(
-        inputs, targets, values, logits, deltas, previous, shares, active, weights if alone else theta,
-        sums if alone else G, checks, flat, other, indices,
+        inputs, targets, values, logits, deltas, previous, shares, tails, active,
+        weights if alone else theta, sums if alone else G, checks, flat, other, indices,
     )  # fmt: skip
     return room, address
 
@@ -846,7 +854,7 @@ def negative_gradient(layout, theta, G, network, batch, capacity, weight, room):
         shallow_forward(layout, network, batch, room)
         derivatives(
             layout, network.loss, room.logits, room.targets, room.deltas, batch, capacity, 0, batch, 1, scale,
-            room.shares, room.checks,
+            room.shares, room.tails, room.checks,
         )  # fmt: skip
         if weight >= 0:
             weigh(layout, room.targets, weight * capacity, room.deltas, batch, batch, 1)
@@ -857,7 +865,7 @@ def negative_gradient(layout, theta, G, network, batch, capacity, weight, room):
             forward(layout, theta, network, first, size, room)
             derivatives(
                 layout, network.loss, room.logits, room.targets, room.deltas, network.chunk, capacity, first,
-                size, network.out, scale, room.shares, room.checks,
+                size, network.out, scale, room.shares, room.tails, room.checks,
             )  # fmt: skip
             if weight >= 0:
                 at = weight * capacity + first

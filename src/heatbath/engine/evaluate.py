@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from heatbath.engine import losses
@@ -11,6 +13,9 @@ from heatbath.engine.dense import activate, by_pointer, copy_weights, forward, m
 from heatbath.engine.lanes import BYTES, keep, lanes_of, null, pointer
 from heatbath.engine.layouts import chains_in, first_address
 from heatbath.engine.losses import BINARY, CLASSES, predictions
+from heatbath.engine.tiles import example_gammas
+from heatbath.noise import ROW, SLOTS, TAIL
+from heatbath.tasks import STUDENT
 
 
 @compiled(apart=True)
@@ -79,10 +84,39 @@ def evaluate(layout, theta, network, table, sets, room, mean, share, averages, b
         share[c] = share[c] / count if network.loss in (BINARY, CLASSES) else np.nan
 
 
+class Tails(NamedTuple):
+    """What the squares of residuals in Student's law need: the variances (target, lane), room for the gamma
+    numbers of a row of examples (target, example, lane), their shapes (set, example), and their address."""
+
+    noise: Any
+    gammas: Any
+    shapes: Any
+    seed: int
+    step: int
+    scratch: Any
+
+
+@compiled
+def _fill_gammas(layout, tails, sets, count, first, k):
+    """Draw the gamma numbers of a row of examples from `first` on, as far as there are any, for target k."""
+    lane = chains_in(layout, tails.scratch.z)
+    begin = k * ROW * lane
+    for e in range(ROW):
+        for c in range(lane):
+            shape = tails.shapes[sets[c], first + e] if first + e < count else 0.0
+            tails.gammas[begin + e * lane + c] = -shape
+    use, tile = TAIL << 14 | SLOTS * k, first // ROW
+    example_gammas(layout, tails.seed, use, tails.step, tile, tails.scratch, tails.gammas, begin)
+
+
 @compiled(apart=True)
-def squares(layout, theta, network, table, sets, room, sums):
+def squares(layout, theta, network, table, sets, room, sums, tails):
     """The sum of the squared residuals over all data, of every target and chain, in `sums` (target, lane);
-    where the data have weights, each times its own."""
+    where the data have weights, each times its own.
+
+    Where the noise has Student's law, a square is multiplied by g/(ν + r²/s²) instead, with a gamma number g
+    for each example, in whose shape its weight is.
+    """
     chunk, lane, L = network.chunk, chains_in(layout, theta), lanes_of(theta)
     if lane == 1:
         copy_weights(theta, network, room.weights)
@@ -99,13 +133,19 @@ def squares(layout, theta, network, table, sets, room, sums):
             room.targets, chunk,
         )  # fmt: skip
         forward(layout, theta, network, 0, size, room)
-        for k in range(network.out):
-            for i in range(size):
+        for i in range(size):
+            row = (first + i) % ROW
+            for k in range(network.out):
+                if network.loss == STUDENT and row == 0:
+                    _fill_gammas(layout, tails, sets, table.data, first + i, k)
                 for c in range(lane):
                     at = (k * chunk + i) * lane + c
                     residual = np.float64(room.logits[at]) - np.float64(room.targets[at])
                     square = residual * residual
-                    if table.weight >= 0:
+                    if network.loss == STUDENT:
+                        spread = network.degrees + square / tails.noise[k * L + c]
+                        square *= tails.gammas[(k * ROW + row) * lane + c] / spread
+                    elif table.weight >= 0:
                         square *= np.float64(room.targets[(table.weight * chunk + i) * lane + c])
                     sums[k * L + c] += square
 

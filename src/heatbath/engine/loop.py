@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from heatbath.engine.batches import Table, draw_subset, gather, shuffle, table_by_pointer
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import by_pointer, clear, make_room, negative_gradient
-from heatbath.engine.evaluate import evaluate, squares
+from heatbath.engine.evaluate import Tails, evaluate, squares
 from heatbath.engine.lanes import (
     BYTES,
     beyond,
@@ -37,8 +37,9 @@ from heatbath.engine.tiles import (
     run_segment,
 )
 from heatbath.engine.views import row_reader
-from heatbath.noise import TEMPERING, VARIANCE
+from heatbath.noise import ROW, TEMPERING, VARIANCE
 from heatbath.operations import ADAM, THERMOSTAT, WIDTH, C, F, S
+from heatbath.tasks import STUDENT
 
 
 class Chains(NamedTuple):
@@ -117,6 +118,7 @@ class State(NamedTuple):
     root_tau: Any
     noise: Any
     squares: Any
+    gammas: Any
     unit: Any
     number: Any
     point: Any
@@ -149,7 +151,7 @@ def _pointed(code):
 
 
 @compiled(apart=True)
-def _make_state(layout, kinds, parameters, second, units, targets, address):
+def _make_state(layout, kinds, parameters, second, units, targets, tails, address):
     like, real = kinds.number, kinds.real
     L, lane = lanes_of(like), chains_in(layout, like)
     theta, address = place(address, parameters * lane + L, like)
@@ -161,6 +163,7 @@ def _make_state(layout, kinds, parameters, second, units, targets, address):
     root_tau, address = place(address, L, real)
     noise, address = place(address, targets * L, real)
     squares, address = place(address, targets * L, real)
+    gammas, address = place(address, tails * ROW * lane, real)
     unit, address = place(address, L, real)
     mean, address = place(address, L, real)
     share, address = place(address, L, real)
@@ -171,14 +174,14 @@ def _make_state(layout, kinds, parameters, second, units, targets, address):
     nowhere, address = place(address, L, kinds.whole)
     running, address = place(address, L, kinds.whole)
     state = State(
-        theta, p, G, second_moments, xi, temperature, rung, root_tau, noise, squares, unit, numbers, points,
-        sets, nowhere, running, mean, share,
+        theta, p, G, second_moments, xi, temperature, rung, root_tau, noise, squares, gammas, unit, numbers,
+        points, sets, nowhere, running, mean, share,
     )  # fmt: skip
     return state, address
 
 
 @compiled(apart=True)
-def _take(layout, chains, begin, members, state, ladder, sets, numbers, shares, sampled):
+def _take(layout, chains, begin, members, state, ladder, sets, numbers, room, degrees, sampled):
     """Have the chains from `begin` on in the lanes; lanes without one repeat the last.
 
     Returns how many run.
@@ -202,7 +205,7 @@ def _take(layout, chains, begin, members, state, ladder, sets, numbers, shares, 
             state.temperature[u * L + c] = chains.temperature[chain, u]
         for k in range(chains.noise.shape[1]):
             state.noise[k * L + c] = chains.noise[chain, k]
-        _share_out(state, shares, c, chains.noise.shape[1], sampled)
+        _share_out(state, room, c, chains.noise.shape[1], degrees, sampled)
     for c in range(lane):
         chain = begin + min(c, members - 1)
         for e in range(chains.theta.shape[1]):
@@ -232,30 +235,33 @@ def _put(layout, chains, chain, c, state):
 
 
 @compiled
-def _share_out(state, shares, c, targets, sampled):
-    """What follows from the noise of a lane: the shares of its targets in the loss and, where it is sampled,
-    the unit of its momenta, the geometric mean of the standard deviations."""
+def _share_out(state, room, c, targets, degrees, sampled):
+    """What follows from the noise of a lane: the shares of its targets in the loss, and how these end in the
+    tails of its law; where it is sampled, the unit of its momenta, the geometric mean of the standard
+    deviations."""
     L = lanes_of(state.theta)
     total = 0.0
     for k in range(targets):
         total += math.log(state.noise[k * L + c])
     mean = state.noise[c] if targets == 1 else math.exp(total / max(targets, 1))
     for k in range(targets):
-        shares[k * L + c] = mean / state.noise[k * L + c]
+        room.shares[k * L + c] = mean / state.noise[k * L + c] * (1.0 + 1.0 / degrees)
+        room.tails[k * L + c] = 1.0 / (degrees * state.noise[k * L + c])
     state.unit[c] = math.sqrt(mean) if sampled else 1.0
 
 
 @compiled(apart=True)
 def _draw_variance(layout, step, state, table, network, room, scratch, variance, seed):
     """Draw the variance of every target from its law at the parameters as they are, every lane by itself."""
-    squares(layout, state.theta, network, table, state.sets, room, state.squares)
+    tails = Tails(state.noise, state.gammas, variance.tails, seed, step, scratch)
+    squares(layout, state.theta, network, table, state.sets, room, state.squares, tails)
     L = lanes_of(state.theta)
     for c in range(chains_in(layout, state.theta)):
         for k in range(network.out):
             drawn = gamma_number(variance.shape, seed, VARIANCE << 14 | 2 * k, state.number[c], step, scratch)
             beta = variance.scale[k] + variance.factor * state.squares[k * L + c]
             state.noise[k * L + c] = beta / drawn
-        _share_out(state, room.shares, c, network.out, True)
+        _share_out(state, room, c, network.out, network.degrees, True)
 
 
 @compiled(apart=True)
@@ -353,7 +359,8 @@ def _make_buffers(layout, kinds, network, sizes, address):
     """All buffers from an address on, and the address after them."""
     parameters, second, units, batch, capacity, columns, segments, most, shuffled, drawn = sizes
     L, lane = lanes_of(kinds.number), chains_in(layout, kinds.number)
-    state, address = _make_state(layout, kinds, parameters, second, units, network.out, address)
+    tails = network.out if network.loss == STUDENT else 0
+    state, address = _make_state(layout, kinds, parameters, second, units, network.out, tails, address)
     room, address = make_room(
         layout, network, kinds.number, kinds.mask, kinds.word, batch, capacity, columns, state.theta, state.G,
         address,
@@ -417,7 +424,7 @@ def run_chains(
     for i in range(sizes[-1] * lane):
         buffers.stamps[i] = -1
     for k in range(net.out * L):
-        room.shares[k] = 1
+        room.shares[k], room.tails[k] = 1, 0
     with_variance = variance is not None
     ranges, unit_first, unit_size = pointer(units.ranges), pointer(units.first), pointer(units.size)
     sets = data.table.rows.shape[0]
@@ -430,8 +437,9 @@ def run_chains(
     for group in range(begin, end, lane):
         members = min(lane, end - group)
         alive = _take(
-            layout, chains, group, members, state, ladder, sets, scratch.numbers, room.shares, with_variance
-        )
+            layout, chains, group, members, state, ladder, sets, scratch.numbers, room, net.degrees,
+            with_variance,
+        )  # fmt: skip
         epoch, source, at = -1, chosen, 0
         record = np.int64(0)  # the next to note
         while record < records and record_steps[record] < first + (first > 0):
@@ -539,7 +547,7 @@ def run_chains(
                         step = n + control.offset
                         _draw_variance(layout, step, state, table, net, room, scratch, variance, seed)
                         gathered = False
-                        if fresh and net.out > 1:  # the targets have other shares in the loss
+                        if fresh and (net.out > 1 or net.loss == STUDENT):  # shares in the loss are others
                             gather(
                                 layout, table, table.columns, state.sets, source, at, batch, room.inputs,
                                 net.stride, room.targets, capacity,

@@ -10,9 +10,9 @@ from heatbath.engine import lanes
 from heatbath.engine.compile import compiled
 from heatbath.engine.lanes import choose, exp, fma, lanes_of, load, log, log1p, store, traced, zero
 from heatbath.engine.layouts import chains_in, each, vectors
-from heatbath.tasks import TASKS
+from heatbath.tasks import LARGEST, STUDENT, TASKS, VARYING
 
-BINARY, CLASSES = TASKS["binary"].number, TASKS["classes"].number
+BINARY, CLASSES, COUNTS = (TASKS[task].number for task in ("binary", "classes", "counts"))
 
 
 def _probability(z: lanes.Traced) -> lanes.Traced:
@@ -91,6 +91,39 @@ def _half_square(z, y, sum_):
     return fma(d * 0.5, d, sum_)
 
 
+@traced
+def _count_loss(z, y, sum_):
+    return sum_ + fma(-z, y, exp(z))
+
+
+@traced
+def _varying_loss(z, v, y, sum_):
+    d = z - y
+    return fma(fma(exp(-v) * d, d, v), 0.5, sum_)
+
+
+@traced
+def _varying_delta(z, v, y, scale):
+    return exp(-v) * (y - z) * scale
+
+
+@traced
+def _varying_log_delta(z, v, y, scale):
+    d = z - y
+    return (exp(-v) * d * d - 1.0) * 0.5 * scale
+
+
+@traced
+def _student_delta(z, y, tail, scale):
+    r = y - z
+    return r / fma(tail * r, r, 1.0) * scale
+
+
+@traced
+def _rate(z):
+    return exp(choose(z > LARGEST, z.constant(LARGEST), z))
+
+
 @compiled
 def _exponentials(logits, made, at, stride, out):
     """exp(z - the largest z) of every output, into `made`, and their sum."""
@@ -116,11 +149,12 @@ def _clear(layout, logits, size, out, chunk):
 
 @compiled(apart=True)
 def derivatives(
-    layout, loss, logits, targets, deltas, chunk, capacity, first, size, out, scale, shares, checks
+    layout, loss, logits, targets, deltas, chunk, capacity, first, size, out, scale, shares, tails, checks
 ):
     """The negative derivatives of the mean loss by the logits, of data from `first` on.
 
-    `scale` is 1/batch; in a regression the loss of target k has the factor shares[k] (target, lane).
+    `scale` is 1/batch; in a regression the loss of target k has the factor shares[k] (target, lane), and
+    where its noise has Student's law the derivative the divisor 1 + tails[k] r².
 
     What is not finite is added up in `checks`, which then is NaN.
     """
@@ -146,6 +180,28 @@ def derivatives(
                 share = _divided(e, normaliser, scale)
                 wanted = _one_if(label, k) * scale
                 store(deltas, at + k * chunk * lane, wanted - share)
+        elif loss == COUNTS:
+            for k in range(out):
+                z = load(logits, at + k * chunk * lane)
+                y = load(targets, target + k * capacity * lane)
+                check = _check(check, _count_loss(z, y, zero(logits)))
+                store(deltas, at + k * chunk * lane, _difference(y, _exp(z), scale))
+        elif loss == VARYING:
+            half = out // 2
+            for k in range(half):
+                z = load(logits, at + k * chunk * lane)
+                v = load(logits, at + (half + k) * chunk * lane)
+                y = load(targets, target + k * capacity * lane)
+                check = _check(check, _varying_loss(z, v, y, zero(logits)))
+                store(deltas, at + k * chunk * lane, _varying_delta(z, v, y, scale))
+                store(deltas, at + (half + k) * chunk * lane, _varying_log_delta(z, v, y, scale))
+        elif loss == STUDENT:
+            for k in range(out):
+                z = load(logits, at + k * chunk * lane)
+                y = load(targets, target + k * capacity * lane)
+                check = _check(check, _half_square(z, y, zero(logits)))
+                share, tail = _share(layout, shares, k * lanes), _share(layout, tails, k * lanes)
+                store(deltas, at + k * chunk * lane, _student_delta(z, y, tail, scale) * share)
         else:
             for k in range(out):
                 z = load(logits, at + k * chunk * lane)
@@ -190,13 +246,18 @@ def values(layout, loss, logits, targets, chunk, capacity, first, size, out, mad
             store(right, at, _same(best, label))
             continue
         sum_ = zero(logits)
-        for k in range(out):
+        terms = out // 2 if loss == VARYING else out
+        for k in range(terms):
             z = load(logits, at + k * chunk * lane)
             y = load(targets, target + k * capacity * lane)
             if loss == BINARY:
                 sum_ = sum_ + _binary_loss(z, y)
                 if k == 0:
                     store(right, at, _right(z, y))
+            elif loss == COUNTS:
+                sum_ = _count_loss(z, y, sum_)
+            elif loss == VARYING:
+                sum_ = _varying_loss(z, load(logits, at + (terms + k) * chunk * lane), y, sum_)
             else:
                 sum_ = _half_square(z, y, sum_)
         store(made, at, sum_)
@@ -214,7 +275,8 @@ def _same(a, b):
 
 @compiled(apart=True)
 def predictions(layout, loss, logits, chunk, size, out):
-    """Turn logits into what they say: the probability of class 1, of each class, or the values themselves."""
+    """Turn logits into what they say: the probability of class 1, of each class, the values themselves,
+    rates, or values and then their variances."""
     lanes, lane = lanes_of(logits), chains_in(layout, logits)
     for v in range(vectors(layout, size, logits)):
         at = v * lanes
@@ -225,3 +287,6 @@ def predictions(layout, loss, logits, chunk, size, out):
             normaliser = _exponentials(logits, logits, at, chunk * lane, out)
             for k in range(out):
                 store(logits, at + k * chunk * lane, load(logits, at + k * chunk * lane) / normaliser)
+        elif loss in (COUNTS, VARYING):
+            for k in range(out // 2 if loss == VARYING else 0, out):
+                store(logits, at + k * chunk * lane, _rate(load(logits, at + k * chunk * lane)))

@@ -33,7 +33,7 @@ from heatbath.engine.lanes import (
 from heatbath.engine.layouts import Alone, Group, add_halves, chains_in, place
 from heatbath.engine.random import fill_normals, fill_words
 from heatbath.engine.views import prefetch
-from heatbath.noise import ATTEMPTS, ROW, TILE
+from heatbath.noise import ATTEMPTS, ROW, SLOTS, TILE
 from heatbath.operations import ADAM, DESCEND, READ, WIDTH, A, B, F, S
 
 # What is fixed of a move: its kind; stream and slot of R (-1: none) and the offset of its step; whether p·p
@@ -498,6 +498,36 @@ def _normal(seed, use, chain, step, element, scratch):
 def fluctuate(xi, a, b, root, seed, use, chain, step, element, scratch):
     """ξ = a ξ + b r R of one chain, in float64 always: R is the number of one element."""
     return a * xi + b * root * _normal(seed, use, chain, step, element, scratch)
+
+
+@compiled(apart=True)
+def example_gammas(layout, seed, use, step, tile, scratch, made, at):
+    """What `noise.example_gammas` draws for the ROW examples of a tile, (example, lane), in float64 always,
+    from made[at] on: where a number is to be drawn, minus its shape stands."""
+    row = ROW * chains_in(layout, scratch.z)
+    waiting = True
+    for attempt in range(SLOTS):
+        if not waiting:
+            break
+        waiting = False
+        fill_words(layout, scratch.z, scratch.words, scratch.numbers, seed, use + attempt, step, tile, TILE)
+        for e in range(row):
+            if made[at + e] >= 0.0:
+                continue
+            shape = -made[at + e]
+            d = shape + (1.0 if shape < 1.0 else 0.0) - 1.0 / 3.0
+            c = 1.0 / math.sqrt(9.0 * d)
+            radius, angle = (scratch.words[e] + 0.5) * 2.0**-32, (scratch.words[row + e] + 0.5) * 2.0**-32
+            x = math.sqrt(-2.0 * math.log(radius)) * math.cos(2.0 * math.pi * angle)
+            u = (scratch.words[2 * row + e] + 0.5) * 2.0**-32
+            v = (1.0 + c * x) ** 3
+            accepted = v > 0.0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v)
+            if accepted or attempt == SLOTS - 1:
+                made[at + e] = d * v
+                if shape < 1.0:
+                    made[at + e] *= ((scratch.words[3 * row + e] + 0.5) * 2.0**-32) ** (1.0 / shape)
+            else:
+                waiting = True
 
 
 @compiled(apart=True)

@@ -28,7 +28,7 @@ def parameters(run: Run, of: str) -> xr.DataArray:
     if not isinstance(run, Run):
         raise TypeError(f"parameters needs a Run, got {type(run).__name__}")
     begin, spans = 0, dict[str, slice]()
-    for layer, sizes in run.network.layers(run.problem.inputs, run.problem.outputs).items():
+    for layer, sizes in run.plan.layers.items():
         weight, end = begin + sizes[0], begin + sum(sizes)
         spans |= {
             layer: slice(begin, end),

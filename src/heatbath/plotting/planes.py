@@ -14,6 +14,7 @@ from heatbath.datasets.problem import numbers
 from heatbath.plotting.style import axes_or_new, colour_bar, dress, key, symbol
 from heatbath.prediction.averages import entropy_of
 from heatbath.runs.run import Run
+from heatbath.tasks import TASKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +50,7 @@ def data(problem: Problem, split: str = "train", draw: int = 0, *, ax: Axes | No
     across, up = _limits(problem)
     choice("split", split, ("train", "test"))
     draw = whole("draw", draw, low=0, high=problem.draws)
-    if problem.task == "regression" or len(problem.targets) > len(DOTS):
+    if not TASKS[problem.task].classes or len(problem.targets) > len(DOTS):
         raise ValueError(f"data needs a problem with 2 to {len(DOTS)} classes, got {problem!r}")
     X, Y = (getattr(problem, f"{name}_{split}")[draw] for name in "XY")
     ax = axes_or_new(ax, _height(problem, 2.8))
@@ -107,7 +108,7 @@ def uncertainty(
     `prediction` is as in `classifier`; with several classes the probabilities on the grid are (points²,
     classes).
     """
-    if isinstance(problem, Problem) and problem.task == "regression":
+    if isinstance(problem, Problem) and not TASKS[problem.task].classes:
         raise ValueError(f"uncertainty needs a problem with classes, got {problem!r}")
     entropy = entropy_of(_probabilities(problem, prediction, chain), problem.task)
     ax = axes_or_new(ax, _height(problem, 2.2 if bar else 2.8))

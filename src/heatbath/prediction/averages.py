@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from heatbath.datasets.problem import Floats
-from heatbath.tasks import Task
+from heatbath.tasks import TASKS, Task
 
 A = TypeVar("A")
 
@@ -16,14 +16,16 @@ A = TypeVar("A")
 class Prediction(NamedTuple, Generic[A]):
     """What samples say together: NumPy arrays for a run, tensors in the CPU's memory for a torch model.
 
-    `mean` and `variance` are (examples, outputs), of probabilities or of the values of a regression, and `sd`
-    is the root of the variance. In a regression with a posterior these are of new data: the variance is that
-    over the samples, plus the `noise` of the data around them, (outputs,), which is None elsewhere.
+    `mean` and `variance` are (examples, outputs), of probabilities, of the values of a regression or of
+    counts, and `sd` is the root of the variance. Of counts, and in a regression with a posterior, these are
+    of new data: the variance is that over the samples, plus the mean variance of data around them, `noise`:
+    (outputs,), or (examples, outputs) where it depends on the inputs. It is None elsewhere.
 
     `entropy` (examples,), in nats, is that of the mean, summed over columns that are labels or values of
-    their own. Of probabilities it is the sum of two: `expected_entropy`, the mean over samples of their
-    entropies, which is the noise of the data as they see it, and `mutual_information`, what they disagree
-    about. These two are None in a regression, and where only the means were kept.
+    their own; of values and counts that of a normal law with this variance. Of probabilities it is the sum of
+    two: `expected_entropy`, the mean over samples of their entropies, which is the noise of the data as they
+    see it, and `mutual_information`, what they disagree about. These two are None for values and counts, and
+    where only the means were kept.
     """
 
     mean: A
@@ -51,16 +53,15 @@ class Average:
         self._noise: Floats | None = None
 
     def add(self, outputs: Floats, noise: Floats | None = None) -> None:
-        """Take in what one more sample says: probabilities or values, (examples, outputs), and the variance
-        of the data around them, (outputs,)."""
+        """Take in what one more sample says: probabilities, values or rates, (examples, outputs), and the
+        variance of the data around values, (outputs,) or (examples, outputs)."""
         self._count += 1
         difference = outputs - self._mean
         self._mean = self._mean + difference / self._count
         self._squares = self._squares + difference * (outputs - self._mean)
         if noise is not None:
-            before = np.zeros(()) if self._noise is None else self._noise
-            self._noise = before + (noise - before) / self._count
-        if self._task != "regression":
+            self._noise = noise if self._noise is None else self._noise + noise
+        if TASKS[self._task].classes:
             entropy = entropy_of(outputs, self._task)
             self._entropy = self._entropy + (entropy - self._entropy) / self._count
 
@@ -69,15 +70,18 @@ class Average:
         if not self._count:
             raise ValueError("there are no samples: take some after the burn-in")
         variance = self._squares / self._count
-        if self._task == "regression":
-            return regression(self._mean, variance, self._noise)
+        if not TASKS[self._task].classes:
+            noise = None if self._noise is None else self._noise / self._count
+            return of_data(self._task, self._mean, variance, noise)
         entropy = entropy_of(self._mean, self._task)
         disagreement = np.maximum(entropy - self._entropy, 0.0)  # it is never negative but for rounding
         return Prediction(self._mean, variance, entropy, self._entropy, disagreement)
 
 
-def regression(mean: Floats, spread: Floats, noise: Floats | None) -> Prediction[Floats]:
-    """The prediction of values with a spread over samples, and perhaps noise around them."""
+def of_data(task: Task, mean: Floats, spread: Floats, noise: Floats | None) -> Prediction[Floats]:
+    """The prediction of values or rates with a spread over samples, and perhaps noise around them: that of
+    counts is their rate."""
+    noise = mean if task == "counts" else noise
     variance = spread if noise is None else spread + noise
     return Prediction(mean, variance, normal_entropy(variance), None, None, noise)
 

@@ -9,56 +9,56 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
+from heatbath.likelihood import Likelihood
 from heatbath.networks import Dense
-from heatbath.prediction.averages import Average, Prediction, entropy_of, regression
-from heatbath.prediction.mixtures import Categorical, Mixture
+from heatbath.prediction.averages import Average, Prediction, entropy_of, of_data
+from heatbath.prediction.mixtures import Categorical, Mixture, mixture_of
+from heatbath.tasks import TASKS, Task
 
 
 def average_networks(
-    problem: Problem,
+    likelihood: Likelihood,
     network: Dense,
     thetas: Iterable[NDArray[Any]],
     x: Floats,
-    noises: Iterable[Floats] | None = None,
+    variances: Iterable[Floats] | None = None,
 ) -> Prediction[Floats]:
     """What networks with these parameters say of standardised inputs, (examples, features), together, with
-    the variances of the targets around each if there are any, in the user's units.
+    the variances of the targets around each if there are any.
 
     One network is in memory at a time.
     """
-    average = Average(problem.task)
-    for theta, noise in zip(thetas, repeat(None) if noises is None else noises, strict=False):
-        average.add(problem.decode(network.forward(theta, x, problem.outputs)), noise)
+    average = Average(likelihood.problem.task)
+    for theta, known in zip(thetas, repeat(None) if variances is None else variances, strict=False):
+        outputs = network.forward(theta, x, likelihood.outputs)
+        average.add(likelihood.values(outputs), likelihood.noise(outputs, known))
     return average.prediction()
 
 
 def laws(
-    problem: Problem, network: Dense, thetas: NDArray[Any], x: Floats, variances: Floats | None
+    likelihood: Likelihood, network: Dense, thetas: NDArray[Any], x: Floats, variances: Floats | None
 ) -> Mixture | Categorical:
     """The laws of new data of networks with these parameters, (samples, parameters), at standardised inputs.
 
-    `variances` are those of the targets around each network, (samples, targets), in the user's units; where
-    there are none, the laws are of the networks' values.
+    `variances` are those of the targets around each network, (samples, targets), if they have any.
     """
-    outputs = np.empty((len(thetas), len(x), problem.outputs))
+    outputs = np.empty((len(thetas), len(x), likelihood.outputs))
     for place, theta in enumerate(thetas):
-        outputs[place] = network.forward(theta, x, problem.outputs)
-    if problem.task != "regression":
+        outputs[place] = network.forward(theta, x, likelihood.outputs)
+    if TASKS[likelihood.problem.task].classes:
         return Categorical(outputs)
-    deviations = np.zeros((len(thetas), problem.outputs)) if variances is None else np.sqrt(variances)
-    return Mixture(problem.decode(outputs), deviations)
+    return mixture_of(likelihood, outputs, variances)
 
 
 def join_averages(
-    problem: Problem, means: Floats, variances: Floats, noise: Floats | None = None
+    task: Task, means: Floats, variances: Floats, noise: Floats | None = None
 ) -> Prediction[Floats]:
     """The prediction of chains that have kept their means and variances only, (chains, examples, outputs).
 
     The variance is within chains and between them; the entropy is not split.
     """
     mean, variance = means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
-    if problem.task == "regression":
-        return regression(mean, variance, noise)
-    return Prediction(mean, variance, entropy_of(mean, problem.task), None, None)
+    if not TASKS[task].classes:
+        return of_data(task, mean, variance, noise)
+    return Prediction(mean, variance, entropy_of(mean, task), None, None)

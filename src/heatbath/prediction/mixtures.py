@@ -1,31 +1,141 @@
-"""The laws of new data that samples predict, one for each: of a regression normal ones, and of a class."""
+"""The laws of new data that samples predict, one for each sample: of numbers in a mixture, and of a class."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import SHARE, real, reals
 from heatbath.datasets.problem import Floats, numbers
+from heatbath.likelihood import Likelihood
 
 AT_ONCE = 1 << 20  # numbers of all components at a time
 HALVINGS = 40  # of the interval in which a quantile lies: to 1e-12 of its length
+UNCOUNTED = 1e12  # a rate from which on counts have a normal law, to 1e-6
+
+
+class Law(NamedTuple):
+    """The law of data around what one network says: functions of arrays that are broadcast.
+
+    - `cdf(y, mean, scale)`: the probability of y or less;
+    - `log_density(y, mean, scale)`: of whole numbers, the logarithm of their probability;
+    - `bounds(share, mean, scale)`: below the first `cdf` is less than this share, at the second it is not;
+    - `variance(mean, scale)`;
+    - `draw(generator, mean, scale)`: one datum for each mean;
+    - `whole`: whether data are whole numbers.
+    """
+
+    cdf: Callable[[Floats, Floats, Floats], Floats]
+    log_density: Callable[[Floats, Floats, Floats], Floats]
+    bounds: Callable[[float, Floats, Floats], tuple[Floats, Floats]]
+    variance: Callable[[Floats, Floats], Floats]
+    draw: Callable[[np.random.Generator, Floats, Floats], Floats]
+    whole: bool = False
+
+
+def _standard(y: Floats, mean: Floats, scale: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = (y - mean) / scale
+    return np.where(np.isnan(z), 0.0, z)  # at a network's own value, without noise
+
+
+def _normal_cdf(y: Floats, mean: Floats, scale: Floats) -> Floats:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(_standard(y, mean, scale)))
+
+
+def _normal_log_density(y: Floats, mean: Floats, scale: Floats) -> Floats:
+    z = _standard(y, mean, scale)
+    return np.asarray(-0.5 * z**2 - np.log(scale) - 0.5 * math.log(2 * math.pi))
+
+
+def _normal_bounds(_: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
+    return mean - 9 * scale, mean + 9 * scale  # less than 1e-18 lies beyond
+
+
+def _normal_draw(generator: np.random.Generator, mean: Floats, scale: Floats) -> Floats:
+    return np.asarray(mean + scale * generator.standard_normal(mean.shape))
+
+
+NORMAL = Law(_normal_cdf, _normal_log_density, _normal_bounds, lambda mean, scale: scale**2, _normal_draw)
+"""N(mean, scale²); where the scale is 0, the mean."""
+
+
+def _poisson_cdf(y: Floats, mean: Floats, scale: Floats) -> Floats:
+    from scipy.special import pdtr
+
+    counts = pdtr(np.maximum(np.floor(y), 0), np.minimum(mean, UNCOUNTED))
+    return np.where(y < 0, 0.0, np.where(mean < UNCOUNTED, counts, _normal_cdf(y, mean, scale)))
+
+
+def _poisson_log_density(y: Floats, mean: Floats, _: Floats) -> Floats:
+    from scipy.special import gammaln, xlogy
+
+    whole = (y >= 0) & (np.floor(y) == y)
+    counts = np.where(whole, y, 0)
+    return np.where(whole, xlogy(counts, mean) - mean - gammaln(counts + 1), -np.inf)
+
+
+def _poisson_bounds(share: float, mean: Floats, _: Floats) -> tuple[Floats, Floats]:
+    tail = -math.log1p(-share)  # by Bernstein: mean + x or more has at most the probability 1 - share
+    x = tail / 3 + np.sqrt(tail**2 / 9 + 2 * tail * mean)
+    return np.full_like(mean, -1.0), np.ceil(mean + x)
+
+
+def _poisson_draw(generator: np.random.Generator, mean: Floats, scale: Floats) -> Floats:
+    counts = generator.poisson(np.minimum(mean, UNCOUNTED))
+    return np.where(mean < UNCOUNTED, counts, _normal_draw(generator, mean, scale))
+
+
+POISSON = Law(
+    _poisson_cdf, _poisson_log_density, _poisson_bounds, lambda mean, _: mean, _poisson_draw, whole=True
+)
+"""Counts with this mean, whose root is the scale."""
+
+
+def student(degrees: float) -> Law:
+    """mean + scale t, t with Student's law; its variance is infinite with two degrees or less."""
+    from scipy.special import gammaln, stdtr, stdtrit
+
+    norm = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * math.log(degrees * math.pi)
+    factor = degrees / (degrees - 2) if degrees > 2 else math.inf
+
+    def log_density(y: Floats, mean: Floats, scale: Floats) -> Floats:
+        z = _standard(y, mean, scale)
+        return np.asarray(norm - np.log(scale) - (degrees + 1) / 2 * np.log1p(z**2 / degrees))
+
+    def bounds(share: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
+        quantile = mean + stdtrit(degrees, share) * scale
+        return quantile, quantile
+
+    return Law(
+        cdf=lambda y, mean, scale: stdtr(degrees, _standard(y, mean, scale)),
+        log_density=log_density,
+        bounds=bounds,
+        variance=lambda mean, scale: factor * scale**2,
+        draw=lambda generator, mean, scale: mean + scale * generator.standard_t(degrees, mean.shape),
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Equally likely normal laws: `means` (samples, examples, outputs) and `deviations` (samples, outputs).
+    """Equally likely laws of one kind: `means` (samples, examples, outputs) and `deviations` (samples,
+    outputs), or (samples, examples, outputs) where they depend on the inputs.
 
-    Columns are the values of a regression, each with a law of its own. A deviation is that of the data around
-    what a network says; 0 where none is known, and then the law is of the networks' values.
+    Columns are the values of a regression, or counts, each with a law of its own. A deviation is that of the
+    data around what a network says, of Student's law its scale; 0 where none is known, and then the law is of
+    the networks' values.
     """
 
     means: Floats
     deviations: Floats
+    law: Law = NORMAL
 
     @property
     def mean(self) -> Floats:
@@ -35,61 +145,64 @@ class Mixture:
     @property
     def sd(self) -> Floats:
         """The standard deviation: networks differ, and data lie around them."""
-        return np.asarray(np.sqrt(self.means.var(axis=0) + np.mean(self.deviations**2, axis=0)))
+        within = self.law.variance(self.means, self._scale(slice(None)))
+        return np.asarray(np.sqrt(self.means.var(axis=0) + within.mean(axis=0)))
 
     def cdf(self, y: ArrayLike) -> Floats:
-        """The probability of less than y, (examples, outputs); of what is observed it is uniform where the
-        prediction is right."""
-        from scipy.special import ndtr
-
+        """The probability of y or less, (examples, outputs); of values that are observed it is uniform where
+        the prediction is right."""
         values = self._checked(y)
         return self._in_chunks(
-            lambda rows, scale: ndtr(self._standard(values[rows], rows, scale)).mean(axis=0)
+            lambda rows, means, scale: self.law.cdf(values[rows], means, scale).mean(axis=0)
         )
 
     def log_density(self, y: ArrayLike) -> Floats:
-        """The logarithm of the density at y, (examples, outputs)."""
+        """The logarithm of the density at y, of counts that of their probability, (examples, outputs)."""
         from scipy.special import logsumexp
 
         values = self._checked(y)
 
-        def of(rows: slice, scale: Floats) -> Floats:
-            logs = self._log_densities(values, rows, scale)
+        def of(rows: slice, means: Floats, scale: Floats) -> Floats:
+            logs = self._log_densities(values[rows], means, scale)
             return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
         return self._in_chunks(of)
 
     def log_likelihood(self, y: ArrayLike) -> Floats:
-        """The logarithm of the density that each sample has at y, (samples, examples, outputs)."""
+        """The logarithm of the density, or of the probability of counts, that each sample has at y, (samples,
+        examples, outputs)."""
         values = self._checked(y)
-        each = self._in_chunks(lambda rows, scale: self._log_densities(values, rows, scale).swapaxes(0, 1))
-        return each.swapaxes(0, 1)
+
+        def of(rows: slice, means: Floats, scale: Floats) -> Floats:
+            return self._log_densities(values[rows], means, scale).swapaxes(0, 1)
+
+        return self._in_chunks(of, len(self.means)).swapaxes(0, 1)
 
     def quantiles(self, shares: ArrayLike) -> Floats:
-        """The values below which data lie with these probabilities, (shares, examples, outputs)."""
-        from scipy.special import ndtr
-
+        """The values below which data lie with these probabilities, (shares, examples, outputs); of counts
+        the least that are not exceeded with them."""
         wanted = reals("shares", np.atleast_1d(shares).tolist(), SHARE)
         if not all(0 < share < 1 for share in wanted):
             raise ValueError(f"shares must be between 0 and 1, got {wanted}")
 
-        def of(rows: slice, scale: Floats) -> Floats:
-            means = self.means[:, rows]
-            low, high = (means - 9 * scale).min(axis=0), (means + 9 * scale).max(axis=0)
+        def of(rows: slice, means: Floats, scale: Floats) -> Floats:
             found = []
             for share in wanted:
-                a, b = low, high
+                low, high = self.law.bounds(share, means, scale)
+                a, b = low.min(axis=0), high.max(axis=0)
                 for _ in range(HALVINGS):
                     middle = (a + b) / 2
-                    below = ndtr(self._standard(middle, rows, scale)).mean(axis=0) < share
+                    middle = np.floor(middle) if self.law.whole else middle
+                    below = self.law.cdf(middle, means, scale).mean(axis=0) < share
                     a, b = np.where(below, middle, a), np.where(below, b, middle)
-                found.append((a + b) / 2)
+                found.append(b if self.law.whole else (a + b) / 2)
             return np.stack(found, axis=1)
 
-        return np.asarray(np.moveaxis(self._in_chunks(of), 1, 0))
+        return np.asarray(np.moveaxis(self._in_chunks(of, len(wanted)), 1, 0))
 
     def interval(self, coverage: float = 0.9) -> tuple[Floats, Floats]:
-        """The lower and upper ends between which data lie with this probability, as many below as above."""
+        """The lower and upper ends between which data lie with this probability, as many below as above; of
+        counts with at least this one, ends included."""
         coverage = real("coverage", coverage, SHARE)
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must be between 0 and 1, got {coverage:g}")
@@ -98,19 +211,12 @@ class Mixture:
 
     def draw(self, seed: int = 0) -> Floats:
         """New data: one for each sample, (samples, examples, outputs)."""
-        noise = np.random.default_rng(seed).standard_normal(self.means.shape)
-        return np.asarray(self.means + self.deviations[:, None] * noise)
+        return self.law.draw(np.random.default_rng(seed), self.means, self._scale(slice(None)))
 
-    def _log_densities(self, values: Floats, rows: slice, scale: Floats) -> Floats:
-        if not (self.deviations > 0).all():
+    def _log_densities(self, values: Floats, means: Floats, scale: Floats) -> Floats:
+        if not self.law.whole and not (self.deviations > 0).all():
             raise ValueError("the networks' values have no density: train with posterior=Posterior()")
-        z = self._standard(values[rows], rows, scale)
-        return np.asarray(-0.5 * z**2 - np.log(scale) - 0.5 * math.log(2 * math.pi))
-
-    def _standard(self, values: Floats, rows: slice, scale: Floats) -> Floats:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = (values - self.means[:, rows]) / scale
-        return np.where(np.isnan(z), 0.0, z)  # at a network's own value, without noise
+        return self.law.log_density(values, means, scale)
 
     def _checked(self, y: ArrayLike) -> Floats:
         values = numbers("y", y, (1, 2))
@@ -121,13 +227,31 @@ class Mixture:
             raise ValueError(f"y must be (examples, outputs) = {shape}, got an array of shape {np.shape(y)}")
         return values
 
-    def _in_chunks(self, function: Callable[[slice, Floats], Floats]) -> Floats:
-        """A function of some examples at a time, and the deviations in the form of the means."""
+    def _scale(self, rows: slice) -> Floats:
+        """The deviations of some examples, in the form of the means."""
+        return self.deviations[:, None] if self.deviations.ndim == 2 else self.deviations[:, rows]
+
+    def _in_chunks(self, function: Callable[[slice, Floats, Floats], Floats], *more: int) -> Floats:
+        """A function of some examples at a time, with their means and deviations; its result has these `more`
+        dimensions after that of the examples."""
         count, examples, outputs = self.means.shape
         step = max(1, AT_ONCE // max(1, count * outputs))
-        scale: NDArray[np.float64] = self.deviations[:, None]
-        parts = [function(slice(first, first + step), scale) for first in range(0, examples, step)]
-        return np.concatenate(parts) if parts else np.empty((0, outputs))
+        spans = [slice(first, first + step) for first in range(0, examples, step)]
+        parts = [function(rows, self.means[:, rows], self._scale(rows)) for rows in spans]
+        return np.concatenate(parts) if parts else np.empty((0, *more, outputs))
+
+
+def mixture_of(likelihood: Likelihood, outputs: Floats, variances: Floats | None) -> Mixture:
+    """The mixture of networks that say this, (samples, examples, outputs), with these variances of the
+    targets, (samples, targets), if they have any."""
+    values = likelihood.values(outputs)
+    if likelihood.problem.task == "counts":
+        return Mixture(values, np.sqrt(values), POISSON)
+    if likelihood.degrees < math.inf and variances is not None:
+        scale = np.sqrt(variances) * likelihood.problem.target_scale
+        return Mixture(values, scale, student(likelihood.degrees))
+    noise = likelihood.noise(outputs, variances)
+    return Mixture(values, np.zeros((len(values), values.shape[-1])) if noise is None else np.sqrt(noise))
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,10 +22,11 @@ def predict(
     """Mean and variance over samples of what a model says of x, and the entropy of the mean, in two parts.
 
     The model ends in logits for "binary" (one or more columns of their own) and "classes" (the last axis),
-    which become probabilities, and in values for "regression" (whose entropy is that of a normal distribution
-    with this variance); outputs (examples,) count as one column. Samples are `Samples`, or any states of the
-    model as its `state_dict` gives. The model is put in evaluation mode for the time, and its own parameters
-    and buffers are not touched, nor are the samples. One sample is in memory at a time.
+    which become probabilities, in values for "regression" and in logarithms of rates for "counts" (whose
+    entropies are those of normal laws with this variance); outputs (examples,) count as one column. Samples
+    are `Samples`, or any states of the model as its `state_dict` gives. The model is put in evaluation mode
+    for the time, and its own parameters and buffers are not touched, nor are the samples. One sample is in
+    memory at a time.
 
     >>> import torch
     >>> from heatbath.prediction import Samples
@@ -52,8 +53,8 @@ def predict(
             average.add(_decoded(output, task))
     prediction = average.prediction()
     mean, variance, entropy = map(torch.from_numpy, prediction[:3])
-    expected, disagreement = (None if part is None else torch.from_numpy(part) for part in prediction[3:5])
-    return Prediction(mean, variance, entropy, expected, disagreement)
+    others = (None if part is None else torch.from_numpy(part) for part in prediction[3:])
+    return Prediction(mean, variance, entropy, *others)
 
 
 @contextmanager

@@ -108,7 +108,8 @@ def _posteriors(plan: Plan) -> list[Posterior]:
 
 
 def _has_noise(plan: Plan) -> bool:
-    return plan.problem.task == "regression" and bool(_posteriors(plan))
+    known = [posterior for posterior in _posteriors(plan) if posterior.noise != "network"]
+    return plan.problem.task == "regression" and bool(known)
 
 
 def _samples_noise(plan: Plan) -> bool:
@@ -201,7 +202,7 @@ def lengths(plan: Plan, step: int) -> dict[str, int]:
         "sample": plan.samples_by(step),
         "split": 2,
         "point": 0 if plan.average is None else len(plan.average),
-        "output": plan.problem.outputs,
+        "output": plan.likelihood.outputs,
         "target": plan.problem.outputs,
         "part": len(_part_names(plan)),
         "thermostat": len(_thermostat_names(plan)),

@@ -11,11 +11,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
-from heatbath.likelihood import draw_prior
+from heatbath.likelihood import Likelihood, draw_prior
 from heatbath.networks import Dense
-from heatbath.posterior import Posterior
 from heatbath.prediction import Mixture
 from heatbath.prediction.committee import laws
 from heatbath.prediction.mixtures import Categorical
@@ -33,7 +31,7 @@ class Places:
     """Where networks are asked: at points, and at the examples they were trained on, both standardised. The
     latter have targets y (examples, columns), in the user's units, and perhaps weights."""
 
-    problem: Problem
+    likelihood: Likelihood
     network: Dense
     points: Floats
     examples: Floats
@@ -43,8 +41,8 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Networks:
-    """Networks of one law: θ (chain, draw, parameter), and the variances of the targets around each in the
-    user's units, (chain, draw, target), or None; what the draws are called, and the seed of new data."""
+    """Networks of one law: θ (chain, draw, parameter), and the variances of the targets around each, (chain,
+    draw, target), or None; what the draws are called, and the seed of new data."""
 
     places: Places
     theta: NDArray[Any]
@@ -62,13 +60,15 @@ class Networks:
         """The laws of new data at the training examples."""
         return self._laws(self.places.examples)
 
-    def function(self, sigma: bool, parameters: bool) -> xr.Dataset:
-        """What they say of the points, with their noise and their parameters where these are asked for."""
-        problem, law = self.places.problem, self.at_points
+    def function(self, parameters: bool) -> xr.Dataset:
+        """What they say of the points, their noise where it is sampled, and their parameters if asked for."""
+        likelihood, law = self.places.likelihood, self.at_points
+        problem, posterior = likelihood.problem, likelihood.posterior
         said = problem.decode(law.logits) if isinstance(law, Categorical) else law.means
         found = {"prediction": self._by_chain(said, "point", "output")}
-        if sigma and self.variances is not None:
-            found["sigma"] = self._by_chain(*_columns(np.sqrt(self.variances), "target"))
+        if self.variances is not None and posterior is not None and posterior.noise == "sampled":
+            sigma = np.sqrt(self.variances) * problem.target_scale
+            found["sigma"] = self._by_chain(*_columns(sigma, "target"))
         if parameters:
             found["theta"] = self._by_chain(self.theta, "parameter")
         outputs = problem.targets[1:] if problem.task == "binary" else problem.targets
@@ -76,7 +76,9 @@ class Networks:
 
     def new_data(self, law: Mixture | Categorical, along: str, seed: int) -> xr.Dataset:
         """Data drawn from each, along points or examples."""
-        drawn = law.draw(self.seed + seed)
+        drawn: NDArray[Any] = law.draw(self.seed + seed)
+        if isinstance(law, Mixture) and law.law.whole and drawn.max(initial=0) < 2**63:
+            drawn = drawn.astype(np.int64)
         return self._labelled({"y": self._by_chain(*_columns(drawn, along, "target"))})
 
     def log_likelihood(self) -> xr.Dataset:
@@ -89,7 +91,8 @@ class Networks:
     def _laws(self, x: Floats) -> Mixture | Categorical:
         rows = self.theta.shape[0] * self.theta.shape[1]
         variances = None if self.variances is None else self.variances.reshape(rows, -1)
-        return laws(self.places.problem, self.places.network, self.theta.reshape(rows, -1), x, variances)
+        thetas = self.theta.reshape(rows, -1)
+        return laws(self.places.likelihood, self.places.network, thetas, x, variances)
 
     def _by_chain(self, values: NDArray[Any], *dims: str) -> xr.Variable:
         """An array (chain and draw, ...) or (chain, draw, ...)."""
@@ -100,39 +103,33 @@ class Networks:
         data = xr.Dataset(variables)
         names = {name: np.arange(size) for name, size in data.sizes.items()} | {"draw": self.draws}
         if "target" in data.sizes:
-            names["target"] = np.array(self.places.problem.targets)
+            names["target"] = np.array(self.places.likelihood.problem.targets)
         return data.assign_coords(names | labels)
 
 
-def make_groups(
-    samples: Networks, posterior: Posterior | None, wanted: Sequence[str] | None, parameters: bool
-) -> dict[str, xr.Dataset]:
+def make_groups(samples: Networks, wanted: Sequence[str] | None, parameters: bool) -> dict[str, xr.Dataset]:
     """The groups that are wanted, or all that are known."""
-    places = samples.places
-    chosen = _chosen(wanted, places.problem, samples, posterior)
+    chosen = _chosen(wanted, samples)
     _check_memory(chosen, samples, parameters)
-    sampled = posterior is not None and posterior.noise == "sampled"
     groups: dict[str, Callable[[], xr.Dataset]] = {
-        "posterior": lambda: samples.function(sampled, parameters),
+        "posterior": lambda: samples.function(parameters),
         "predictions": lambda: samples.new_data(samples.at_points, "point", 0),
         "log_likelihood": samples.log_likelihood,
         "posterior_predictive": lambda: samples.new_data(samples.at_examples, "example", 1),
-        "observed_data": lambda: _observed(places),
+        "observed_data": lambda: _observed(samples.places),
     }
-    if posterior is not None and set(chosen) & set(OF_PRIOR):
-        prior = _networks_of_prior(posterior, places, samples.seed + 2)
-        groups["prior"] = lambda: prior.function(sampled, parameters)
+    if set(chosen) & set(OF_PRIOR):
+        prior = _networks_of_prior(samples.places, samples.seed + 2)
+        groups["prior"] = lambda: prior.function(parameters)
         groups["prior_predictive"] = lambda: prior.new_data(prior.at_examples, "example", 3)
     return {name: groups[name]() for name in chosen}
 
 
-def _chosen(
-    wanted: Sequence[str] | None, problem: Problem, samples: Networks, posterior: Posterior | None
-) -> list[str]:
-    unknown: set[str] = set()
-    if problem.task == "regression" and samples.variances is None:
+def _chosen(wanted: Sequence[str] | None, samples: Networks) -> list[str]:
+    likelihood, unknown = samples.places.likelihood, set[str]()
+    if likelihood.problem.task == "regression" and samples.variances is None and not likelihood.varying:
         unknown |= set(OF_LIKELIHOOD)
-    if posterior is None:
+    if likelihood.posterior is None:
         unknown |= set(OF_PRIOR)
     if wanted is None:
         return [name for name in GROUPS if name not in unknown]
@@ -150,7 +147,7 @@ def _chosen(
 def _check_memory(chosen: list[str], samples: Networks, parameters: bool) -> None:
     """Refuse what would not fit in the memory that is free."""
     places = samples.places
-    count, outputs = samples.theta.shape[0] * samples.theta.shape[1], places.problem.outputs
+    count, outputs = samples.theta.shape[0] * samples.theta.shape[1], places.likelihood.outputs
     at_points, at_examples = (len(x) * outputs for x in (places.points, places.examples))
     own = samples.theta.shape[2] if parameters else 0
     numbers = {
@@ -172,17 +169,16 @@ def _check_memory(chosen: list[str], samples: Networks, parameters: bool) -> Non
         )
 
 
-def _networks_of_prior(posterior: Posterior, places: Places, seed: int) -> Networks:
-    theta, variances = draw_prior(posterior, places.network, places.problem, PRIOR, seed)
-    if variances is not None:
-        variances = (variances * places.problem.target_scale**2)[None]
-    return Networks(places, theta[None], variances, np.arange(PRIOR), seed)
+def _networks_of_prior(places: Places, seed: int) -> Networks:
+    theta, variances = draw_prior(places.likelihood, places.network, PRIOR, seed)
+    of_chain = None if variances is None else variances[None]
+    return Networks(places, theta[None], of_chain, np.arange(PRIOR), seed)
 
 
 def _observed(places: Places) -> xr.Dataset:
     values, *dims = _columns(places.y, "example", "target")
     data = xr.Dataset({"y": (dims, values)}, {"example": np.arange(len(values))})
-    return data if len(dims) == 1 else data.assign_coords(target=np.array(places.problem.targets))
+    return data if len(dims) == 1 else data.assign_coords(target=np.array(places.likelihood.problem.targets))
 
 
 def _columns(values: NDArray[Any], *dims: str) -> tuple[Any, ...]:

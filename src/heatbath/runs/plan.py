@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import choice, real, store, whole
 from heatbath.datasets import Problem
-from heatbath.likelihood import settle
+from heatbath.likelihood import Likelihood, settle
 from heatbath.methods import Method
 from heatbath.networks import Dense
 from heatbath.noise import MOST_STEPS
-from heatbath.partition import Part, Partition
+from heatbath.partition import Layers, Part, Partition
 from heatbath.posterior import Settled
 from heatbath.runs import grid
 from heatbath.runs.found import Found
@@ -199,7 +199,7 @@ class Plan:
         problem, network, methods = self.problem, self.network, self.partition
         draws = f"{problem.draws} draws of " if problem.draws > 1 else ""
         counts = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
-        widths = "-".join(map(str, network.sizes(problem.inputs, problem.outputs)))
+        widths = "-".join(map(str, network.sizes(problem.inputs, self.likelihood.outputs)))
         if isinstance(methods, Partition):
             parts = [f"{part}: {method!r}" for part, method in methods.methods.items()]
             posterior = [] if methods.posterior is None else [f"posterior: {methods.posterior!r}"]
@@ -234,7 +234,26 @@ class Plan:
     @cached_property
     def parameters(self) -> int:
         """How many parameters the network has."""
-        return self.network.parameters(self.problem.inputs, self.problem.outputs)
+        return sum(map(sum, self.layers.values()))
+
+    @cached_property
+    def layers(self) -> Layers:
+        """The layers of the network, as a partition takes them."""
+        return self.network.layers(self.problem.inputs, self.likelihood.outputs)
+
+    @cached_property
+    def likelihood(self) -> Likelihood:
+        """That of the data; of several methods the first one's. All have networks with as many outputs."""
+        named = grid.named(self.partition)
+        given = {name: Likelihood(self.problem, one.posterior) for name, one in named.items()}
+        counts = {name: likelihood.outputs for name, likelihood in given.items()}
+        if len(set(counts.values())) > 1:
+            raise ValueError(
+                "the networks of one run have as many outputs, and noise='network' doubles them: compare "
+                "such posteriors with one another; got "
+                f"{', '.join(f'{name} with {count}' for name, count in counts.items())}"
+            )
+        return next(iter(given.values()))
 
     def parts(self) -> list[Part]:
         """The parts that its methods make of the network, each once; along an axis only values differ."""
@@ -242,14 +261,13 @@ class Plan:
 
     @cached_property
     def _parts(self) -> tuple[Part, ...]:
-        layers = self.network.layers(self.problem.inputs, self.problem.outputs)
         parts = {}
         for partition in grid.named(self.partition).values():
             known: dict[str, Part] = {}  # at the temperature that a posterior sets
             if partition.posterior is not None:
                 settled = settle(grid.first(partition), self.network, self.problem, self.batch)
                 known = {part.name: part for part in reversed(settled.parts)}
-            for part in partition.parts(layers):
+            for part in partition.parts(self.layers):
                 part = replace(part, method=known.get(part.name, part).method)
                 parts[part.name, part.key, part.tensors, type(part.method), part.thermostats] = part
         return tuple(parts.values())

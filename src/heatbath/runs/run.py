@@ -22,10 +22,11 @@ from heatbath.prediction.committee import average_networks, join_averages, laws
 from heatbath.runs import file
 from heatbath.runs.dataset import check_memory, data_at, find_point, gather
 from heatbath.runs.found import Found
-from heatbath.runs.grid import Methods, named
+from heatbath.runs.grid import Methods
 from heatbath.runs.groups import Networks, Places, make_groups
 from heatbath.runs.plan import Plan, as_lines
 from heatbath.runs.simulation import Interrupted, Progress, Simulation, warn
+from heatbath.tasks import TASKS
 
 if TYPE_CHECKING:
     import arviz
@@ -190,15 +191,15 @@ class Run:
         if X is None:
             raise TypeError("X is needed: inputs (examples, features), of which the networks are asked")
         thetas = self._chosen(self.theta if over == "chains" else self._samples().values, latest)
-        known = self._noises(over)
-        noises = None if known is None else self._chosen(known, latest)
-        return average_networks(self.problem, self.network, thetas, self._inputs(X), noises)
+        known = self._variances(over)
+        variances = None if known is None else self._chosen(known, latest)
+        return average_networks(self.plan.likelihood, self.network, thetas, self._inputs(X), variances)
 
     def predictive(self, X: ArrayLike, latest: int | None = None) -> Mixture:
-        """The law of new data at X in a regression: quantiles, intervals, densities, in the user's units.
+        """The law of new data at X, values or counts: quantiles, intervals, densities, in the user's units.
 
-        It is of all samples that were kept, or the `latest` of each chain, and of the noise that the
-        posterior knows or samples. Chains that diverged do not count.
+        It is of all samples that were kept, or the `latest` of each chain, and of the noise around what they
+        say: that of the posterior, or of counts with these rates. Chains that diverged do not count.
 
         >>> import heatbath as hb
         >>> x = np.linspace(-1, 1, 40)
@@ -210,26 +211,26 @@ class Run:
         (True, (2, 1))
         """
         check_run(self, single=True)
-        if self.problem.task != "regression":
+        if TASKS[self.problem.task].classes:
             raise ValueError(f"this is {self.problem.task!r}: predict has the probabilities of the classes")
         if not (self.died < 0).any():
             raise ValueError("all chains of this run diverged: there is nothing to predict from")
         thetas = np.array(list(self._chosen(self._samples().values, latest)))
-        known = self._noises("samples")
+        known = self._variances("samples")
         variances = None if known is None else np.array(list(self._chosen(known, latest)))
-        law = laws(self.problem, self.network, thetas, self._inputs(X), variances)
+        law = laws(self.plan.likelihood, self.network, thetas, self._inputs(X), variances)
         assert isinstance(law, Mixture)
         return law
 
-    def _noises(self, over: str) -> NDArray[np.float64] | None:
-        """The variances of the targets in the user's units, of each chain and sample; None without them."""
+    def _variances(self, over: str) -> NDArray[np.float64] | None:
+        """The variances of the targets, of each chain and sample; None where the run has none."""
         if "noise_now" not in self.data:
             return None
-        now = self.data["noise_now"].values * self.problem.target_scale**2
+        now = self.data["noise_now"].values
         if over == "chains":
             return np.asarray(now)
         if "sample_noise" in self.data:
-            return np.asarray(self.data["sample_noise"].values * self.problem.target_scale**2)
+            return np.asarray(self.data["sample_noise"].values)
         return np.repeat(now[:, None], self.data.sizes["sample"], axis=1)
 
     def _chosen(self, values: NDArray[Any], latest: int | None) -> Iterator[NDArray[Any]]:
@@ -252,31 +253,32 @@ class Run:
             )
         alive = self.died < 0
         means, variances = (averages[name].values[alive] for name in ("mean", "variance"))
-        return join_averages(self.problem, means, variances, self._mean_noise())
+        noise = averages["noise"].values[alive].mean(axis=0) if "noise" in averages else self._mean_noise()
+        return join_averages(self.problem.task, means, variances, noise)
 
     def _mean_noise(self) -> NDArray[np.float64] | None:
-        """The mean variance of the targets over the records after the burn-in, or as it is now."""
-        now = self._noises("chains")
-        if now is None:
+        """The mean variance of new data over the records after the burn-in, or as it is now."""
+        variances = self._variances("chains")
+        if variances is None:
             return None
         alive, late = self.died < 0, self.data["step"].values > self.plan.burn_in
+        mean = variances[alive].mean(axis=0)
         if "noise" in self.data and late.any():
-            traced = self.data["noise"].values[alive][:, late] * self.problem.target_scale**2
-            return np.asarray(traced.mean(axis=(0, 1)))
-        return np.asarray(now[alive].mean(axis=0))
+            mean = self.data["noise"].values[alive][:, late].mean(axis=(0, 1))
+        return self.plan.likelihood.in_units(mean)
 
     def outputs(self, X: ArrayLike, samples: bool = False) -> NDArray[np.float64]:
         """What every single network says of new inputs, in the units of the user's data.
 
         The shape is (chains, examples, outputs), of the networks as they are now, or (chains, samples,
-        examples, outputs). Outputs are the probability of the second class, of each class, or the values of a
-        regression. What they say together is `predict(X)`.
+        examples, outputs). Outputs are the probability of the second class, of each class, the values of a
+        regression or the rates of counts. What they say together is `predict(X)`.
         """
         theta = self._samples().values if samples else self.theta
-        x, count = self._inputs(X), self.problem.outputs
-        outputs = np.empty((*theta.shape[:-1], len(x), count))
+        x, likelihood = self._inputs(X), self.plan.likelihood
+        outputs = np.empty((*theta.shape[:-1], len(x), self.problem.outputs))
         for place in np.ndindex(theta.shape[:-1]):  # one network at a time, to need little memory
-            outputs[place] = self.problem.decode(self.network.forward(theta[place], x, count))
+            outputs[place] = likelihood.values(self.network.forward(theta[place], x, likelihood.outputs))
         return outputs
 
     def _inputs(self, X: ArrayLike) -> Floats:
@@ -291,18 +293,23 @@ class Run:
     def averages(self) -> xr.Dataset:
         """The running `mean` and `variance` of the outputs over all samples, at the inputs of `average`.
 
-        By chain, point and output, in the units of `outputs`; NaN for a chain that diverged.
+        By chain, point and output, in the units of `outputs`; NaN for a chain that diverged. Where the
+        network says the variance of new data, too, `noise` is its mean.
         """
         if "average" not in self.data:
             raise ValueError("nothing was averaged: train with average=X, the inputs to average at")
         count = self.plan.samples_by(self.step)
         scale, shift = self.problem.target_scale, self.problem.target_shift
-        regression = self.problem.task == "regression"
-        mean, variance = self.data["average"], self.data["deviations"] / max(count, 1)
-        if regression:
+        values, others = slice(self.problem.outputs), slice(self.problem.outputs, None)
+        mean = self.data["average"].isel(output=values)
+        variance = self.data["deviations"].isel(output=values) / max(count, 1)
+        if self.problem.task == "regression":
             mean, variance = mean * scale + shift, variance * scale**2
+        averages = {"mean": mean, "variance": variance}
+        if self.plan.likelihood.varying:
+            averages["noise"] = self.data["average"].isel(output=others) * scale**2
         lost = (self.data["died"] >= 0) | (count == 0)
-        return xr.Dataset({"mean": mean.where(~lost), "variance": variance.where(~lost)})
+        return xr.Dataset({name: values.where(~lost) for name, values in averages.items()})
 
     def select(self, **labels: object) -> Run:
         """The run of one point of a sweep or one method of a comparison, as in `run.select(tau=1e-4)`."""
@@ -310,9 +317,13 @@ class Run:
         return Run(self.plan.at_point(place), self.step, data_at(self.plan, self.data, place), self.former)
 
     def to_torch(self, chain: int = 0) -> torch.nn.Sequential:
-        """A chain's network as a torch module; it takes standardised inputs and ends in logits."""
+        """A chain's network as a torch module; it takes standardised inputs and ends in logits.
+
+        (Or in values as they are scaled in the problem, in logarithms of rates, or in values and then the
+        logarithms of their variances: see `likelihood.Likelihood`.)
+        """
         chain = whole("chain", chain, low=0, high=len(self.theta))
-        return self.network.to_torch(self.theta[chain], self.problem.inputs, self.problem.outputs)
+        return self.network.to_torch(self.theta[chain], self.problem.inputs, self.plan.likelihood.outputs)
 
     def to_arviz(
         self,
@@ -326,12 +337,12 @@ class Run:
 
         | group | what is in it |
         | --- | --- |
-        | `posterior` | `prediction`, what the networks say of X, chain x draw x point x output; `sigma`, the standard deviation of the noise, where it was sampled |
+        | `posterior` | `prediction`, what the networks say of X, chain x draw x point x output; `sigma`, the standard deviation of the noise (with degrees its scale), where it was sampled |
         | `predictions` | `y`, new data at X, one for each sample |
         | `log_likelihood` | `y`, of every training example, the sum over several targets, times its weight if it has one |
         | `posterior_predictive` | `y`, new data at the training examples |
         | `prior`, `prior_predictive` | the same of 500 networks of the prior, `prediction`, `sigma` and `y` |
-        | `observed_data` | `y`, the training examples: values, or indices of classes |
+        | `observed_data` | `y`, the training examples: values, counts, or indices of classes |
 
         X are the test examples unless given, and the training examples where there are none. What is not
         known is left out: all but `posterior` and `observed_data` in a regression without a posterior, and
@@ -356,10 +367,10 @@ class Run:
         if not alive.any():
             raise ValueError("all chains of this run diverged: there are no samples to give")
         chosen = slice(None if latest is None else -whole("latest", latest, low=1), None)
-        theta, variances = self._samples()[alive, chosen], self._noises("samples")
+        theta, variances = self._samples()[alive, chosen], self._variances("samples")
         y = own.Y_train[draw]
         places = Places(
-            own,
+            self.plan.likelihood,
             self.network,
             self._inputs(X) if X is not None else own.X_test[draw] if own.X_test.size else own.X_train[draw],
             own.X_train[draw],
@@ -373,8 +384,7 @@ class Run:
             theta["sample_step"].values,
             self.plan.seed,
         )
-        (partition,) = named(self.partition).values()
-        return for_arviz(make_groups(samples, partition.posterior, groups, parameters))
+        return for_arviz(make_groups(samples, groups, parameters))
 
     def to_xarray(self) -> xr.Dataset:
         """Everything that a file has: `data`, the user's own arrays, and the settings as text in `attrs`."""

@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,11 @@ from heatbath.engine.batches import tabulate
 from heatbath.engine.dense import Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure
 from heatbath.engine.program import Program, compile_program
-from heatbath.likelihood import settle
+from heatbath.likelihood import Likelihood, settle
 from heatbath.networks import ACTIVATIONS
 from heatbath.posterior import Settled
 from heatbath.runs.dataset import Group, restore
 from heatbath.runs.plan import Plan
-from heatbath.tasks import TASKS
 
 PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
 
@@ -80,15 +79,15 @@ class Simulation:
     def __init__(self, plan: Plan, step: int, before: xr.Dataset | None, threads: int | None) -> None:
         self.plan, self.first = plan, step
         problem, network, kind = plan.problem, plan.network, np.dtype(plan.dtype)
-        sizes = network.sizes(problem.inputs, problem.outputs)
-        layers = network.layers(problem.inputs, problem.outputs)
-        shape = Shape(sizes, ACTIVATIONS[network.activation].number, TASKS[problem.task].number)
+        outputs = plan.likelihood.outputs
+        sizes = network.sizes(problem.inputs, outputs)
+        shape = Shape(sizes, ACTIVATIONS[network.activation].number, plan.likelihood.number)
         self._large = shape.uses_blas
         data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
         test = tabulate(problem.X_test, problem.Y_test, kind, problem.relative_weights("test"))
         theta = plan.start
         if theta is None:
-            starts = network.start(problem.inputs, problem.outputs, np.arange(plan.chains), plan.seed)
+            starts = network.start(problem.inputs, outputs, np.arange(plan.chains), plan.seed)
             theta = np.tile(starts, (len(plan.points), 1))
         records, done = plan.records[len(plan.records_by(step)) :], plan.samples_by(step)
         losses = np.isin(records, plan.losses).tolist()
@@ -97,12 +96,14 @@ class Simulation:
             X = (plan.average - problem.shift) / problem.scale
             average = tabulate(X[None], np.zeros((1, len(X), 0)), kind)
         self.groups: list[Group] = []
-        for places, programs, settled in _grouped(plan, layers):
+        for places, programs, settled in _grouped(plan):
+            likelihood = Likelihood(problem, programs[0].partition.posterior)
             chains = np.concatenate([place * plan.chains + np.arange(plan.chains) for place in places])
             ensemble = Ensemble(
-                programs, shape, theta[chains].astype(kind), data, plan.batch,
-                shuffled=plan.shuffled, momenta=plan.momenta, seed=plan.seed, number=chains % plan.chains,
-                point=np.repeat(np.arange(len(places)), plan.chains), threads=threads,
+                programs, replace(shape, loss=likelihood.number, degrees=likelihood.degrees),
+                theta[chains].astype(kind), data, plan.batch, shuffled=plan.shuffled, momenta=plan.momenta,
+                seed=plan.seed, number=chains % plan.chains, threads=threads,
+                point=np.repeat(np.arange(len(places)), plan.chains),
                 noise=settled.for_chains(len(chains)), variance=settled.draws,
             )  # fmt: skip
             ensemble.take_notes(
@@ -220,13 +221,13 @@ class Simulation:
         return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first, accuracy)
 
 
-def _grouped(plan: Plan, layers: Mapping[str, Any]) -> list[tuple[list[int], list[Program], Settled]]:
+def _grouped(plan: Plan) -> list[tuple[list[int], list[Program], Settled]]:
     """The points whose programs have one structure and one posterior, and these programs."""
     groups: dict[Any, tuple[list[int], list[Program], Settled]] = {}
     for place, point in enumerate(plan.points):
         settled = settle(point.partition, plan.network, plan.problem, plan.batch)
         stops = settled.draws is not None
-        program = compile_program(point.partition, layers, plan.rotated, stops, settled.parts)
+        program = compile_program(point.partition, plan.layers, plan.rotated, stops, settled.parts)
         key = structure(program), point.partition.posterior
         places, programs, _ = groups.setdefault(key, ([], [], settled))
         places.append(place)
