@@ -9,6 +9,7 @@ import xarray as xr
 from scipy import stats
 
 import heatbath as hb
+from heatbath.cli import main
 from heatbath.diagnostics.gradients import gradient_moments
 from heatbath.engine.batches import tabulate
 from heatbath.engine.dense import Shape
@@ -545,6 +546,35 @@ def test_counts_are_read_from_arrays_and_files(tmp_path):
     assert set(given.Y_train.ravel()) <= {0.0, 1.0, 2.0, 3.0}  # not scaled, although the inputs are
     assert given.scale.item() != 1
     assert hb.datasets.from_arrays(X, COUNTS, task="counts").targets == ("y1", "y2")
+
+
+def test_the_command_line_trains_on_counts_and_predicts_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("heatbath.cli.pictures.draw_all", lambda *arguments: [])
+    path, out = tmp_path / "visits.csv", tmp_path / "run"
+    path.write_text("a,visits\n" + "".join(f"{0.1 * i},{i % 4}\n" for i in range(20)))
+    options = "--target visits --task counts --method lala --h 0.1 --gamma 1 --tau 0.01 --steps 50 --hidden 3"
+    train = ["train", "--data", path, *options.split(), "--out", out]
+    for words in (train, ["predict", out, path, "--out", out / "said.csv"]):
+        with pytest.raises(SystemExit) as end:
+            main([str(word) for word in words])
+        assert end.value.code == 0
+    run = hb.load(out / "run.nc")
+    assert run.problem.task == "counts"
+    said = np.genfromtxt(out / "said.csv", delimiter=",", names=True)
+    expected = run.predict(0.1 * np.arange(20)[:, None])
+    np.testing.assert_allclose(said["prediction"], expected.mean[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(said["std"], expected.sd[:, 0], rtol=1e-12)
+
+
+def test_a_torch_model_of_counts_predicts_them_with_their_noise():
+    model = torch.nn.Linear(3, 2)
+    states = [{name: (i + 1) * value for name, value in model.state_dict().items()} for i in range(3)]
+    x = torch.tensor(X, dtype=torch.float32)
+    said = hb.predict(model, states, x, task="counts")
+    rates = torch.stack([torch.func.functional_call(model, state, (x,)).double().exp() for state in states])
+    torch.testing.assert_close(said.mean, rates.mean(dim=0))
+    torch.testing.assert_close(said.noise, said.mean)
+    torch.testing.assert_close(said.variance, rates.var(dim=0, correction=0) + said.mean)
 
 
 @pytest.mark.parametrize(

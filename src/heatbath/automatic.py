@@ -239,7 +239,7 @@ def chosen(tried: list[tuple[float, Estimate]]) -> float:
 
 
 def is_near(estimate: Estimate) -> bool:
-    """Whether a temperature is within 10 % of τ, as far as its error can tell; one that is not known is not."""
+    """Whether a temperature is within 10 % of τ, as far as its error can tell (up to a point)."""
     error = estimate.error if math.isfinite(estimate.error) else 0.0
     return abs(estimate.value - 1) <= OFF + min(2 * error, UNSURE)
 
