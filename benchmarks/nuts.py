@@ -165,9 +165,9 @@ def main() -> None:
     problem = data()
     for noise in (NOISE, "sampled"):
         print(f"\nnoise: {noise}")
-        nuts = by_nuts(problem, hb.Posterior("fan_in", noise))
-        engine = by_engine(problem, hb.Posterior("fan_in", noise))
-        cold = by_engine(problem, hb.Posterior("fan_in", noise, temperature=0.5))
+        nuts = by_nuts(problem, hb.Posterior(prior="fan_in", noise=noise))
+        engine = by_engine(problem, hb.Posterior(prior="fan_in", noise=noise))
+        cold = by_engine(problem, hb.Posterior(prior="fan_in", noise=noise, temperature=0.5))
         ratio = describe("heatbath", engine) / describe("NUTS", nuts)
         print(f"  heatbath has {ratio:.1f} times as many effective samples per second")
         compare("function", engine.function, nuts.function)

@@ -318,7 +318,9 @@ def test_the_leave_one_out_estimate_of_a_linear_model_is_the_one_that_is_known(t
     """With known noise, by the posterior without each example; of a cold posterior it is another."""
     y = X @ [1.0, -1.0, 0.5] + 0.5 * np.random.default_rng(2).standard_normal(40)
     problem = hb.datasets.from_arrays(X, y, X[:5], y[:5], task="regression")
-    sampling = hb.Partition(hb.Langevin(gamma=1.0), 0.3, hb.Posterior(2.0, 0.5, temperature))
+    sampling = hb.Partition(
+        hb.Langevin(gamma=1.0), 0.3, hb.Posterior(prior=2.0, noise=0.5, temperature=temperature)
+    )
     run = hb.train(
         problem, hb.Dense(()), sampling, 4000, 40, 64, samples=100, burn_in=1000, dtype="float64", record=1
     )
