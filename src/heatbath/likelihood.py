@@ -252,3 +252,23 @@ def settle_part(part: Part, tau: float, precisions: Mapping[str, float], layers:
         spans, tensors = tuple(tensors[:count]), tensors[count:]
         pieces.append(replace(part, method=method.with_prior(precision), layers=(layer,), tensors=spans))
     return pieces
+
+
+def draw_prior(
+    likelihood: Likelihood, network: Dense, count: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """So many networks of the prior of a likelihood's posterior: θ (count, parameters), and the variances of
+    the targets, as they are scaled in the problem, (count, targets), drawn or known, where there are any."""
+    problem, posterior = likelihood.problem, likelihood.posterior
+    if posterior is None:
+        raise ValueError("without a posterior there is no prior to draw from: give posterior=Posterior()")
+    rng = np.random.default_rng(seed)
+    sizes = [sum(layer) for layer in network.layers(problem.inputs, likelihood.outputs).values()]
+    deviations = posterior.deviations(network.sizes(problem.inputs, likelihood.outputs)[:-1])
+    theta = rng.standard_normal((count, sum(sizes))) * np.repeat(deviations, sizes)
+    variances = _variances(posterior, problem)
+    if variances is None:
+        return theta, None
+    if posterior.noise == "sampled":
+        return theta, SCALE * spread(problem) / rng.gamma(SHAPE, size=(count, problem.outputs))
+    return theta, np.tile(variances, (count, 1))
