@@ -540,6 +540,7 @@ MSE = ht.Posterior("mse_loss", 20)
         (lambda m: ht.Posterior("mse_loss", 20, -1.0), "prior must be > 0"),
         (lambda m: ht.Posterior("mse_loss", 20, noise="unknown"), "or 'sampled'; got 'unknown'"),
         (lambda m: ht.Posterior("mse_loss", 20, noise=(1.0, 2.0)), "one noise for all targets"),
+        (lambda m: ht.Posterior("mse_loss", 20, noise=np.ones(2)), "one noise for all targets"),
         (
             lambda m: ht.Posterior("mse_loss", 20, noise="network"),
             "one noise .* got 'network': .* gaussian_nll_loss",

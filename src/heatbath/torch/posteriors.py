@@ -33,7 +33,7 @@ import numpy as np
 from torch import Tensor
 
 from heatbath import noise, posterior
-from heatbath.checks import POSITIVE, choice, real, store, whole
+from heatbath.checks import POSITIVE, choice, is_real, real, store, whole
 from heatbath.likelihood import law_of_variance, settle_part
 from heatbath.methods import Method, names
 from heatbath.partition import Part, Partition
@@ -92,15 +92,16 @@ class Posterior:
         store(self, n=whole("Posterior: n", self.n, low=1))
         store(self, targets=whole("Posterior: targets", self.targets, low=1))
         store(self, variance=real("Posterior: variance", self.variance, POSITIVE))
-        values = self.values
-        if self.noise != "sampled" and self.loss != "mse_loss":
+        known = not (isinstance(self.noise, str) and self.noise == "sampled")
+        if known and self.loss != "mse_loss":
             raise ValueError(f"Posterior: noise is for mse_loss, and this is {self.loss}; got {self.noise!r}")
-        if values.noise != "sampled" and not isinstance(values.noise, float):
+        if known and not is_real(self.noise):
             raise ValueError(
-                "Posterior: mse_loss has one noise for all targets, a number or 'sampled', got "
+                "Posterior: mse_loss has one noise for all targets, a number or 'sampled'; got "
                 f"{self.noise!r}: where each has its own, divide targets and outputs by theirs; where the "
                 "model says it, take gaussian_nll_loss"
             )
+        values = self.values
         if self.samples_noise:  # a temperature that is too high is refused
             law_of_variance(self.residuals, values.temperature, np.ones(1))
         store(self, prior=values.prior, noise=values.noise, temperature=values.temperature)
