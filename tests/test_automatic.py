@@ -10,7 +10,9 @@ import pytest
 import heatbath as hb
 from heatbath import automatic, diagnostics
 from heatbath.automatic import chosen, is_near
+from heatbath.diagnostics.gradients import gradient_moments
 from heatbath.runs.found import Found
+from heatbath.runs.simulation import full_gradients
 from heatbath.statistics import Estimate
 
 
@@ -185,3 +187,19 @@ def test_refusals():
         hb.Reference(lambda theta, batch: theta, np.zeros(2), hb.Partition(hb.Langevin(1.0, 1.0), "auto"))
     with pytest.raises(ValueError, match="no part of this run has a temperature"):
         hb.train(*given, hb.Partition(hb.Adam(), "auto"), 10)
+
+
+@pytest.mark.parametrize("task", ["binary", "classes", "counts", "regression"])
+def test_full_gradients_of_the_engine_are_those_of_the_definition(task):
+    generator = np.random.default_rng(1)
+    X, w = generator.standard_normal((50, 3)), generator.uniform(0.5, 2, 50)
+    y = np.stack([X[:, 0] ** 2, X[:, 1]], axis=1) if task == "regression" else np.arange(50) % 3
+    problem = hb.datasets.from_arrays(
+        X, y % 2 if task == "binary" else y, task=task, test_share=0.0, weights=w
+    )
+    run = hb.train(problem, NETWORK, langevin(0.05, temperature=0.5), 100, 50, 4, record=1, dtype="float64")
+    noise = run.data["noise_now"].values if task == "regression" else None
+    made = full_gradients(run.plan, run.theta, np.zeros(4, int), noise)
+    for chain, found in enumerate(made):
+        given = run.theta[chain], run.plan.likelihood, 0, None if noise is None else noise[chain]
+        np.testing.assert_allclose(found, gradient_moments(NETWORK, *given)[0], rtol=1e-9, atol=1e-12)

@@ -15,6 +15,7 @@ from heatbath.checks import choice, whole
 from heatbath.diagnostics.gradients import gradient_moments, units_of_noise
 from heatbath.partition import Part
 from heatbath.runs.run import Run, check_run
+from heatbath.runs.simulation import full_gradients
 from heatbath.schedules import at
 from heatbath.statistics import Estimate, mean
 
@@ -87,22 +88,34 @@ def thermal_ratio(run: Run, most: int = 200) -> Estimate:
     parts, alive = _thermal(run)
     if not alive.any():
         raise ValueError("all chains of this run diverged: there is no temperature")
-    states = run.data["samples"].values if run.data.sizes.get("sample", 0) else run.theta[:, None]
-    chains = np.flatnonzero(alive)
-    looks = np.linspace(0, states.shape[1] - 1, max(1, min(states.shape[1], most // len(chains)))).astype(int)
-    inverse, moved = np.zeros(run.plan.parameters), np.random.default_rng(run.plan.seed)
+    kept = bool(run.data.sizes.get("sample", 0))
+    states = run.data["samples"].values if kept else run.theta[:, None]
+    count = max(1, min(states.shape[1], most // np.count_nonzero(alive)))
+    looks = np.linspace(0, states.shape[1] - 1, count).astype(int)
+    theta = states[alive][:, looks].astype(np.float64).reshape(-1, states.shape[2])
+    inverse = np.zeros(run.plan.parameters)
     for part in parts:
         inverse[_elements(part)] = 1 / _target(run, part)
-    forces, traces = np.empty((2, len(chains), len(looks)))
-    for row, chain in enumerate(chains.tolist()):
-        for column, place in enumerate(looks.tolist()):
-            theta, gradient = states[chain, place].astype(np.float64), _gradient(run, chain, place)
-            forces[row, column] = (gradient(theta) ** 2) @ inverse
-            z = moved.choice([-1.0, 1.0], theta.size) * (inverse > 0)
-            difference = gradient(theta + STEP * z) - gradient(theta - STEP * z)
-            traces[row, column] = z @ difference / (2 * STEP)
+    z = np.random.default_rng(run.plan.seed).choice([-1.0, 1.0], theta.shape) * (inverse > 0)
+    draw = np.repeat(run.data["draw"].values[alive], count)
+    variances, unit = None, np.ones((len(theta), 1))
+    if "noise_now" in run.data:
+        known = run.data["noise_now"].values[:, None].repeat(states.shape[1], axis=1)
+        if kept and "sample_noise" in run.data:
+            known = run.data["sample_noise"].values
+        variances = known[alive][:, looks].reshape(len(theta), -1)
+        if "noise" in run.data:
+            unit = np.exp(np.log(variances).mean(axis=1, keepdims=True))
+
+    def gradients(at: Array) -> Array:
+        return full_gradients(run.plan, at, draw, variances) / unit + _decay(run) * at
+
+    forces = (gradients(theta) ** 2) @ inverse
+    differences = gradients(theta + STEP * z) - gradients(theta - STEP * z)
+    traces = np.sum(z * differences, axis=1) / (2 * STEP)
     ratio = forces.mean() / traces.mean()
-    return Estimate(float(ratio), mean((forces - ratio * traces) / traces.mean()).error)
+    errors = ((forces - ratio * traces) / traces.mean()).reshape(-1, count)
+    return Estimate(float(ratio), mean(errors).error)
 
 
 def _gradient(run: Run, chain: int, place: int) -> Callable[[Array], Array]:

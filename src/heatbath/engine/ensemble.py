@@ -232,6 +232,11 @@ class Ensemble:
                     self.chains.p[chain, elements] = math.sqrt(start) * z[chain, elements]
 
 
+def usual_layout(shape: Shape, chains: int, kind: Any) -> Layout:
+    """The layout of a run with so many chains on all threads."""
+    return _layout(shape, np.arange(chains), kind, thread_count(None))
+
+
 def _layout(shape: Shape, number: NDArray[np.int64], kind: Any, threads: int) -> Layout:
     """The layout in which all chains are done first: a group takes as long for one chain as for all lanes.
 

@@ -14,18 +14,22 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from heatbath.engine.batches import tabulate
 from heatbath.engine.dense import Shape
-from heatbath.engine.ensemble import Ensemble, advance, structure
+from heatbath.engine.ensemble import Ensemble, advance, structure, usual_layout
 from heatbath.engine.program import Program, compile_program
 from heatbath.likelihood import Likelihood, settle
+from heatbath.methods import SGD
 from heatbath.networks import ACTIVATIONS
+from heatbath.partition import Partition
 from heatbath.posterior import Settled
 from heatbath.runs.dataset import Group, restore
 from heatbath.runs.plan import Plan
 
+FAR, MANY = 100.0, 16  # of a step of gradient descent, so that little is rounded; chains of a usual run
 PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
 
 
@@ -80,8 +84,7 @@ class Simulation:
         self.plan, self.first = plan, step
         problem, network, kind = plan.problem, plan.network, np.dtype(plan.dtype)
         outputs = plan.likelihood.outputs
-        sizes = network.sizes(problem.inputs, outputs)
-        shape = Shape(sizes, ACTIVATIONS[network.activation].number, plan.likelihood.number)
+        shape = _shape(plan)
         self._large = shape.uses_blas
         data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
         test = tabulate(problem.X_test, problem.Y_test, kind, problem.relative_weights("test"))
@@ -219,6 +222,38 @@ class Simulation:
             float(np.mean(values)) if values else float("nan") for values in (losses, accuracies)
         )
         return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first, accuracy)
+
+
+def _shape(plan: Plan) -> Shape:
+    sizes = plan.network.sizes(plan.problem.inputs, plan.likelihood.outputs)
+    activation = ACTIVATIONS[plan.network.activation].number
+    return Shape(sizes, activation, plan.likelihood.number, plan.likelihood.degrees)
+
+
+def full_gradients(
+    plan: Plan, theta: NDArray[Any], draw: NDArray[np.int64], variances: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """The gradient of the loss on all training examples, without any prior, at many θ (networks, parameters).
+
+    By the engine, with the plan's precision: a step of gradient descent, and back. Each network has its set
+    of data and, where there are any, its variances of the targets.
+    """
+    problem, kind = plan.problem, np.dtype(plan.dtype)
+    data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
+    draws = plan.settled().draws
+    never = None if draws is None else draws._replace(every=2**60)
+    shape = _shape(plan)
+    program = compile_program(Partition(SGD(), FAR), plan.layers, stops=never is not None)
+    ensemble = Ensemble(
+        program, shape, np.asarray(theta, kind), data, problem.X_train.shape[1],
+        number=np.asarray(draw, np.int64), noise=variances, variance=never,
+        layout=usual_layout(shape, max(plan.total, MANY), kind),
+    )  # fmt: skip
+    ensemble.prepare()
+    with threadpool_limits(1, "blas") if shape.uses_blas else nullcontext():
+        ensemble.advance(1)
+    before, after = (np.asarray(values, np.float64) for values in (theta, ensemble.chains.theta))
+    return (before.astype(kind) - after) / FAR
 
 
 def _grouped(plan: Plan) -> list[tuple[list[int], list[Program], Settled]]:
