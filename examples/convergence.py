@@ -45,10 +45,10 @@ def main() -> None:
         run = hb.train(
             problem, hb.Dense((100,)), partition, steps, batch, chains=4, samples=500, burn_in=steps // 2
         )
-        samples = run.to_arviz(parameters=True)
+        samples = run.to_arviz(parameters=True, groups=["posterior"])
         rhat = arviz.rhat(samples)  # type: ignore[no-untyped-call]
         ess = arviz.ess(samples, var_names=["prediction"])["prediction"].values  # type: ignore[no-untyped-call]
-        mean = samples["posterior"]["prediction"].mean(("chain", "draw")).values
+        mean = run.predict(problem.X_test[0]).mean
         heat = float(equipartition(run, burn_in=run.step // 2)["ratio"].item())
         table.add_row(
             name,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from heatbath.methods import Method
 from heatbath.schedules import Value
 from heatbath.torch.optimizer import Partitioned
+from heatbath.torch.posteriors import Posterior
 
 def method_class(method: type[Method]) -> type[Partitioned]: ...
 def preset_class(name: str) -> type[Partitioned]: ...

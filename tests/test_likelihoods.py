@@ -554,7 +554,7 @@ def test_the_command_line_trains_on_counts_and_predicts_them(tmp_path, monkeypat
     path.write_text("a,visits\n" + "".join(f"{0.1 * i},{i % 4}\n" for i in range(20)))
     options = "--target visits --task counts --method lala --h 0.1 --gamma 1 --tau 0.01 --steps 50 --hidden 3"
     train = ["train", "--data", path, *options.split(), "--out", out]
-    for words in (train, ["predict", out, path, "--out", out / "said.csv"]):
+    for words in (train, ["predict", out, path, "--coverage", "0.7", "--out", out / "said.csv"]):
         with pytest.raises(SystemExit) as end:
             main([str(word) for word in words])
         assert end.value.code == 0
@@ -563,7 +563,10 @@ def test_the_command_line_trains_on_counts_and_predicts_them(tmp_path, monkeypat
     said = np.genfromtxt(out / "said.csv", delimiter=",", names=True)
     expected = run.predict(0.1 * np.arange(20)[:, None])
     np.testing.assert_allclose(said["prediction"], expected.mean[:, 0], rtol=1e-12)
-    np.testing.assert_allclose(said["std"], expected.sd[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(said["sd"], expected.sd[:, 0], rtol=1e-12)
+    low, high = run.predictive(0.1 * np.arange(20)[:, None]).interval(0.7)
+    np.testing.assert_array_equal(said["low"], low[:, 0])
+    np.testing.assert_array_equal(said["high"], high[:, 0])
 
 
 def test_a_torch_model_of_counts_predicts_them_with_their_noise():

@@ -5,19 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import arviz
+    import xarray as xr
 
 
-def for_arviz(
-    posterior: Mapping[str, Any],
-    dims: Mapping[str, list[str]],
-    coords: Mapping[str, Any],
-    sample_stats: Mapping[str, Any] | None = None,
-) -> arviz.InferenceData:
-    """Arrays (chain, draw, ...) as ArviZ takes them."""
+def for_arviz(groups: Mapping[str, xr.Dataset]) -> arviz.InferenceData | xr.DataTree:
+    """Groups as ArviZ takes them: before 1.0 in an InferenceData, since then in a DataTree."""
     try:
         with warnings.catch_warnings():  # once a day it announces its next version
             warnings.simplefilter("ignore", FutureWarning)
@@ -26,10 +22,10 @@ def for_arviz(
         raise ModuleNotFoundError(
             f"to_arviz needs ArviZ, an extra: pip install 'heatbath[arviz]' ({error})"
         ) from None
-    return arviz.from_dict(  # type: ignore[no-any-return]
-        posterior=posterior,
-        sample_stats=sample_stats,
-        dims=dims,
-        coords=coords,
-        attrs={"inference_library": "heatbath", "inference_library_version": version("heatbath")},
-    )
+    from xarray import DataTree
+
+    library = {"inference_library": "heatbath", "inference_library_version": version("heatbath")}
+    labelled = {name: group.assign_attrs(library) for name, group in groups.items()}
+    if int(arviz.__version__.partition(".")[0]) < 1:
+        return arviz.InferenceData(**labelled)  # type: ignore[arg-type]
+    return DataTree.from_dict(labelled)

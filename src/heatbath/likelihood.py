@@ -193,7 +193,7 @@ def settle(partition: Partition, network: Dense, problem: Problem, batch: int) -
     widths = network.sizes(problem.inputs, likelihood.outputs)[:-1]
     deviations = zip(layers, posterior.deviations(widths), strict=True)
     precisions = {layer: mean / (deviation**2 * n) for layer, deviation in deviations}
-    settled = [one for part in parts for one in _settled(part, T * mean / n, precisions, layers)]
+    settled = [one for part in parts for one in settle_part(part, T * mean / n, precisions, layers)]
     return Settled(tuple(settled), variances, draws, likelihood.degrees)
 
 
@@ -207,30 +207,34 @@ def _check_words(parts: Sequence[Part]) -> None:
         )
 
 
-def _draws(likelihood: Likelihood, n: float, T: float, batch: int) -> Draws:
-    problem, degrees = likelihood.problem, likelihood.degrees
+def law_of_variance(n: float, T: float, spread: NDArray[np.float64], every: int = 1) -> Draws:
+    """How the variances of targets are drawn, given the squares of n residuals of each; `spread` is v."""
     shape = (SHAPE + 1 + n / 2) / T - 1
     if shape < 1:
         highest = (SHAPE + 1 + n / 2) / 2
         raise ValueError(
             f"Posterior: with {n:g} examples the temperature must be at most {highest:g}, got {T:g}"
         )
+    return Draws(shape, SCALE * spread / T, 0.5 / T, every)
+
+
+def _draws(likelihood: Likelihood, n: float, T: float, batch: int) -> Draws:
+    problem, degrees = likelihood.problem, likelihood.degrees
     rows = problem.X_train.shape[1]
     cost = COST * (1.0 if degrees == math.inf else TAILS)
-    every = max(FEWEST, math.ceil(cost * rows / (3 * batch)))
-    scale = SCALE * spread(problem) / T
+    law = law_of_variance(n, T, spread(problem), max(FEWEST, math.ceil(cost * rows / (3 * batch))))
     if degrees == math.inf:
-        return Draws(shape, scale, 0.5 * (n / rows) / T, every)
+        return law._replace(factor=law.factor * n / rows)
     if problem.outputs > MOST_TARGETS:
         raise ValueError(
             f"Posterior: degrees are for up to {MOST_TARGETS} targets whose noise is sampled, and there are "
             f"{problem.outputs}: leave them out, or give the noise"
         )
     weights = np.ones(problem.X_train.shape[:2]) if problem.weights_train is None else problem.weights_train
-    return Draws(shape, scale, 1.0, every, weights * (degrees + 1) / (2 * T))
+    return law._replace(factor=1.0, tails=weights * (degrees + 1) / (2 * T))
 
 
-def _settled(part: Part, tau: float, precisions: Mapping[str, float], layers: Layers) -> list[Part]:
+def settle_part(part: Part, tau: float, precisions: Mapping[str, float], layers: Layers) -> list[Part]:
     """A part at a temperature, with its prior; where its layers have different ones, a piece for each layer,
     of the same name."""
     method = part.method.at_temperature(tau)
@@ -248,3 +252,23 @@ def _settled(part: Part, tau: float, precisions: Mapping[str, float], layers: La
         spans, tensors = tuple(tensors[:count]), tensors[count:]
         pieces.append(replace(part, method=method.with_prior(precision), layers=(layer,), tensors=spans))
     return pieces
+
+
+def draw_prior(
+    likelihood: Likelihood, network: Dense, count: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """So many networks of the prior of a likelihood's posterior: θ (count, parameters), and the variances of
+    the targets, as they are scaled in the problem, (count, targets), drawn or known, where there are any."""
+    problem, posterior = likelihood.problem, likelihood.posterior
+    if posterior is None:
+        raise ValueError("without a posterior there is no prior to draw from: give posterior=Posterior()")
+    rng = np.random.default_rng(seed)
+    sizes = [sum(layer) for layer in network.layers(problem.inputs, likelihood.outputs).values()]
+    deviations = posterior.deviations(network.sizes(problem.inputs, likelihood.outputs)[:-1])
+    theta = rng.standard_normal((count, sum(sizes))) * np.repeat(deviations, sizes)
+    variances = _variances(posterior, problem)
+    if variances is None:
+        return theta, None
+    if posterior.noise == "sampled":
+        return theta, SCALE * spread(problem) / rng.gamma(SHAPE, size=(count, problem.outputs))
+    return theta, np.tile(variances, (count, 1))

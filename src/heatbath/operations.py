@@ -38,3 +38,6 @@ NOISE_COLUMN = {S: 1, F: 1, DESCEND: 2, FLUCTUATE: 1}  # what multiplies the noi
 
 NEUTRAL = {S: (1.0,), FLUCTUATE: (1.0,)}
 """Columns with which an operation changes nothing, where these are not all 0."""
+
+UNITS = {A: (1,), B: (-1, 1), DESCEND: (0, 2, 1), ADAM: (0, 0, 0, 0, 2, 0)}
+"""The powers of the unit of the momenta (see `likelihood`) that multiply columns, where these are not 0."""

@@ -22,6 +22,7 @@ from heatbath.schedules import Coefficient, Constant, at
 
 if TYPE_CHECKING:
     import arviz
+    import xarray as xr
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -54,13 +55,19 @@ class Sampled:
         """The effective sample size for the mean of every coordinate (`statistics.ess`). Needs 4 draws."""
         return np.array([statistics.ess(trace) for trace in np.moveaxis(self.samples, 2, 0)])
 
-    def to_arviz(self) -> arviz.InferenceData:
+    def to_arviz(self) -> arviz.InferenceData | xr.DataTree:
         """The samples for ArviZ as `theta`, chain x draw x dimension; the log density is `lp`, where known.
 
-        Needs the extra `heatbath[arviz]`.
+        An InferenceData for ArviZ before 1.0, a DataTree since. Needs the extra `heatbath[arviz]`.
         """
-        known = None if self.log_density is None else {"lp": self.log_density}
-        return for_arviz({"theta": self.samples}, {"theta": ["dimension"]}, {"draw": self.steps}, known)
+        import xarray as xr
+
+        labels = {"chain": np.arange(len(self.samples)), "draw": self.steps}
+        theta = xr.Dataset({"theta": (("chain", "draw", "dimension"), self.samples)}, labels)
+        groups = {"posterior": theta}
+        if self.log_density is not None:
+            groups["sample_stats"] = xr.Dataset({"lp": (("chain", "draw"), self.log_density)}, labels)
+        return for_arviz(groups)
 
     def __repr__(self) -> str:
         chains, draws, dimension = self.samples.shape

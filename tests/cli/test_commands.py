@@ -335,6 +335,121 @@ def test_predictions_of_numbers_are_in_the_user_s_units_and_columns_go_by_name(
     assert set(rows[0]) == {"a", "b", "c", "prediction", "std"}
 
 
+REGRESSION = ["--target", "size", "--hidden", "8", "--steps", "300", "--chains", "3", "--samples", "10"]
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory):
+    """A CSV file with noise of 5 in its target, and the folder of a run that samples the posterior."""
+    folder, rng = tmp_path_factory.mktemp("posterior"), np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    rows = np.column_stack([X, 100 + 20 * X[:, 0] + 5 * rng.standard_normal(60)])
+    np.savetxt(folder / "size.csv", rows, delimiter=",", header="a,b,size", comments="")
+    method = ["--method", "lala:h=0.1,gamma=1", "--prior", "0.8,1.2", "--temperature", "0.9"]
+    data = ["--data", str(folder / "size.csv"), *REGRESSION, "--out", str(folder / "run")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "draw_all", lambda *arguments: [])
+        with pytest.raises(SystemExit) as end:
+            main(["train", *data, *method])
+    assert end.value.code == 0
+    return folder
+
+
+def test_a_posterior_is_that_of_the_library_and_its_settings_make_it_again(
+    sampled, tmp_path, call, no_pictures
+):
+    run = hb.load(sampled / "run" / "run.nc")
+    assert run.partition == hb.LaLa(0.1, 1.0, posterior=hb.Posterior((0.8, 1.2), "sampled", 0.9))
+    told = tomllib.loads((sampled / "run" / "settings.toml").read_text())
+    assert told["posterior"] == {"prior": [0.8, 1.2], "noise": "sampled", "temperature": 0.9}
+    assert not {"tau", "weight_decay"} & set(told["method"])
+    assert call("train", "--settings", sampled / "run" / "settings.toml", "--out", tmp_path / "again")[0] == 0
+    for name in WHOLE:
+        assert (tmp_path / "again" / name).read_bytes() == (sampled / "run" / name).read_bytes()
+
+
+def test_the_summary_has_the_noise_in_the_units_of_the_target(sampled):
+    run = hb.load(sampled / "run" / "run.nc")
+    (row,) = json.loads((sampled / "run" / "summary.json").read_text())["rows"]
+    late = run.data["noise"].values[:, run.data["step"].values > 150, 0]
+    expected = np.sqrt(late.mean(axis=1)).mean() * run.problem.target_scale[0]
+    assert row["noise"]["mean"] == pytest.approx(expected)
+    assert row["noise"]["mean"] == pytest.approx(5, rel=0.4)
+    assert "| noise |" in (sampled / "run" / "summary.md").read_text()
+
+
+def test_predictions_of_a_posterior_have_intervals_of_new_data(sampled, call):
+    run = hb.load(sampled / "run" / "run.nc")
+    code, out, _ = call("predict", sampled / "run", sampled / "size.csv", "--coverage", "0.8")
+    rows = rows_of(out)
+    assert code == 0
+    assert list(rows[0]) == ["a", "b", "size", "prediction", "sd", "low", "high"]
+    law = run.predictive([[float(row["a"]), float(row["b"])] for row in rows])
+    for name, values in zip(
+        ("prediction", "sd", "low", "high"), (law.mean, law.sd, *law.interval(0.8)), strict=True
+    ):
+        np.testing.assert_allclose([float(row[name]) for row in rows], values[:, 0], rtol=1e-9)
+    _, out, _ = call("predict", sampled / "run", sampled / "size.csv")
+    np.testing.assert_allclose([float(row["low"]) for row in rows_of(out)], law.interval(0.9)[0][:, 0])
+
+
+def test_without_samples_the_chains_have_intervals(sampled, tmp_path, call, no_pictures):
+    options = ["--target", "size", "--hidden", "8", "--steps", "300", "--method", "lol", "--noise", "4"]
+    assert call("train", "--data", sampled / "size.csv", *options, "--out", tmp_path / "run")[0] == 0
+    run = hb.load(tmp_path / "run" / "run.nc")
+    assert run.partition == hb.LOL(posterior=hb.Posterior(noise=4.0))
+    assert (
+        "noise" not in json.loads((tmp_path / "run" / "summary.json").read_text())["rows"][0]
+    )  # it is known
+    _, out, _ = call("predict", tmp_path / "run", sampled / "size.csv")
+    X = [[float(row["a"]), float(row["b"])] for row in rows_of(out)]
+    variance = run.outputs(X)[..., 0].var(axis=0) + 4.0**2
+    np.testing.assert_allclose([float(row["sd"]) for row in rows_of(out)], np.sqrt(variance), rtol=1e-6)
+
+
+def test_a_network_says_the_noise_at_each_row(sampled, tmp_path, call, no_pictures):
+    method = ["--method", "lala:h=0.1,gamma=1", "--noise", "network", "--temperature", "0.9"]
+    for out, options in (
+        ("run", [*REGRESSION, *method]),
+        ("again", ["--settings", tmp_path / "run" / "settings.toml"]),
+    ):
+        data = () if out == "again" else ("--data", sampled / "size.csv")
+        assert call("train", *data, *options, "--out", tmp_path / out)[0] == 0
+    for name in WHOLE:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+    told = tomllib.loads((tmp_path / "run" / "settings.toml").read_text())
+    assert told["posterior"] == {"prior": 1.0, "noise": "network", "temperature": 0.9}
+    run = hb.load(tmp_path / "run" / "run.nc")
+    assert run.plan.likelihood.outputs == 2
+    code, out, _ = call("predict", tmp_path / "run", sampled / "size.csv", "--coverage", "0.8")
+    assert code == 0
+    rows = rows_of(out)
+    X = [[float(row["a"]), float(row["b"])] for row in rows]
+    expected, law = run.predict(X), run.predictive(X)
+    assert np.ptp(expected.noise) > 0
+    for name, values in zip(
+        ("prediction", "sd", "low"), (law.mean, law.sd, law.interval(0.8)[0]), strict=True
+    ):
+        np.testing.assert_allclose([float(row[name]) for row in rows], values[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(law.sd, expected.sd, rtol=1e-9)
+
+
+def test_a_posterior_of_classes_is_for_all_methods_of_a_comparison_and_points_of_a_sweep():
+    options = {"problem": {"name": "spirals"}, "posterior": {"prior": "fan_in", "temperature": 0.5}}
+    posterior = hb.Posterior("fan_in", temperature=0.5)
+    plan, _ = plan_of("compare", merged({}, options, ["langevin:h=0.1,gamma=1", "adlala", "adam:h=0.01"]))
+    assert plan.partition == {
+        "Langevin": hb.Partition(hb.Langevin(1.0), 0.1, posterior),
+        "AdLaLa": hb.AdLaLa(posterior=posterior),
+        "Adam": hb.Partition(hb.Adam(), 0.01, posterior),
+    }
+    method = {"method": {"name": "sgld", "h": "0.1,0.2"}}
+    plan, complete = plan_of("sweep", merged({}, options | method, []))
+    assert plan.partition == hb.Partition(hb.SGLD(), [0.1, 0.2], posterior)
+    again = tomllib.loads(write_settings("sweep", complete))
+    assert plan_of("sweep", merged(again, {}, []))[0].partition == plan.partition
+
+
 def test_of_a_comparison_one_method_predicts(tmp_path, call, refused, no_pictures):
     chosen = ["--method", "sgd:h=0.1", "--method", "lol"]
     assert call("compare", *SMALL, *chosen, "--out", tmp_path / "both")[0] == 0
@@ -543,6 +658,15 @@ def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pict
         (["train", "--data", "nowhere.csv", "--target", "y", "--method", "lol"], "nowhere.csv cannot be"),
         (["train", "--data", "nowhere.csv", "--method", "lol"], "say --data FILE --target COLUMN"),
         (["train", "--data", "x.csv", "--problem", "rings", "--method", "lol"], "problem or data, not both"),
+        (["train", *SMALL, "--method", "lol", "--prior", "wide"], "or 'fan_in'; got 'wide'"),
+        (["train", *SMALL, "--method", "lol", "--prior", "1,x"], "--prior must be a number, got 'x'"),
+        (["train", *SMALL, "--method", "lol", "--prior", "1,2,3"], "the network has 2 layers"),
+        (["train", *SMALL, "--method", "lol", "--noise", "0.1"], "noise is for a regression"),
+        (["train", *SMALL, "--method", "lol", "--temperature", "0"], "temperature must be > 0"),
+        (["train", *SMALL, "--method", "lol", "--temperature", "1,2"], "--temperature must be a number"),
+        (["train", *SMALL, "--method", "lol", "--prior", "1", "--tau", "1e-4"], "sets tau, so leave it out"),
+        (["train", *SMALL, "--method", "lol", "--prior", "1", "--weight-decay", "1"], "leave out weight"),
+        (["sweep", *SMALL, "--method", "lol", "--prior", "1,2"], "a sweep needs several values"),
         (["resume", "nowhere"], "nowhere holds no run"),
         (["predict", "nowhere", "nowhere.csv"], "nowhere.csv cannot be read"),
     ],
@@ -582,7 +706,10 @@ def test_mistakes_in_data_are_one_line_and_nothing_is_written(content, told, ref
     [
         ("[problem", "is not a TOML file"),
         ("a = " + "[" * 5000, "is not a TOML file"),
-        ("[optimiser]\nh = 1", "'optimiser' is not a section; accepted: problem, network, training, method"),
+        (
+            "[optimiser]\nh = 1",
+            "'optimiser' is not a section; accepted: problem, network, posterior, training",
+        ),
         ("[method]\nlr = 1", "method has no lr; accepted: name, h, tau"),
         ("command = 'compare'", "is for heatbath compare, and not for heatbath train"),
         ("command = 3", "command must be one of train, compare, sweep, got 3"),
@@ -593,6 +720,8 @@ def test_mistakes_in_data_are_one_line_and_nothing_is_written(content, told, ref
         ("[training]\nrecord = [1, 2]", "record must be a whole number"),
         ("[method]\ntau = {schedule = 'Stairs'}", "a schedule is a dict"),
         ("[training]\nsteps = 2020-01-01", "steps must be a whole number"),
+        ("[posterior]\nwidth = 1", "posterior has no width; accepted: prior, noise, temperature"),
+        ("[posterior]\nprior = {}", "prior must be a list of numbers"),
     ],
 )
 def test_mistakes_in_settings_are_one_line(content, told, refused, tmp_path):
@@ -662,6 +791,16 @@ def test_predictions_refuse_what_they_cannot_use(trained, refused, tmp_path):
     assert "there already" in refused("predict", trained, new, "--out", new)
     assert new.read_text() == "x1,x2\n0.5,1\n"
     assert "there is no axis tau" in refused("predict", trained, new, "--select", "tau=1")
+    assert "train with a posterior, such as --prior 1" in refused(
+        "predict", trained, new, "--coverage", "0.5"
+    )
+
+
+def test_a_coverage_that_is_none_is_refused(sampled, refused):
+    for wrong in ("0", "1", "1.5", "nan"):
+        assert "coverage must be" in refused(
+            "predict", sampled / "run", sampled / "size.csv", "--coverage", wrong
+        )
 
 
 def test_all_chains_that_diverge_are_one_line(refused, tmp_path):

@@ -42,7 +42,7 @@ def contents(draw):
     made["method"] = {"name": draw(st.sampled_from([*known()])), "h": 0.1, "tau": 1e-4, "gamma": 1.0}
     for _ in range(draw(st.integers(0, 3))):
         setting = draw(st.sampled_from([s for s in SETTINGS if s.name not in BOUNDED]))
-        made[setting.section][setting.name] = draw(ODD)
+        made.setdefault(setting.section, {})[setting.name] = draw(ODD)
     for name in draw(st.lists(st.sampled_from([*SECTIONS, "methods", "command", "seed"]), max_size=1)):
         made[name] = draw(ODD)
     return made

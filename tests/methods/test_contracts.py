@@ -32,7 +32,7 @@ def test_every_method(name, contract, request):
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_has_the_same_arguments_and_defaults_in_python_torch_and_the_command_line(name):
     ours = {p.name: p.default for p in signature(getattr(hb, name)).parameters.values()}
-    assert ours.pop("posterior") is None  # which knows the problem, as an optimiser does not
+    assert ours.pop("posterior") is None  # an optimiser has its own, and the command line one for all methods
     torchs = {p.name: p.default for p in signature(getattr(ht, name)).parameters.values()}
     extra = {"model", "hidden", "output", *(option.name for option in OPTIONS)}
     assert {("h" if n == "lr" else n): d for n, d in torchs.items() if n not in extra} == ours

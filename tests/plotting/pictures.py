@@ -29,6 +29,16 @@ def sweep():
     return hb.sweep(SPIRALS, SMALL, grid, **plan)
 
 
+@cache
+def curve(**posterior):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (80, 1))
+    y = 20 + 5 * np.sin(2 * x[:, 0]) + 1.5 * rng.standard_normal(80)
+    problem = hb.datasets.from_arrays(x[:50], y[:50], x[50:], y[50:], task="regression", standardise=True)
+    sampling = hb.LaLa(h=0.2, gamma=1.0, posterior=hb.Posterior(**posterior))
+    return hb.train(problem, hb.Dense((6,), "tanh"), sampling, 3000, 50, 3, samples=50, burn_in=1500)
+
+
 def on_line(values, alpha=(0.0, 0.25, 0.5, 0.75, 1.0)):
     dims = ("pair", "alpha")[2 - np.ndim(values) :]
     return xr.DataArray(values, dims=dims, coords={"alpha": list(alpha), "split": "test"}, name="loss")
@@ -75,6 +85,9 @@ PICTURES = {
     ),
     "heat_map": lambda ax: plotting.heat_map(sweep(), ax=ax),
     "scores": lambda ax: plotting.scores(SCORES, "test accuracy", percent=True, ax=ax),
+    "regression": lambda ax: plotting.regression(curve(), ax=ax),
+    "coverage": lambda ax: plotting.coverage(curve(), ax=ax),
+    "uniformity": lambda ax: plotting.uniformity({"a": forecasts()[0], "b": forecasts()[0] ** 2}, ax=ax),
     "reliability": lambda ax: plotting.reliability({"Adam": forecasts()[0]}, forecasts()[1], ax=ax),
 }
 

@@ -41,6 +41,7 @@ LAWS = {
 def test_density_distribution_and_moments_are_those_of_the_components(law, parts):
     y = np.random.default_rng(1).standard_normal((5, 2))
     np.testing.assert_allclose(law.log_density(y), np.log(parts.pdf(y).mean(axis=0)), rtol=1e-12)
+    np.testing.assert_allclose(law.log_likelihood(y), parts.logpdf(y), rtol=1e-12)
     np.testing.assert_allclose(law.cdf(y), parts.cdf(y).mean(axis=0), rtol=1e-12)
     drawn = np.concatenate([law.draw(seed) for seed in range(4000)])
     np.testing.assert_allclose(drawn.mean(axis=0), law.mean, atol=0.05)
@@ -63,6 +64,7 @@ def test_counts_have_the_law_of_the_components():
     law, y = counts(), np.random.default_rng(1).poisson(4.0, (5, 2))
     parts = stats.poisson(law.means)
     np.testing.assert_allclose(law.log_density(y), np.log(parts.pmf(y).mean(axis=0)), rtol=1e-12)
+    np.testing.assert_allclose(law.log_likelihood(y), parts.logpmf(y), rtol=1e-12)
     np.testing.assert_allclose(law.cdf(y), parts.cdf(y).mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(law.cdf(y + 0.5), law.cdf(y), rtol=1e-12)
     assert (law.cdf(np.full((5, 2), -0.5)) == 0).all()
@@ -98,9 +100,13 @@ def test_rates_without_end_have_a_law_too():
 @pytest.mark.parametrize("make", [mixture, heavy, counts, lambda **sizes: varying(mixture(**sizes))])
 def test_a_law_in_pieces_is_the_same(make, monkeypatch):
     law, y = make(examples=11), np.zeros((11, 2))
-    whole = law.log_density(y), law.cdf(y), law.quantiles([0.1, 0.9])
+
+    def all_of_it():
+        return law.log_density(y), law.log_likelihood(y), law.cdf(y), law.quantiles([0.1, 0.9])
+
+    whole = all_of_it()
     monkeypatch.setattr("heatbath.prediction.mixtures.AT_ONCE", 30)
-    for one, other in zip(whole, (law.log_density(y), law.cdf(y), law.quantiles([0.1, 0.9])), strict=True):
+    for one, other in zip(whole, all_of_it(), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -47,6 +47,19 @@ def test_predictions_are_means_over_samples(task):
         assert torch.equal(value, before[name])
 
 
+def test_with_the_noise_of_the_data_a_prediction_is_of_new_data():
+    model, x, own = torch.nn.Linear(2, 3), torch.randn(5, 2), states(7)
+    bare, told = (predict(model, own, x, task="regression", noise=noise) for noise in (None, 0.3))
+    assert bare.noise is None
+    torch.testing.assert_close(told.noise, torch.full((3,), 0.3, dtype=torch.float64))
+    torch.testing.assert_close(told.variance, bare.variance + 0.3)
+    torch.testing.assert_close(told.entropy, 0.5 * torch.log(2 * math.pi * math.e * told.variance).sum(-1))
+    with pytest.raises(ValueError, match="noise is for a regression, and this is 'classes'"):
+        predict(model, own, x, task="classes", noise=0.3)
+    with pytest.raises(ValueError, match="noise must be >= 0"):
+        predict(model, own, x, task="regression", noise=-1.0)
+
+
 def test_modes_and_buffers_are_as_they_were_also_after_an_error():
     model = model_of(0.3)
     model[0].eval()

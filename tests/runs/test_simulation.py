@@ -79,7 +79,8 @@ def test_a_divergence_in_a_resume_or_a_fit_is_shown_at_the_users_call_too():
         hb.Run(run.plan, run.step, altered).resume(20)
     assert caught[0].filename == __file__
     X = np.random.default_rng(0).standard_normal((60, 2))
-    model = hb.ThermodynamicRegressor(hidden=(20,), steps=4, samples=1, random_state=0).fit(X, X[:, 0])
+    options = {"method": hb.LaLa(0.1, 1.0, 1e-3), "steps": 4, "samples": 1, "random_state": 0}
+    model = hb.ThermodynamicRegressor(hidden=(20,), **options).fit(X, X[:, 0])
     model.run_.data["theta"][1] = 1e38
     with pytest.warns(hb.Diverged) as caught:
         model.partial_fit(X, X[:, 0])

@@ -33,7 +33,7 @@ Named = Annotated[
 ]
 
 
-@takes_settings("problem", "network", "method", "training")
+@takes_settings("problem", "network", "method", "posterior", "training")
 def train(
     given: dict[Setting, Any],
     settings: File = None,
@@ -47,11 +47,13 @@ def train(
     heatbath train --problem spirals --turns 4 --method adlala --h 0.25 --steps 20000
 
     heatbath train --data FILE.csv --target COLUMN --method lol
+
+    heatbath train --data FILE.csv --target COLUMN --method lala --h 0.2 --gamma 1 --prior 1 --samples 100
     """
     _start("train", settings, given, [], out, threads, every, json)
 
 
-@takes_settings("problem", "network", "training")
+@takes_settings("problem", "network", "posterior", "training")
 def compare(
     given: dict[Setting, Any],
     method: Named = None,
@@ -68,7 +70,7 @@ def compare(
     _start("compare", settings, given, method or [], out, threads, every, json)
 
 
-@takes_settings("problem", "network", "method", "training")
+@takes_settings("problem", "network", "method", "posterior", "training")
 def sweep(
     given: dict[Setting, Any],
     settings: File = None,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from heatbath.cli.reading import numbers, whole_number
 from heatbath.methods import Method, known_methods, module_of
 from heatbath.partition import Partition
+from heatbath.posterior import Posterior
 from heatbath.presets import PRESETS
 from heatbath.schedules import from_plain
 
@@ -78,28 +79,44 @@ def arguments() -> list[Argument]:
     return list(collected.values())
 
 
-def partition_of(given: Mapping[str, Any]) -> tuple[Partition, dict[str, Any]]:
-    """The partition of a table such as {name: "sgld", h: 0.1, sigma: 0.01}, and the table with defaults."""
+def partition_of(
+    given: Mapping[str, Any], posterior: Posterior | None = None
+) -> tuple[Partition, dict[str, Any]]:
+    """The partition of a table such as {name: "sgld", h: 0.1, sigma: 0.01}, and the table with defaults.
+
+    What a posterior sets is left out of both.
+    """
     title, make, accepted, kinds, module = find(given.get("name"), given.get("module"))
     given = {name: value for name, value in given.items() if name != "module"}
     plain = {name: _plain(kinds.get(name), name, value) for name, value in given.items() if name != "name"}
-    needed = [name for name, p in accepted.items() if _is_needed(p) and name not in plain]
+    needed = [name for name, p in accepted.items() if _is_needed(p, posterior) and name not in plain]
     if needed:
         raise ValueError(
             f"method {title} needs {' and '.join(needed)}: say {_example(given['name'], needed, module)}"
         )
     if unknown := [name for name in plain if name not in accepted]:
         raise ValueError(f"method {title} has no {', '.join(unknown)}; accepted: {', '.join(accepted)}")
-    partition = make(**{name: _value(value) for name, value in plain.items()})
-    defaults = {name: p.default for name, p in accepted.items() if p.default not in (Parameter.empty, None)}
+    partition = make(posterior=posterior, **{name: _value(value) for name, value in plain.items()})
+    left = () if posterior is None else _left_out(partition)
+    defaults = {
+        name: p.default
+        for name, p in accepted.items()
+        if p.default not in (Parameter.empty, None) and name.removesuffix(OUTPUT) not in left
+    }
     origin = {} if module is None else {"module": module}
     return partition, {"name": given["name"], **origin, **defaults, **plain}
 
 
-def _is_needed(parameter: Parameter) -> bool:
+def _is_needed(parameter: Parameter, posterior: Posterior | None) -> bool:
     """Whether an argument cannot be left out: a temperature only where there is a posterior."""
-    left_out = parameter.default is None and parameter.name in ("tau", "sigma")
-    return left_out or parameter.default is Parameter.empty
+    thermal = parameter.default is None and parameter.name in ("tau", "sigma")
+    return (thermal and posterior is None) or parameter.default is Parameter.empty
+
+
+def _left_out(partition: Partition) -> set[str]:
+    """What a posterior sets, of all parts of a partition."""
+    thermal = {m.thermal if m.needs_temperature else "" for m in partition.methods.values()}
+    return {"weight_decay", *(thermal if len(thermal) == 1 else ())}
 
 
 def method_of(text: str) -> dict[str, Any]:
@@ -141,8 +158,8 @@ def find(name: object, module: object = None) -> Known:
 
 
 def _everywhere(kind: type[Method]) -> Callable[..., Partition]:
-    def make(h: Any, **values: Any) -> Partition:
-        return Partition(kind(**values), h)
+    def make(h: Any, posterior: Posterior | None, **values: Any) -> Partition:
+        return Partition(kind(**values), h, posterior)
 
     return make
 

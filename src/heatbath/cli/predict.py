@@ -29,13 +29,20 @@ def predict(
             help="Of a comparison or a sweep, which: method=AdLaLa, or tau=1e-4; one for each axis."
         ),
     ] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            help="Of counts, or a regression with a posterior: how many of new data lie in the intervals "
+            "(0.9)."
+        ),
+    ] = None,
 ) -> None:
     """Predict: the new data with columns of what the networks of a run say of them, together.
 
-    Classes: prediction, a probability for each class, and entropy (in nats). Values and counts: prediction,
-    and std, the standard deviation over the networks and, where their noise is known, of new data. These are
-    the run's samples, or its chains if none were kept. A name that the data have already gets heatbath_
-    before it.
+    Classes: prediction, a probability for each class, and entropy (in nats). Regression: prediction, and std,
+    the standard deviation over the networks. Counts, and a regression with a posterior: prediction, and sd,
+    low and high: the standard deviation of new data, and the ends between which they lie. These are the run's
+    samples, or its chains if none were kept. A name that the data have already gets heatbath_ before it.
     """
     from heatbath.cli.folders import RUN
     from heatbath.cli.tables import read_table
@@ -58,7 +65,7 @@ def predict(
             raise ValueError(f"{run} has {len(trained.plan.points)} methods or points: say which, {asked}")
         chosen = trained.select(**labels) if labels else trained
         columns = [table.column(name) for name in chosen.problem.features]
-        new = _new_columns(chosen, [list(row) for row in zip(*columns, strict=True)])
+        new = _new_columns(chosen, [list(row) for row in zip(*columns, strict=True)], coverage)
         new = {_free(name, table.header): values for name, values in new.items()}
     with ending(FAILURE):
         text = _csv(table.header, [row for _, row in table.rows], new)
@@ -83,20 +90,31 @@ def _free(name: str, header: list[str]) -> str:
     return name
 
 
-def _new_columns(run: Run, rows: list[list[float]]) -> dict[str, list[Any]]:
+def _new_columns(run: Run, rows: list[list[float]], coverage: float | None) -> dict[str, list[Any]]:
     """The new columns."""
     import numpy as np
 
     from heatbath.tasks import TASKS
 
     problem = run.problem
-    prediction = run.predict(np.array(rows).reshape(-1, problem.inputs))
+    X = np.array(rows).reshape(-1, problem.inputs)
+    posterior = run.plan.points[0].partition.posterior
+    of_data = problem.task == "counts" or (problem.task == "regression" and posterior is not None)
+    if coverage is not None and not of_data:
+        raise ValueError(
+            "--coverage is of counts, or of new data in a regression, whose noise this run does not know: "
+            "train with a posterior, such as --prior 1"
+        )
+    prediction = run.predict(X)
     mean = prediction.mean
     if not TASKS[problem.task].classes:
+        columns = {"prediction": mean, "std": prediction.sd}
+        if of_data:
+            low, high = run.predictive(X).interval(0.9 if coverage is None else coverage)
+            columns = {"prediction": mean, "sd": prediction.sd, "low": low, "high": high}
         single = len(problem.targets) == 1
         named = [("" if single else f"_{target}", i) for i, target in enumerate(problem.targets)]
-        values = {f"prediction{end}": mean[:, i].tolist() for end, i in named}
-        return values | {f"std{end}": prediction.sd[:, i].tolist() for end, i in named}
+        return {f"{name}{end}": v[:, i].tolist() for name, v in columns.items() for end, i in named}
     shares = mean if problem.outputs > 1 else np.concatenate([1 - mean, mean], axis=1)
     names = [problem.targets[place] for place in shares.argmax(axis=1)]
     probabilities = {f"probability_{name}": shares[:, i].tolist() for i, name in enumerate(problem.targets)}

@@ -44,6 +44,14 @@ def numbers(label: str, text: str) -> float | list[float]:
     return found
 
 
+def deviations(label: str, text: str) -> float | list[float] | str:
+    """A number, several with commas between them, or a word."""
+    if text.isidentifier():
+        return text
+    found = [number(label, part) for part in text.split(",")]
+    return found if len(found) > 1 else found[0]
+
+
 def _checked(text: str) -> str:
     if "_" in text:  # Python would read 1_000 as a number
         raise ValueError

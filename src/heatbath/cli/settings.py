@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Mapping
+from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ from heatbath.cli.options import SECTIONS, Settings, keys
 from heatbath.cli.tables import read_problem
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
+from heatbath.posterior import Posterior
 from heatbath.runs.dataset import check_memory
 from heatbath.runs.grid import Methods
 from heatbath.runs.plain import RECIPES, network_to_plain
@@ -99,12 +101,16 @@ def plan_of(command: str, settings: Settings) -> tuple[Plan, Settings]:
     """The plan of a run, and all its settings, which make the same plan again."""
     problem, section = _problem(settings["problem"])
     network = Dense(**settings["network"])
-    methods, sections = _methods(command, settings)
+    posterior = Posterior(**settings["posterior"]) if settings["posterior"] else None
+    methods, sections = _methods(command, settings, posterior)
     training = TRAINING | settings["training"]
     whole("record", training["record"], low=1, high=MOST_RECORDS)  # a list of steps is for Python only
     plan = make_plan(problem, network, methods, **training, call=cast(Call, command))
     check_memory(plan, 2)
     complete = {"problem": section, "network": network_to_plain(network), **sections}
+    if posterior is not None:
+        said = asdict(posterior).items()
+        complete["posterior"] = {name: value for name, value in said if value is not None}
     return plan, complete | {"training": training | {"batch": plan.batch}}
 
 
@@ -119,14 +125,14 @@ def write_settings(command: str, settings: Settings) -> str:
     return note + tomli_w.dumps({"command": command, **settings})
 
 
-def _methods(command: str, settings: Settings) -> tuple[Methods, Settings]:
+def _methods(command: str, settings: Settings, posterior: Posterior | None) -> tuple[Methods, Settings]:
     """The partition, or those of a comparison by name, and the tables that make them."""
     if command != "compare":
-        partition, table = partition_of(settings["method"])
+        partition, table = partition_of(settings["method"], posterior)
         return partition, {"method": table}
     if not settings["methods"]:
         raise ValueError("say what to compare, such as --method adlala --method sgd:h=0.1")
-    pairs = {label: partition_of(table) for label, table in settings["methods"].items()}
+    pairs = {label: partition_of(table, posterior) for label, table in settings["methods"].items()}
     tables = {label: table for label, (_, table) in pairs.items()}
     return {label: partition for label, (partition, _) in pairs.items()}, {"methods": tables}
 

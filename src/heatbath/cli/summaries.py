@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
 
 from heatbath.checks import is_real
@@ -114,9 +115,22 @@ def _row(run: Run, place: int, labels: dict[str, Any]) -> Row:
         values = run.data[name].sel(split=split).values[chains][alive, -1]
         values = values[np.isfinite(values)]
         row[f"{split}_{name}"] = _plain(student(values)) if values.size else None
+    if "noise" in run.data:
+        row |= _noises(run, run.data["noise"].values[chains][alive])
     single = len(run.plan.points) == 1 or run.plan.axes == ["method"]
     row["temperatures"] = _temperatures(run, labels) if single and alive.any() else {}
     return row
+
+
+def _noises(run: Run, variances: NDArray[np.float64]) -> Row:
+    """The standard deviation of the data around the networks, over the second half of a run, by target."""
+    late = run.data["step"].values > run.step // 2
+    deviations = np.sqrt(run.plan.likelihood.in_units(variances[:, late].mean(axis=1)))
+    names = [f"noise_{target}" for target in run.problem.targets] if deviations.shape[1] > 1 else ["noise"]
+    return {
+        name: _plain(student(values)) if values.size else None
+        for name, values in zip(names, deviations.T, strict=True)
+    }
 
 
 def _temperatures(run: Run, labels: dict[str, Any]) -> dict[str, Any]:

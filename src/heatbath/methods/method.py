@@ -253,7 +253,7 @@ M = TypeVar("M", bound=type[Method])
 # Names that have a meaning beside methods: in param groups and files, and as results and their dimensions
 TAKEN = frozenset((
     "h", "lr", "params", "part", "name", "method", "module", "schedules", "step", "previous", "seed", "fused",
-    "maximize", "rung", "model", "hidden", "output",
+    "maximize", "rung", "draws", "drawn", "unit", "layers", "posterior", "model", "hidden", "output",
     "theta", "p", "second", "died", "xi_now", "xi_start", "average", "deviations", "loss", "accuracy",
     "temperature", "noise", "noise_now", "sample_noise", "histogram", "weights", "samples", "sample_step",
     "chain", "parameter", "record", "split",
@@ -261,7 +261,8 @@ TAKEN = frozenset((
     "X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale", "start",
     "weights_train", "weights_test", "X_average",
 ))  # fmt: skip
-PUBLIC = ("AdLaLa", "LOL", "LaLa", "AdLAdL", "Partitioned", "Samples", "Prediction")  # classes of their own
+# Names of classes of their own
+PUBLIC = ("AdLaLa", "LOL", "LaLa", "AdLAdL", "Partitioned", "Samples", "Prediction", "Posterior")
 
 
 def register(kind: M) -> M:

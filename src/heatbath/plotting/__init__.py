@@ -19,6 +19,9 @@ from heatbath.plotting.planes import classifier as classifier
 from heatbath.plotting.planes import data as data
 from heatbath.plotting.planes import plane as plane
 from heatbath.plotting.planes import uncertainty as uncertainty
+from heatbath.plotting.regressions import coverage as coverage
+from heatbath.plotting.regressions import regression as regression
+from heatbath.plotting.regressions import uniformity as uniformity
 from heatbath.plotting.style import panels as panels
 from heatbath.plotting.traces import curves as curves
 from heatbath.plotting.traces import temperatures as temperatures

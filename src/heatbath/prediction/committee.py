@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets.problem import Floats
 from heatbath.likelihood import Likelihood
 from heatbath.networks import Dense
 from heatbath.prediction.averages import Average, Prediction, entropy_of, of_data
+from heatbath.prediction.mixtures import Categorical, Mixture, mixture_of
 from heatbath.tasks import TASKS, Task
 
 
@@ -32,6 +34,21 @@ def average_networks(
         outputs = network.forward(theta, x, likelihood.outputs)
         average.add(likelihood.values(outputs), likelihood.noise(outputs, known))
     return average.prediction()
+
+
+def laws(
+    likelihood: Likelihood, network: Dense, thetas: NDArray[Any], x: Floats, variances: Floats | None
+) -> Mixture | Categorical:
+    """The laws of new data of networks with these parameters, (samples, parameters), at standardised inputs.
+
+    `variances` are those of the targets around each network, (samples, targets), if they have any.
+    """
+    outputs = np.empty((len(thetas), len(x), likelihood.outputs))
+    for place, theta in enumerate(thetas):
+        outputs[place] = network.forward(theta, x, likelihood.outputs)
+    if TASKS[likelihood.problem.task].classes:
+        return Categorical(outputs)
+    return mixture_of(likelihood, outputs, variances)
 
 
 def join_averages(

@@ -1,4 +1,4 @@
-"""The law of new data that samples predict: a mixture of laws, one for each sample."""
+"""The laws of new data that samples predict, one for each sample: of numbers in a mixture, and of a class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import SHARE, real, reals
 from heatbath.datasets.problem import Floats, numbers
@@ -161,14 +161,22 @@ class Mixture:
         from scipy.special import logsumexp
 
         values = self._checked(y)
-        if not self.law.whole and not (self.deviations > 0).all():
-            raise ValueError("the networks' values have no density: train with posterior=Posterior()")
 
         def of(rows: slice, means: Floats, scale: Floats) -> Floats:
-            logs = self.law.log_density(values[rows], means, scale)
+            logs = self._log_densities(values[rows], means, scale)
             return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
         return self._in_chunks(of)
+
+    def log_likelihood(self, y: ArrayLike) -> Floats:
+        """The logarithm of the density, or of the probability of counts, that each sample has at y, (samples,
+        examples, outputs)."""
+        values = self._checked(y)
+
+        def of(rows: slice, means: Floats, scale: Floats) -> Floats:
+            return self._log_densities(values[rows], means, scale).swapaxes(0, 1)
+
+        return self._in_chunks(of, len(self.means)).swapaxes(0, 1)
 
     def quantiles(self, shares: ArrayLike) -> Floats:
         """The values below which data lie with these probabilities, (shares, examples, outputs); of counts
@@ -205,6 +213,11 @@ class Mixture:
         """New data: one for each sample, (samples, examples, outputs)."""
         return self.law.draw(np.random.default_rng(seed), self.means, self._scale(slice(None)))
 
+    def _log_densities(self, values: Floats, means: Floats, scale: Floats) -> Floats:
+        if not self.law.whole and not (self.deviations > 0).all():
+            raise ValueError("the networks' values have no density: train with posterior=Posterior()")
+        return self.law.log_density(values, means, scale)
+
     def _checked(self, y: ArrayLike) -> Floats:
         values = numbers("y", y, (1, 2))
         shape = self.means.shape[1:]
@@ -239,3 +252,29 @@ def mixture_of(likelihood: Likelihood, outputs: Floats, variances: Floats | None
         return Mixture(values, scale, student(likelihood.degrees))
     noise = likelihood.noise(outputs, variances)
     return Mixture(values, np.zeros((len(values), values.shape[-1])) if noise is None else np.sqrt(noise))
+
+
+@dataclass(frozen=True, eq=False)
+class Categorical:
+    """Equally likely laws of a class: the networks' `logits`, (samples, examples, outputs), with one output
+    for the second of two classes, or one for each class."""
+
+    logits: Floats
+
+    def log_likelihood(self, y: ArrayLike) -> Floats:
+        """The logarithm of the probability that each sample gives the classes y, (samples, examples, 1)."""
+        from scipy.special import log_softmax
+
+        labels = numbers("y", y, (2,)).astype(np.int64)
+        return np.asarray(np.take_along_axis(log_softmax(self._each(), axis=-1), labels[None], axis=-1))
+
+    def draw(self, seed: int = 0) -> NDArray[np.int64]:
+        """New classes: one for each sample, (samples, examples, 1)."""
+        gumbel = np.random.default_rng(seed).gumbel(size=self._each().shape)
+        return np.asarray((self._each() + gumbel).argmax(axis=-1)[..., None])  # is drawn as the softmax says
+
+    def _each(self) -> Floats:
+        """A logit for each class."""
+        if self.logits.shape[-1] > 1:
+            return self.logits
+        return np.concatenate([np.zeros_like(self.logits), self.logits], axis=-1)

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from heatbath.checks import choice
+import numpy as np
+
+from heatbath.checks import NON_NEGATIVE, choice, real
 from heatbath.datasets.problem import Floats
 from heatbath.prediction.averages import Average, Prediction
 from heatbath.prediction.samples import check_module, listed, tensors
@@ -17,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: nn.Module, samples: Iterable[Mapping[str, Any]], x: Any, *, task: Task
+    model: nn.Module,
+    samples: Iterable[Mapping[str, Any]],
+    x: Any,
+    *,
+    task: Task,
+    noise: float | None = None,
 ) -> Prediction[Tensor]:
     """Mean and variance over samples of what a model says of x, and the entropy of the mean, in two parts.
 
@@ -27,6 +34,9 @@ def predict(
     are `Samples`, or any states of the model as its `state_dict` gives. The model is put in evaluation mode
     for the time, and its own parameters and buffers are not touched, nor are the samples. One sample is in
     memory at a time.
+
+    With `noise`, the variance of the data around the values of a regression (where it was sampled, its mean),
+    the prediction is of new data: their variance has it in it.
 
     >>> import torch
     >>> from heatbath.prediction import Samples
@@ -45,16 +55,20 @@ def predict(
 
     check_module(model)
     choice("task", task, tuple(TASKS))
+    if noise is not None and task != "regression":
+        raise ValueError(f"noise is for a regression, and this is {task!r}: leave it out")
+    added = None if noise is None else np.array(real("noise", noise, NON_NEGATIVE))
     average = Average(task)
     for state in samples:
         values = _values(model, state)
         with _evaluating(model), torch.no_grad():
             output = torch.func.functional_call(model, values, (x,), tie_weights=False)
-            average.add(_decoded(output, task))
+            outputs = _decoded(output, task)
+            average.add(outputs, None if added is None else np.full(outputs.shape[1:], added))
     prediction = average.prediction()
     mean, variance, entropy = map(torch.from_numpy, prediction[:3])
-    others = (None if part is None else torch.from_numpy(part) for part in prediction[3:])
-    return Prediction(mean, variance, entropy, *others)
+    rest = (None if part is None else torch.from_numpy(part) for part in prediction[3:])
+    return Prediction(mean, variance, entropy, *rest)
 
 
 @contextmanager

@@ -18,12 +18,12 @@ from heatbath.datasets.problem import Floats, numbers
 from heatbath.exporting import for_arviz
 from heatbath.networks import Dense
 from heatbath.prediction import Mixture, Prediction
-from heatbath.prediction.committee import average_networks, join_averages
-from heatbath.prediction.mixtures import mixture_of
+from heatbath.prediction.committee import average_networks, join_averages, laws
 from heatbath.runs import file
 from heatbath.runs.dataset import check_memory, data_at, find_point, gather
 from heatbath.runs.found import Found
 from heatbath.runs.grid import Methods
+from heatbath.runs.groups import Networks, Places, make_groups
 from heatbath.runs.plan import Plan, as_lines
 from heatbath.runs.simulation import Interrupted, Progress, Simulation, warn
 from heatbath.tasks import TASKS
@@ -198,8 +198,9 @@ class Run:
     def predictive(self, X: ArrayLike, latest: int | None = None) -> Mixture:
         """The law of new data at X, values or counts: quantiles, intervals, densities, in the user's units.
 
-        It is of all samples that were kept, or the `latest` of each chain, and of the noise around what they
-        say: that of the posterior, or of counts with these rates. Chains that diverged do not count.
+        It is of all samples that were kept, or the `latest` of each chain (of the chains as they are now, if
+        none were kept), and of the noise around what they say: that of the posterior, or of counts with these
+        rates. Chains that diverged do not count.
 
         >>> import heatbath as hb
         >>> x = np.linspace(-1, 1, 40)
@@ -215,12 +216,14 @@ class Run:
             raise ValueError(f"this is {self.problem.task!r}: predict has the probabilities of the classes")
         if not (self.died < 0).any():
             raise ValueError("all chains of this run diverged: there is nothing to predict from")
-        likelihood, x = self.plan.likelihood, self._inputs(X)
-        thetas = self._chosen(self._samples().values, latest)
-        outputs = np.array([self.network.forward(theta, x, likelihood.outputs) for theta in thetas])
-        known = self._variances("samples")
+        over = "samples" if "samples" in self.data or latest is not None else "chains"
+        everything = self.theta if over == "chains" else self._samples().values
+        thetas = np.array(list(self._chosen(everything, latest)))
+        known = self._variances(over)
         variances = None if known is None else np.array(list(self._chosen(known, latest)))
-        return mixture_of(likelihood, outputs, variances)
+        law = laws(self.plan.likelihood, self.network, thetas, self._inputs(X), variances)
+        assert isinstance(law, Mixture)
+        return law
 
     def _variances(self, over: str) -> NDArray[np.float64] | None:
         """The variances of the targets, of each chain and sample; None where the run has none."""
@@ -325,30 +328,66 @@ class Run:
         chain = whole("chain", chain, low=0, high=len(self.theta))
         return self.network.to_torch(self.theta[chain], self.problem.inputs, self.plan.likelihood.outputs)
 
-    def to_arviz(self, X: ArrayLike | None = None, parameters: bool = False) -> arviz.InferenceData:
-        """The samples for ArviZ: what the networks say of X (or the test examples), chain x draw x point.
+    def to_arviz(
+        self,
+        X: ArrayLike | None = None,
+        parameters: bool = False,
+        *,
+        groups: Sequence[str] | None = None,
+        latest: int | None = None,
+    ) -> arviz.InferenceData | xr.DataTree:
+        """The samples for ArviZ, in the units of the user's data, and what follows from them.
+
+        | group | what is in it |
+        | --- | --- |
+        | `posterior` | `prediction`, what the networks say of X, chain x draw x point x output; `sigma`, the standard deviation of the noise (with degrees its scale), where it was sampled |
+        | `predictions` | `y`, new data at X, one for each sample |
+        | `log_likelihood` | `y`, of every training example, the sum over several targets, times its weight if it has one |
+        | `posterior_predictive` | `y`, new data at the training examples |
+        | `prior`, `prior_predictive` | the same of 500 networks of the prior, `prediction`, `sigma` and `y` |
+        | `observed_data` | `y`, the training examples: values, counts, or indices of classes |
+
+        X are the test examples unless given, and the training examples where there are none. What is not
+        known is left out: all but `posterior` and `observed_data` in a regression without a posterior, and
+        priors without one. `groups` are those that are wanted (None: all), and `latest` is how many samples
+        of each chain (None: all). Chains that diverged are left out.
 
         Weights can be exchanged and rescaled without changing the function, so R-hat and ESS mean something
-        for the function only; with `parameters` the parameters are there too. Chains must sample one law: of
-        a sweep, `select` a point first. Needs the extra `heatbath[arviz]`.
-        """
+        for the function only; with `parameters` the parameters are there too, as `theta`. Chains must sample
+        one law: of a sweep, `select` a point first. At a posterior's temperature other than 1 the likelihood
+        and the prior are as they are at 1, and leave-one-out estimates, which take the samples for those of
+        the posterior, are not to be trusted.
+
+        An InferenceData for ArviZ before 1.0, a DataTree since. Needs the extra `heatbath[arviz]`.
+        """  # noqa: E501
         check_run(self, single=True)
-        draws = np.unique(self.data["draw"])
-        if len(draws) > 1:
+        found = np.unique(self.data["draw"])
+        if len(found) > 1:
             raise ValueError(
-                f"the chains have {len(draws)} different data sets, so they sample different laws"
+                f"the chains have {len(found)} different data sets, so they sample different laws"
             )
-        alive = self.died < 0
-        if X is None and not self.problem.X_test.size:
-            raise ValueError("there are no test examples: say X=, the inputs whose predictions are wanted")
-        if X is None:
-            X = self.problem.X_test[draws[0]] * self.problem.scale + self.problem.shift
-        outputs = list(self.problem.targets[1:] if self.problem.task == "binary" else self.problem.targets)
-        posterior = {"prediction": self.outputs(X, samples=True)[alive]}
-        dims = {"prediction": ["point", "output"]}
-        if parameters:
-            posterior["theta"], dims["theta"] = self._samples().values[alive], ["parameter"]
-        return for_arviz(posterior, dims, {"output": outputs, "draw": self.data["sample_step"].values})
+        alive, own, draw = self.died < 0, self.problem, int(found[0])
+        if not alive.any():
+            raise ValueError("all chains of this run diverged: there are no samples to give")
+        chosen = slice(None if latest is None else -whole("latest", latest, low=1), None)
+        theta, variances = self._samples()[alive, chosen], self._variances("samples")
+        y = own.Y_train[draw]
+        places = Places(
+            self.plan.likelihood,
+            self.network,
+            self._inputs(X) if X is not None else own.X_test[draw] if own.X_test.size else own.X_train[draw],
+            own.X_train[draw],
+            y * own.target_scale + own.target_shift if own.task == "regression" else y.astype(np.int64),
+            None if own.weights_train is None else own.weights_train[draw],
+        )
+        samples = Networks(
+            places,
+            theta.values,
+            None if variances is None else variances[alive, chosen],
+            theta["sample_step"].values,
+            self.plan.seed,
+        )
+        return for_arviz(make_groups(samples, groups, parameters))
 
     def to_xarray(self) -> xr.Dataset:
         """Everything that a file has: `data`, the user's own arrays, and the settings as text in `attrs`."""

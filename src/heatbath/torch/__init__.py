@@ -2,8 +2,9 @@
 
 `Partitioned` takes param groups with a "method". Every method of `heatbath` is also a class of its own, with
 one method for all parameters, and so is every preset, with one method for the hidden layers and another for
-the output layer: `Langevin`, `AdaptiveLangevin`, `SGLD`, ..., `AdLaLa`, `LOL`, `LaLa`, `AdLAdL`. `Samples`
-collects states of a model while it is trained, and `predict` averages what they say.
+the output layer: `Langevin`, `AdaptiveLangevin`, `SGLD`, ..., `AdLaLa`, `LOL`, `LaLa`, `AdLAdL`. A
+`Posterior` sets their temperatures and priors. `Samples` collects states of a model while it is trained, and
+`predict` averages what they say.
 """
 
 try:
@@ -32,6 +33,7 @@ from heatbath.torch.classes import Langevin as Langevin
 from heatbath.torch.classes import Momentum as Momentum
 from heatbath.torch.classes import RMSprop as RMSprop
 from heatbath.torch.optimizer import Partitioned as Partitioned
+from heatbath.torch.posteriors import Posterior as Posterior
 
 
 def __getattr__(name: str) -> type[Partitioned]:

@@ -13,17 +13,21 @@ from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any
 
+from torch.nn import Module
+
 from heatbath.methods import Method, find_method, known_methods, names
 from heatbath.partition import Partition
 from heatbath.presets import PRESETS
 from heatbath.schedules import from_plain
 from heatbath.torch import layers
 from heatbath.torch.optimizer import Partitioned
+from heatbath.torch.posteriors import check
 
 OPTIONS = [
     Parameter("seed", Parameter.KEYWORD_ONLY, default=0, annotation="int"),
     Parameter("fused", Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"),
     Parameter("maximize", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
+    Parameter("posterior", Parameter.KEYWORD_ONLY, default=None, annotation="Posterior | None"),
 ]
 EVERYWHERE = "nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]"
 LAYERED = "nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None"
@@ -43,6 +47,8 @@ class _Everywhere(Partitioned):
         groups = layers.flat(params)
         if not all(isinstance(entry, dict) for entry in groups):
             groups = [{"params": groups}]
+            if chosen["posterior"] is not None and isinstance(params, Module):
+                groups[0]["layers"] = layers.of_module(params)
         super().__init__([{"method": method, **group} for group in groups], lr, **chosen)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -66,7 +72,9 @@ class _Layered(Partitioned):
         model, hidden, output = (given.pop(name) for name in ("model", "hidden", "output"))
         lr = given.pop("lr")
         chosen = {p.name: given.pop(p.name) for p in OPTIONS}
-        methods = type(self)._preset(h=1.0, **given).methods
+        check(chosen["posterior"])
+        law = chosen["posterior"] and chosen["posterior"].values
+        methods = type(self)._preset(h=1.0, posterior=law, **given).methods
         groups = layers.split(model, hidden, output)
         super().__init__([{"method": methods[group["part"]], **group} for group in groups], lr, **chosen)
 

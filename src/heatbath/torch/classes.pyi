@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from heatbath.methods import Method
 from heatbath.schedules import Value
 from heatbath.torch.optimizer import Partitioned
+from heatbath.torch.posteriors import Posterior
 
 def method_class(method: type[Method]) -> type[Partitioned]: ...
 def preset_class(name: str) -> type[Partitioned]: ...
@@ -40,6 +41,7 @@ class AdLaLa(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class LOL(Partitioned):
@@ -64,6 +66,7 @@ class LOL(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class LaLa(Partitioned):
@@ -89,6 +92,7 @@ class LaLa(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class AdLAdL(Partitioned):
@@ -120,6 +124,7 @@ class AdLAdL(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class Langevin(Partitioned):
@@ -140,6 +145,7 @@ class Langevin(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class AdaptiveLangevin(Partitioned):
@@ -165,6 +171,7 @@ class AdaptiveLangevin(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class SGLD(Partitioned):
@@ -183,6 +190,7 @@ class SGLD(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class SGD(Partitioned):
@@ -200,6 +208,7 @@ class SGD(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class Momentum(Partitioned):
@@ -219,6 +228,7 @@ class Momentum(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class Adam(Partitioned):
@@ -239,6 +249,7 @@ class Adam(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class RMSprop(Partitioned):
@@ -258,6 +269,7 @@ class RMSprop(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...
 
 class Frozen(Partitioned):
@@ -274,4 +286,5 @@ class Frozen(Partitioned):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None: ...

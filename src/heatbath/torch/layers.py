@@ -62,7 +62,7 @@ def split(model: object, hidden: object, output: object) -> list[dict[str, Any]]
 def _layers(given: object, name: str) -> list[Layer]:
     """The layers of a module, of named parameters, or (only under a name) of bare parameters: one layer."""
     if isinstance(given, nn.Module):
-        return _of_module(given)
+        return of_module(given)
     entries = [given] if isinstance(given, Tensor) else list(given) if isinstance(given, Iterable) else None
     if not entries:
         raise TypeError(f"parameters are needed, got {given!r}: {HOW}")
@@ -84,7 +84,7 @@ def _layers(given: object, name: str) -> list[Layer]:
     return [Layer(name, entries)]
 
 
-def _of_module(module: nn.Module) -> list[Layer]:
+def of_module(module: nn.Module) -> list[Layer]:
     """The modules that own parameters, in order; a tied parameter belongs to its first owner."""
     seen: set[int] = set()
     layers: list[Layer] = []

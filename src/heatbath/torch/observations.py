@@ -28,7 +28,7 @@ class Observations:
         friction = method.friction_on(group, xi)
         noise = method.gradient_noise(group, float(group["lr"]), xi)
         if noise is not None:
-            self._add(place, "gradient noise", noise)
+            self._add(place, "gradient noise", noise * group.get("noise", 1.0))  # momenta are in its units
         if friction is not None and xi is not None:
             self._add(place, "friction", friction)
         elif friction is not None:

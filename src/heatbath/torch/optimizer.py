@@ -16,9 +16,10 @@ from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import coefficients, find_method
 from heatbath.schedules import Value
 from heatbath.statistics import Estimate
-from heatbath.torch import tempering, unfused, values
+from heatbath.torch import posteriors, tempering, unfused, values
 from heatbath.torch.fused import Fused, can_be_fused
 from heatbath.torch.observations import Observations
+from heatbath.torch.posteriors import Posterior
 from heatbath.torch.recipes import Recipe, Table, check_closure, recipe
 from heatbath.torch.units import HALF, TENSORS, Unit, is_lazy, prepare
 
@@ -55,6 +56,7 @@ class Partitioned(Optimizer):
     - `seed`: of the noise, which is a function of (seed, step, element): torch's generators are not touched.
     - `fused`: compiled code on the CPU (float32, float64, contiguous). None: wherever possible.
     - `maximize`: climb instead of descending.
+    - `posterior`: sets the temperatures and priors of all groups, see `Posterior`.
 
     Groups hold plain values: the name of the method, its coefficients, ξ and the number of steps.
     Coefficients and the word may be changed at any time; those on a schedule follow it, until it is taken out
@@ -72,27 +74,29 @@ class Partitioned(Optimizer):
         seed: int = 0,
         fused: bool | None = None,
         maximize: bool = False,
+        posterior: Posterior | None = None,
     ) -> None:
         self._forget()
         self.forget_past()
         options = {"lr": lr, "seed": seed, "fused": fused, "maximize": maximize}
         _check_options(options)
+        posteriors.check(posterior)
+        if posterior is not None:
+            groups = [_checked_group(group) for group in params]
+            params = posteriors.settle(posterior, groups, list(map(values.method_of, groups)))
         super().__init__(params, options)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a part: a dict with "params" and "method"; it has a ξ of its own."""
-        if not isinstance(param_group, dict) or "method" not in param_group:
-            given = ", ".join(map(repr, param_group)) if isinstance(param_group, dict) else repr(param_group)
-            raise ValueError(
-                'every group needs "params" and a "method", as in {"params": layer.parameters(), "method": '
-                f"heatbath.Langevin(gamma=1.0, tau=1e-5)}}; got {given}"
-            )
+        _checked_group(param_group)
         if param_group.get("differentiable"):
             raise ValueError("differentiable=True is not supported: steps are made in place")
         _check_options(self.defaults | param_group)
         new_group = values.to_values(param_group, param_group.get("lr", self.defaults["lr"]))
         steps = max((group["step"] for group in self.param_groups), default=0)
-        new_group = param_group | new_group | {"step": steps}
+        shared = self.param_groups[0] if self.param_groups else {}
+        noise = {key: shared[key] for key in ("noise", "draws", "drawn") if key in shared}
+        new_group = param_group | new_group | {"step": steps} | noise
         tempering.check_ladders([*self.param_groups, new_group])
         super().add_param_group(new_group)
         group = self.param_groups[-1]
@@ -113,8 +117,9 @@ class Partitioned(Optimizer):
                 f"{key}={value}" for key, value in shown.items() if key != "weight_decay" or value
             )
             name = ": ".join(str(group[key]) for key in ("part", "name") if key in group)
+            noise = f", noise={group['noise']:g}" if "noise" in group else ""
             lines.append(
-                f"  {name or 'part'}: {group['method']}({text}), {count} parameters, lr={group['lr']}"
+                f"  {name or 'part'}: {group['method']}({text}), {count} parameters, lr={group['lr']}{noise}"
             )
         return "\n".join([f"{type(self).__name__}(", *lines, ")"])
 
@@ -178,7 +183,30 @@ class Partitioned(Optimizer):
         for part in parts:
             self._finish(part)
             self._observations.note(part.place, part.group, part.units)
+        posteriors.check_drawn(self.param_groups[0])
         return loss
+
+    @property
+    def noise(self) -> float:
+        """The variance of the data around the model's values, as it was last drawn."""
+        self._check_noise()
+        return float(self.param_groups[0]["noise"])
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @torch.no_grad()
+    def draw_noise(self, residuals: Tensor | Iterable[Tensor]) -> float:
+        """Draw the variance of the data from its law given the model as it is, and go on with it.
+
+        `residuals` are those of all training examples, what is true less what the model says: a tensor, or
+        one for each batch, such as `(model(x) - y for x, y in loader)`. How often does not change the law.
+        """
+        self._check_noise()
+        posteriors.check_words(values.to_method(group, values.current(group)) for group in self.param_groups)
+        variance = posteriors.draw(self.param_groups[0], residuals)
+        for group in self.param_groups:
+            group["noise"] = variance
+            group["drawn"] += 1
+        return variance
 
     def temperature(self) -> dict[str, Estimate]:
         """The kinetic temperature p·p/N of every part, where its thermostat reads it, since `forget_past`.
@@ -202,6 +230,12 @@ class Partitioned(Optimizer):
     def forget_past(self) -> None:
         """Begin the means of `temperature`, `friction` and `gradient_noise` anew, after a burn-in."""
         self._observations = Observations()
+
+    def _check_noise(self) -> None:
+        if "noise" not in self.param_groups[0]:
+            raise ValueError(
+                "no noise is drawn here: that needs posterior=Posterior('mse_loss', n) with noise='sampled'"
+            )
 
     # A step in pieces
 
@@ -305,6 +339,17 @@ class Partitioned(Optimizer):
                 group["xi"][place[id(unit.parameters[0])]] = unit.xi
         elif "xi" in group and part.units:
             group["xi"] = part.units[0].xi
+
+
+def _checked_group(group: Any) -> dict[str, Any]:
+    """A group that has a method."""
+    if not isinstance(group, dict) or "method" not in group:
+        given = ", ".join(map(repr, group)) if isinstance(group, dict) else repr(group)
+        raise ValueError(
+            'every group needs "params" and a "method", as in {"params": layer.parameters(), "method": '
+            f"heatbath.Langevin(gamma=1.0, tau=1e-5)}}; got {given}"
+        )
+    return group
 
 
 def _check_options(options: dict[str, Any]) -> None:

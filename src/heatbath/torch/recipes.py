@@ -19,7 +19,7 @@ from heatbath.engine.coefficients import table
 from heatbath.engine.program import GRADIENT, TEMPER, Operation, compile_program
 from heatbath.letters import Columns, Values
 from heatbath.methods import Method
-from heatbath.operations import DESCENDING, NEUTRAL, READ, WIDTH
+from heatbath.operations import DESCENDING, NEUTRAL, READ, UNITS, WIDTH
 from heatbath.partition import Partition
 
 Table = NDArray[np.float64]
@@ -53,6 +53,7 @@ class Cell(NamedTuple):
     """Where columns are added to a table: at which number, and whether for a tensor's first step too."""
 
     evaluation: int
+    kind: int
     first: int
     fresh: bool
     neutral: tuple[float, ...]  # what a first step has instead
@@ -90,9 +91,13 @@ class Recipe:
             evaluated.append(columns_of(Values(self.method, fraction * values["lr"], values.__getitem__)))
         later = len(self.encoded) * WIDTH
         numbers = [0.0] * (2 * later)  # a list is filled much faster than an array
-        for evaluation, first, fresh, neutral in self.cells:
+        for evaluation, kind, first, fresh, neutral in self.cells:
             place = first
-            for column in evaluated[evaluation]:
+            columns = evaluated[evaluation]
+            if "unit" in now and kind in UNITS:
+                unit = (before if self.evaluations[evaluation].closes else now)["unit"]
+                columns = [c * unit**power for c, power in zip(columns, UNITS[kind], strict=False)]
+            for column in columns:
                 numbers[later + place] += column
                 if fresh:
                     numbers[place] += column
@@ -151,7 +156,7 @@ def _coefficients(
             index = evaluations.setdefault(evaluation, len(evaluations))
             fresh = at_kick or not closes
             neutral = () if fresh else NEUTRAL.get(operation.kind, ())
-            cells.append(Cell(index, place * WIDTH, fresh, neutral))
+            cells.append(Cell(index, operation.kind, place * WIDTH, fresh, neutral))
     return tuple(evaluations), tuple(cells)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from heatbath.checks import NON_NEGATIVE, is_real, real
+from heatbath.checks import NON_NEGATIVE, POSITIVE, is_real, real
 from heatbath.methods import Method, check_known, choices, coefficients, find_method, known_methods, names
 from heatbath.schedules import Schedule, SimulatedTempering, at, coefficient, from_plain, to_plain
 
@@ -13,8 +14,8 @@ STANDSTILL = 1e-30  # the stepsize at lr = 0, where a scheduler begins or ends: 
 Group = dict[str, Any]
 
 
-def to_values(group: Group, lr: object) -> Group:
-    """The method of a new group, with the coefficients beside it, and a stepsize as plain values."""
+def method_of(group: Group) -> Method:
+    """The method of a new group, with the coefficients beside it."""
     method = group["method"]
     if isinstance(method, str) and method in known_methods():  # as in the groups of an optimiser
         kind = find_method(method)
@@ -25,9 +26,17 @@ def to_values(group: Group, lr: object) -> Group:
         )
     kind = type(method)
     check_known(kind)
-    method = kind(**{name: group.get(name, getattr(method, name)) for name in names(kind)})
+    return kind(**{name: group.get(name, getattr(method, name)) for name in names(kind)})
+
+
+def to_values(group: Group, lr: object) -> Group:
+    """The method of a new group and a stepsize as plain values."""
+    method = method_of(group)
+    kind = type(method)
     if method.needs_temperature:
-        raise TypeError(f"{method!r}: an optimiser needs {method.thermal}, such as {method.thermal}=1e-5")
+        raise TypeError(
+            f"{method!r}: an optimiser needs {method.thermal}, such as {method.thermal}=1e-5, or posterior="
+        )
     values: Group = {"method": kind.__name__, "schedules": {}, "step": 0, "previous": None}
     given = {"lr": coefficient("lr", lr, NON_NEGATIVE)}
     given |= {name: getattr(method, name) for name in coefficients(kind)}
@@ -63,18 +72,25 @@ def follow_schedules(group: Group) -> None:
 
 
 def current(group: Group) -> tuple[float, ...]:
-    """The stepsize and the coefficients that a group has now."""
+    """What changes from step to step, as it is now: see `named`."""
     try:
         h = float(group["lr"])
-        return (h or STANDSTILL, *(float(group[key]) for key in coefficients(find_method(group["method"]))))
+        chosen = (float(group[key]) for key in coefficients(find_method(group["method"])))
+        unit = (math.sqrt(group["noise"]),) if "noise" in group else ()
+        return (h or STANDSTILL, *chosen, *unit)
     except (KeyError, TypeError, ValueError):
         check(group)
         raise
 
 
 def named(group: Group, values: tuple[float, ...]) -> dict[str, float]:
-    """The stepsize and the coefficients by name."""
-    return dict(zip(("lr", *coefficients(find_method(group["method"]))), values, strict=True))
+    """The stepsize, the coefficients and, where noise is drawn, the unit of the momenta by name."""
+    return dict(zip(_names(group), values, strict=True))
+
+
+def _names(group: Group) -> tuple[str, ...]:
+    unit = ("unit",) if "noise" in group else ()
+    return "lr", *coefficients(find_method(group["method"])), *unit
 
 
 def wording(group: Group) -> tuple[Any, ...]:
@@ -100,7 +116,7 @@ def check(group: Group) -> None:
     kind = find_method(name)
     missing = [key for key in ("lr", *names(kind)) if key not in group]
     before = group["previous"]
-    if missing or (before is not None and len(before) != 1 + len(coefficients(kind))):
+    if missing or (before is not None and len(before) != len(_names(group))):
         raise ValueError(f"the method of a group cannot be changed to {name!r}: make a new optimiser for it")
     for key in ("lr", *coefficients(kind)):
         value = group[key]
@@ -112,6 +128,8 @@ def check(group: Group) -> None:
         if not is_real(value) and not hasattr(value, "item"):
             raise TypeError(f"{key} must be a number, got {value!r} of type {type(value).__name__}")
     real("lr", float(group["lr"]), NON_NEGATIVE)
+    if "noise" in group:
+        real("noise", group["noise"], POSITIVE)
     if "xi" in group and per_tensor(group) != isinstance(group["xi"], list):
         raise ValueError(
             f"thermostat cannot be changed to {group['thermostat']!r} where ξ is {group['xi']!r}: make a new "
@@ -124,6 +142,7 @@ def to_method(group: Group, values: tuple[float, ...]) -> Method:
     kind = find_method(group["method"])
     chosen: dict[str, Any] = named(group, values) | {name: group[name] for name in choices(kind)}
     chosen.pop("lr")
+    chosen.pop("unit", None)
     if "xi" in chosen:
         chosen["xi"] = 0.0  # where ξ is now stands in the group
     if tempering := ladder(group):
