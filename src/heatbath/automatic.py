@@ -32,7 +32,7 @@ from heatbath.schedules import Coefficient
 from heatbath.statistics import Estimate
 
 TOP, RUNGS, FACTOR = 0.4, 8, math.sqrt(2)  # the stepsizes of a ladder: from TOP down
-TRIES = 4  # of a ladder: lower where all chains diverge, from a cooler start where all are too hot
+TRIES, FEWEST = 4, 2  # of a ladder: lower where all chains diverge, from a cooler start where all are too hot
 MOST_RUNGS = 20  # tried in all
 MEMBERS, LOOKS = 2, 10  # the chains of a short run, and samples of each in its second half
 SHORT, SHORTEST, SHARE = (
@@ -40,7 +40,7 @@ SHORT, SHORTEST, SHARE = (
     100,
     0.25,
 )  # its steps: so many, or a share of the work of the run for all of them
-OFF, UNSURE = 0.1, 0.2  # how far a temperature may be from τ, as a share, and for its error at most
+OFF, UNSURE, SURELY = 0.1, 0.2, 1.0  # how far a temperature may be from τ, and for its error; to be warned of
 AFFORDABLE = 4.0  # where none is near enough: stepsizes down to the largest that is stable over this
 ROUNDS = 4  # of a run of automatic length, each as long as all before, to the budget
 BUDGET, SAMPLES = 20_000, 100  # steps, and samples of each chain, where none are given
@@ -129,14 +129,17 @@ class Search:
         """
         same = {name: self.settings[name] for name in ("seed", "shuffled", "rotated", "momenta", "dtype")}
         start, top, tried = self.settings["start"], TOP, list[tuple[float, Estimate]]()
+        affordable = SHARE * (self.budget or self.first) * self.chains / (RUNGS * MEMBERS)
+        steps, members, apart, tries = int(min(affordable, SHORT)), MEMBERS, 1, TRIES
+        if steps < SHORTEST:  # every second stepsize, one chain for each
+            steps, members, apart, tries = SHORTEST, 1, 2, FEWEST
+            top /= FACTOR  # little is seen of each
         if start is not None and np.ndim(start) == 2:
-            start = np.resize(start, (MEMBERS, np.shape(start)[1]))
-        whole = SHARE * (self.budget or self.first) * self.chains / (RUNGS * MEMBERS)
-        steps = int(min(max(whole, SHORTEST), SHORT))
-        for _ in range(TRIES):
-            rungs = [top / FACTOR**k for k in range(RUNGS)]
+            start = np.resize(start, (members, np.shape(start)[1]))
+        for _ in range(tries):
+            rungs = [top / FACTOR**k for k in range(0, RUNGS, apart)]
             plan = make_plan(
-                self.problem, self.network, self.partition.at_stepsize(rungs), steps, self.batch, MEMBERS,
+                self.problem, self.network, self.partition.at_stepsize(rungs), steps, self.batch, members,
                 call="sweep", record=1, samples=LOOKS, burn_in=steps // 2, start=start, **same,
             )  # fmt: skip
             with warnings.catch_warnings():
@@ -200,7 +203,7 @@ class Search:
             found = replace(
                 found, ended="converged" if done else "budget", rhat=told.rhat_worst, ess=told.ess
             )
-        if abs(estimate.value - 1) > OFF + 2 * estimate.error:
+        if abs(estimate.value - 1) > OFF + min(2 * estimate.error, SURELY):
             warn(
                 f"the temperature of this run is {estimate.value:.2f} ± {estimate.error:.2f} times that of "
                 f"the law that it should sample, with batches of {run.plan.batch}: larger ones, up to all "

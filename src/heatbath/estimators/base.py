@@ -182,9 +182,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         while h > 1e-3:
             method = Partition(Langevin(GAMMA_BATCHES), h, self._posterior())
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", RuntimeWarning
-                )  # of chains that diverge
+                warnings.simplefilter("ignore", RuntimeWarning)  # of chains that diverge
                 try:
                     run = train(
                         problem, network, method, size.warm, batch, size.chains,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-WORK = 4e11  # parameters x examples x chains x steps of a fit: about a minute on two cores
+WORK = 2e11  # parameters x examples x chains x steps of a fit: about a minute on two cores
 CHAINS, FEWEST_CHAINS = 8, 4
-STEPS, FEWEST_STEPS = 8000, 1000
+STEPS, FEWEST_STEPS = 8000, 500
 GAMMA, GAMMA_BATCHES = 0.03, 1.0  # friction with full gradients and with mini-batches
 WARM, WARM_BATCH, WARM_SHARE = 20_000, 32, 0.1  # steps of mini-batches before, at most this share of the work
 
@@ -37,5 +37,5 @@ def size_for(examples: int, parameters: int, refine: float = 1.0) -> Size:
     if steps >= FEWEST_STEPS:
         warm = int(min(WARM, WARM_SHARE * steps * examples / WARM_BATCH))
         return Size(chains, examples, steps, GAMMA, warm if examples > WARM_BATCH else 0)
-    batch = max(1, int(WORK * refine / (parameters * chains * 4 * FEWEST_STEPS)))
-    return Size(chains, min(batch, examples), 4 * FEWEST_STEPS, GAMMA_BATCHES, WARM)
+    batch = max(1, int(WORK * refine / (parameters * chains * 8 * FEWEST_STEPS)))
+    return Size(chains, min(batch, examples), 8 * FEWEST_STEPS, GAMMA_BATCHES, WARM)
