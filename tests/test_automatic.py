@@ -59,14 +59,14 @@ def test_the_temperature_is_that_of_each_part():
 
 
 def test_a_run_finds_its_stepsize_and_is_bit_for_bit_the_run_at_it():
-    run = hb.train(PROBLEM, NETWORK, langevin(), 400, 60, 4, samples=10, burn_in=200, record=1)
+    run = hb.train(PROBLEM, NETWORK, langevin(), 2000, 60, 8, samples=10, burn_in=1000, record=1)
     tried = dict(run.found.tried)
-    assert len(tried) == 8
+    assert len(tried) >= 8
     assert run.partition.h in tried
     assert 0.05 < run.partition.h < 0.5
     assert run.found.ended == ""
     same = hb.train(
-        PROBLEM, NETWORK, langevin(run.partition.h), 400, 60, 4, samples=10, burn_in=200, record=1
+        PROBLEM, NETWORK, langevin(run.partition.h), 2000, 60, 8, samples=10, burn_in=1000, record=1
     )
     np.testing.assert_array_equal(run.theta, same.theta)
     assert "found" in repr(run)
@@ -119,8 +119,8 @@ def test_chains_that_diverge_later_begin_anew_at_a_smaller_stepsize(monkeypatch)
     run = hb.train(PROBLEM, NETWORK, langevin(), 400, 60, 4, samples=10, burn_in=200, record=1)
     assert run.partition.h < 1
     assert (run.died < 0).all()
-    assert run.found.tried[8][0] == 5.0
-    assert math.isnan(run.found.tried[8][1])
+    assert math.isnan(dict(run.found.tried)[5.0])
+    assert len([h for h, _ in run.found.tried if h < 0.4]) < 8  # of a short run, every second one
 
 
 def test_data_on_which_every_stepsize_diverges():

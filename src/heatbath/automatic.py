@@ -2,9 +2,9 @@
 
 A ladder of stepsizes is tried in one ensemble, a short run for each, as the run itself will be: the largest
 is taken at which no chain diverges and the temperature, measured with full gradients (`thermal_ratio`), is
-within 10 % of τ. Should a chain of the run diverge all the same, it begins anew at the next smaller one. It
-goes on until its predictions have converged, or its budget is spent. It is, bit for bit, what `train` gives
-with the numbers found, which are in its plan; how they were found is in `run.found`.
+within 10 % of τ. Should a chain of the run diverge all the same, or the run be far too hot, it begins anew at
+the next smaller one. It goes on until its predictions have converged, or its budget is spent. It is, bit for
+bit, what `train` gives with the numbers found, which are in its plan; how they were found is in `run.found`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from heatbath.statistics import Estimate
 TOP, RUNGS, FACTOR = 0.4, 8, math.sqrt(2)  # the stepsizes of a ladder: from TOP down
 TRIES, FEWEST = 4, 2  # of a ladder: lower where all chains diverge, from a cooler start where all are too hot
 MOST_RUNGS = 20  # tried in all
+HOT = 2.0  # a run at so many times its temperature, where the short one was not, is at the edge of stability
 MEMBERS, LOOKS = 2, 10  # the chains of a short run, and samples of each in its second half
 SHORT, SHORTEST, SHARE = (
     600,
@@ -81,18 +82,23 @@ class Search:
             h, found = chosen(tried), Found([(h, estimate.value) for h, estimate in tried])
         else:
             h, found = before.partition.h, before.found or Found()  # type: ignore[assignment, union-attr]
+        fine = any(abs(temperature - 1) <= OFF + UNSURE for _, temperature in found.tried)
         while len(found.tried) <= MOST_RUNGS:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Diverged)
+                heat = math.nan
                 try:
                     run = self._rounds(before or self._begun(h, found))
-                    if (run.died < 0).all():
+                    lost = (run.died >= 0).any()
+                    if not lost and fine and run.finished:
+                        heat = thermal_ratio(run).value
+                    if not lost and not heat > HOT:
                         return self._told(run)
                 except FloatingPointError:
                     pass
             if checkpoint is not None and os.path.exists(checkpoint):
                 os.remove(checkpoint)
-            found = replace(found, tried=(*found.tried, (h, math.nan)))
+            found = replace(found, tried=(*found.tried, (h, heat)))
             before, h = None, h / FACTOR
         raise FloatingPointError(
             f"some chains diverge even at h = {h * FACTOR:.3g}: look at the data and their scales"

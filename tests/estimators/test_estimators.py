@@ -55,6 +55,7 @@ ROUNDING = "float32's rounding grows to some 1e-6 over the steps, and the check 
     ],
     expected_failed_checks=lambda estimator: {"check_sample_weight_equivalence_on_dense_data": ROUNDING},
 )
+@pytest.mark.filterwarnings("ignore::heatbath.OffTemperature")  # of very short runs
 def test_scikit_learn_s_own_checks(estimator, check):
     check(estimator)
 
@@ -321,7 +322,7 @@ def test_classes_have_their_shares_in_the_validation_data():
 def test_the_method_is_the_one_given():
     method = hb.Partition({"hidden": hb.Langevin(1.0, 1e-3, weight_decay=0.1), "output": hb.Frozen()}, 0.1)
     assert classifier(method=method).fit(X, Y).run_.partition == method
-    for given in ({"prior": 1.0}, {"temperature": 0.5}):
+    for given in ({"prior": 2.0}, {"temperature": 0.5}):
         with pytest.raises(ValueError, match="a method of your own has its own posterior"):
             classifier(method=method, **given).fit(X, Y)
     with pytest.raises(ValueError, match="noise: a method of your own"):
@@ -464,13 +465,18 @@ def test_a_classifier_of_more_rows_than_a_batch_and_fewer_learns_alike():
     data = load_iris(return_X_y=True)
     for batch in (20, 1000):
         assert (
-            hb.ThermodynamicClassifier(batch=batch, steps=500, random_state=0).fit(*data).score(*data) > 0.93
+            hb.ThermodynamicClassifier(method=OWN, batch=batch, steps=500, random_state=0)
+            .fit(*data)
+            .score(*data)
+            > 0.93
         )
 
 
 def test_class_weights_need_not_name_every_class_of_a_batch():
     X, y = np.random.default_rng(0).standard_normal((60, 2)), np.repeat(["a", "b", "c"], 20)
-    classifier = hb.ThermodynamicClassifier(class_weight={"a": 2.0}, steps=20, chains=1, samples=2)
+    classifier = hb.ThermodynamicClassifier(
+        method=OWN, class_weight={"a": 2.0}, steps=20, chains=1, samples=2
+    )
     classifier.partial_fit(X, y, classes=["a", "b", "c"]).partial_fit(X[20:], y[20:])
     assert list(classifier.classes_) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="class_weight names the classes"):
@@ -480,7 +486,7 @@ def test_class_weights_need_not_name_every_class_of_a_batch():
 def test_after_a_fit_that_failed_there_is_none():
     X, y = np.random.default_rng(0).standard_normal((60, 2)), np.repeat(["a", "b", "c"], 20)
     for made, target in ((hb.ThermodynamicClassifier, y), (hb.ThermodynamicRegressor, X[:, 0])):
-        estimator = made(steps=20, chains=1, samples=2).fit(X, target)
+        estimator = made(method=OWN, steps=20, chains=1, samples=2).fit(X, target)
         with pytest.raises(ValueError, match="steps"):
             estimator.set_params(steps=-1).fit(X, target)
         with pytest.raises(NotFittedError):
@@ -502,7 +508,8 @@ def test_help_says_what_every_parameter_means(kind):
 def test_both_estimators_say_the_same_of_the_parameters_they_share():
     def entries(kind):
         found = re.findall(r"^    - .*?(?=^    - |^$)", kind.__doc__, flags=re.MULTILINE | re.DOTALL)
-        return {entry.strip() for entry in found if "class_weight" not in entry.split(":")[0]}
+        own = ("`class_weight`", "`noise`")
+        return {entry.strip() for entry in found if not any(name in entry.split(":")[0] for name in own)}
 
     assert entries(hb.ThermodynamicClassifier) == entries(hb.ThermodynamicRegressor)
     assert len(entries(hb.ThermodynamicRegressor)) >= 12

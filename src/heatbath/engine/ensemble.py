@@ -84,7 +84,9 @@ class Ensemble:
             raise ValueError(f"a network with layers as wide as {shape.sizes} needs the layout Wide")
         if isinstance(self.layout, Group) and not _alike(self.chains.number):
             raise ValueError("in the layout Group chains must have numbers that are alike from bit 26 on")
-        chunk = GROUP_CHUNK if isinstance(self.layout, Group) else max(batch, CHUNK)
+        chunk = GROUP_CHUNK if isinstance(self.layout, Group) else CHUNK
+        if isinstance(self.layout, Wide):  # whose gradient is of the whole batch
+            chunk = max(batch, CHUNK)
         self.network = shape.network(self.layout, lanes(kind), chunk)
         units = self.program.units
         ranges = [(span.start, span.stop) for unit in units for span in unit.ranges]

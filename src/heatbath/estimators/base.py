@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -23,8 +22,8 @@ from heatbath.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.estimators import files
-from heatbath.estimators.sizes import FEWEST_CHAINS, GAMMA_BATCHES, WARM_BATCH, Size, size_for
-from heatbath.methods import Langevin
+from heatbath.estimators.sizes import FEWEST_CHAINS, WARM_BATCH, Size, size_for
+from heatbath.methods import Adam, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.posterior import Posterior
@@ -176,24 +175,13 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
 
     def _warm(
         self, problem: Problem, network: Dense, size: Size, seed: int, threads: int | None
-    ) -> NDArray[Any] | None:
-        """Where the chains begin: after some steps of mini-batches, which cost little and come far."""
-        batch, h = min(WARM_BATCH, problem.X_train.shape[1]), 0.2
-        while h > 1e-3:
-            method = Partition(Langevin(GAMMA_BATCHES), h, self._posterior())
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # of chains that diverge
-                try:
-                    run = train(
-                        problem, network, method, size.warm, batch, size.chains,
-                        seed=seed, record=1, threads=threads,
-                    )  # fmt: skip
-                    if (run.died < 0).all():
-                        return run.theta
-                except FloatingPointError:
-                    pass
-            h /= 2
-        return None
+    ) -> NDArray[Any]:
+        """Where the chains begin: after some steps of Adam, which cost little and come far."""
+        batch = min(WARM_BATCH, problem.X_train.shape[1])
+        adam = Partition(Adam(), 0.003)
+        return train(
+            problem, network, adam, size.warm, batch, size.chains, seed=seed, record=1, threads=threads
+        ).theta
 
     def _size(self, problem: Problem) -> Size:
         """The chains, batches and steps that were asked for, or that suit the data."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -52,6 +52,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     steps made, `loss_curve_`, the training loss on the way as a mean over the chains, and `run_`, the `Run`.
     """
 
+    prior: float | Sequence[float] | Literal["fan_in"] = 1.0
     class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

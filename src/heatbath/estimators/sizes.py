@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-WORK = 2e11  # parameters x examples x chains x steps of a fit: about a minute on two cores
+WORK = 6e11  # parameters x examples x chains x steps of a fit: about a minute on two cores
 CHAINS, FEWEST_CHAINS = 8, 4
 STEPS, FEWEST_STEPS = 8000, 500
 GAMMA, GAMMA_BATCHES = 0.03, 1.0  # friction with full gradients and with mini-batches
-WARM, WARM_BATCH, WARM_SHARE = 20_000, 32, 0.1  # steps of mini-batches before, at most this share of the work
+COOLING = 100.0  # friction x steps, at least: heat of the start has to go
+WARM, WARM_BATCH, WARM_SHARE = 10_000, 128, 0.1  # steps of Adam before, at most this share of the work
 
 
 class Size(NamedTuple):
     """The chains, the examples of a batch, the steps at most, the friction, and how many steps of
-    mini-batches come before."""
+    Adam come before."""
 
     chains: int
     batch: int
@@ -36,6 +37,6 @@ def size_for(examples: int, parameters: int, refine: float = 1.0) -> Size:
     steps = int(min(STEPS * refine, WORK * refine / (gradient * chains)))
     if steps >= FEWEST_STEPS:
         warm = int(min(WARM, WARM_SHARE * steps * examples / WARM_BATCH))
-        return Size(chains, examples, steps, GAMMA, warm if examples > WARM_BATCH else 0)
+        return Size(chains, examples, steps, max(GAMMA, COOLING / steps), warm)
     batch = max(1, int(WORK * refine / (parameters * chains * 8 * FEWEST_STEPS)))
     return Size(chains, min(batch, examples), 8 * FEWEST_STEPS, GAMMA_BATCHES, WARM)

@@ -107,7 +107,7 @@ class Simulation:
                 theta[chains].astype(kind), data, plan.batch, shuffled=plan.shuffled, momenta=plan.momenta,
                 seed=plan.seed, number=chains % plan.chains, threads=threads,
                 point=np.repeat(np.arange(len(places)), plan.chains),
-                noise=settled.for_chains(len(chains)), variance=settled.draws,
+                noise=_noise(plan, settled, theta[chains]), variance=settled.draws,
             )  # fmt: skip
             ensemble.take_notes(
                 records, losses, test,
@@ -222,6 +222,22 @@ class Simulation:
             float(np.mean(values)) if values else float("nan") for values in (losses, accuracies)
         )
         return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first, accuracy)
+
+
+def _noise(plan: Plan, settled: Settled, theta: NDArray[Any]) -> NDArray[np.float64] | None:
+    """The variances of the targets that chains begin with; where they are drawn and θ is given, what the
+    residuals say there."""
+    noise = settled.for_chains(len(theta))
+    if noise is None or settled.draws is None or plan.start is None:
+        return noise
+    problem, draws, weights = plan.problem, settled.draws, plan.problem.relative_weights("train")
+    for chain, parameters in enumerate(theta):
+        draw = chain % plan.chains % problem.draws
+        values = plan.network.forward(parameters, problem.X_train[draw], plan.likelihood.outputs)
+        squares = (values - problem.Y_train[draw]) ** 2
+        total = squares.sum(axis=0) if weights is None else weights[draw] @ squares
+        noise[chain] = (draws.scale + draws.factor * total) / draws.shape
+    return noise
 
 
 def _shape(plan: Plan) -> Shape:
