@@ -70,7 +70,7 @@ def test_a_preset_takes_a_prior_and_what_its_methods_take(name):
 
 
 # they export methods, or choose one
-CHOOSING = {"__init__.py", "presets.py", "sampling.py", "torch/__init__.py"}
+CHOOSING = {"__init__.py", "presets.py", "runs/simulation.py", "sampling.py", "torch/__init__.py"}
 CHOOSING_PACKAGES = ("methods", "experiments", "estimators")
 
 
