@@ -82,7 +82,9 @@ def measure(folder: Path, number: int) -> list[float]:
     seconds = time.perf_counter() - begin
     law = ours.run_.predictive(X_test)
     places = law.cdf(y_test)
-    mlp = make_pipeline(StandardScaler(), MLPRegressor((50,), max_iter=500, random_state=number))
+    mlp = make_pipeline(
+        StandardScaler(), MLPRegressor(hidden_layer_sizes=(50,), max_iter=500, random_state=number)
+    )
     others = []
     for other in (
         TransformedTargetRegressor(mlp, transformer=StandardScaler()),

@@ -235,7 +235,7 @@ def test_an_optimiser_follows_the_engine(monkeypatch):
     posterior = ht.Posterior("mse_loss", 20, 0.7, temperature=0.4, variance=float(y.var(correction=0)))
     optimizer = ht.Langevin(model, 0.1 / math.sqrt(2), 0.5 * math.sqrt(2), seed=5, posterior=posterior)
     draws = run.plan.settled().draws  # a start that is given begins with the noise of its residuals
-    squares = float(((model(X) - y) ** 2).sum())
+    squares = ((model(X) - y) ** 2).sum().item()
     for group in optimizer.param_groups:
         group["noise"] = float(draws.scale[0] + draws.factor * squares) / draws.shape
     advance(model, optimizer, 100, 10, y=y)
