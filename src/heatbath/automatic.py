@@ -34,13 +34,9 @@ from heatbath.statistics import Estimate
 TOP, RUNGS, FACTOR = 0.4, 8, math.sqrt(2)  # the stepsizes of a ladder: from TOP down
 TRIES, FEWEST = 4, 2  # of a ladder: lower where all chains diverge, from a cooler start where all are too hot
 MOST_RUNGS = 20  # tried in all
-HOT = 2.0  # a run at so many times its temperature, where the short one was not, is at the edge of stability
+HOT, COOLINGS = 2.0, 2  # a run so hot, where short ones were not, begins anew, and so often at most
 MEMBERS, LOOKS = 2, 10  # the chains of a short run, and samples of each in its second half
-SHORT, SHORTEST, SHARE = (
-    600,
-    100,
-    0.25,
-)  # its steps: so many, or a share of the work of the run for all of them
+SHORT, SHORTEST, SHARE = 600, 100, 0.25  # its steps; all of them have this share of the work of the run
 OFF, UNSURE, SURELY = 0.1, 0.2, 1.0  # how far a temperature may be from τ, and for its error; to be warned of
 AFFORDABLE = 4.0  # where none is near enough: stepsizes down to the largest that is stable over this
 ROUNDS = 4  # of a run of automatic length, each as long as all before, to the budget
@@ -83,6 +79,7 @@ class Search:
         else:
             h, found = before.partition.h, before.found or Found()  # type: ignore[assignment, union-attr]
         fine = any(abs(temperature - 1) <= OFF + UNSURE for _, temperature in found.tried)
+        coolings = COOLINGS if fine else 0
         while len(found.tried) <= MOST_RUNGS:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Diverged)
@@ -90,8 +87,8 @@ class Search:
                 try:
                     run = self._rounds(before or self._begun(h, found))
                     lost = (run.died >= 0).any()
-                    if not lost and fine and run.finished:
-                        heat = thermal_ratio(run).value
+                    if not lost and coolings and run.finished:
+                        heat, coolings = thermal_ratio(run).value, coolings - 1
                     if not lost and not heat > HOT:
                         return self._told(run)
                 except FloatingPointError:
