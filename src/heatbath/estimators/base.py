@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -23,6 +24,7 @@ from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.estimators import files
 from heatbath.estimators.sizes import FEWEST_CHAINS, WARM_BATCH, Size, size_for
+from heatbath.likelihood import Likelihood
 from heatbath.methods import Adam, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
@@ -30,7 +32,7 @@ from heatbath.posterior import Posterior
 from heatbath.prediction import Prediction
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import Progress
-from heatbath.tasks import Task
+from heatbath.tasks import TASKS, Task
 from heatbath.training import Manner, train
 
 FEWEST, MOST = 200, 20_000  # steps of a method of the user's own where none are given: one for each example
@@ -97,7 +99,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         aside = kept[:0]
         if early_stopping:
             share = real("validation_fraction", self.validation_fraction, Interval(0.0, 1.0, open=True))
-            classes = None if task == "regression" else Y[kept, 0]
+            classes = Y[kept, 0] if TASKS[task].classes else None
             kept, aside = train_test_split(kept, test_size=share, random_state=seed, stratify=classes)
         problem = self._problem(X, Y, weights, [kept, aside], task, targets, before)
         self.run_: Run = self._run(problem, seed, before, early_stopping)
@@ -178,10 +180,12 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     ) -> NDArray[Any]:
         """Where the chains begin: after some steps of Adam, which cost little and come far."""
         batch = min(WARM_BATCH, problem.X_train.shape[1])
-        adam = Partition(Adam(), 0.003)
-        return train(
-            problem, network, adam, size.warm, batch, size.chains, seed=seed, record=1, threads=threads
-        ).theta
+        adam = Partition(Adam(), 0.003, self._posterior())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # it may be too short to draw the noise
+            return train(
+                problem, network, adam, size.warm, batch, size.chains, seed=seed, record=1, threads=threads
+            ).theta
 
     def _size(self, problem: Problem) -> Size:
         """The chains, batches and steps that were asked for, or that suit the data."""
@@ -189,7 +193,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         refine = real("refine", self.refine, POSITIVE)
         if self.method is None:
             network = Dense(self.hidden, self.activation)
-            size = size_for(rows, network.parameters(problem.inputs, problem.outputs), refine)
+            outputs = Likelihood(problem, self._posterior()).outputs
+            size = size_for(rows, network.parameters(problem.inputs, outputs), refine)
         else:
             size = Size(FEWEST_CHAINS, min(32, rows), int(min(max(rows, FEWEST), MOST) * refine), math.nan, 0)
         given = {name: getattr(self, name) for name in ("chains", "batch", "steps")}

@@ -11,10 +11,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from heatbath.checks import choice
 from heatbath.datasets.problem import Floats
 from heatbath.estimators.base import Thermodynamic
 from heatbath.posterior import Posterior
 from heatbath.prediction import Mixture
+
+DEGREES = 4.0  # of freedom of Student's law
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -45,9 +48,12 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
       change the results.
     - `verbose`: print the steps and the loss on the way.
     - `noise`: the standard deviation of the data around the truth, in their units, one for each target, or
-      "sampled", where it is found together with the networks.
+      "sampled", where it is found together with the networks; or "network", where it may be another at every
+      place, and the network says that, too.
+    - `likelihood`: "normal" noise; "student" for noise with outliers, of Student's law with 4 degrees of
+      freedom; "poisson" for counts, whole numbers from 0 on, which have no `noise` of their own.
 
-    The targets are always scaled to mean 0 and variance 1 inside. Sample weights say how often each
+    The targets are scaled to mean 0 and variance 1 inside, but for counts. Sample weights say how often each
     example counts, in the loss, in the scale of features and targets and in a posterior: 2 is as two of it, 0
     leaves it out.
 
@@ -55,12 +61,14 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     `loss_curve_`, the training loss on the way as a mean over the chains, and `run_`, the `Run`.
     """
 
-    noise: float | Sequence[float] | Literal["sampled"] = "sampled"
+    noise: float | Sequence[float] | Literal["sampled", "network"] = "sampled"
+    likelihood: Literal["normal", "student", "poisson"] = "normal"
 
     _of_posterior: ClassVar[tuple[str, ...]] = ("prior", "temperature", "noise")
 
     def _posterior(self) -> Posterior:
-        return Posterior(self.prior, self.noise, self.temperature)
+        degrees = DEGREES if self.likelihood == "student" else None
+        return Posterior(self.prior, self.noise, self.temperature, degrees)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on X (examples, features) with the values y, (examples,) or (examples, targets)."""
@@ -97,7 +105,9 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         self._shape: tuple[int, ...] = y.shape[1:]
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         names = ["y"] if Y.shape[1] == 1 else [f"y{i}" for i in range(1, Y.shape[1] + 1)]
-        return self._sample(X, Y, weights, "regression", names, continues, early_stopping)
+        choice("likelihood", self.likelihood, ("normal", "student", "poisson"))
+        task: Literal["counts", "regression"] = "counts" if self.likelihood == "poisson" else "regression"
+        return self._sample(X, Y, weights, task, names, continues, early_stopping)
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...
@@ -133,7 +143,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         """The law of new data."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        if self.run_.plan.points[0].partition.posterior is None:
+        if self.run_.plan.points[0].partition.posterior is None and self.likelihood != "poisson":
             raise ValueError(
                 "intervals are of new data, whose noise this method does not know: fit with a posterior, "
                 "such as method=LaLa(h=0.2, gamma=1.0, posterior=Posterior())"
