@@ -1,6 +1,7 @@
 """Stepsizes and lengths that runs find by themselves, and the temperature by which they are judged."""
 
 import math
+import signal
 import warnings
 from dataclasses import replace
 
@@ -93,7 +94,7 @@ def test_what_is_chosen():
 
 
 def test_a_run_that_is_too_hot_says_so():
-    with pytest.warns(hb.OffTemperature, match="batches of 4: larger ones"):
+    with pytest.warns(hb.OffTemperature, match="larger batches, a smaller h"):
         run = hb.train(PROBLEM, NETWORK, langevin(), 2000, 4, 8, samples=20, burn_in=1000, record=1)
     assert run.found.temperature > 1.3
 
@@ -185,7 +186,7 @@ def test_refusals():
         hb.train(*given, langevin(gamma=[0.1, 1.0]), 10)
     with pytest.raises(ValueError, match="h='auto' is found by train"):
         hb.Reference(lambda theta, batch: theta, np.zeros(2), hb.Partition(hb.Langevin(1.0, 1.0), "auto"))
-    with pytest.raises(ValueError, match="no part of this run has a temperature"):
+    with pytest.raises(ValueError, match="methods need one above 0"):
         hb.train(*given, hb.Partition(hb.Adam(), "auto"), 10)
 
 
@@ -203,3 +204,80 @@ def test_full_gradients_of_the_engine_are_those_of_the_definition(task):
     for chain, found in enumerate(made):
         given = run.theta[chain], run.plan.likelihood, 0, None if noise is None else noise[chain]
         np.testing.assert_allclose(found, gradient_moments(NETWORK, *given)[0], rtol=1e-9, atol=1e-12)
+
+
+def test_a_checkpoint_of_another_call_is_left_alone(tmp_path):
+    path = tmp_path / "run.nc"
+    given = (PROBLEM, NETWORK)
+    done = hb.train(*given, langevin(), 200, 60, 4, samples=5, burn_in=100, record=1, checkpoint=path)
+    assert hb.load(path).found == done.found  # with the temperature
+    again = hb.train(*given, langevin(), 200, 60, 4, samples=5, burn_in=100, record=1, checkpoint=path)
+    np.testing.assert_array_equal(again.theta, done.theta)
+    with pytest.raises(ValueError, match=r"other .*steps.*: it is left alone"):
+        hb.train(*given, langevin(), 300, 60, 4, samples=5, burn_in=100, record=1, checkpoint=path)
+    path.unlink()
+    hb.train(*given, langevin(0.1), "auto", 60, 4, budget=400, samples=8, record=1, checkpoint=path)
+    for wrong, other in (("samples", langevin(0.1)), ("h", langevin())):
+        with pytest.raises(ValueError, match=f"other .*{wrong}"):
+            hb.train(
+                *given, other, "auto", 60, 4,
+                budget=400, samples=8 if wrong == "h" else 9, record=1, checkpoint=path,
+            )  # fmt: skip
+
+
+def test_ctrl_c_ends_a_run_that_finds_its_length():
+    def interrupt(progress):
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.warns(hb.Interrupted):
+        run = hb.train(
+            PROBLEM, NETWORK, langevin(0.1), "auto", 60, 4, budget=80_000, samples=10, progress=interrupt
+        )
+    assert not run.finished
+    assert run.step < 10_000
+    assert run.found.ended == ""
+
+
+def test_averages_are_of_the_last_round():
+    X = [[0.0], [1.0]]
+    run = hb.train(
+        PROBLEM, NETWORK, langevin(0.1), "auto", 60, 4, budget=1600, samples=10, record=1, average=X
+    )
+    assert run.step > 200
+    half = run.step // 2
+    same = hb.train(
+        PROBLEM, NETWORK, langevin(0.1), run.step, 60, 4, samples=10, burn_in=half, record=1, average=X
+    )
+    for name in ("mean", "variance"):
+        np.testing.assert_allclose(run.averages()[name], same.averages()[name], rtol=1e-10)
+
+
+def test_what_is_judged_needs_chains_samples_and_a_temperature():
+    for chains, samples in ((1, 10), (4, 3)):
+        with pytest.raises(ValueError, match="needs at least 2 chains and 4 samples"):
+            hb.train(PROBLEM, NETWORK, langevin(0.1), "auto", 60, chains, budget=400, samples=samples)
+    with pytest.raises(ValueError, match="methods need one above 0"):
+        hb.train(PROBLEM, NETWORK, hb.Partition(hb.Langevin(1.0, 0.0), "auto"), 10)
+
+
+def test_a_run_that_is_far_too_hot_begins_anew_twice_at_most(monkeypatch):
+    monkeypatch.setattr(automatic, "is_hot", lambda estimate: True)
+    run = hb.train(PROBLEM, NETWORK, langevin(), 2000, 60, 8, samples=10, burn_in=1000, record=1)
+    assert run.found.restarts == 2
+    assert run.partition.h == pytest.approx(run.found.tried[-1][0] / math.sqrt(2))
+    monkeypatch.undo()
+    assert automatic.is_hot(Estimate(5.0, 0.1))
+    assert automatic.is_hot(Estimate(600.0, 700.0))
+    assert not automatic.is_hot(Estimate(3.0, 1.0))
+    assert not automatic.is_hot(Estimate(5.0, math.nan))
+
+
+def test_a_given_start_begins_with_the_noise_of_its_residuals():
+    start = hb.train(PROBLEM, NETWORK, langevin(0.1), 4000, 60, 4, record=1).theta
+    for posterior in ({"temperature": 0.3}, {}, {"degrees": 4.0}):
+        run = hb.train(PROBLEM, NETWORK, langevin(0.1, **posterior), 60, 60, 4, start=start, record=[0, 60])
+        said = [NETWORK.forward(theta, PROBLEM.X_train[0], 1)[:, 0] for theta in start]
+        residuals = np.array(said) - PROBLEM.Y_train[0][:, 0]
+        ratio = run.data["noise"].values[:, 0, 0] / residuals.var(axis=1)
+        assert (ratio < 2).all()
+        assert (ratio > 0.5).all()

@@ -38,6 +38,7 @@ HOT, COOLINGS = 2.0, 2  # a run so hot, where short ones were not, begins anew, 
 MEMBERS, LOOKS = 2, 10  # the chains of a short run, and samples of each in its second half
 SHORT, SHORTEST, SHARE = 600, 100, 0.25  # its steps; all of them have this share of the work of the run
 OFF, UNSURE, SURELY = 0.1, 0.2, 1.0  # how far a temperature may be from τ, and for its error; to be warned of
+JUDGING, FEWEST_LOOKS, MOST_LOOKS = 0.05, 16, 200  # the share of the work for a temperature, and samples
 AFFORDABLE = 4.0  # where none is near enough: stepsizes down to the largest that is stable over this
 ROUNDS = 4  # of a run of automatic length, each as long as all before, to the budget
 BUDGET, SAMPLES = 20_000, 100  # steps, and samples of each chain, where none are given
@@ -69,37 +70,66 @@ class Search:
     def run(self) -> Run:
         """The run with what it found."""
         checkpoint = self.manner.get("checkpoint")
+        self._check()
         before = None if checkpoint is None or not os.path.exists(checkpoint) else self._before(checkpoint)
+        if before is not None and self._is_complete(before):
+            return before
         if not self.partition.finds_stepsize:
-            return self._told(self._rounds(before or self._begun(self.partition.h, Found())))
+            return self._told(self._rounds(before, self.partition.h, Found()))
         if before is None:
-            self._plan(TOP)  # refuses what makes no sense
             tried = self._ladder()
             h, found = chosen(tried), Found([(h, estimate.value) for h, estimate in tried])
         else:
             h, found = before.partition.h, before.found or Found()  # type: ignore[assignment, union-attr]
         fine = any(abs(temperature - 1) <= OFF + UNSURE for _, temperature in found.tried)
-        coolings = COOLINGS if fine else 0
         while len(found.tried) <= MOST_RUNGS:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Diverged)
-                heat = math.nan
                 try:
-                    run = self._rounds(before or self._begun(h, found))
-                    lost = (run.died >= 0).any()
-                    if not lost and coolings and run.finished:
-                        heat, coolings = thermal_ratio(run).value, coolings - 1
-                    if not lost and not heat > HOT:
-                        return self._told(run)
+                    run, heat = self._rounds(before, h, found), UNKNOWN
                 except FloatingPointError:
-                    pass
+                    run, heat = None, UNKNOWN
+            if run is not None and not run.finished:  # Ctrl-C
+                return run
+            if run is not None and (run.died < 0).all():
+                heat = self._ratio(run)
+                if not (fine and found.restarts < COOLINGS and is_hot(heat)):
+                    return self._told(run, heat)
+                found = replace(found, restarts=found.restarts + 1)
             if checkpoint is not None and os.path.exists(checkpoint):
                 os.remove(checkpoint)
-            found = replace(found, tried=(*found.tried, (h, heat)))
+            found = replace(found, tried=(*found.tried, (h, heat.value)))
             before, h = None, h / FACTOR
         raise FloatingPointError(
             f"some chains diverge even at h = {h * FACTOR:.3g}: look at the data and their scales"
         )
+
+    def _check(self) -> None:
+        """Refuse what cannot be judged, before anything is computed."""
+        plan = self._plan(TOP if self.partition.finds_stepsize else self.partition.h)
+        thermal = [part.method for part in plan.parts() if part.method.measures_temperature]
+        known = [method.temperature for method in thermal if method.temperature and not method.tempering]
+        if len(known) < len(thermal) or not thermal:
+            raise ValueError(
+                "h='auto' and steps='auto' are judged by the temperature, so methods need one above 0 that "
+                f"is not tempered: got {self.partition!r}"
+            )
+        if self.budget is not None and (plan.chains < 2 or plan.samples < 4):
+            raise ValueError(
+                "steps='auto' is judged by R-hat, which needs at least 2 chains and 4 samples, got "
+                f"{plan.chains} and {plan.samples}"
+            )
+
+    def _is_complete(self, run: Run) -> bool:
+        known = run.found is not None and math.isfinite(run.found.temperature)
+        return known and run.finished and not self._goes_on(run)
+
+    def _ratio(self, run: Run) -> Estimate:
+        """The temperature of a run, for a small share of the work that it was."""
+        plan, rows = run.plan, run.problem.X_train.shape[1]
+        most = JUDGING * run.step * plan.chains * plan.batch / rows / 3
+        looks = int(min(max(most, FEWEST_LOOKS), MOST_LOOKS))
+        return thermal_ratio(run, looks, self.manner.get("threads"))
 
     def _plan(self, h: Coefficient) -> Plan:
         return make_plan(
@@ -116,7 +146,12 @@ class Search:
         partition, wrong = there.plan.partition, ["partition"]
         if isinstance(partition, Partition) and there.found is not None:
             h = partition.h if self.partition.finds_stepsize else self.partition.h
-            wrong = [name for name in self._plan(h).differences(there.plan) if name not in CHANGING]
+            changing = set() if self.budget is None else CHANGING
+            wrong = [name for name in self._plan(h).differences(there.plan) if name not in changing]
+            if self.budget is not None and there.plan.samples != self.settings["samples"]:
+                wrong.append("samples")
+            if self.partition.finds_stepsize and not there.found.tried:
+                wrong.append("h")
         if wrong:
             raise ValueError(
                 f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
@@ -132,6 +167,7 @@ class Search:
         """
         same = {name: self.settings[name] for name in ("seed", "shuffled", "rotated", "momenta", "dtype")}
         start, top, tried = self.settings["start"], TOP, list[tuple[float, Estimate]]()
+        threads = self.manner.get("threads")
         affordable = SHARE * (self.budget or self.first) * self.chains / (RUNGS * MEMBERS)
         steps, members, apart, tries = int(min(affordable, SHORT)), MEMBERS, 1, TRIES
         if steps < SHORTEST:  # every second stepsize, one chain for each
@@ -147,10 +183,9 @@ class Search:
             )  # fmt: skip
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Diverged)
+                warnings.filterwarnings("ignore", "the noise of the data is drawn")  # of short runs
                 try:
-                    run = simulate(
-                        plan, threads=self.manner.get("threads"), progress=self.manner.get("progress")
-                    )
+                    run = simulate(plan, threads=threads, progress=self.manner.get("progress"))
                 except FloatingPointError:
                     top = rungs[-1] / FACTOR
                     continue
@@ -158,7 +193,7 @@ class Search:
                 raise KeyboardInterrupt
             points = [run.select(h=h) for h in rungs]
             tried = [
-                (h, thermal_ratio(point) if (point.died < 0).all() else UNKNOWN)
+                (h, thermal_ratio(point, threads=threads) if (point.died < 0).all() else UNKNOWN)
                 for h, point in zip(rungs, points, strict=True)
             ]
             known = [place for place, (_, estimate) in enumerate(tried) if math.isfinite(estimate.value)]
@@ -176,29 +211,38 @@ class Search:
             )
         return tried
 
-    def _rounds(self, run: Run) -> Run:
-        """Twice as many steps, and again, sampled in the second half, until the predictions converged."""
-        checkpoint = self.manner.get("checkpoint")
-        if not run.finished:
-            run = run.resume(**self.manner)
+    def _rounds(self, before: Run | None, h: Coefficient, found: Found) -> Run:
+        """A run from its start, or from its checkpoint; then twice as many steps, and again, sampled in the
+        second half, until the predictions converged."""
+        run = self._begun(h, found) if before is None else before
+        if before is not None and not before.finished:
+            run = before.resume(**self.manner)
         while self._goes_on(run):
-            samples = run.plan.samples
-            moved = run.on_other_examples(run.problem, run.step, samples, run.step // samples, run.plan.batch)
-            if checkpoint is not None:
-                moved.save(checkpoint)  # with the plan that it goes on with
-            run = moved.resume(run.step, **self.manner)
+            steps, samples = run.step, run.plan.samples
+            moved = run.on_other_examples(run.problem, steps, samples, steps // samples, run.plan.batch)
+            moved = Run(moved.plan.extended(steps, steps), steps, moved.data, moved.former)
+            self._save(moved)  # with the plan that it goes on with
+            run = moved.resume(**self.manner)
         return run
+
+    def _save(self, run: Run) -> None:
+        checkpoint = self.manner.get("checkpoint")
+        if checkpoint is not None:
+            try:
+                run.save(checkpoint)
+            except (OSError, MemoryError) as error:
+                warn(f"the checkpoint at step {run.step} failed, and the run continues: {error}")
 
     def _goes_on(self, run: Run) -> bool:
         if self.budget is None or not run.finished or (run.died >= 0).any() or 2 * run.step > self.budget:
             return False
-        return not (has_converged(convergence(run)) and is_near(thermal_ratio(run)))
+        return not (has_converged(convergence(run)) and is_near(self._ratio(run)))
 
-    def _told(self, run: Run) -> Run:
+    def _told(self, run: Run, estimate: Estimate | None = None) -> Run:
         """With what was found in its plan, and a word where it has another temperature than it should."""
         if not run.finished or (run.died >= 0).any():
             return run
-        estimate = thermal_ratio(run)
+        estimate = self._ratio(run) if estimate is None else estimate
         found = replace(run.found or Found(), temperature=estimate.value, error=estimate.error)
         if self.budget is not None:
             told = convergence(run)
@@ -206,14 +250,16 @@ class Search:
             found = replace(
                 found, ended="converged" if done else "budget", rhat=told.rhat_worst, ess=told.ess
             )
-        if abs(estimate.value - 1) > OFF + min(2 * estimate.error, SURELY):
+        if math.isfinite(estimate.error) and abs(estimate.value - 1) > OFF + min(2 * estimate.error, SURELY):
+            larger = "larger batches, " if run.plan.batch < run.problem.X_train.shape[1] else ""
             warn(
                 f"the temperature of this run is {estimate.value:.2f} ± {estimate.error:.2f} times that of "
-                f"the law that it should sample, with batches of {run.plan.batch}: larger ones, up to all "
-                "examples, a smaller h or more steps bring it closer",
+                f"the law that it should sample: {larger}a smaller h or more steps bring it closer",
                 OffTemperature,
             )
-        return Run(replace(run.plan, found=found), run.step, run.data, run.former)
+        run = Run(replace(run.plan, found=found), run.step, run.data, run.former)
+        self._save(run)
+        return run
 
 
 def search(
@@ -255,6 +301,13 @@ def is_near(estimate: Estimate) -> bool:
     """Whether a temperature is within 10 % of τ, as far as its error can tell (up to a point)."""
     error = estimate.error if math.isfinite(estimate.error) else 0.0
     return abs(estimate.value - 1) <= OFF + min(2 * error, UNSURE)
+
+
+def is_hot(estimate: Estimate) -> bool:
+    """Whether a temperature is far above τ, as far as its error can tell; where there is none it cannot."""
+    return (
+        math.isfinite(estimate.error) and estimate.value - min(2 * estimate.error, estimate.value / 2) > HOT
+    )
 
 
 def has_converged(told: Convergence) -> bool:

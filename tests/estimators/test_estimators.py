@@ -508,7 +508,7 @@ def test_help_says_what_every_parameter_means(kind):
 def test_both_estimators_say_the_same_of_the_parameters_they_share():
     def entries(kind):
         found = re.findall(r"^    - .*?(?=^    - |^$)", kind.__doc__, flags=re.MULTILINE | re.DOTALL)
-        own = ("`class_weight`", "`noise`")
+        own = ("`class_weight`", "`likelihood`", "`noise`")
         return {entry.strip() for entry in found if not any(name in entry.split(":")[0] for name in own)}
 
     assert entries(hb.ThermodynamicClassifier) == entries(hb.ThermodynamicRegressor)

@@ -48,5 +48,8 @@ def convergence(run: Run, X: ArrayLike | None = None) -> Convergence:
     traces = np.moveaxis(outputs.reshape(*outputs.shape[:2], -1), -1, 0)
     ratios, sizes = np.array([(rhat(trace), ess(trace)) for trace in traces]).T
     return Convergence(
-        float(np.median(ratios)), float(ratios.max()), float(np.median(sizes)), float(sizes.min())
+        float(np.nanmedian(ratios)),
+        float(np.nanmax(ratios)),
+        float(np.nanmedian(sizes)),
+        float(np.nanmin(sizes)),
     )

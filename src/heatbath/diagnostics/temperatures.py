@@ -75,7 +75,7 @@ def configurational(run: Run) -> xr.Dataset:
     return _table("part", [part.name for part in parts], [_target(run, part) for part in parts], means)
 
 
-def thermal_ratio(run: Run, most: int = 200) -> Estimate:
+def thermal_ratio(run: Run, most: int = 200, threads: int | None = None) -> Estimate:
     """The configurational temperature <|∇U|²>/<∇²U> of a run's samples, over τ, with full gradients.
 
     It is 1 under exp(-U/τ), and is mostly of the stiff directions, which are the first to be too hot where h
@@ -108,7 +108,7 @@ def thermal_ratio(run: Run, most: int = 200) -> Estimate:
             unit = np.exp(np.log(variances).mean(axis=1, keepdims=True))
 
     def gradients(at: Array) -> Array:
-        return full_gradients(run.plan, at, draw, variances) / unit + _decay(run) * at
+        return full_gradients(run.plan, at, draw, variances, threads) / unit + _decay(run) * at
 
     forces = (gradients(theta) ** 2) @ inverse
     differences = gradients(theta + STEP * z) - gradients(theta - STEP * z)

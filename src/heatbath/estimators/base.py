@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from heatbath.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.estimators import files
-from heatbath.estimators.sizes import FEWEST_CHAINS, WARM_BATCH, Size, size_for
+from heatbath.estimators.sizes import FEWEST_CHAINS, WARM_BATCH, Size, settled, size_for
 from heatbath.likelihood import Likelihood
 from heatbath.methods import Adam, Langevin
 from heatbath.networks import Dense
@@ -147,7 +146,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         start = None
         if self.method is None and before is None and size.warm:
             start = self._warm(problem, network, size, seed, manner["threads"])
-        if self.steps is None and self.method is None and before is None and not early_stopping:
+        judged = self.method is None and size.chains > 1 and wanted > 3  # by R-hat
+        if self.steps is None and judged and before is None and not early_stopping:
             return train(
                 problem, network, method, "auto", size.batch, size.chains,
                 budget=size.steps, seed=seed, record=RECORDS, samples=wanted, start=start,
@@ -182,10 +182,13 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         batch = min(WARM_BATCH, problem.X_train.shape[1])
         adam = Partition(Adam(), 0.003, self._posterior())
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # it may be too short to draw the noise
-            return train(
+            warnings.filterwarnings("ignore", "the noise of the data is drawn")  # too late for Adam
+            run = train(
                 problem, network, adam, size.warm, batch, size.chains, seed=seed, record=1, threads=threads
-            ).theta
+            )
+        if not run.finished:
+            raise KeyboardInterrupt
+        return np.resize(run.theta[run.died < 0], run.theta.shape)
 
     def _size(self, problem: Problem) -> Size:
         """The chains, batches and steps that were asked for, or that suit the data."""
@@ -196,11 +199,12 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             outputs = Likelihood(problem, self._posterior()).outputs
             size = size_for(rows, network.parameters(problem.inputs, outputs), refine)
         else:
-            size = Size(FEWEST_CHAINS, min(32, rows), int(min(max(rows, FEWEST), MOST) * refine), math.nan, 0)
+            size = Size(FEWEST_CHAINS, min(32, rows), max(1, int(min(max(rows, FEWEST), MOST) * refine)))
         given = {name: getattr(self, name) for name in ("chains", "batch", "steps")}
         asked = {name: whole(name, value, low=1) for name, value in given.items() if value is not None}
         size = size._replace(**asked)
-        return size._replace(batch=min(size.batch, rows))  # a fold of a cross-validation may have fewer
+        size = size._replace(batch=min(size.batch, rows))  # a fold of a cross-validation may have fewer
+        return settled(size, rows) if self.method is None else size
 
     def _stalled(self, run: Run, first: int) -> bool:
         """Whether the validation loss, from record `first` on, has stopped falling."""

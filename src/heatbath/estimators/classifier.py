@@ -32,7 +32,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     - `batch`: examples in a mini-batch, or all if there are fewer; None for all of them, as long as that is
       affordable, and for 32 with a method of your own.
     - `chains`, `samples`: predictions are averages over `samples` networks of each of `chains` chains, spread
-      over the second half of the steps (at most one a step); None for 16 chains, fewer for large tables, and
+      over the second half of the steps (at most one a step); None for 8 chains, fewer for large tables, and
       4 with a method of your own.
     - `scale`: give every feature mean 0 and variance 1 over the training examples.
     - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over

@@ -44,7 +44,7 @@ def load(kind: type[Thermodynamic], path: str | os.PathLike[str]) -> Thermodynam
             raise ValueError(f"there is no parameter {', '.join(unknown)}")
         estimator = kind(**{name: _value(name, value) for name, value in text["settings"].items()})
         learned = {name: _value(name, text["learned"][name]) for name in LEARNED if name in text["learned"]}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} is not an estimator that can be read: {error}") from error
     for name, value in learned.items():
         setattr(estimator, name, value)

@@ -36,7 +36,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     - `batch`: examples in a mini-batch, or all if there are fewer; None for all of them, as long as that is
       affordable, and for 32 with a method of your own.
     - `chains`, `samples`: predictions are averages over `samples` networks of each of `chains` chains, spread
-      over the second half of the steps (at most one a step); None for 16 chains, fewer for large tables, and
+      over the second half of the steps (at most one a step); None for 8 chains, fewer for large tables, and
       4 with a method of your own.
     - `scale`: give every feature mean 0 and variance 1 over the training examples.
     - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over
@@ -106,6 +106,11 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         names = ["y"] if Y.shape[1] == 1 else [f"y{i}" for i in range(1, Y.shape[1] + 1)]
         choice("likelihood", self.likelihood, ("normal", "student", "poisson"))
+        if self.method is not None and self.likelihood == "student":
+            raise ValueError(
+                "likelihood: a method of your own has its own posterior, such as Posterior(degrees=4.0); "
+                "leave 'student' out"
+            )
         task: Literal["counts", "regression"] = "counts" if self.likelihood == "poisson" else "regression"
         return self._sample(X, Y, weights, task, names, continues, early_stopping)
 

@@ -7,6 +7,7 @@ thousand full gradients cost too much, chains are fewer, and at last the batches
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 WORK = 6e11  # parameters x examples x chains x steps of a fit: about a minute on two cores
@@ -24,8 +25,8 @@ class Size(NamedTuple):
     chains: int
     batch: int
     steps: int
-    gamma: float
-    warm: int
+    gamma: float = math.nan
+    warm: int = 0
 
 
 def size_for(examples: int, parameters: int, refine: float = 1.0) -> Size:
@@ -34,9 +35,18 @@ def size_for(examples: int, parameters: int, refine: float = 1.0) -> Size:
     chains = CHAINS
     while chains > FEWEST_CHAINS and gradient * chains * STEPS / 2 > WORK * refine:
         chains //= 2
-    steps = int(min(STEPS * refine, WORK * refine / (gradient * chains)))
-    if steps >= FEWEST_STEPS:
-        warm = int(min(WARM, WARM_SHARE * steps * examples / WARM_BATCH))
-        return Size(chains, examples, steps, max(GAMMA, COOLING / steps), warm)
+    affordable = WORK * refine / (gradient * chains)
+    if affordable >= FEWEST_STEPS * min(refine, 1.0):
+        return settled(
+            Size(chains, examples, int(max(FEWEST_STEPS, min(STEPS * refine, affordable)))), examples
+        )
     batch = max(1, int(WORK * refine / (parameters * chains * 8 * FEWEST_STEPS)))
-    return Size(chains, min(batch, examples), 8 * FEWEST_STEPS, GAMMA_BATCHES, WARM)
+    return settled(Size(chains, min(batch, examples), 8 * FEWEST_STEPS), examples)
+
+
+def settled(size: Size, examples: int) -> Size:
+    """With the friction and the steps of Adam that suit its chains, batches and steps."""
+    gamma = max(GAMMA, COOLING / size.steps) if size.batch >= examples else GAMMA_BATCHES
+    return size._replace(
+        gamma=gamma, warm=max(1, int(min(WARM, WARM_SHARE * size.steps * size.batch / WARM_BATCH)))
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from heatbath.checks import POSITIVE, choice, real, store
+from heatbath.checks import POSITIVE, choice, real, store, whole
 
 Ended = Literal["converged", "budget", ""]
 
@@ -18,6 +18,7 @@ class Found:
 
     - `tried`: stepsizes, and the temperature of each as a share of τ; NaN where a chain diverged.
     - `temperature`, `error`: that of the run's own samples and its standard error, as shares of τ.
+    - `restarts`: how often it began anew at a smaller stepsize since it was far too hot.
     - `ended`: why it made as many steps as it did: "converged", or the "budget" was spent; "" where the
       number was given.
     - `rhat`, `ess`: the worst R-hat of the predictions and their median effective sample size; NaN where the
@@ -30,6 +31,7 @@ class Found:
     ended: Ended = ""
     rhat: float = math.nan
     ess: float = math.nan
+    restarts: int = 0
 
     def __post_init__(self) -> None:
         rungs = []
@@ -38,12 +40,17 @@ class Found:
         store(self, tried=tuple(rungs))
         for name in ("temperature", "error", "rhat", "ess"):
             store(self, **{name: _number(f"found: {name}", getattr(self, name))})
+        store(self, restarts=whole("found: restarts", self.restarts, low=0))
         choice("found: ended", self.ended, get_args(Ended))
 
     def plain(self) -> dict[str, Any]:
         """As plain values, None for NaN: `Found(**values)` is this again."""
         values = {name: _plain(value) for name, value in asdict(self).items()}
         return values | {"tried": [[h, _plain(temperature)] for h, temperature in self.tried]}
+
+    def of_start(self) -> Found:
+        """What stays true of a run that goes on: the stepsizes that were tried."""
+        return Found(self.tried, restarts=self.restarts)
 
     def summary(self) -> str:
         """In words."""
@@ -60,7 +67,7 @@ class Found:
 
 def _number(label: str, given: float | None) -> float:
     """A number that may be unknown, which is NaN, or None in a file."""
-    if given is None or (isinstance(given, float) and math.isnan(given)):
+    if given is None or (isinstance(given, float) and not math.isfinite(given)):
         return math.nan
     return real(label, given)
 

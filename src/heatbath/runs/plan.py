@@ -306,7 +306,10 @@ class Plan:
         places = enumerate(new, start=len(done) + 1)
         due = [n for i, n in places if i % self.losses_every == 0 or n == step + steps]
         losses = (*(n for n in self.losses if n <= step), *due)
-        return replace(self, steps=step + steps, record=record, records=tuple(done + new), losses=losses)
+        found = None if self.found is None else self.found.of_start()
+        return replace(
+            self, steps=step + steps, record=record, records=tuple(done + new), losses=losses, found=found
+        )
 
     def with_change(self, partition: Methods, step: int) -> Plan:
         """The plan whose coefficients change where a run stands at `step`.

@@ -454,7 +454,13 @@ class Run:
         were are left behind.
         """
         plan = self.plan.on_other_examples(problem, batch, self.step + steps - samples * thin, thin)
-        return Run(plan, self.step, self.data.isel(sample=slice(0, 0)), self.former)
+        averages = {
+            name: xr.zeros_like(self.data[name]) for name in ("average", "deviations") if name in self.data
+        }
+        data = self.data.assign(averages)
+        return Run(
+            plan, self.step, data.isel(sample=slice(0, 0)) if "sample" in data.sizes else data, self.former
+        )
 
     def _samples(self) -> xr.DataArray:
         if "samples" not in self.data or not self.data.sizes["sample"]:

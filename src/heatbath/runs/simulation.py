@@ -237,6 +237,10 @@ def _noise(plan: Plan, settled: Settled, theta: NDArray[Any]) -> NDArray[np.floa
         squares = (values - problem.Y_train[draw]) ** 2
         total = squares.sum(axis=0) if weights is None else weights[draw] @ squares
         noise[chain] = (draws.scale + draws.factor * total) / draws.shape
+        if (
+            draws.tails.size
+        ):  # Student's law: outliers do not count, and half of its squares are below 0.55 s²
+            noise[chain] = np.maximum(np.median(squares, axis=0) / 0.55, draws.scale / draws.shape)
     return noise
 
 
@@ -247,7 +251,11 @@ def _shape(plan: Plan) -> Shape:
 
 
 def full_gradients(
-    plan: Plan, theta: NDArray[Any], draw: NDArray[np.int64], variances: NDArray[np.float64] | None
+    plan: Plan,
+    theta: NDArray[Any],
+    draw: NDArray[np.int64],
+    variances: NDArray[np.float64] | None,
+    threads: int | None = None,
 ) -> NDArray[np.float64]:
     """The gradient of the loss on all training examples, without any prior, at many θ (networks, parameters).
 
@@ -262,7 +270,7 @@ def full_gradients(
     program = compile_program(Partition(SGD(), FAR), plan.layers, stops=never is not None)
     ensemble = Ensemble(
         program, shape, np.asarray(theta, kind), data, problem.X_train.shape[1],
-        number=np.asarray(draw, np.int64), noise=variances, variance=never,
+        number=np.asarray(draw, np.int64), noise=variances, variance=never, threads=threads,
         layout=usual_layout(shape, max(plan.total, MANY), kind),
     )  # fmt: skip
     ensemble.prepare()
