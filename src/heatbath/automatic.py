@@ -3,8 +3,9 @@
 A ladder of stepsizes is tried in one ensemble, a short run for each, as the run itself will be: the largest
 is taken at which no chain diverges and the temperature, measured with full gradients (`thermal_ratio`), is
 within 10 % of τ. Should a chain of the run diverge all the same, or the run be far too hot, it begins anew at
-the next smaller one. It goes on until its predictions have converged, or its budget is spent. It is, bit for
-bit, what `train` gives with the numbers found, which are in its plan; how they were found is in `run.found`.
+the next smaller one. It goes on until its predictions have converged, or its budget is spent. Its chains
+are, bit for bit, what `train` gives with the numbers found, which are in its plan; how they were found is in
+`run.found`.
 """
 
 from __future__ import annotations

@@ -77,8 +77,9 @@ def train(
 
     - `batch`: None for 32, or all training examples where there are fewer.
     - `steps`: "auto" until the predictions of the samples have converged (`diagnostics.convergence`: the
-      worst R-hat at most 1.1, the median effective size at least 100) or `budget` steps are made, 20,000 if
-      that is not said. The samples (100 of each chain, or `samples`) are of the second half.
+      worst R-hat at most 1.1, the median effective size at least 100; and the temperature is within 10 % of
+      τ) or `budget` steps are made, 20,000 if that is not said. The samples (100 of each chain, or `samples`)
+      are of the second half.
     - h may be "auto" in the partition: see `automatic`. What was found is in the run's plan, and how in
       `run.found`; a run at another temperature than it should have warns of that, `OffTemperature`.
     - `record`: a number of evenly spaced records, the last step always among them, or a list of steps (0 is
