@@ -56,7 +56,7 @@ class Found:
         """In words."""
         lines = []
         if self.tried:
-            lines.append(f"h: of {', '.join(f'{h:.3g}' for h, _ in self.tried)}")
+            lines.append(f"h was tried at {', '.join(f'{h:.3g}' for h, _ in self.tried)}")
         if math.isfinite(self.temperature):
             lines.append(f"temperature: {self.temperature:.2f} ± {self.error:.2f} of τ")
         if self.ended:
