@@ -1,4 +1,8 @@
-"""Stepsizes and lengths that a run finds by itself: `train` with h="auto" or steps="auto".
+"""Stepsizes, lengths and priors that a run finds by itself: `train` with h="auto", steps="auto" or
+`Posterior(prior="auto")`.
+
+A prior is looked for first, in short runs one after another (see `evidence`), and the run begins where they
+ended.
 
 A ladder of stepsizes is tried in one ensemble, a short run for each, as the run itself will be: the largest
 is taken at which no chain diverges and the temperature, measured with full gradients (`thermal_ratio`), is
@@ -18,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from heatbath import evidence
 from heatbath.checks import whole
 from heatbath.datasets import Problem
 from heatbath.diagnostics.agreement import Convergence, convergence
@@ -75,11 +80,20 @@ class Search:
         before = None if checkpoint is None or not os.path.exists(checkpoint) else self._before(checkpoint)
         if before is not None and self._is_complete(before):
             return before
+        if not self.partition.finds_prior:
+            return self._run(before, Found())
+        if before is not None:
+            return self._like(before.plan)._run(before, before.found or Found())
+        return self._with_prior()
+
+    def _run(self, before: Run | None, found: Found) -> Run:
+        """The run with its prior."""
+        checkpoint = self.manner.get("checkpoint")
         if not self.partition.finds_stepsize:
-            return self._told(self._rounds(before, self.partition.h, Found()))
+            return self._told(self._rounds(before, self.partition.h, found))
         if before is None:
             tried = self._ladder()
-            h, found = chosen(tried), Found([(h, estimate.value) for h, estimate in tried])
+            h, found = chosen(tried), replace(found, tried=[(h, e.value) for h, e in tried])
         else:
             h, found = before.partition.h, before.found or Found()  # type: ignore[assignment, union-attr]
         fine = any(abs(temperature - 1) <= OFF + UNSURE for _, temperature in found.tried)
@@ -134,9 +148,55 @@ class Search:
 
     def _plan(self, h: Coefficient) -> Plan:
         return make_plan(
-            self.problem, self.network, self.partition.at_stepsize(h), self.first, self.batch, self.chains,
+            self.problem, self.network, self._at(h), self.first, self.batch, self.chains,
             call="train", **self.settings,
         )  # fmt: skip
+
+    def _at(self, h: Coefficient) -> Partition:
+        """The partition with a stepsize; and with the first prior, where it is not known."""
+        known = self.partition.at_prior(evidence.START) if self.partition.finds_prior else self.partition
+        return known.at_stepsize(h)
+
+    def _like(self, plan: Plan) -> Search:
+        """The same with the prior that another run has found, and the start."""
+        if not self.partition.finds_prior or plan.found is None or not plan.found.priors:
+            return self
+        start = {"start": plan.start, "momenta": plan.momenta}
+        return replace(
+            self, partition=self.partition.at_prior(plan.found.priors[-1]), settings=self.settings | start
+        )
+
+    def _with_prior(self) -> Run:
+        """The run with the prior that short ones find, from where they came to (see `evidence`)."""
+        plan = self._plan(TOP if self.partition.finds_stepsize else self.partition.h)
+        sizes = [sum(layer) for layer in plan.layers.values()]
+        found = Found(priors=[(evidence.START,) * len(sizes)])
+        rounds, steps = evidence.effort(self.budget or self.first)
+        T = self.partition.posterior.temperature  # type: ignore[union-attr]
+        search, h = self._like(replace(plan, found=found)), None
+        if rounds and self.partition.finds_stepsize:
+            h = chosen(replace(search, first=steps, budget=None)._ladder())
+        for number in range(rounds):
+            seed = int(np.random.SeedSequence((plan.seed, number)).generate_state(1)[0])
+            short = make_plan(
+                self.problem, self.network, search._at(h or self.partition.h), steps, self.batch, self.chains,
+                call="train", record=1, samples=LOOKS, burn_in=steps // 2,
+                **search._same | {"seed": seed, "start": search.settings["start"]},
+            )  # fmt: skip
+            run = self._short(short)
+            if run is None or (run.died >= 0).any():
+                if not isinstance(h, float):
+                    raise FloatingPointError(
+                        f"chains diverge at h = {self.partition.h} while the prior is looked for: choose a "
+                        "smaller h, or more friction"
+                    )
+                h /= FACTOR
+                continue
+            theta = np.asarray(run.data["samples"].values, np.float64).reshape(-1, sum(sizes))
+            new = evidence.updated(found.priors[-1], theta, sizes, T)
+            found = replace(found, priors=(*found.priors, new))
+            search = self._like(replace(plan, found=found, start=run.theta, momenta="thermal"))
+        return search._run(None, found)
 
     def _begun(self, h: Coefficient, found: Found) -> Run:
         return simulate(replace(self._plan(h), found=found), **self.manner)
@@ -148,7 +208,10 @@ class Search:
         if isinstance(partition, Partition) and there.found is not None:
             h = partition.h if self.partition.finds_stepsize else self.partition.h
             changing = set() if self.budget is None else CHANGING
-            wrong = [name for name in self._plan(h).differences(there.plan) if name not in changing]
+            like = self._like(there.plan)
+            wrong = [name for name in like._plan(h).differences(there.plan) if name not in changing]
+            if self.partition.finds_prior and not there.found.priors:
+                wrong.append("prior")
             if self.budget is not None and there.plan.samples != self.settings["samples"]:
                 wrong.append("samples")
             if self.partition.finds_stepsize and not there.found.tried:
@@ -166,7 +229,7 @@ class Search:
         Chains begin far from equilibrium and have to cool down first: while all stepsizes are too hot, they
         are tried again from where the coolest one came to.
         """
-        same = {name: self.settings[name] for name in ("seed", "shuffled", "rotated", "momenta", "dtype")}
+        same = self._same
         start, top, tried = self.settings["start"], TOP, list[tuple[float, Estimate]]()
         threads = self.manner.get("threads")
         affordable = SHARE * (self.budget or self.first) * self.chains / (RUNGS * MEMBERS)
@@ -182,16 +245,10 @@ class Search:
                 self.problem, self.network, self.partition.at_stepsize(rungs), steps, self.batch, members,
                 call="sweep", record=1, samples=LOOKS, burn_in=steps // 2, start=start, **same,
             )  # fmt: skip
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", Diverged)
-                warnings.filterwarnings("ignore", "the noise of the data is drawn")  # of short runs
-                try:
-                    run = simulate(plan, threads=threads, progress=self.manner.get("progress"))
-                except FloatingPointError:
-                    top = rungs[-1] / FACTOR
-                    continue
-            if not run.finished:  # Ctrl-C: nothing has begun yet
-                raise KeyboardInterrupt
+            run = self._short(plan)
+            if run is None:
+                top = rungs[-1] / FACTOR
+                continue
             points = [run.select(h=h) for h in rungs]
             tried = [
                 (h, thermal_ratio(point, threads=threads) if (point.died < 0).all() else UNKNOWN)
@@ -211,6 +268,24 @@ class Search:
                 "their scales, or add friction"
             )
         return tried
+
+    @property
+    def _same(self) -> dict[str, Any]:
+        """The settings that short runs have, too."""
+        return {name: self.settings[name] for name in ("seed", "shuffled", "rotated", "momenta", "dtype")}
+
+    def _short(self, plan: Plan) -> Run | None:
+        """A short run before the run itself; None where all its chains diverged."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Diverged)
+            warnings.filterwarnings("ignore", "the noise of the data is drawn")  # of short runs
+            try:
+                run = simulate(plan, threads=self.manner.get("threads"), progress=self.manner.get("progress"))
+            except FloatingPointError:
+                return None
+        if not run.finished:  # Ctrl-C: nothing has begun yet
+            raise KeyboardInterrupt
+        return run
 
     def _rounds(self, before: Run | None, h: Coefficient, found: Found) -> Run:
         """A run from its start, or from its checkpoint; then twice as many steps, and again, sampled in the

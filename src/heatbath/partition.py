@@ -8,7 +8,7 @@ torch's `parameters_to_vector` does.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from heatbath.checks import POSITIVE, store, whole
 from heatbath.methods import Method, check_known
-from heatbath.posterior import Posterior
+from heatbath.posterior import Posterior, Prior
 from heatbath.schedules import Coefficient, SimulatedTempering, Stepsize, Value, coefficient
 from heatbath.splitting import gradients
 
@@ -60,7 +60,7 @@ class Partition:
     - a tuple of these: all its layers joined into one part, with one ξ if it is Adaptive Langevin.
     - `"rest"`: one part for every layer that no other key names.
 
-    `train` finds the stepsize where h is "auto".
+    `train` finds the stepsize where h is "auto", and the prior where that of the posterior is.
 
     A `posterior` sets the temperatures and priors of all parts, which methods then leave out. (Those of
     Adaptive Langevin have a temperature for which its other coefficients are meant.)
@@ -112,6 +112,17 @@ class Partition:
     def at_stepsize(self, h: Coefficient) -> Partition:
         """The same with another stepsize."""
         return Partition(self.methods, h, self.posterior)
+
+    @property
+    def finds_prior(self) -> bool:
+        """Whether the prior of its posterior is "auto"."""
+        return self.posterior is not None and self.posterior.prior == "auto"
+
+    def at_prior(self, prior: Prior) -> Partition:
+        """The same with another prior of its posterior."""
+        if self.posterior is None:
+            raise ValueError(f"a partition without a posterior has no prior to change: {self!r}")
+        return Partition(self.methods, self.h, replace(self.posterior, prior=prior))
 
     @property
     def tempering(self) -> SimulatedTempering | None:

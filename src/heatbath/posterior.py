@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.checks import POSITIVE, is_real, real, reals, store
 
+Prior: TypeAlias = float | Sequence[float] | Literal["fan_in", "auto"]
+
 
 @dataclass(frozen=True)
 class Posterior:
     """What a run samples, in place of `tau` and `weight_decay`: the prior and the noise of the data.
 
-    - `prior`: the standard deviation ς of all parameters, or one for each layer; "fan_in" is 1/√inputs.
+    - `prior`: the standard deviation ς of all parameters, or one for each layer; "fan_in" is 1/√inputs;
+      "auto" are those that `train` finds (see `automatic`).
     - `noise`: of a regression, the standard deviation of the targets around the network's values, in their
       units; one for each target; "sampled" together with the parameters; or "network": the network has a
       second output for each target, the logarithm of its variance, which then depends on the inputs. Classes
@@ -34,13 +37,13 @@ class Posterior:
     >>> run = hb.train(problem, hb.Dense((5,)), sampling, steps=100, record=1)
     """
 
-    prior: float | Sequence[float] | Literal["fan_in"] = 1.0
+    prior: Prior = 1.0
     noise: float | Sequence[float] | Literal["sampled", "network"] = "sampled"
     temperature: float = 1.0
     degrees: float | None = None
 
     def __post_init__(self) -> None:
-        for name, words in (("prior", ("fan_in",)), ("noise", ("sampled", "network"))):
+        for name, words in (("prior", ("fan_in", "auto")), ("noise", ("sampled", "network"))):
             given = getattr(self, name)
             if isinstance(given, str):
                 if given not in words:
@@ -66,6 +69,11 @@ class Posterior:
 
     def deviations(self, widths: Sequence[int]) -> tuple[float, ...]:
         """The standard deviation of the prior of each layer; `widths` are the inputs of each."""
+        if self.prior == "auto":
+            raise ValueError(
+                "Posterior: prior='auto' is found by train, for one partition: say a standard deviation "
+                "here, such as prior=1.0"
+            )
         if self.prior == "fan_in":
             return tuple(1 / math.sqrt(width) for width in widths)
         if isinstance(self.prior, float):
@@ -75,7 +83,7 @@ class Posterior:
                 f"Posterior: prior has {len(self.prior)} standard deviations, and the network has "
                 f"{len(widths)} layers"
             )
-        return tuple(map(float, self.prior))
+        return tuple(float(deviation) for deviation in self.prior)
 
 
 class Draws(NamedTuple):

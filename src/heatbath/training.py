@@ -80,8 +80,9 @@ def train(
       worst R-hat at most 1.1, the median effective size at least 100; and the temperature is within 10 % of
       τ) or `budget` steps are made, 20,000 if that is not said. The samples (100 of each chain, or `samples`)
       are of the second half.
-    - h may be "auto" in the partition: see `automatic`. What was found is in the run's plan, and how in
-      `run.found`; a run at another temperature than it should have warns of that, `OffTemperature`.
+    - h may be "auto" in the partition, and the prior in its posterior: see `automatic` and `evidence`. What
+      was found is in the run's plan, and how in `run.found`; a run at another temperature than it should
+      have warns of that, `OffTemperature`.
     - `record`: a number of evenly spaced records, the last step always among them, or a list of steps (0 is
       the start). A record notes the temperatures and ξ; with `weights` the parameters; with `histogram` =
       (low, high, bins) how many parameters of each part lie in each bin; and, at every `losses_every`-th
@@ -133,7 +134,9 @@ def train(
     manner: Manner = {"threads": threads, "progress": progress, "checkpoint": checkpoint, "every": every}
     if budget is not None and steps != "auto":
         raise ValueError(f"budget is for steps='auto', and steps is {steps!r}: leave it out")
-    if isinstance(partition, Partition) and (partition.finds_stepsize or steps == "auto"):
+    if isinstance(partition, Partition) and (
+        partition.finds_stepsize or partition.finds_prior or steps == "auto"
+    ):
         return search(problem, network, partition, steps, batch, chains, budget, settings, dict(manner))
     plan = make_plan(problem, network, partition, steps, batch, chains, call="train", **settings)
     return simulate(plan, **manner)

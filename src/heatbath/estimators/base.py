@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from heatbath import evidence
 from heatbath.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
@@ -27,7 +28,7 @@ from heatbath.likelihood import Likelihood
 from heatbath.methods import Adam, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.posterior import Posterior
+from heatbath.posterior import Posterior, Prior
 from heatbath.prediction import Prediction
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import Progress
@@ -44,7 +45,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
 
     hidden: Sequence[int] = (50,)
     activation: Literal["relu", "tanh", "identity"] = "relu"
-    prior: float | Sequence[float] | Literal["fan_in"] = 0.5
+    prior: Prior = "auto"
     temperature: float = 1.0
     refine: float = 1.0
     method: Partition | None = None
@@ -140,12 +141,12 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     def _run(self, problem: Problem, seed: int, before: Run | None, early_stopping: bool) -> Run:
         """The run after its steps (or fewer), with its samples."""
         network, size = Dense(self.hidden, self.activation), self._size(problem)
-        method = self._method(size.gamma)
         manner: Manner = {"threads": self._threads(), "progress": _tell if self.verbose else None}
         wanted = whole("samples", self.samples, low=1)
         start = None
         if self.method is None and before is None and size.warm:
             start = self._warm(problem, network, size, seed, manner["threads"])
+        method = self._method(size.gamma)
         judged = self.method is None and size.chains > 1 and wanted > 3  # by R-hat
         if self.steps is None and judged and before is None and not early_stopping:
             return train(
@@ -167,6 +168,9 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             self._check_same(before, network)
             if method.finds_stepsize:
                 method = method.at_stepsize(before.plan.points[0].partition.h)
+            former = before.plan.points[0].partition.posterior
+            if method.finds_prior and former is not None:
+                method = method.at_prior(former.prior)
             moved = before.on_other_examples(problem, stride, count, thin, size.batch)
             run = moved.resume(stride, method, record=record, **manner)
         end = run.step - stride + size.steps
@@ -181,6 +185,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         """Where the chains begin: after some steps of Adam, which cost little and come far."""
         batch = min(WARM_BATCH, problem.X_train.shape[1])
         adam = Partition(Adam(), 0.003, self._posterior())
+        if adam.finds_prior:
+            adam = adam.at_prior(evidence.START)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "the noise of the data is drawn")  # too late for Adam
             run = train(

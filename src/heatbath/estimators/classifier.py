@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -21,8 +21,9 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     """Two classes or more, by the mean probabilities of many sampled networks.
 
     - `hidden`, `activation`: the sizes of the hidden layers and what follows each, as in `Dense`.
-    - `prior`: the standard deviation of every parameter before anything is known, one for each layer, or
-      "fan_in", see `Posterior`; `temperature`: 1 for the posterior, below it for a cold one.
+    - `prior`: the standard deviation of the parameters before anything is known; "auto" finds that of each
+      layer, see `evidence`; a number, one for each layer, or "fan_in", see `Posterior`.
+    - `temperature`: 1 for the posterior, below it for a cold one.
     - `refine`: how many times the usual work may be done, for those who would wait longer for better.
     - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`
       and `temperature` are its own, too.
@@ -52,7 +53,6 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     steps made, `loss_curve_`, the training loss on the way as a mean over the chains, and `run_`, the `Run`.
     """
 
-    prior: float | Sequence[float] | Literal["fan_in"] = 1.0
     class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

@@ -25,8 +25,9 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     """One or several values, as the mean of many networks sampled from their posterior.
 
     - `hidden`, `activation`: the sizes of the hidden layers and what follows each, as in `Dense`.
-    - `prior`: the standard deviation of every parameter before anything is known, one for each layer, or
-      "fan_in", see `Posterior`; `temperature`: 1 for the posterior, below it for a cold one.
+    - `prior`: the standard deviation of the parameters before anything is known; "auto" finds that of each
+      layer, see `evidence`; a number, one for each layer, or "fan_in", see `Posterior`.
+    - `temperature`: 1 for the posterior, below it for a cold one.
     - `refine`: how many times the usual work may be done, for those who would wait longer for better.
     - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`
       and `temperature` are its own, too.

@@ -1,4 +1,4 @@
-"""What a run found out by itself: its stepsize, how hot that is, and how long it had to be."""
+"""What a run found out by itself: its stepsize, how hot that is, its prior, and how long it had to be."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from heatbath.checks import POSITIVE, choice, real, store, whole
+from heatbath.checks import POSITIVE, choice, real, reals, store, whole
 
 Ended = Literal["converged", "budget", ""]
 
 
 @dataclass(frozen=True)
 class Found:
-    """What `train` found for h="auto" or steps="auto".
+    """What `train` found for h="auto", steps="auto" or a posterior with prior="auto".
 
     - `tried`: stepsizes, and the temperature of each as a share of τ; NaN where a chain diverged.
     - `temperature`, `error`: that of the run's own samples and its standard error, as shares of τ.
@@ -23,6 +23,8 @@ class Found:
       number was given.
     - `rhat`, `ess`: the worst R-hat of the predictions and their median effective sample size; NaN where the
       number of steps was given.
+    - `priors`: the standard deviations of the prior, one for each layer, after every round in which they were
+      looked for: the last are those of the run. None where the prior was given.
     """
 
     tried: Sequence[Sequence[float]] = ()
@@ -32,6 +34,7 @@ class Found:
     rhat: float = math.nan
     ess: float = math.nan
     restarts: int = 0
+    priors: Sequence[Sequence[float]] = ()
 
     def __post_init__(self) -> None:
         rungs = []
@@ -41,22 +44,26 @@ class Found:
         for name in ("temperature", "error", "rhat", "ess"):
             store(self, **{name: _number(f"found: {name}", getattr(self, name))})
         store(self, restarts=whole("found: restarts", self.restarts, low=0))
+        store(self, priors=tuple(reals("found: a prior", layers, POSITIVE) for layers in self.priors))
         choice("found: ended", self.ended, get_args(Ended))
 
     def plain(self) -> dict[str, Any]:
         """As plain values, None for NaN: `Found(**values)` is this again."""
         values = {name: _plain(value) for name, value in asdict(self).items()}
-        return values | {"tried": [[h, _plain(temperature)] for h, temperature in self.tried]}
+        tried = [[h, _plain(temperature)] for h, temperature in self.tried]
+        return values | {"tried": tried, "priors": [list(layers) for layers in self.priors]}
 
     def of_start(self) -> Found:
-        """What stays true of a run that goes on: the stepsizes that were tried."""
-        return Found(self.tried, restarts=self.restarts)
+        """What stays true of a run that goes on: the stepsizes and priors that were tried."""
+        return Found(self.tried, restarts=self.restarts, priors=self.priors)
 
     def summary(self) -> str:
         """In words."""
         lines = []
         if self.tried:
             lines.append(f"h was tried at {', '.join(f'{h:.3g}' for h, _ in self.tried)}")
+        if self.priors:
+            lines.append(f"prior: standard deviations {', '.join(f'{d:.3g}' for d in self.priors[-1])}")
         if math.isfinite(self.temperature):
             lines.append(f"temperature: {self.temperature:.2f} ± {self.error:.2f} of τ")
         if self.ended:

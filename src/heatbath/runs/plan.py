@@ -455,12 +455,12 @@ def _check_methods(methods: object, call: Call | None) -> None:
             )
         for name, partition in methods.items():
             _check_type("partition", partition, Partition)
-            _check_stepsize(partition)
+            _check_known(partition)
             _check_single(f"compare ({name})", partition)
         return
     _check_type("partition", methods, Partition)
     assert isinstance(methods, Partition)
-    _check_stepsize(methods)
+    _check_known(methods)
     if call == "train":
         _check_single("train", methods)
     elif call == "sweep" and not methods.axes():
@@ -470,8 +470,13 @@ def _check_methods(methods: object, call: Call | None) -> None:
         )
 
 
-def _check_stepsize(partition: Partition) -> None:
-    """Refuse a partition whose stepsize is not known."""
+def _check_known(partition: Partition) -> None:
+    """Refuse a partition whose stepsize or prior is not known."""
+    if partition.finds_prior:
+        raise ValueError(
+            "prior='auto' is found by train, for one partition: say a standard deviation here, such as "
+            "prior=1.0"
+        )
     if partition.finds_stepsize:
         raise ValueError("h='auto' is found by train, for one partition: say a stepsize here, such as h=0.1")
 
