@@ -41,6 +41,7 @@ LAYOUT = [
     "prediction",
     "runs",
     "diagnostics",
+    "evidence",
     "automatic",
     "training",
     "torch",

@@ -192,6 +192,9 @@ class Search:
                     )
                 h /= FACTOR
                 continue
+            if isinstance(h, float) and is_hot(self._ratio(run)):  # which says nothing of the prior
+                h /= FACTOR
+                continue
             theta = np.asarray(run.data["samples"].values, np.float64).reshape(-1, sum(sizes))
             new = evidence.updated(found.priors[-1], theta, sizes, T)
             found = replace(found, priors=(*found.priors, new))

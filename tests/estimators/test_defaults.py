@@ -44,7 +44,8 @@ def test_defaults_are_good_for_small_tables():
 
 def test_it_samples_the_posterior_at_its_temperature_with_full_gradients(sine):
     run = sine.run_
-    assert run.partition.posterior == hb.Posterior(prior=0.5)
+    assert run.partition.posterior == hb.Posterior(prior=run.found.priors[-1])
+    assert len(run.found.priors) == 11
     assert run.plan.batch == 80
     assert run.plan.chains == 8
     assert 0.7 < run.found.temperature < 1.3
@@ -82,7 +83,7 @@ def test_parameters_of_the_posterior_are_those_given():
     assert fitted.run_.partition.posterior == hb.Posterior([1.0, 0.2], 0.3, 0.3)
     assert fitted.n_iter_ == 60
     classes = hb.ThermodynamicClassifier(temperature=0.5, steps=60, chains=2, batch=10).fit(X, y > 5)
-    assert classes.run_.partition.posterior == hb.Posterior(1.0, temperature=0.5)
+    assert classes.run_.partition.posterior == hb.Posterior((1.0, 1.0), temperature=0.5)
     assert (classes.run_.plan.batch, classes.run_.plan.chains) == (10, 2)
 
 

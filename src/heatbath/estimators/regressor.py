@@ -18,6 +18,7 @@ from heatbath.posterior import Posterior
 from heatbath.prediction import Mixture
 
 DEGREES = 4.0  # of freedom of Student's law
+STIFF = 0.5  # the prior where the network says the noise, too: with wider ones chains do not stay cool
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -50,7 +51,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     - `verbose`: print the steps and the loss on the way.
     - `noise`: the standard deviation of the data around the truth, in their units, one for each target, or
       "sampled", where it is found together with the networks; or "network", where it may be another at every
-      place, and the network says that, too.
+      place, and the network says that, too (the prior "auto" is then 0.5).
     - `likelihood`: "normal" noise; "student" for noise with outliers, of Student's law with 4 degrees of
       freedom; "poisson" for counts, whole numbers from 0 on, which have no `noise` of their own.
 
@@ -69,7 +70,8 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
 
     def _posterior(self) -> Posterior:
         degrees = DEGREES if self.likelihood == "student" else None
-        return Posterior(self.prior, self.noise, self.temperature, degrees)
+        stiff = self.prior == "auto" and self.noise == "network"
+        return Posterior(STIFF if stiff else self.prior, self.noise, self.temperature, degrees)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on X (examples, features) with the values y, (examples,) or (examples, targets)."""
