@@ -29,8 +29,8 @@ bench: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/estimators.py
 
 tables: .venv/bench
-	$(BIN)/python benchmarks/uci.py --page docs/uci.md
-	$(BIN)/python benchmarks/classification.py --page docs/classification.md
+	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/uci.py --page docs/uci.md
+	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/classification.py --page docs/classification.md
 
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

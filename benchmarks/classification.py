@@ -7,7 +7,8 @@ ours, all on the same splits:
   penalties, learning rates and early stopping;
 - boosting: its histogram gradient boosting with default settings, and tuned in the same way over learning
   rates and leaves;
-- bde: `deep_ensembles`, with its defaults and as in its README, where it can be imported.
+- bde: `sklearn-contrib-bde`, where it can be imported, with its defaults and as in its README (see
+  `benchmarks/deep_ensembles.py`).
 
 The tables have log loss and accuracy on the 30 %, means over the splits ± the standard error, and the seconds
 of a fit: where something is tuned, of one with what was found; those of bde have its compilation in them. The
@@ -214,7 +215,7 @@ def main() -> None:
     print(text)
     if given.page:
         explained = str(__doc__).partition("\n\n    python")[0]
-        writing.write(given.page, f"# Classification\n\n{explained}\n\n{text}\n")
+        writing.write(given.page, f"# Classification\n\nBy `make tables`.\n\n{explained}\n\n{text}\n")
 
 
 if __name__ == "__main__":
