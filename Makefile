@@ -5,7 +5,7 @@ BIN := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench tables docs clean
 
 demo: .venv/base
 	$(BIN)/heatbath compare --problem spirals --turns 4 --steps 50000 --batch 20 --chains 10 \
@@ -27,6 +27,10 @@ bench: .venv/bench
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/rounds.py
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/estimators.py
+
+tables: .venv/bench
+	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/uci.py --page docs/uci.md
+	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/classification.py --page docs/classification.md
 
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -4,7 +4,8 @@ The data are those of the public benchmark (folders NAME/data with data.txt, ind
 index_target.txt, index_train_K.txt and index_test_K.txt), in HEATBATH_DATA/uci or in a folder that is named.
 Our RMSE, log likelihood of a datum, coverage of 90 % intervals and seconds of a fit are printed beside
 published figures and, measured in the same run, the RMSE of scikit-learn's MLP with 50 units and of its
-gradient boosting with default settings. Means over the splits, ± the standard error of ours.
+gradient boosting with default settings. Means over the splits, ± the standard error of ours. Where
+`deep_ensembles` can be imported, theirs are measured, too, on the first three splits.
 
     python benchmarks/uci.py [--sets yacht,energy] [--splits 5] [--results uci.json] [--page docs/uci.md]
 
@@ -16,9 +17,11 @@ import json
 import os
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import deep_ensembles
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -54,6 +57,7 @@ SETS = {
     "wine": Published("wine-quality-red", (0.64, -0.97), (0.64, -0.94), -0.97, -0.97, (0.622, -0.928)),
     "yacht": Published("yacht", (1.02, -1.63), (1.58, -1.18), -0.73, -1.68, (0.666, -1.25)),
 }
+ENSEMBLES = 3  # splits on which deep ensembles are measured
 COLUMNS = ("rmse", "log_likelihood", "coverage", "seconds", "temperature", "mlp", "boosting")
 
 
@@ -103,8 +107,26 @@ def measure(folder: Path, number: int) -> list[float]:
     ]
 
 
-def row(name: str, values: np.ndarray) -> str:
-    """A line of the table."""
+def measure_ensemble(model: str, folder: Path, number: int) -> list[float]:
+    """RMSE and log likelihood of a deep ensemble in one split, and seconds of its fit."""
+    X, y, X_test, y_test = split(folder, number)
+    begin = time.perf_counter()
+    law = deep_ensembles.predictive(model, number, X, y, X_test)
+    seconds = time.perf_counter() - begin
+    rmse = np.sqrt(np.mean((law.mean[:, 0] - y_test) ** 2))
+    return [float(rmse), float(law.log_density(y_test).mean()), seconds]
+
+
+def ensemble_cell(values: list[list[float]]) -> str:
+    """What a deep ensemble has in the table, if anything."""
+    if not values:
+        return ""
+    rmse, likelihood, seconds = np.mean(values, axis=0)
+    return f"{rmse:.4g} / {likelihood:.3f} in {seconds:.0f} s"
+
+
+def row(name: str, values: np.ndarray, ensembles: list[list[list[float]]]) -> str:
+    """A line of the table, of the results of the splits."""
     known = SETS[name]
     error = values.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.full(7, np.nan)
     mean = dict(zip(COLUMNS, values.mean(axis=0), strict=True))
@@ -121,14 +143,16 @@ def row(name: str, values: np.ndarray) -> str:
         f"{mean['mlp']:.4g}",
         f"{mean['boosting']:.4g}",
         str(len(values)),
+        *map(ensemble_cell, ensembles),
     ]
     return f"| {' | '.join(cells)} |"
 
 
 HEAD = (
     "| set | ours, RMSE / log likelihood | 90 % intervals | seconds | T | PBP | MC dropout | deep "
-    "ensembles | ensemble of 10, refined VI: log likelihood | MLP | gradient boosting | splits |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    "ensembles | ensemble of 10, refined VI: log likelihood | MLP | gradient boosting | splits |"
+    f" {' | '.join(deep_ensembles.REGRESSORS)} |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
 
@@ -148,15 +172,23 @@ def main() -> None:
         folder = Path(given.folder) / SETS[name].folder / "data"
         count = min(given.splits, int(np.loadtxt(folder / "n_splits.txt")))
         for number in range(count):
-            key = f"{name} {number}"
-            if key not in known:
-                known[key] = measure(folder, number)
-                writing.write(given.results, json.dumps(known))
-            print(key, " ".join(f"{value:.4g}" for value in known[key]), flush=True)
+            runs = {f"{name} {number}": partial(measure, folder, number)}
+            if deep_ensembles.AVAILABLE and number < ENSEMBLES:
+                for model in deep_ensembles.REGRESSORS:
+                    runs[f"{model}/{name} {number}"] = partial(measure_ensemble, model, folder, number)
+            for key, run in runs.items():
+                if key not in known:
+                    known[key] = run()
+                    writing.write(given.results, json.dumps(known))
+                print(key, " ".join(f"{value:.4g}" for value in known[key]), flush=True)
+
+    def of(start: str) -> list[list[float]]:
+        return [values for key, values in known.items() if key.startswith(f"{start} ")]
+
     lines = [
-        row(name, np.array([known[key] for key in known if key.split()[0] == name]))
+        row(name, np.array(of(name)), [of(f"{model}/{name}") for model in deep_ensembles.REGRESSORS])
         for name in SETS
-        if any(key.split()[0] == name for key in known)
+        if of(name)
     ]
     table = "\n".join([HEAD, *lines])
     print(table)

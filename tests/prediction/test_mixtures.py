@@ -1,12 +1,13 @@
 """Mixtures of laws against scipy, and what a run predicts of new data."""
 
+import mpmath
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import heatbath as hb
 from heatbath.prediction import Mixture
-from heatbath.prediction.mixtures import POISSON, student
+from heatbath.prediction.mixtures import AT_ONCE, NORMAL, POISSON, student
 
 
 def mixture(samples=7, examples=5, outputs=2, seed=0):
@@ -58,6 +59,109 @@ def test_quantiles_are_where_the_distribution_has_their_share(law):
     low, high = law.interval(0.9)
     np.testing.assert_array_equal(low, found[1])
     np.testing.assert_array_equal(high, found[3])
+
+
+SHARES = [1e-300, 1e-17, 1e-6, 0.05, 0.3, 0.5, 0.75, 0.95, 1 - 1e-9, 1 - 2.0**-53]
+RNG = np.random.default_rng(3)
+WIDE = RNG.normal(0, [[0.1], [1.0], [10.0], [1e4]], (4, 40))  # (points, components)
+EVEN = np.ones((4, 40))
+STRANGE = {
+    "usual": (WIDE, np.exp(0.3 * RNG.standard_normal((4, 40)))),
+    "far apart": (np.where(np.arange(40) % 2, -1e6, 1e6) * EVEN, EVEN),
+    "an outlier": (np.where(np.arange(40) == 7, 1e9, WIDE), EVEN),
+    "equal": (3 * EVEN, 0.1 * EVEN),
+    "nearly equal": (3 + 1e-14 * WIDE, 0.1 * EVEN),
+    "spikes": (WIDE, np.where(np.arange(40) % 3, 1e-10, 1.0) * EVEN),
+    "some without noise": (np.round(WIDE, 1), np.where(np.arange(40) % 4, 0.0, 0.5) * EVEN),
+    "none with noise": (np.round(WIDE, 1), 0 * EVEN),
+    "some points without": (WIDE, np.array([[0.0], [1.0], [0.0], [2.0]]) * EVEN),
+    "all at 0 without noise, but one": (0 * EVEN, np.where(np.arange(40) == 0, 1.0, 0.0) * EVEN),
+    "one component": (WIDE[:, :1], EVEN[:, :1]),
+    "huge": (1e160 * WIDE, 1e160 * EVEN),
+    "tiny": (1e-300 * WIDE, 1e-300 * EVEN),
+}
+
+
+def brute(cdf, means, scales, y):
+    """The share of one mixture below each y, component by component; without noise of the values up to y."""
+    with np.errstate(all="ignore"):
+        noisy = cdf((y[:, None] - means) / scales)
+    return np.where(scales > 0, noisy, y[:, None] >= means).mean(axis=1)
+
+
+def counted(law):
+    """The law, and how many numbers its cdf is asked for each time."""
+    sizes = []
+
+    def cdf(y, mean, scale):
+        sizes.append(mean.size)
+        return law.cdf(y, mean, scale)
+
+    return law._replace(cdf=cdf), sizes
+
+
+@pytest.mark.parametrize("degrees", [np.inf, 0.5, 1.0, 4.0, 1e6])
+@pytest.mark.parametrize(("means", "scales"), STRANGE.values(), ids=STRANGE)
+def test_a_quantile_is_where_the_share_is_reached_and_not_before(means, scales, degrees):
+    kind, cdf = (NORMAL, special.ndtr) if np.isinf(degrees) else (student(degrees), stats.t(degrees).cdf)
+    shares = [share for share in SHARES if degrees > 1 or 1e-20 < share < 1 - 1e-15]  # in range of floats
+    kind, sizes = counted(kind)
+    found = Mixture(means.T[..., None], scales.T[..., None], kind).quantiles(shares)[..., 0].T
+    assert len(sizes) < 120 * len(shares)
+    for y, mean, scale in zip(found, means, scales, strict=True):
+        near = 1e-12 * min(scale[scale > 0], default=0.0) + 8 * np.spacing(np.abs(y))
+        assert (brute(cdf, mean, scale, y - near) <= np.multiply(shares, 1 + 1e-11)).all()
+        assert (brute(cdf, mean, scale, y + near) >= np.multiply(shares, 1 - 1e-11)).all()
+
+
+@pytest.mark.parametrize("rates", [0.0, 1e-9, 0.3, 40.0, [0.0, 0.1, 3.0], [0.2, 5e3], [1e5, 1.0, 1e5]])
+def test_quantiles_of_counts_are_those_of_a_table(rates):
+    rates = np.atleast_1d(rates)
+    law = Mixture(rates[:, None, None], np.sqrt(rates)[:, None, None], POISSON)
+    table = stats.poisson(rates[:, None]).cdf(np.arange(2 * max(rates) + 100)).mean(axis=0)
+    least = [np.flatnonzero(table >= share)[0] for share in SHARES[:-1]]
+    np.testing.assert_array_equal(law.quantiles(SHARES[:-1]).ravel(), least)
+
+
+def test_a_share_that_is_reached_exactly_is_reached():
+    law = Mixture(np.array([[[2.5]]]), np.sqrt([[[2.5]]]), POISSON)
+    np.testing.assert_array_equal(law.quantiles(stats.poisson(2.5).cdf(range(8))).ravel(), range(8))
+    law = Mixture(np.arange(10.0)[::-1, None, None], np.zeros((10, 1)))
+    np.testing.assert_array_equal(law.quantiles(np.arange(1, 10) / 10).ravel(), range(9))
+    np.testing.assert_array_equal(law.quantiles(np.arange(1, 10) / 10 + 1e-9).ravel(), range(1, 10))
+
+
+@pytest.mark.parametrize("degrees", [0.3, 1.0, 2.0, 4.0, 30.0, 1e6])
+def test_quantiles_of_students_law_are_exact_at_both_ends_and_in_the_middle(degrees):
+    for share in (1e-40, 1e-9, 0.2, 0.4999, 0.5):
+        t = student(degrees).standard(share)
+        with mpmath.workdps(80):
+            x = degrees / (degrees + mpmath.mpf(t) ** 2)
+            reached = mpmath.betainc(degrees / 2, 0.5, 0, x, regularized=True) / 2
+            assert abs(reached / share - 1) < 1e-13
+        if share > 1e-10:
+            assert student(degrees).standard(1 - share) == pytest.approx(-t, rel=1e-6)
+    assert student(0.1).standard(1e-300) == -np.inf
+
+
+@pytest.mark.parametrize("kind", [NORMAL, student(4.0), POISSON])
+def test_quantiles_of_many_points_read_all_components_a_few_times_and_some_at_a_time(kind):
+    rng, (kind, sizes) = np.random.default_rng(0), counted(kind)
+    means = np.exp(rng.normal(3, 0.5, (1, 1500, 1)) + 0.1 * rng.standard_normal((200, 1500, 1)))
+    Mixture(means, np.sqrt(means), kind).quantiles(0.05)
+    assert sum(sizes) < 7 * means.size
+    assert max(sizes) <= AT_ONCE < means.size
+
+
+def test_points_that_are_no_numbers_have_no_quantiles_and_others_have_theirs():
+    law = mixture(outputs=1)
+    means = law.means.copy()
+    means[2, 3] = np.nan
+    for kind in (NORMAL, student(3.0), POISSON):
+        found = Mixture(np.abs(means), law.deviations, kind).quantiles([0.1, 0.5])
+        assert np.isnan(found[:, 3]).all()
+        whole = Mixture(np.abs(law.means), law.deviations, kind).quantiles([0.1, 0.5])
+        np.testing.assert_array_equal(np.delete(found, 3, axis=1), np.delete(whole, 3, axis=1))
 
 
 def test_counts_have_the_law_of_the_components():
@@ -114,6 +218,7 @@ def test_without_noise_the_law_is_of_the_networks_values():
     law = Mixture(np.array([[[0.0]], [[1.0]], [[2.0]]]), np.zeros((3, 1)))
     assert law.sd.item() == pytest.approx(np.sqrt(2 / 3))
     assert law.cdf([0.5]).item() == pytest.approx(1 / 3)
+    assert law.cdf([1.0]).item() == pytest.approx(2 / 3)  # of 1 or less
     assert law.quantiles(0.5).item() == pytest.approx(1.0, abs=1e-6)
     with pytest.raises(ValueError, match="no density"):
         law.log_density([0.5])

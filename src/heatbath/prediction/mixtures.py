@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from heatbath.checks import SHARE, real, reals
 from heatbath.datasets.problem import Floats, numbers
 from heatbath.likelihood import Likelihood
 
-AT_ONCE = 1 << 20  # numbers of all components at a time
-HALVINGS = 40  # of the interval in which a quantile lies: to 1e-12 of its length
+AT_ONCE = 1 << 18  # numbers of all components at a time: they stay in the cache
+EXACT = 1e-12  # how well a quantile is known, in units of the smallest deviation that is not 0
+TANGENTS = 8  # that are followed to a quantile before every other step halves the interval in which it lies
+TINY = 1e-300  # nothing below is exact
 UNCOUNTED = 1e12  # a rate from which on counts have a normal law, to 1e-6
 
 
@@ -24,6 +27,7 @@ class Law(NamedTuple):
 
     - `cdf(y, mean, scale)`: the probability of y or less;
     - `log_density(y, mean, scale)`: of whole numbers, the logarithm of their probability;
+    - `standard(share)`: where the law with mean 0 and scale 1 has this share below; of counts, a normal one;
     - `bounds(share, mean, scale)`: below the first `cdf` is less than this share, at the second it is not;
     - `variance(mean, scale)`;
     - `draw(generator, mean, scale)`: one datum for each mean;
@@ -32,6 +36,7 @@ class Law(NamedTuple):
 
     cdf: Callable[[Floats, Floats, Floats], Floats]
     log_density: Callable[[Floats, Floats, Floats], Floats]
+    standard: Callable[[float], float]
     bounds: Callable[[float, Floats, Floats], tuple[Floats, Floats]]
     variance: Callable[[Floats, Floats], Floats]
     draw: Callable[[np.random.Generator, Floats, Floats], Floats]
@@ -41,7 +46,7 @@ class Law(NamedTuple):
 def _standard(y: Floats, mean: Floats, scale: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         z = (y - mean) / scale
-    return np.where(np.isnan(z), 0.0, z)  # at a network's own value, without noise
+    return z if scale.all() else np.where((scale == 0) & (y == mean), np.inf, z)  # y or less, without noise
 
 
 def _normal_cdf(y: Floats, mean: Floats, scale: Floats) -> Floats:
@@ -55,23 +60,38 @@ def _normal_log_density(y: Floats, mean: Floats, scale: Floats) -> Floats:
     return np.asarray(-0.5 * z**2 - np.log(scale) - 0.5 * math.log(2 * math.pi))
 
 
-def _normal_bounds(_: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
-    return mean - 9 * scale, mean + 9 * scale  # less than 1e-18 lies beyond
+def _normal_standard(share: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(share))
+
+
+def _normal_bounds(share: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
+    quantile = mean + _normal_standard(share) * scale
+    return quantile, quantile
 
 
 def _normal_draw(generator: np.random.Generator, mean: Floats, scale: Floats) -> Floats:
     return np.asarray(mean + scale * generator.standard_normal(mean.shape))
 
 
-NORMAL = Law(_normal_cdf, _normal_log_density, _normal_bounds, lambda mean, scale: scale**2, _normal_draw)
+NORMAL = Law(
+    _normal_cdf,
+    _normal_log_density,
+    _normal_standard,
+    _normal_bounds,
+    lambda mean, scale: scale**2,
+    _normal_draw,
+)
 """N(mean, scale²); where the scale is 0, the mean."""
 
 
 def _poisson_cdf(y: Floats, mean: Floats, scale: Floats) -> Floats:
     from scipy.special import pdtr
 
-    counts = pdtr(np.maximum(np.floor(y), 0), np.minimum(mean, UNCOUNTED))
-    return np.where(y < 0, 0.0, np.where(mean < UNCOUNTED, counts, _normal_cdf(y, mean, scale)))
+    counts = np.where(y < 0, 0.0, pdtr(np.maximum(np.floor(y), 0), np.minimum(mean, UNCOUNTED)))
+    uncounted = mean >= UNCOUNTED
+    return np.where(uncounted, _normal_cdf(y, mean, scale), counts) if uncounted.any() else counts
 
 
 def _poisson_log_density(y: Floats, mean: Floats, _: Floats) -> Floats:
@@ -83,9 +103,11 @@ def _poisson_log_density(y: Floats, mean: Floats, _: Floats) -> Floats:
 
 
 def _poisson_bounds(share: float, mean: Floats, _: Floats) -> tuple[Floats, Floats]:
-    tail = -math.log1p(-share)  # by Bernstein: mean + x or more has at most the probability 1 - share
-    x = tail / 3 + np.sqrt(tail**2 / 9 + 2 * tail * mean)
-    return np.full_like(mean, -1.0), np.ceil(mean + x)
+    lower, upper = -math.log(share), -math.log1p(-share)
+    # by Bernstein mean - sqrt(2 lower mean) or less has at most the probability of the share, and mean + x or
+    # more at most that of the rest
+    x = upper / 3 + np.sqrt(upper**2 / 9 + 2 * upper * mean)
+    return np.maximum(np.ceil(mean - np.sqrt(2 * lower * mean)) - 1, -1.0), np.ceil(mean + x)
 
 
 def _poisson_draw(generator: np.random.Generator, mean: Floats, scale: Floats) -> Floats:
@@ -94,14 +116,20 @@ def _poisson_draw(generator: np.random.Generator, mean: Floats, scale: Floats) -
 
 
 POISSON = Law(
-    _poisson_cdf, _poisson_log_density, _poisson_bounds, lambda mean, _: mean, _poisson_draw, whole=True
+    _poisson_cdf,
+    _poisson_log_density,
+    _normal_standard,
+    _poisson_bounds,
+    lambda mean, _: mean,
+    _poisson_draw,
+    whole=True,
 )
 """Counts with this mean, whose root is the scale."""
 
 
 def student(degrees: float) -> Law:
     """mean + scale t, t with Student's law; its variance is infinite with two degrees or less."""
-    from scipy.special import gammaln, stdtr, stdtrit
+    from scipy.special import betainccinv, betaincinv, gammaln, stdtr
 
     norm = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * math.log(degrees * math.pi)
     factor = degrees / (degrees - 2) if degrees > 2 else math.inf
@@ -110,17 +138,65 @@ def student(degrees: float) -> Law:
         z = _standard(y, mean, scale)
         return np.asarray(norm - np.log(scale) - (degrees + 1) / 2 * np.log1p(z**2 / degrees))
 
+    def standard(share: float) -> float:
+        both = 2 * min(share, 1 - share)
+        near, far = betainccinv(0.5, degrees / 2, both), betaincinv(degrees / 2, 0.5, both)
+        # t²/(degrees + t²) and the rest of 1, of which the smaller is exact
+        ratio = near / (1 - near) if near < 0.5 else (1 - far) / far if far > TINY else math.inf
+        return math.copysign(math.sqrt(degrees * ratio), share - 0.5)
+
     def bounds(share: float, mean: Floats, scale: Floats) -> tuple[Floats, Floats]:
-        quantile = mean + stdtrit(degrees, share) * scale
+        quantile = mean + standard(share) * scale
         return quantile, quantile
 
     return Law(
         cdf=lambda y, mean, scale: stdtr(degrees, _standard(y, mean, scale)),
         log_density=log_density,
+        standard=standard,
         bounds=bounds,
         variance=lambda mean, scale: factor * scale**2,
         draw=lambda generator, mean, scale: mean + scale * generator.standard_t(degrees, mean.shape),
     )
+
+
+def _quantile(law: Law, share: float, means: Floats, scales: Floats) -> Floats:
+    """Where the mixtures of (points, components) have a share below, (points,).
+
+    By Newton's tangents of z(y), the normal quantile of the cdf, which for one normal law is a line. The
+    interval in which each quantile lies is kept, and halved where tangents lead out of it or are many.
+    """
+    from scipy.special import ndtri
+
+    lower, upper = law.bounds(share, means, scales)
+    low, high = lower.min(axis=1), upper.max(axis=1)
+    silent = ~scales.any(axis=1)  # the least of these means that so many do not exceed
+    place = np.searchsorted(np.arange(1, means.shape[1] + 1) / means.shape[1], share)
+    low[silent] = high[silent] = np.partition(means[silent], place, axis=1)[:, place]
+    exact = np.where(law.whole, 1.0, EXACT * scales.min(axis=1, where=scales > 0, initial=np.inf))
+    wanted = ndtri(share)
+    centre = means.mean(axis=1)
+    spread = np.hypot(1.25 * np.abs(means - centre[:, None]).mean(axis=1), scales.mean(axis=1))  # nearly sd
+    y = np.clip(centre + law.standard(share) * spread, low, high)
+    y = np.floor(y) if law.whole else y
+    for turn in itertools.count():
+        rounding = 4 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
+        rows = np.flatnonzero(high - low > np.maximum(exact, rounding))
+        if not len(rows):
+            break
+        at, parts = y[rows], (y[rows, None], means[rows], scales[rows])
+        below = law.cdf(*parts).mean(axis=1)
+        short = below < share
+        a, b = np.where(short, at, low[rows]), np.where(short, high[rows], at)
+        with np.errstate(all="ignore"):
+            z, density = ndtri(below), np.exp(law.log_density(*parts)).mean(axis=1)
+            then = at + (wanted - z) * np.exp(-(z**2) / 2) / (math.sqrt(2 * math.pi) * density)
+        if law.whole:
+            then, middle = np.where(short, np.ceil(then), np.floor(then)), np.floor(a / 2 + b / 2)
+        else:  # a little beyond, so that the interval closes from both sides
+            then, middle = then + np.where(short, 0.5, -0.5) * exact[rows], a / 2 + b / 2
+        good = (then > a) & (then < b) & (turn < TANGENTS or turn % 2 == 1)
+        low[rows], high[rows], y[rows] = a, b, np.where(good, then, middle)
+    return np.asarray(high if law.whole else low / 2 + high / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,17 +261,13 @@ class Mixture:
         if not all(0 < share < 1 for share in wanted):
             raise ValueError(f"shares must be between 0 and 1, got {wanted}")
 
-        def of(rows: slice, means: Floats, scale: Floats) -> Floats:
-            found = []
-            for share in wanted:
-                low, high = self.law.bounds(share, means, scale)
-                a, b = low.min(axis=0), high.max(axis=0)
-                for _ in range(HALVINGS):
-                    middle = (a + b) / 2
-                    middle = np.floor(middle) if self.law.whole else middle
-                    below = self.law.cdf(middle, means, scale).mean(axis=0) < share
-                    a, b = np.where(below, middle, a), np.where(below, b, middle)
-                found.append(b if self.law.whole else (a + b) / 2)
+        def of(_: slice, means: Floats, scale: Floats) -> Floats:
+            shape = means.shape
+            columns = [
+                np.ascontiguousarray(np.broadcast_to(each, shape).reshape(len(means), -1).T)
+                for each in (means, scale)
+            ]
+            found = [_quantile(self.law, share, *columns).reshape(shape[1:]) for share in wanted]
             return np.stack(found, axis=1)
 
         return np.asarray(np.moveaxis(self._in_chunks(of, len(wanted)), 1, 0))
