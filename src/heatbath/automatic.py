@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from heatbath.partition import Partition
 from heatbath.runs.found import Found
 from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.run import Run, load, simulate
-from heatbath.runs.simulation import Diverged, warn
+from heatbath.runs.simulation import Diverged, Progress, warn
 from heatbath.schedules import Coefficient
 from heatbath.statistics import Estimate
 
@@ -56,7 +57,8 @@ class OffTemperature(RuntimeWarning):
 @dataclass(frozen=True)
 class Search:
     """A call of `train` that finds something: its arguments, those that decide what is computed (`settings`)
-    and the others (`manner`). `first` are the steps of the first round, `budget` None where these are all."""
+    and the others (`manner`). `first` are the steps of the first round, `budget` None where these are all.
+    """
 
     problem: Problem
     network: Dense
@@ -66,12 +68,11 @@ class Search:
     chains: int
     budget: int | None
     settings: dict[str, Any]
-    manner: dict[str, Any]
+    manner: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> Run:
         """The run with what it found."""
         checkpoint = self.manner.get("checkpoint")
-        self._check()
         before = None if checkpoint is None or not os.path.exists(checkpoint) else self._before(checkpoint)
         if before is not None and self._is_complete(before):
             return before
@@ -105,21 +106,22 @@ class Search:
             f"some chains diverge even at h = {h * FACTOR:.3g}: look at the data and their scales"
         )
 
-    def _check(self) -> None:
-        """Refuse what cannot be judged, before anything is computed."""
+    def first_plan(self) -> Plan:
+        """The plan of the first round at the first stepsize tried; what cannot be judged is refused."""
         plan = self._plan(TOP if self.partition.finds_stepsize else self.partition.h)
         thermal = [part.method for part in plan.parts() if part.method.measures_temperature]
         known = [method.temperature for method in thermal if method.temperature and not method.tempering]
         if len(known) < len(thermal) or not thermal:
             raise ValueError(
                 "h='auto' and steps='auto' are judged by the temperature, so methods need one above 0 that "
-                f"is not tempered: got {self.partition!r}"
+                f"is not tempered; for others say h and steps: got {self.partition!r}"
             )
         if self.budget is not None and (plan.chains < 2 or plan.samples < 4):
             raise ValueError(
                 "steps='auto' is judged by R-hat, which needs at least 2 chains and 4 samples, got "
                 f"{plan.chains} and {plan.samples}"
             )
+        return plan
 
     def _is_complete(self, run: Run) -> bool:
         known = run.found is not None and math.isfinite(run.found.temperature)
@@ -166,8 +168,9 @@ class Search:
         Chains begin far from equilibrium and have to cool down first: while all stepsizes are too hot, they
         are tried again from where the coolest one came to.
         """
-        same = {name: self.settings[name] for name in ("seed", "shuffled", "rotated", "momenta", "dtype")}
-        start, top, tried = self.settings["start"], TOP, list[tuple[float, Estimate]]()
+        names = ("seed", "shuffled", "rotated", "momenta", "dtype")
+        same = {name: value for name, value in self.settings.items() if name in names}
+        start, top, tried = self.settings.get("start"), TOP, list[tuple[float, Estimate]]()
         threads = self.manner.get("threads")
         affordable = SHARE * (self.budget or self.first) * self.chains / (RUNGS * MEMBERS)
         steps, members, apart, tries = int(min(affordable, SHORT)), MEMBERS, 1, TRIES
@@ -186,7 +189,7 @@ class Search:
                 warnings.simplefilter("ignore", Diverged)
                 warnings.filterwarnings("ignore", "the noise of the data is drawn")  # of short runs
                 try:
-                    run = simulate(plan, threads=threads, progress=self.manner.get("progress"))
+                    run = simulate(plan, threads=threads, progress=self._tell_of_ladder())
                 except FloatingPointError:
                     top = rungs[-1] / FACTOR
                     continue
@@ -211,6 +214,11 @@ class Search:
                 "their scales, or add friction"
             )
         return tried
+
+    def _tell_of_ladder(self) -> Callable[[Progress], None] | None:
+        """What is told of short runs, which says that they are."""
+        progress = self.manner.get("progress")
+        return None if progress is None else lambda now: progress(replace(now, finding=True))
 
     def _rounds(self, before: Run | None, h: Coefficient, found: Found) -> Run:
         """A run from its start, or from its checkpoint; then twice as many steps, and again, sampled in the
@@ -272,20 +280,21 @@ def search(
     chains: int,
     budget: int | None,
     settings: dict[str, Any],
-    manner: dict[str, Any],
-) -> Run:
-    """See `train`, which hands over its arguments."""
+) -> Search:
+    """What `train` has to find, by its arguments, which are checked."""
     if steps == "auto":
-        if settings["burn_in"] is not None or settings["thin"] is not None:
+        if settings.get("burn_in") is not None or settings.get("thin") is not None:
             raise ValueError("burn_in and thin follow from steps='auto': leave them out")
         most = whole("budget", BUDGET if budget is None else budget, low=2**ROUNDS, high=MOST_STEPS)
         first = most >> ROUNDS - 1
-        wanted = SAMPLES if settings["samples"] is None else settings["samples"]
-        samples = min(whole("samples", wanted, low=1), first - first // 2)
+        wanted = settings.get("samples")
+        samples = min(whole("samples", SAMPLES if wanted is None else wanted, low=1), first - first // 2)
         settings = settings | {"samples": samples, "burn_in": first // 2}
     else:
         most, first = None, whole("steps", steps, low=1, high=MOST_STEPS)
-    return Search(problem, network, partition, first, batch, chains, most, settings, manner).run()
+    made = Search(problem, network, partition, first, batch, chains, most, settings)
+    made.first_plan()
+    return made
 
 
 def chosen(tried: list[tuple[float, Estimate]]) -> float:
