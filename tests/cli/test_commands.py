@@ -590,6 +590,38 @@ def test_of_a_comparison_one_method_predicts(tmp_path, call, refused, no_picture
     assert float(rows_of(out)[0]["probability_1"]) == pytest.approx(said, rel=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_of_weights_counts_in_training_and_is_ignored_in_predictions(
+    kind, sampled, tmp_path, call, no_pictures
+):
+    rows = np.loadtxt(sampled / "size.csv", delimiter=",", skiprows=1)
+    table = {"a": rows[:, 0], "count": np.arange(60) % 4 / 2, "b": rows[:, 1], "size": rows[:, 2]}
+    data = tmp_path / "weighed.csv"
+    np.savetxt(data, np.column_stack([*table.values()]), delimiter=",", header=",".join(table), comments="")
+    problem = hb.datasets.from_csv(data, "size", weights="count")
+    if kind == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        data = tmp_path / "weighed.parquet"
+        parquet.write_table(pyarrow.table(table), data)
+    method = ["--method", "lala:h=0.1,gamma=1", "--prior", "0.8"]
+    options = [*REGRESSION, *method, "--weights", "count", "--out", tmp_path / "run"]
+    assert call("train", "--data", data, *options)[0] == 0
+    run = hb.load(tmp_path / "run" / "run.nc")
+    partition = hb.LaLa(0.1, 1.0, posterior=hb.Posterior(0.8))
+    same = hb.train(problem, hb.Dense((8,)), partition, 300, chains=3, samples=10)
+    assert differences(run, same) == []
+    assert run.problem.features == ("a", "b")
+    again = ["--settings", tmp_path / "run" / "settings.toml", "--out", tmp_path / "again"]
+    assert call("train", *again)[0] == 0
+    for name in WHOLE:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+    said = [rows_of(call("predict", tmp_path / "run", file)[1]) for file in (data, sampled / "size.csv")]
+    assert "count" in said[0][0]
+    assert [row["prediction"] for row in said[0]] == [row["prediction"] for row in said[1]]
+
+
 def test_parquet_is_read_as_csv_is(tmp_path, table, call, no_pictures):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -789,6 +821,7 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
         (["train", "--settings", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["train", "--data", "nowhere.csv", "--target", "y", "--method", "lol"], "nowhere.csv cannot be"),
         (["train", "--data", "nowhere.csv", "--method", "lol"], "say --data FILE --target COLUMN"),
+        (["train", *SMALL, "--method", "lol", "--weights", "w"], "problem spirals has no weights; accepted"),
         (["train", "--data", "x.csv", "--problem", "rings", "--method", "lol"], "problem or data, not both"),
         (["train", *SMALL, "--method", "lol", "--prior", "wide"], "or 'fan_in'; got 'wide'"),
         (["train", *SMALL, "--method", "lol", "--prior", "1,x"], "--prior must be a number, got 'x'"),

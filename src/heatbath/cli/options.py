@@ -44,6 +44,7 @@ SETTINGS = (
     Setting("problem", "name", "text", "spirals, trigonometric, rings or mnist.", "--problem"),
     Setting("problem", "data", "text", "Your own data: a CSV or Parquet file, instead of a problem."),
     Setting("problem", "target", "text", "The column of the file to predict."),
+    Setting("problem", "weights", "text", "The column of the file that says how often each row counts."),
     Setting("problem", "task", "text", "binary, classes, regression, counts (default: as it looks)."),
     Setting("problem", "test_share", "number", "The share of the file that is set aside to test (0.2)."),
     Setting("problem", "standardise", "truth", "Give the columns of the file mean 0 and variance 1 (yes)."),

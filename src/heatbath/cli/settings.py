@@ -27,7 +27,7 @@ from heatbath.runs.plan import Call, Plan, make_plan
 from heatbath.training import prepare
 
 COMMANDS = ("train", "compare", "sweep")
-OF_FILES = ("data", "target", "task", "test_share", "standardise", "seed", "sha256")
+OF_FILES = ("data", "target", "weights", "task", "test_share", "standardise", "seed", "sha256")
 TRAINING: dict[str, Any] = {
     "steps": 20_000, "chains": 10, "seed": 0, "record": 100, "losses_every": 1, "shuffled": False,
     "momenta": "zero", "dtype": "float32",
@@ -195,8 +195,9 @@ def _own_data(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
     if given.get("sha256", digest) != digest:
         raise ValueError(f"{path} has changed since these settings were written: say --data again to use it")
     problem = read_problem(
-        path, given["target"], values["test_share"], values["standardise"], given.get("task"), values["seed"]
-    )
+        path, given["target"], values["test_share"], values["standardise"], given.get("task"), values["seed"],
+        given.get("weights"),
+    )  # fmt: skip
     return problem, {**values, "data": str(path), "sha256": digest}
 
 
