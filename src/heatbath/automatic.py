@@ -15,6 +15,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ CONVERGED, EFFECTIVE = 1.1, 100.0  # the worst R-hat of the predictions, and the
 CHANGING = {"steps", "burn_in", "thin", "record", "records", "losses"}  # from round to round
 
 UNKNOWN = Estimate(math.nan, math.nan)
+OPTIONS = [p for p in signature(make_plan).parameters.values() if p.kind is p.KEYWORD_ONLY]
+DEFAULTS = {p.name: p.default for p in OPTIONS if p.name != "call"}  # of settings
 
 
 class OffTemperature(RuntimeWarning):
@@ -57,8 +60,7 @@ class OffTemperature(RuntimeWarning):
 @dataclass(frozen=True)
 class Search:
     """A call of `train` that finds something: its arguments, those that decide what is computed (`settings`)
-    and the others (`manner`). `first` are the steps of the first round, `budget` None where these are all.
-    """
+    and the others (`manner`). `first` are the steps of the first round, `budget` None where these are all."""
 
     problem: Problem
     network: Dense
@@ -168,9 +170,8 @@ class Search:
         Chains begin far from equilibrium and have to cool down first: while all stepsizes are too hot, they
         are tried again from where the coolest one came to.
         """
-        names = ("seed", "shuffled", "rotated", "momenta", "dtype")
-        same = {name: value for name, value in self.settings.items() if name in names}
-        start, top, tried = self.settings.get("start"), TOP, list[tuple[float, Estimate]]()
+        same = {name: self.settings[name] for name in ("seed", "shuffled", "rotated", "momenta", "dtype")}
+        start, top, tried = self.settings["start"], TOP, list[tuple[float, Estimate]]()
         threads = self.manner.get("threads")
         affordable = SHARE * (self.budget or self.first) * self.chains / (RUNGS * MEMBERS)
         steps, members, apart, tries = int(min(affordable, SHORT)), MEMBERS, 1, TRIES
@@ -189,7 +190,7 @@ class Search:
                 warnings.simplefilter("ignore", Diverged)
                 warnings.filterwarnings("ignore", "the noise of the data is drawn")  # of short runs
                 try:
-                    run = simulate(plan, threads=threads, progress=self._tell_of_ladder())
+                    run = simulate(plan, threads=threads, progress=self._progress_of_short_runs())
                 except FloatingPointError:
                     top = rungs[-1] / FACTOR
                     continue
@@ -215,8 +216,8 @@ class Search:
             )
         return tried
 
-    def _tell_of_ladder(self) -> Callable[[Progress], None] | None:
-        """What is told of short runs, which says that they are."""
+    def _progress_of_short_runs(self) -> Callable[[Progress], None] | None:
+        """What is told of them says what they are."""
         progress = self.manner.get("progress")
         return None if progress is None else lambda now: progress(replace(now, finding=True))
 
@@ -282,13 +283,14 @@ def search(
     settings: dict[str, Any],
 ) -> Search:
     """What `train` has to find, by its arguments, which are checked."""
+    settings = DEFAULTS | settings
     if steps == "auto":
-        if settings.get("burn_in") is not None or settings.get("thin") is not None:
+        if settings["burn_in"] is not None or settings["thin"] is not None:
             raise ValueError("burn_in and thin follow from steps='auto': leave them out")
         most = whole("budget", BUDGET if budget is None else budget, low=2**ROUNDS, high=MOST_STEPS)
         first = most >> ROUNDS - 1
-        wanted = settings.get("samples")
-        samples = min(whole("samples", SAMPLES if wanted is None else wanted, low=1), first - first // 2)
+        wanted = SAMPLES if settings["samples"] is None else settings["samples"]
+        samples = min(whole("samples", wanted, low=1), first - first // 2)
         settings = settings | {"samples": samples, "burn_in": first // 2}
     else:
         most, first = None, whole("steps", steps, low=1, high=MOST_STEPS)

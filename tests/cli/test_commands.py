@@ -556,7 +556,7 @@ def test_a_run_that_has_found_all_stays_as_it_is(found, call, no_pictures, monke
     assert {path.name: path.read_bytes() for path in found.iterdir()} == before
 
 
-def test_the_display_says_that_a_stepsize_is_being_found_and_how_long_it_may_take(sampled):
+def test_the_display_says_what_short_runs_are_and_how_long_the_run_may_be(sampled):
     given = {"problem": {"data": str(sampled / "size.csv"), "target": "size"}, "posterior": {"prior": 1.0}}
     method = {"name": "lala", "h": "auto", "gamma": "1"}
     training = {"steps": "auto", "budget": 4000}
@@ -566,7 +566,7 @@ def test_the_display_says_that_a_stepsize_is_being_found_and_how_long_it_may_tak
     assert display.lines(now)[0] == "step 50 of 100 (4,000 at most), 25 steps/s, 2 s left"
     assert len(display.lines(now)) == 3
     short = replace(now, finding=True)
-    assert display.lines(short) == ["finding the stepsize: step 50 of 100, 25 steps/s, 2 s left"]
+    assert display.lines(short) == ["short runs first: step 50 of 100, 25 steps/s, 2 s left"]
 
 
 def test_student_s_law_is_that_of_the_library(sampled):

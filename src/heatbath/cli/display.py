@@ -31,7 +31,7 @@ class Display:
     """What `progress` calls: steps, speed, time left, loss, and the temperatures of a single method's parts.
 
     Of several methods or points the loss is the mean, and temperatures would say nothing; short runs that
-    find a stepsize tell nothing but their steps.
+    find a stepsize tell their steps only.
     """
 
     def __init__(self, prepared: Plan | Search, console: Console) -> None:
@@ -78,7 +78,7 @@ class Display:
         most = f" ({self._budget:,} at most)" if self._budget is not None and not now.finding else ""
         lines = [f"step {now.step:,} of {now.steps:,}{most}, {now.speed:,.0f} steps/s, {left}"]
         if now.finding:
-            return [f"finding the stepsize: {lines[0]}"]
+            return [f"short runs first: {lines[0]}"]
         if math.isfinite(now.loss):
             split = "test" if self._plan.problem.X_test.shape[1] else "train"
             many = "" if len(self._plan.points) == 1 else " (mean of all)"
