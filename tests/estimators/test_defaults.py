@@ -275,6 +275,11 @@ def test_files_whose_classes_or_features_are_not_those_of_their_run_are_refused(
         hb.ThermodynamicClassifier.load(changed(tmp_path / "wine.nc", name, value))
 
 
+def test_classes_that_are_not_in_their_order_do_not_fit():
+    assert files._are_classes(np.array([9, 10]), ("9", "10"))
+    assert not files._are_classes(np.array(["9", "10"]), ("9", "10"))  # as text, 10 comes first
+
+
 @pytest.mark.parametrize("shape", [(2,), (1, 1), [], None, 1])
 def test_files_whose_targets_are_not_those_of_their_run_are_refused(sine, tmp_path, shape):
     sine.save(tmp_path / "sine.nc")
