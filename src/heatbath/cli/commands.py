@@ -51,7 +51,7 @@ def train(
 
     heatbath train --data FILE.csv --target COLUMN --method lala --h 0.2 --gamma 1 --prior 1 --samples 100
 
-    heatbath train --data FILE.csv --target COLUMN --method lala --h auto --gamma 0.1 --prior 1 --steps auto
+    heatbath train --data FILE.csv --target COLUMN --method lala --h auto --gamma 1 --prior 1 --steps auto
     """
     _start("train", settings, given, [], out, threads, every, json)
 
