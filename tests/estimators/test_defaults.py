@@ -244,48 +244,49 @@ def test_values_that_a_file_cannot_restore_are_refused_by_name_when_they_are_sav
         files._plain("it", value)
 
 
-def changed(path, name, value):
-    """A copy of an estimator's file in which something that was learned is another value."""
-    packed = file.read(path)
-    text = json.loads(packed.attrs["estimator"])
-    text["learned"][name] = files._plain(name, value)
-    if value is None:
-        del text["learned"][name]
-    file.write(path.with_name("changed.nc"), packed.assign_attrs(estimator=json.dumps(text)))
-    return path.with_name("changed.nc")
-
-
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "learned",
     [
-        ("classes_", np.array([0, 1])),
-        ("classes_", np.array([0, 1, 3])),
-        ("classes_", np.array([0, 2, 1])),
-        ("classes_", np.array([0, 1, 2, 3])),
-        ("classes_", [0, 1, 2]),
-        ("classes_", np.array([[0], [1], [2]])),
-        ("classes_", None),
-        ("feature_names_in_", np.array(["a", "b"], object)),
-        ("feature_names_in_", "names"),
+        {"classes_": np.array([0, 1])},
+        {"classes_": np.array([0, 1, 3])},
+        {"classes_": np.array([0, 2, 1])},
+        {"classes_": np.array([0, 1, 2, 3])},
+        {"classes_": [0, 1, 2]},
+        {"classes_": np.array([[0], [1], [2]])},
+        {"classes_": np.arange(3), "feature_names_in_": np.array(["a", "b"], object)},
+        {"classes_": np.arange(3), "feature_names_in_": np.array(["a"] * 12, object)},
     ],
 )
-def test_files_whose_classes_or_features_are_not_those_of_their_run_are_refused(wine, tmp_path, name, value):
-    wine.save(tmp_path / "wine.nc")
-    with pytest.raises(ValueError, match=f"is not an estimator that can be read: .*{name}|no attribute"):
-        hb.ThermodynamicClassifier.load(changed(tmp_path / "wine.nc", name, value))
+def test_classes_and_features_that_are_not_those_of_a_run_do_not_fit(wine, learned):
+    with pytest.raises(ValueError, match=f"(?s){list(learned)[-1]} is .*, and its run is of Problem"):
+        files._check(learned, wine.run_)
 
 
-def test_classes_that_are_not_in_their_order_do_not_fit():
+def test_classes_and_features_that_are_those_of_a_run_fit(wine):
+    files._check({"classes_": np.arange(3)}, wine.run_)
+    files._check({"classes_": np.array(["0", "1", "2"], object)}, wine.run_)
+    for names in ([f"x{i}" for i in range(1, 14)], ["twice"] * 13):
+        files._check({"classes_": np.arange(3), "feature_names_in_": np.array(names, object)}, wine.run_)
     assert files._are_classes(np.array([9, 10]), ("9", "10"))
     assert not files._are_classes(np.array(["9", "10"]), ("9", "10"))  # as text, 10 comes first
 
 
-@pytest.mark.parametrize("shape", [(2,), (1, 1), [], None, 1])
-def test_files_whose_targets_are_not_those_of_their_run_are_refused(sine, tmp_path, shape):
-    sine.save(tmp_path / "sine.nc")
-    with pytest.raises(ValueError, match=r"is not an estimator that can be read: .*_shape"):
-        hb.ThermodynamicRegressor.load(changed(tmp_path / "sine.nc", "_shape", shape))
-    assert hb.ThermodynamicRegressor.load(changed(tmp_path / "sine.nc", "_shape", (1,)))._shape == (1,)
+def test_targets_that_are_not_those_of_a_run_do_not_fit(sine):
+    for shape in ((2,), (1, 1), [], 1):
+        with pytest.raises(ValueError, match=r"_shape is .*, and its run is of Problem"):
+            files._check({"_shape": shape}, sine.run_)
+    for shape in ((), (1,)):
+        files._check({"_shape": shape}, sine.run_)
+
+
+def test_a_file_whose_classes_are_not_those_of_its_run_is_refused(wine, tmp_path):
+    wine.save(tmp_path / "wine.nc")
+    packed = file.read(tmp_path / "wine.nc")
+    text = json.loads(packed.attrs["estimator"])
+    text["learned"]["classes_"] = files._plain("classes_", np.array([0, 1]))
+    file.write(tmp_path / "other.nc", packed.assign_attrs(estimator=json.dumps(text)))
+    with pytest.raises(ValueError, match=r"can be read: classes_ is array\(\[0, 1\]\), and its run is of"):
+        hb.ThermodynamicClassifier.load(tmp_path / "other.nc")
 
 
 def test_what_runs_of_another_task_learned_is_refused(sine, wine, tmp_path):
