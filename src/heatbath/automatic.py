@@ -17,7 +17,9 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ from heatbath.partition import Partition
 from heatbath.runs.found import Found
 from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.run import Run, load, simulate
-from heatbath.runs.simulation import Diverged, warn
+from heatbath.runs.simulation import Diverged, Progress, warn
 from heatbath.schedules import Coefficient
 from heatbath.statistics import Estimate
 
@@ -52,6 +54,8 @@ CONVERGED, EFFECTIVE = 1.1, 100.0  # the worst R-hat of the predictions, and the
 CHANGING = {"steps", "burn_in", "thin", "record", "records", "losses"}  # from round to round
 
 UNKNOWN = Estimate(math.nan, math.nan)
+OPTIONS = [p for p in signature(make_plan).parameters.values() if p.kind is p.KEYWORD_ONLY]
+DEFAULTS = {p.name: p.default for p in OPTIONS if p.name != "call"}  # of settings
 
 
 class OffTemperature(RuntimeWarning):
@@ -71,12 +75,11 @@ class Search:
     chains: int
     budget: int | None
     settings: dict[str, Any]
-    manner: dict[str, Any]
+    manner: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> Run:
         """The run with what it found."""
         checkpoint = self.manner.get("checkpoint")
-        self._check()
         before = None if checkpoint is None or not os.path.exists(checkpoint) else self._before(checkpoint)
         if before is not None and self._is_complete(before):
             return before
@@ -119,21 +122,22 @@ class Search:
             f"some chains diverge even at h = {h * FACTOR:.3g}: look at the data and their scales"
         )
 
-    def _check(self) -> None:
-        """Refuse what cannot be judged, before anything is computed."""
+    def first_plan(self) -> Plan:
+        """The plan of the first round at the first stepsize tried; what cannot be judged is refused."""
         plan = self._plan(TOP if self.partition.finds_stepsize else self.partition.h)
         thermal = [part.method for part in plan.parts() if part.method.measures_temperature]
         known = [method.temperature for method in thermal if method.temperature and not method.tempering]
         if len(known) < len(thermal) or not thermal:
             raise ValueError(
                 "h='auto' and steps='auto' are judged by the temperature, so methods need one above 0 that "
-                f"is not tempered: got {self.partition!r}"
+                f"is not tempered; for others say h and steps: got {self.partition!r}"
             )
         if self.budget is not None and (plan.chains < 2 or plan.samples < 4):
             raise ValueError(
                 "steps='auto' is judged by R-hat, which needs at least 2 chains and 4 samples, got "
                 f"{plan.chains} and {plan.samples}"
             )
+        return plan
 
     def _is_complete(self, run: Run) -> bool:
         known = run.found is not None and math.isfinite(run.found.temperature)
@@ -283,12 +287,19 @@ class Search:
             warnings.simplefilter("ignore", Diverged)
             warnings.filterwarnings("ignore", "the noise of the data is drawn")  # of short runs
             try:
-                run = simulate(plan, threads=self.manner.get("threads"), progress=self.manner.get("progress"))
+                run = simulate(
+                    plan, threads=self.manner.get("threads"), progress=self._progress_of_short_runs()
+                )
             except FloatingPointError:
                 return None
         if not run.finished:  # Ctrl-C: nothing has begun yet
             raise KeyboardInterrupt
         return run
+
+    def _progress_of_short_runs(self) -> Callable[[Progress], None] | None:
+        """What is told of them says what they are."""
+        progress = self.manner.get("progress")
+        return None if progress is None else lambda now: progress(replace(now, finding=True))
 
     def _rounds(self, before: Run | None, h: Coefficient, found: Found) -> Run:
         """A run from its start, or from its checkpoint; then twice as many steps, and again, sampled in the
@@ -350,9 +361,9 @@ def search(
     chains: int,
     budget: int | None,
     settings: dict[str, Any],
-    manner: dict[str, Any],
-) -> Run:
-    """See `train`, which hands over its arguments."""
+) -> Search:
+    """What `train` has to find, by its arguments, which are checked."""
+    settings = DEFAULTS | settings
     if steps == "auto":
         if settings["burn_in"] is not None or settings["thin"] is not None:
             raise ValueError("burn_in and thin follow from steps='auto': leave them out")
@@ -363,7 +374,9 @@ def search(
         settings = settings | {"samples": samples, "burn_in": first // 2}
     else:
         most, first = None, whole("steps", steps, low=1, high=MOST_STEPS)
-    return Search(problem, network, partition, first, batch, chains, most, settings, manner).run()
+    made = Search(problem, network, partition, first, batch, chains, most, settings)
+    made.first_plan()
+    return made
 
 
 def chosen(tried: list[tuple[float, Estimate]]) -> float:

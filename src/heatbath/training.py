@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypedDict, Unpack
 
 from numpy.typing import ArrayLike
 
-from heatbath.automatic import search
+from heatbath.automatic import Search, search
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.runs.plan import make_plan
+from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Progress
 
@@ -132,14 +133,34 @@ def train(
         dtype=dtype,
     )
     manner: Manner = {"threads": threads, "progress": progress, "checkpoint": checkpoint, "every": every}
+    return carry_out(prepare(problem, network, partition, steps, batch, chains, budget, **settings), **manner)
+
+
+def prepare(
+    problem: Problem,
+    network: Dense,
+    partition: Partition,
+    steps: int | Literal["auto"],
+    batch: int | None = None,
+    chains: int = 1,
+    budget: int | None = None,
+    **settings: Any,
+) -> Plan | Search:
+    """What `train` carries out: a plan, or a search where something is "auto"; what is wrong is refused."""
     if budget is not None and steps != "auto":
         raise ValueError(f"budget is for steps='auto', and steps is {steps!r}: leave it out")
     if isinstance(partition, Partition) and (
         partition.finds_stepsize or partition.finds_prior or steps == "auto"
     ):
-        return search(problem, network, partition, steps, batch, chains, budget, settings, dict(manner))
-    plan = make_plan(problem, network, partition, steps, batch, chains, call="train", **settings)
-    return simulate(plan, **manner)
+        return search(problem, network, partition, steps, batch, chains, budget, settings)
+    return make_plan(problem, network, partition, steps, batch, chains, call="train", **settings)
+
+
+def carry_out(prepared: Plan | Search, **manner: Unpack[Manner]) -> Run:
+    """The run of what was prepared."""
+    if isinstance(prepared, Search):
+        return replace(prepared, manner=dict(manner)).run()
+    return simulate(prepared, **manner)
 
 
 def sweep(

@@ -14,6 +14,7 @@ import sys
 import time
 import tomllib
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -450,6 +451,134 @@ def test_a_posterior_of_classes_is_for_all_methods_of_a_comparison_and_points_of
     assert plan_of("sweep", merged(again, {}, []))[0].partition == plan.partition
 
 
+# What a run finds by itself
+
+AUTO = ["--target", "size", "--hidden", "8", "--steps", "auto", "--budget", "1600", "--chains", "3",
+        "--samples", "10", "--record", "4", "--method", "lala:h=auto,gamma=1", "--prior", "0.8",
+        "--temperature", "0.5"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(sampled, tmp_path_factory):
+    """The folder of a run that finds its stepsize and its length."""
+    folder = tmp_path_factory.mktemp("auto") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "draw_all", lambda *arguments: [])
+        with pytest.raises(SystemExit) as end:
+            main(["train", "--data", str(sampled / "size.csv"), *AUTO, "--out", str(folder)])
+    assert end.value.code == 0
+    return folder
+
+
+def test_what_is_found_is_what_the_library_finds(found):
+    run = hb.load(found / "run.nc")
+    partition = hb.LaLa("auto", 1.0, posterior=hb.Posterior(0.8, temperature=0.5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hb.OffTemperature)
+        same = hb.train(
+            run.problem, hb.Dense((8,)), partition, "auto", chains=3, budget=1600, samples=10, record=4
+        )
+    assert differences(run, same) == []
+    assert run.found == same.found
+    assert run.partition.h == same.partition.h
+
+
+def test_settings_find_it_again_byte_for_byte(found, tmp_path, call, no_pictures):
+    told = tomllib.loads((found / "settings.toml").read_text())
+    assert told["method"]["h"] == "auto"
+    assert {key: told["training"][key] for key in ("steps", "budget", "samples")} == {
+        "steps": "auto", "budget": 1600, "samples": 10,
+    }  # fmt: skip
+    code, out, _ = call("train", "--settings", found / "settings.toml", "--out", tmp_path / "again")
+    assert code == 0
+    for name in WHOLE:
+        assert (tmp_path / "again" / name).read_bytes() == (found / name).read_bytes()
+    run = hb.load(found / "run.nc")
+    notes = [f"h: {run.partition.h:.4g}", *run.found.summary().splitlines()]
+    assert len(notes) == 4
+    assert out.splitlines()[-5:] == [*notes, f"results: {tmp_path / 'again'}"]
+
+
+def test_the_summary_has_what_was_found(found):
+    run = hb.load(found / "run.nc")
+    told = json.loads((found / "summary.json").read_text())
+    assert told["found"] == {"h": run.partition.h, **run.found.plain()}
+    assert told["found"]["ended"] in ("converged", "budget")
+    assert told["steps"] == run.step
+    for line in run.found.summary().splitlines():
+        assert f"- {line}\n" in (found / "summary.md").read_text()
+
+
+def test_defaults_of_a_length_that_is_found_are_in_the_settings(sampled):
+    problem = {"data": str(sampled / "size.csv"), "target": "size"}
+    method = {"name": "lala", "h": "0.1", "gamma": "1"}
+    given = {"problem": problem, "method": method, "posterior": {"prior": 1.0}}
+    search, complete = plan_of("train", merged({}, given | {"training": {"steps": "auto"}}, []))
+    assert (search.budget, complete["training"]["budget"]) == (20_000, 20_000)
+    assert complete["training"]["samples"] == 100
+    _, same = plan_of("train", merged(complete, {}, []))
+    assert same == complete
+    plan, fixed = plan_of("train", merged(complete, {"training": {"steps": 500}}, []))
+    assert plan.steps == 500
+    assert "budget" not in fixed["training"]  # it was of the steps in the file
+
+
+@pytest.mark.parametrize("when", ["in the ladder", "in the first round", "in the last"])
+def test_ctrl_c_while_something_is_found_goes_on_to_the_same_files(
+    when, found, sampled, tmp_path, call, no_pictures, monkeypatch
+):
+    last = hb.load(found / "run.nc").step
+    at = {"in the ladder": None, "in the first round": 200, "in the last": last}[when]
+    show, stopped = Display.__call__, []
+
+    def interrupt(self, now):
+        show(self, now)
+        if not stopped and (now.finding if at is None else not now.finding and now.steps == at):
+            stopped.append(now.step)
+            signal.raise_signal(signal.SIGINT)
+
+    folder = tmp_path / "run"
+    monkeypatch.setattr(Display, "__call__", interrupt)
+    code, out, err = call("train", "--data", sampled / "size.csv", *AUTO, "--out", folder)
+    assert (code, out) == (130, "")
+    assert stopped
+    assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume {folder}"
+    assert (folder / "run.nc").exists() == (at is not None)
+    assert call("resume", folder)[0] == 0
+    for name in WHOLE:
+        assert (folder / name).read_bytes() == (found / name).read_bytes()
+
+
+def test_a_run_that_has_found_all_stays_as_it_is(found, call, no_pictures, monkeypatch):
+    before = {path.name: path.read_bytes() for path in found.iterdir()}
+    monkeypatch.setattr(simulation.Simulation, "run", None)  # nothing is to be run
+    assert call("resume", found)[0] == 0
+    assert {path.name: path.read_bytes() for path in found.iterdir()} == before
+
+
+def test_the_display_says_what_short_runs_are_and_how_long_the_run_may_be(sampled):
+    given = {"problem": {"data": str(sampled / "size.csv"), "target": "size"}, "posterior": {"prior": 1.0}}
+    method = {"name": "lala", "h": "auto", "gamma": "1"}
+    training = {"steps": "auto", "budget": 4000}
+    search, _ = plan_of("train", merged({}, given | {"method": method, "training": training}, []))
+    display = Display(search, Console(file=io.StringIO()))
+    now = hb.Progress(50, 100, 2.0, 0.25, {"hidden": 1.5e-4}, 0)
+    assert display.lines(now)[0] == "step 50 of 100 (4,000 at most), 25 steps/s, 2 s left"
+    assert len(display.lines(now)) == 3
+    short = replace(now, finding=True)
+    assert display.lines(short) == ["short runs first: step 50 of 100, 25 steps/s, 2 s left"]
+
+
+def test_student_s_law_is_that_of_the_library(sampled):
+    given = {"problem": {"data": str(sampled / "size.csv"), "target": "size"}}
+    method = {"name": "lala", "h": "0.1", "gamma": "1"}
+    told = {"method": method, "posterior": {"degrees": 4.0, "temperature": 0.5}}
+    plan, complete = plan_of("train", merged({}, given | told, []))
+    assert plan.partition.posterior == hb.Posterior(temperature=0.5, degrees=4.0)
+    assert complete["posterior"]["degrees"] == 4.0
+    assert plan_of("train", merged(complete, {}, []))[0].partition == plan.partition
+
+
 def test_of_a_comparison_one_method_predicts(tmp_path, call, refused, no_pictures):
     chosen = ["--method", "sgd:h=0.1", "--method", "lol"]
     assert call("compare", *SMALL, *chosen, "--out", tmp_path / "both")[0] == 0
@@ -459,6 +588,38 @@ def test_of_a_comparison_one_method_predicts(tmp_path, call, refused, no_picture
     _, out, _ = call("predict", tmp_path / "both", new, "--select", "method=LOL")
     said = hb.load(tmp_path / "both" / "run.nc").select(method="LOL").outputs([[0.5, 1.0]]).mean()
     assert float(rows_of(out)[0]["probability_1"]) == pytest.approx(said, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_of_weights_counts_in_training_and_is_ignored_in_predictions(
+    kind, sampled, tmp_path, call, no_pictures
+):
+    rows = np.loadtxt(sampled / "size.csv", delimiter=",", skiprows=1)
+    table = {"a": rows[:, 0], "count": np.arange(60) % 4 / 2, "b": rows[:, 1], "size": rows[:, 2]}
+    data = tmp_path / "weighed.csv"
+    np.savetxt(data, np.column_stack([*table.values()]), delimiter=",", header=",".join(table), comments="")
+    problem = hb.datasets.from_csv(data, "size", weights="count")
+    if kind == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        data = tmp_path / "weighed.parquet"
+        parquet.write_table(pyarrow.table(table), data)
+    method = ["--method", "lala:h=0.1,gamma=1", "--prior", "0.8"]
+    options = [*REGRESSION, *method, "--weights", "count", "--out", tmp_path / "run"]
+    assert call("train", "--data", data, *options)[0] == 0
+    run = hb.load(tmp_path / "run" / "run.nc")
+    partition = hb.LaLa(0.1, 1.0, posterior=hb.Posterior(0.8))
+    same = hb.train(problem, hb.Dense((8,)), partition, 300, chains=3, samples=10)
+    assert differences(run, same) == []
+    assert run.problem.features == ("a", "b")
+    again = ["--settings", tmp_path / "run" / "settings.toml", "--out", tmp_path / "again"]
+    assert call("train", *again)[0] == 0
+    for name in WHOLE:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+    said = [rows_of(call("predict", tmp_path / "run", file)[1]) for file in (data, sampled / "size.csv")]
+    assert "count" in said[0][0]
+    assert [row["prediction"] for row in said[0]] == [row["prediction"] for row in said[1]]
 
 
 def test_parquet_is_read_as_csv_is(tmp_path, table, call, no_pictures):
@@ -626,6 +787,9 @@ def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pict
 
 # Mistakes
 
+LALA = ["--method", "lala", "--h", "auto", "--prior", "1"]
+LENGTH = ["--gamma", "1", "--steps", "auto"]
+
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
@@ -646,7 +810,7 @@ def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pict
         (["train", *SMALL, "--method", "lol", "--hidden", ""], "'hidden' names no layer"),
         (["train", *SMALL, "--method", "lol", "--hidden", "10,x"], "--hidden must be a whole number"),
         (["train", *SMALL, "--method", "lol", "--batch", "101"], "batch (of 100 training examples) must be"),
-        (["train", *SMALL, "--method", "lol", "--steps", "1e4"], "--steps must be a whole number, got '1e4'"),
+        (["train", *SMALL, "--method", "lol", "--steps", "1e4"], "must be a whole number or auto, got '1e4'"),
         (["train", *SMALL, "--method", "lol", "--thin", "3"], "burn_in and thin are for samples"),
         (["train", *SMALL, "--method", "lol", "--threads", "0"], "threads must be"),
         (["train", *SMALL, "--method", "lol", "--every", "-1"], "every must be"),
@@ -657,6 +821,7 @@ def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pict
         (["train", "--settings", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["train", "--data", "nowhere.csv", "--target", "y", "--method", "lol"], "nowhere.csv cannot be"),
         (["train", "--data", "nowhere.csv", "--method", "lol"], "say --data FILE --target COLUMN"),
+        (["train", *SMALL, "--method", "lol", "--weights", "w"], "problem spirals has no weights; accepted"),
         (["train", "--data", "x.csv", "--problem", "rings", "--method", "lol"], "problem or data, not both"),
         (["train", *SMALL, "--method", "lol", "--prior", "wide"], "or 'fan_in'; got 'wide'"),
         (["train", *SMALL, "--method", "lol", "--prior", "1,x"], "--prior must be a number, got 'x'"),
@@ -667,6 +832,20 @@ def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pict
         (["train", *SMALL, "--method", "lol", "--prior", "1", "--tau", "1e-4"], "sets tau, so leave it out"),
         (["train", *SMALL, "--method", "lol", "--prior", "1", "--weight-decay", "1"], "leave out weight"),
         (["sweep", *SMALL, "--method", "lol", "--prior", "1,2"], "a sweep needs several values"),
+        (["train", *SMALL, "--method", "sgd", "--h", "auto"], "judged by the temperature, so methods need"),
+        (["train", *SMALL, *LALA, "--gamma", "auto"], "gamma must be a number, got 'auto'"),
+        (["train", *SMALL, *LALA, "--steps", "many"], "--steps must be a whole number or auto, got 'many'"),
+        (["train", *SMALL, *LALA, "--gamma", "1", "--budget", "500"], "budget is for steps='auto', and"),
+        (["train", *SMALL, *LALA, *LENGTH, "--budget", "5"], "budget must be a whole number >= 16"),
+        (["train", *SMALL, *LALA, *LENGTH, "--chains", "1"], "needs at least 2 chains and 4 samples"),
+        (["train", *SMALL, *LALA, *LENGTH, "--thin", "2"], "burn_in and thin follow from steps='auto'"),
+        (["sweep", *SMALL, *LALA, "--gamma", "1,2"], "h='auto' is found by train, for one partition: say a"),
+        (["sweep", *SMALL, "--method", "lol", "--h", "0.1,auto"], "h must be a number, got 'auto'"),
+        (["sweep", *SMALL, "--method", "lol", "--h", "0.1,0.2", "--steps", "auto"], "for sweep say --steps"),
+        (["compare", *SMALL, "--method", "lala:h=auto,gamma=1,tau=1"], "h='auto' is found by train"),
+        (["compare", *SMALL, "--method", "lol", "--budget", "500"], "only heatbath train finds how many"),
+        (["train", *SMALL, "--method", "lol", "--degrees", "4"], "degrees is for a regression"),
+        (["train", *SMALL, "--method", "lol", "--degrees", "x"], "--degrees must be a number, got 'x'"),
         (["resume", "nowhere"], "nowhere holds no run"),
         (["predict", "nowhere", "nowhere.csv"], "nowhere.csv cannot be read"),
     ],

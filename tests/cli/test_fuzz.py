@@ -21,7 +21,9 @@ ODD = st.one_of(
     st.sampled_from(
         [-1, 0, 1, 2, 7, 2**40, 2**70, 0.5, -0.5, 1e-4, 1e308, float("inf"), float("nan"), True, ""]
     ),
-    st.sampled_from(["1,2", "1:2:3", "0:1:2", "inf", "x", "BAOAB", "zero", "thermal", "tanh", "mean"]),
+    st.sampled_from(
+        ["1,2", "1:2:3", "0:1:2", "inf", "x", "BAOAB", "zero", "thermal", "tanh", "mean", "auto"]
+    ),
     st.lists(st.sampled_from([0, 1, 3, 0.1, "x", 2**70, {}]), max_size=3),
     st.dictionaries(
         st.sampled_from(["schedule", "start", "steps"]), st.sampled_from(["Linear", 1, 0.1]), max_size=3

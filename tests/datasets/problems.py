@@ -2,7 +2,7 @@
 
 import numpy as np
 
-ARRAYS = "X_train", "Y_train", "X_test", "Y_test"
+ARRAYS = "X_train", "Y_train", "X_test", "Y_test", "weights_train", "weights_test"
 
 
 def same(one, other):

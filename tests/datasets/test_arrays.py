@@ -136,11 +136,34 @@ def test_weights_stay_with_their_rows_and_count_in_what_is_standardised():
         np.testing.assert_allclose(getattr(weighed, name), getattr(copied, name), rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("task", ["regression", None])
+def test_rows_of_weight_0_are_as_if_they_were_not_there(task):
+    X, w = np.arange(12.0)[:, None] ** 2, np.array([2.0, 0, 1, 0.5] * 3)
+    y = X[:, 0] if task else np.array(["a", "left out", "b", "c"] * 3)
+    given, kept = {"task": task, "standardise": True, "seed": 3}, w > 0
+    assert same(
+        from_arrays(X, y, weights=w, **given), from_arrays(X[kept], y[kept], weights=w[kept], **given)
+    )
+
+
+def test_weights_of_a_csv_file_are_a_column_that_is_neither_feature_nor_target(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y, w = rng.standard_normal((20, 2)), rng.standard_normal(20), rng.integers(0, 4, 20) / 2
+    rows = [",".join(map(repr, row)) for row in np.column_stack([X[:, 0], w, X[:, 1], y]).tolist()]
+    path = table(tmp_path / "weighed.csv", "a,count,b,y", *rows)
+    problem = from_csv(path, "y", weights="count", seed=2)
+    assert problem.features == ("a", "b")
+    assert same(problem, from_arrays(X, y, weights=w, standardise=True, seed=2))
+    assert from_csv(path, "y", seed=2).features == ("a", "count", "b")
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"weights": [1, 2, 3]}, "weights must be one for each of the 4 rows of X, got 3"),
-        ({"weights": [1, 2, 0, 3]}, "weights must be > 0, got 0: leave out rows"),
+        ({"weights": [1, 2, -1, 3]}, "weights must be >= 0, and positive for some rows; .* from -1 to 3"),
+        ({"weights": [0, 0, 0, 0]}, "positive for some rows; they are from 0 to 0"),
+        ({"weights": [1, 0, 1, 0], "y": [0, 1, 0, 1]}, "at least two classes .* the classes 0"),
         ({"weights": [1, 2, np.inf, 3]}, r"weights must be finite, got inf at \(2,\)"),
         ({"weights": "1234"}, "weights must be an array of numbers"),
         ({"X": ones(4)}, r"X must be an array of numbers with 2 axes, .* shape \(4,\)"),
@@ -211,6 +234,14 @@ HEAD = "a,b,y"
         ([HEAD, "1,2,x", "1,2,z", "1,2,w"], {"task": "binary"}, "two classes for task 'binary'"),
         ([HEAD, "1,2,x", "1,2,z"], {"task": "tree"}, "task must be one of"),
         ([HEAD, "1,2,x", "1,2,z"], {"test_share": -0.1}, "test_share must be >= 0 and < 1"),
+        ([HEAD, "1,2,x"], {"weights": "c"}, "must have one column 'y' and one 'c' and at least one other"),
+        ([HEAD, "1,2,x"], {"weights": "y"}, "weights must be another column than the target, got 'y' for"),
+        (["b,y", "1,2"], {"weights": "b"}, "at least one other; it has 'b', 'y'"),
+        (["a,b,b,y", "1,2,2,3"], {"weights": "b"}, "must have one column 'y' and one 'b'"),
+        ([HEAD, "1,2,x", "1,,z"], {"weights": "b"}, "row 3, column 'b': a number is needed, got ''"),
+        ([HEAD, "1,inf,x", "1,2,z"], {"weights": "b"}, "row 2, column 'b': a number is needed, got 'inf'"),
+        ([HEAD, "1,2,x", "1,-2,z"], {"weights": "b"}, "weights must be >= 0, .* they are from -2 to 2"),
+        ([HEAD, "1,0,x", "1,0,z"], {"weights": "b"}, "positive for some rows; they are from 0 to 0"),
     ],
 )
 def test_csv_files_that_are_wrong_are_refused_by_file_row_and_column(tmp_path, lines, options, says):

@@ -21,6 +21,7 @@ from tests.torch.test_optimizer import same_noise
 RNG = np.random.default_rng(0)
 X = torch.as_tensor(RNG.standard_normal((20, 3)))
 Y = torch.as_tensor(RNG.standard_normal((20, 2)) * 0.5 + X.numpy()[:, :2])
+W = torch.ones(20, dtype=torch.float64)
 TARGETS = pytest.mark.parametrize("targets", [1, 2])
 TEMPERATURES = pytest.mark.parametrize("temperature", [1.0, 0.3])
 
@@ -207,17 +208,21 @@ def test_optimisers_with_noise_that_is_drawn_follow_the_reference(name, fused):
             np.testing.assert_allclose(np.ravel(group["xi"]), reference.state.xi[part.name][0], rtol=1e-9)
 
 
-def test_an_optimiser_follows_the_engine(monkeypatch):
+@TEMPERATURES
+@pytest.mark.parametrize("w", [W, 0.1 + 3 * W.flip(0) * X[:, 0] ** 2], ids=["alike", "weighed"])
+def test_an_optimiser_follows_the_engine(w, temperature, monkeypatch):
     """The engine's loss is half of mse_loss: the same path in a time that is shorter by √2."""
     monkeypatch.setattr("heatbath.likelihood.FEWEST", 10)
-    y = Y[:, :1]
+    y, n = Y[:, :1], float(w.sum())
+    weights = None if w is W else w
     empty = np.empty((1, 0, 3)), np.empty((1, 0, 1))
     problem = hb.datasets.Problem(
-        "one", "regression", X.numpy()[None], y.numpy()[None], *empty, ("a", "b", "c"), ("y",)
-    )
+        "one", "regression", X.numpy()[None], y.numpy()[None], *empty, ("a", "b", "c"), ("y",),
+        weights_train=None if weights is None else w.numpy()[None],
+    )  # fmt: skip
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 1).double()
-    partition = hb.Partition(hb.Langevin(0.5), 0.1, hb.Posterior(0.7, temperature=0.4))
+    partition = hb.Partition(hb.Langevin(0.5), 0.1, hb.Posterior(0.7, temperature=temperature))
     start = np.tile(vector(model), (8, 1))
     run = hb.train(
         problem,
@@ -232,13 +237,19 @@ def test_an_optimiser_follows_the_engine(monkeypatch):
         samples=5,
         record=1,
     )
-    posterior = ht.Posterior("mse_loss", 20, 0.7, temperature=0.4, variance=float(y.var(correction=0)))
+    variance = float((w @ (y - w @ y / n) ** 2) / n)
+    posterior = ht.Posterior("mse_loss", n, 0.7, temperature=temperature, variance=variance)
     optimizer = ht.Langevin(model, 0.1 / math.sqrt(2), 0.5 * math.sqrt(2), seed=5, posterior=posterior)
     draws = run.plan.settled().draws  # a start that is given begins with the noise of its residuals
-    squares = ((model(X) - y) ** 2).sum().item()
+    squares = (w @ (model(X) - y) ** 2).item() / (n / 20)
     for group in optimizer.param_groups:
         group["noise"] = float(draws.scale[0] + draws.factor * squares) / draws.shape
-    advance(model, optimizer, 100, 10, y=y)
+    for step in range(100):
+        if step and step % 10 == 0:
+            optimizer.draw_noise(y - model(X), weights)
+        optimizer.zero_grad()
+        (w @ functional.mse_loss(model(X), y, reduction="none") / n).sum().backward()
+        optimizer.step()
     np.testing.assert_allclose(vector(model), run.theta[0], atol=1e-10)
     assert optimizer.noise == pytest.approx(run.data["noise_now"].values[0, 0], rel=1e-10)
 
@@ -264,30 +275,35 @@ A = np.column_stack([RNG.standard_normal((N, 2)), np.ones(N)])
 B = A @ RNG.standard_normal((3, 2)) + 0.5 * RNG.standard_normal((N, 2))
 
 
-def exact(targets, posterior):
+def exact(targets, posterior, w):
     """Mean and covariance of (weights, bias) of each target, where the noise is known."""
     s2 = posterior.noise**2
-    V = np.linalg.inv(A.T @ A / s2 + np.eye(3) / posterior.prior**2)
-    return V @ A.T @ B[:, :targets] / s2, posterior.temperature * V
+    V = np.linalg.inv((w * A.T) @ A / s2 + np.eye(3) / posterior.prior**2)
+    return V @ (w * A.T) @ B[:, :targets] / s2, posterior.temperature * V
 
 
-def known(targets, posterior, loss=functional.mse_loss, chains=3000, steps=150):
+ALIKE = np.ones(N)
+WEIGHTS = np.linspace(0.2, 3.0, N)  # with the sum 16
+
+
+def known(targets, posterior, w=ALIKE, loss=functional.mse_loss, chains=3000, steps=150):
     """Chains, each a copy of the parameters (targets, 3), after enough steps to forget their start."""
+    shares = torch.as_tensor(w / w.sum())
     theta = torch.nn.Parameter(torch.zeros(chains, targets, 3, dtype=torch.float64))
     optimizer = ht.Langevin([theta], 0.35, 1.5, posterior=posterior, seed=3)
     a, b = torch.as_tensor(A), torch.as_tensor(B[:, :targets])
     for _ in range(steps):
         optimizer.zero_grad()
         outputs = torch.einsum("ni,cki->cnk", a, theta)
-        per_chain = loss(outputs, b.expand_as(outputs), reduction="none").mean(dim=(1, 2))
-        per_chain.sum().backward()
+        per_example = loss(outputs, b.expand_as(outputs), reduction="none").mean(dim=2)
+        (per_example @ shares).sum().backward()
         optimizer.step()
     return theta.detach().numpy()
 
 
-def off(theta, targets, posterior):
+def off(theta, targets, posterior, w=ALIKE):
     """By how many standard errors means and variances are off."""
-    mean, V = exact(targets, posterior)
+    mean, V = exact(targets, posterior, w)
     v = np.diag(V)
     centred = theta - mean.T
     errors = np.sqrt(v / len(theta)), v * np.sqrt(2 / len(theta))
@@ -302,6 +318,14 @@ def off(theta, targets, posterior):
 def test_a_linear_model_with_known_noise_has_the_posterior_that_is_known(targets, temperature):
     posterior = ht.Posterior("mse_loss", N, 0.8, 0.5, temperature, targets=targets)
     assert (off(known(targets, posterior), targets, posterior) < 4.5).all()
+
+
+@TEMPERATURES
+def test_where_examples_have_weights_n_is_their_sum(temperature):
+    posterior = ht.Posterior("mse_loss", WEIGHTS.sum(), 0.8, 0.5, temperature, targets=2)
+    assert (off(known(2, posterior, WEIGHTS), 2, posterior, WEIGHTS) < 4.5).all()
+    counted = replace(posterior, n=N)  # the control
+    assert off(known(2, counted, WEIGHTS), 2, posterior, WEIGHTS).max() > 10
 
 
 @pytest.mark.parametrize("wrong", ["the factor 2", "the number of targets", "the noise"])
@@ -442,6 +466,19 @@ def test_residuals_may_come_in_batches_and_no_graph_is_kept():
     assert third.draw_noise(model(X) - Y) != MAKERS["Langevin"](model, seed=6).draw_noise(model(X) - Y)
 
 
+def test_a_weight_counts_as_so_many_residuals_and_weights_come_in_batches_too():
+    model, w = network(), torch.arange(20) % 3
+    residuals, n = (Y - model(X)).detach(), float(w.sum())
+    posterior = replace(POSTERIOR, n=n)
+    one, two, third = (ht.Langevin(model, 0.05, 1.0, posterior=posterior, seed=5) for _ in range(3))
+    repeated = one.draw_noise(residuals.repeat_interleave(w, dim=0))
+    assert two.draw_noise(residuals, w) == pytest.approx(repeated, rel=1e-12)
+    halves = residuals[:7], residuals[7:].float()
+    assert third.draw_noise(halves, iter([w[:7], w[7:, None]])) == pytest.approx(repeated, rel=1e-6)
+    with pytest.raises(ValueError, match=r"of all 38 targets .* got 40: .* given as weights="):
+        one.draw_noise(residuals)
+
+
 def test_the_temperature_is_read_in_units_of_the_noise():
     """p·p/N of a regression with noise that is drawn, beside the τ that its groups show."""
     model = network()
@@ -536,8 +573,8 @@ MSE = ht.Posterior("mse_loss", 20)
     ("make", "words"),
     [
         (lambda m: ht.Posterior("mse", 20), "loss must be one of .*'mse_loss'.*, got 'mse'"),
-        (lambda m: ht.Posterior("mse_loss", 0), "n must be a whole number >= 1, got 0"),
-        (lambda m: ht.Posterior("mse_loss", 2.5), "n must be a whole number"),
+        (lambda m: ht.Posterior("mse_loss", 0), "n must be > 0 and finite, got 0"),
+        (lambda m: ht.Posterior("mse_loss", W.sum()), "n must be a number .* of type Tensor"),
         (lambda m: ht.Posterior("mse_loss", 20, targets=0), "targets must be a whole number >= 1"),
         (lambda m: ht.Posterior("mse_loss", 20, reduction="none"), "reduction must be one of 'mean', 'sum'"),
         (lambda m: ht.Posterior("mse_loss", 20, variance=0), "variance must be > 0"),
@@ -587,6 +624,13 @@ MSE = ht.Posterior("mse_loss", 20)
             "no noise is drawn here",
         ),
         (lambda m: MAKERS["Langevin"](m).draw_noise(Y[:5]), "all 40 targets .* needed, got 10"),
+        (lambda m: MAKERS["Langevin"](m).draw_noise(Y, W * 1.01), "needed, got 40.4: .* weights, n is their"),
+        (lambda m: MAKERS["Langevin"](m).draw_noise(Y, W[:5]), "one for each of 20 examples, got tensor"),
+        (lambda m: MAKERS["Langevin"](m).draw_noise(Y, -W), "weights must be finite and >= 0"),
+        (lambda m: MAKERS["Langevin"](m).draw_noise(Y, W * math.inf), "weights must be finite and >= 0"),
+        (lambda m: MAKERS["Langevin"](m).draw_noise(Y, 2.0), "weights must be a tensor, or one for each"),
+        (lambda m: MAKERS["Langevin"](m).draw_noise(Y, [W, W]), "one tensor for each of residuals, got more"),
+        (lambda m: MAKERS["Langevin"](m).draw_noise([Y, Y], [W]), "one tensor for each of residuals, got m"),
         (lambda m: MAKERS["Langevin"](m).draw_noise(3.0), "must be a tensor, or one for each batch, got 3"),
         (lambda m: MAKERS["Langevin"](m).draw_noise([3.0]), "must be a tensor, or one for each batch, got 3"),
         (lambda m: MAKERS["Langevin"](m).draw_noise(Y * math.nan), "must be finite, got nan"),

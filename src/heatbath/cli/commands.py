@@ -15,6 +15,7 @@ from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, complain, emit, end
 from heatbath.cli.options import Setting, sections_of, takes_settings
 
 if TYPE_CHECKING:
+    from heatbath.automatic import Search
     from heatbath.runs.plan import Plan
     from heatbath.runs.run import Run
 
@@ -49,6 +50,8 @@ def train(
     heatbath train --data FILE.csv --target COLUMN --method lol
 
     heatbath train --data FILE.csv --target COLUMN --method lala --h 0.2 --gamma 1 --prior 1 --samples 100
+
+    heatbath train --data FILE.csv --target COLUMN --method lala --h auto --gamma 1 --prior 1 --steps auto
     """
     _start("train", settings, given, [], out, threads, every, json)
 
@@ -150,7 +153,9 @@ def _check_manner(threads: int | None, every: float) -> None:
     real("every", every, NON_NEGATIVE)
 
 
-def _carry_out(command: str, plan: Plan, folder: Path, threads: int | None, every: float, json: bool) -> None:
+def _carry_out(
+    command: str, plan: Plan | Search, folder: Path, threads: int | None, every: float, json: bool
+) -> None:
     """Run a plan from its start, or from where its folder stands, and write what comes out of it."""
     try:
         with ending(FAILURE):
@@ -163,15 +168,15 @@ def _carry_out(command: str, plan: Plan, folder: Path, threads: int | None, ever
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _simulated(plan: Plan, folder: Path, threads: int | None, every: float) -> Run:
+def _simulated(plan: Plan | Search, folder: Path, threads: int | None, every: float) -> Run:
     """The run of a plan, which is in its file when it ends, or stops."""
     from heatbath.cli.display import Display
     from heatbath.cli.folders import RUN
-    from heatbath.runs.run import simulate
+    from heatbath.training import carry_out
 
     path = folder / RUN
     with Display(plan, Console(stderr=True)) as display:
-        run = simulate(plan, threads=threads, progress=display, checkpoint=path, every=every)
+        run = carry_out(plan, threads=threads, progress=display, checkpoint=path, every=every)
     run.save(path)  # a checkpoint that fails is a warning, but this must not
     return run
 
@@ -179,7 +184,7 @@ def _simulated(plan: Plan, folder: Path, threads: int | None, every: float) -> R
 def _report(command: str, run: Run, folder: Path, json: bool) -> None:
     """Write the summary and the figures, and print the summary."""
     from heatbath.cli.pictures import draw_all
-    from heatbath.cli.summaries import as_json, as_markdown, as_table, summary
+    from heatbath.cli.summaries import as_json, as_markdown, as_table, notes, summary
     from heatbath.writing import write
 
     results = summary(command, run)
@@ -192,5 +197,7 @@ def _report(command: str, run: Run, folder: Path, json: bool) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     with console.capture() as text:
         console.print(as_table(results))
+        for note in notes(results):
+            console.print(note, highlight=False, soft_wrap=True)
         console.print(f"results: {folder}", highlight=False, soft_wrap=True)
     emit(text.get())

@@ -15,10 +15,11 @@ from rich.text import Text
 
 from heatbath.engine.compile import reporting
 from heatbath.partition import Partition
+from heatbath.runs.plan import Plan
 from heatbath.schedules import Schedule, at
 
 if TYPE_CHECKING:
-    from heatbath.runs.plan import Plan
+    from heatbath.automatic import Search
     from heatbath.runs.simulation import Progress
 
 PAUSE = 10.0  # seconds between two lines where there is no terminal
@@ -29,10 +30,13 @@ WAIT = "preparing"
 class Display:
     """What `progress` calls: steps, speed, time left, loss, and the temperatures of a single method's parts.
 
-    Of several methods or points the loss is the mean, and temperatures would say nothing.
+    Of several methods or points the loss is the mean, and temperatures would say nothing; short runs that
+    find a stepsize tell their steps only.
     """
 
-    def __init__(self, plan: Plan, console: Console) -> None:
+    def __init__(self, prepared: Plan | Search, console: Console) -> None:
+        plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
+        self._budget = None if isinstance(prepared, Plan) else prepared.budget
         self._plan, self._console = plan, console
         single = isinstance(plan.partition, Partition) and not plan.axes
         taus = {part.name: part.method.temperature for part in plan.parts()}
@@ -71,7 +75,10 @@ class Display:
     def lines(self, now: Progress) -> list[str]:
         """What is shown: steps, loss, temperatures."""
         left = f"{now.left:,.0f} s left" if math.isfinite(now.left) else "time left unknown"
-        lines = [f"step {now.step:,} of {now.steps:,}, {now.speed:,.0f} steps/s, {left}"]
+        most = f" ({self._budget:,} at most)" if self._budget is not None and not now.finding else ""
+        lines = [f"step {now.step:,} of {now.steps:,}{most}, {now.speed:,.0f} steps/s, {left}"]
+        if now.finding:
+            return [f"short runs first: {lines[0]}"]
         if math.isfinite(now.loss):
             split = "test" if self._plan.problem.X_test.shape[1] else "train"
             many = "" if len(self._plan.points) == 1 else " (mean of all)"

@@ -12,7 +12,7 @@ from dataclasses import Field, fields
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
-from heatbath.cli.reading import numbers, whole_number
+from heatbath.cli.reading import AUTO, numbers, whole_number
 from heatbath.methods import Method, known_methods, module_of
 from heatbath.partition import Partition
 from heatbath.posterior import Posterior
@@ -52,16 +52,16 @@ def known() -> dict[str, Known]:
         kinds = {p.name: _kind_of_annotation(str(p.annotation)) for p in taken.values()}
         methods[name.lower()] = Known(name, preset, taken, kinds)
     for kind in known_methods().values():
-        h = Parameter("h", Parameter.KEYWORD_ONLY, annotation="Coefficient")
+        h = Parameter("h", Parameter.KEYWORD_ONLY, annotation="Stepsize")
         taken = {"h": h, **signature(kind).parameters}
-        kinds = {"h": "coefficient"} | {f.name: _kind_of_field(f) for f in fields(kind)}
+        kinds = {"h": "stepsize"} | {f.name: _kind_of_field(f) for f in fields(kind)}
         methods[kind.title.lower()] = Known(kind.title, _everywhere(kind), taken, kinds, module_of(kind))
     return methods
 
 
 def arguments() -> list[Argument]:
     """All that some method takes, each once."""
-    texts = {"h": "Stepsize.", "word": "The splitting, such as BAOAB."}
+    texts = {"h": "Stepsize; train finds it where it is auto.", "word": "The splitting, such as BAOAB."}
     for kind in known_methods().values():
         for f in fields(kind):
             choices = f.metadata.get("choices", ())
@@ -174,6 +174,8 @@ def _kind_of_field(field: Field[Any]) -> str:
 
 def _kind_of_annotation(annotation: str) -> str:
     """What an argument of a preset takes."""
+    if annotation == "Stepsize":
+        return "stepsize"
     return "text" if annotation.startswith(("str", "Literal")) else "coefficient"
 
 
@@ -185,7 +187,7 @@ def _example(name: str, needed: list[str], module: str | None) -> str:
 
 def _plain(kind: str | None, name: str, value: Any) -> Any:
     """A value as it is written to a settings file: text of numbers as numbers."""
-    if not isinstance(value, str) or kind in (None, "text"):
+    if not isinstance(value, str) or kind in (None, "text") or (kind == "stepsize" and value == AUTO):
         return value
     return whole_number(name, value) if kind == "whole" else numbers(name, value)
 

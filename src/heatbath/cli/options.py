@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from heatbath.cli.methods import arguments, known
-from heatbath.cli.reading import deviations, number, sizes, whole_number
+from heatbath.cli.reading import deviations, length, number, sizes, whole_number
 
 Settings = dict[str, dict[str, Any]]
 
@@ -44,6 +44,7 @@ SETTINGS = (
     Setting("problem", "name", "text", "spirals, trigonometric, rings or mnist.", "--problem"),
     Setting("problem", "data", "text", "Your own data: a CSV or Parquet file, instead of a problem."),
     Setting("problem", "target", "text", "The column of the file to predict."),
+    Setting("problem", "weights", "text", "The column of the file that says how often each row counts."),
     Setting("problem", "task", "text", "binary, classes, regression, counts (default: as it looks)."),
     Setting("problem", "test_share", "number", "The share of the file that is set aside to test (0.2)."),
     Setting("problem", "standardise", "truth", "Give the columns of the file mean 0 and variance 1 (yes)."),
@@ -67,11 +68,15 @@ SETTINGS = (
     Setting("method", "name", "text", f"{', '.join(known())}; or sgld:h=0.1,sigma=0.01.", "--method"),
     *(Setting("method", name, kind, _text(text, methods)) for name, kind, text, methods in arguments()),
     Setting("posterior", "prior", "deviations", "Standard deviation of the parameters, 0.5,1 for one of each "
-            "layer, or fan_in (1). A posterior takes the place of --tau and --weight-decay."),
+            "layer, fan_in, or auto (1). A posterior takes the place of --tau and --weight-decay."),
     Setting("posterior", "noise", "deviations", "In a regression, standard deviation of targets around the "
             "network, in their units; sampled, with the parameters; or network, its own outputs (sampled)."),
     Setting("posterior", "temperature", "number", "Of the posterior; a cold one is below 1 (1)."),
-    Setting("training", "steps", "whole", "Steps (20000)."),
+    Setting("posterior", "degrees", "number", "Of freedom of the noise of a regression, if it has Student's "
+            "law and not a normal one."),
+    Setting("training", "steps", "length", "Steps (20000); with auto, train goes on until the predictions "
+            "have converged."),
+    Setting("training", "budget", "whole", "With --steps auto, the most that it makes (20000)."),
     Setting("training", "batch", "whole", "Examples in a mini-batch (32, or all where there are fewer)."),
     Setting("training", "chains", "whole", "Independent chains, of each method or point (10)."),
     Setting("training", "seed", "whole", "Of starts, noise and mini-batches (0)."),
@@ -88,10 +93,11 @@ SECTIONS = ("problem", "network", "method", "posterior", "training")
 TITLES = {section: f"The {section}" for section in SECTIONS}
 READERS: dict[str, Callable[[str, str], Any]] = {
     "number": number, "whole": whole_number, "wholes": sizes, "deviations": deviations,
+    "length": length,
 }  # fmt: skip
 METAVARS = {
     "number": "NUMBER", "whole": "WHOLE", "wholes": "SIZES", "text": "TEXT", "coefficient": "NUMBER",
-    "deviations": "NUMBER",
+    "deviations": "NUMBER", "stepsize": "NUMBER", "length": "WHOLE",
 }  # fmt: skip
 
 

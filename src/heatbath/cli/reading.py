@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from heatbath.checks import POSITIVE, real, whole
 
+AUTO = "auto"  # what is to be found
+
 
 def number(label: str, text: str) -> float:
     """A number."""
@@ -13,12 +15,17 @@ def number(label: str, text: str) -> float:
         raise ValueError(f"{label} must be a number, got {text!r}") from None
 
 
-def whole_number(label: str, text: str) -> int:
-    """A whole number."""
+def whole_number(label: str, text: str, other: str = "") -> int:
+    """A whole number; `other` is what else it might have been."""
     try:
         return int(_checked(text))
     except ValueError:
-        raise ValueError(f"{label} must be a whole number, got {text!r}") from None
+        raise ValueError(f"{label} must be a whole number{other}, got {text!r}") from None
+
+
+def length(label: str, text: str) -> int | str:
+    """A whole number of steps, or auto."""
+    return text if text == AUTO else whole_number(label, text, f" or {AUTO}")
 
 
 def sizes(label: str, text: str) -> list[int]:

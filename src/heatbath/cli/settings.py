@@ -10,20 +10,24 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
+from heatbath.automatic import Search
 from heatbath.checks import real, whole
 from heatbath.cli.methods import find, labelled, method_of, partition_of
 from heatbath.cli.options import SECTIONS, Settings, keys
+from heatbath.cli.reading import AUTO
 from heatbath.cli.tables import read_problem
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
+from heatbath.partition import Partition
 from heatbath.posterior import Posterior
 from heatbath.runs.dataset import check_memory
 from heatbath.runs.grid import Methods
 from heatbath.runs.plain import RECIPES, network_to_plain
 from heatbath.runs.plan import Call, Plan, make_plan
+from heatbath.training import prepare
 
 COMMANDS = ("train", "compare", "sweep")
-OF_FILES = ("data", "target", "task", "test_share", "standardise", "seed", "sha256")
+OF_FILES = ("data", "target", "weights", "task", "test_share", "standardise", "seed", "sha256")
 TRAINING: dict[str, Any] = {
     "steps": 20_000, "chains": 10, "seed": 0, "record": 100, "losses_every": 1, "shuffled": False,
     "momenta": "zero", "dtype": "float32",
@@ -82,8 +86,9 @@ def merged(file: Settings, options: Settings, methods: list[str]) -> Settings:
             key in new and other[key] in old for key in other
         ):
             old = {}
-        if "data" in new:
-            old = {key: value for key, value in old.items() if key != "sha256"}
+        for key, what in (("data", "sha256"), ("steps", "budget")):  # that of the one in the file
+            if key in new:
+                old = {name: value for name, value in old.items() if name != what}
         sections[section] = {**old, **new}
     chosen = labelled([method_of(text) for text in methods]) if methods else file.get("methods", {})
     return sections | {"methods": chosen}
@@ -97,21 +102,39 @@ def _spelled_out(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, **table}
 
 
-def plan_of(command: str, settings: Settings) -> tuple[Plan, Settings]:
-    """The plan of a run, and all its settings, which make the same plan again."""
+def plan_of(command: str, settings: Settings) -> tuple[Plan | Search, Settings]:
+    """The plan of a run, or what finds it, and all its settings, which make the same again."""
     problem, section = _problem(settings["problem"])
     network = Dense(**settings["network"])
     posterior = Posterior(**settings["posterior"]) if settings["posterior"] else None
     methods, sections = _methods(command, settings, posterior)
     training = TRAINING | settings["training"]
     whole("record", training["record"], low=1, high=MOST_RECORDS)  # a list of steps is for Python only
-    plan = make_plan(problem, network, methods, **training, call=cast(Call, command))
+    prepared = _prepared(command, problem, network, methods, training)
+    plan = prepared.first_plan() if isinstance(prepared, Search) else prepared
     check_memory(plan, 2)
+    training |= {"batch": plan.batch}
+    if isinstance(prepared, Search) and prepared.budget is not None:
+        training |= {"budget": prepared.budget, "samples": plan.samples}
     complete = {"problem": section, "network": network_to_plain(network), **sections}
     if posterior is not None:
         said = asdict(posterior).items()
         complete["posterior"] = {name: value for name, value in said if value is not None}
-    return plan, complete | {"training": training | {"batch": plan.batch}}
+    return prepared, complete | {"training": training}
+
+
+def _prepared(
+    command: str, problem: Problem, network: Dense, methods: Methods, training: dict[str, Any]
+) -> Plan | Search:
+    """The plan, or for `train` what finds it."""
+    if command == "train":
+        return prepare(problem, network, cast(Partition, methods), **training)
+    if training["steps"] == AUTO or "budget" in training:
+        raise ValueError(
+            f"only heatbath train finds how many steps it needs: for {command} say --steps NUMBER, without "
+            "--budget"
+        )
+    return make_plan(problem, network, methods, **training, call=cast(Call, command))
 
 
 def write_settings(command: str, settings: Settings) -> str:
@@ -172,8 +195,9 @@ def _own_data(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
     if given.get("sha256", digest) != digest:
         raise ValueError(f"{path} has changed since these settings were written: say --data again to use it")
     problem = read_problem(
-        path, given["target"], values["test_share"], values["standardise"], given.get("task"), values["seed"]
-    )
+        path, given["target"], values["test_share"], values["standardise"], given.get("task"), values["seed"],
+        given.get("weights"),
+    )  # fmt: skip
     return problem, {**values, "data": str(path), "sha256": digest}
 
 

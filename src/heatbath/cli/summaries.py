@@ -12,6 +12,8 @@ from rich.table import Table
 
 from heatbath.checks import is_real
 from heatbath.diagnostics import equipartition
+from heatbath.partition import Partition
+from heatbath.runs.found import Found
 from heatbath.runs.run import Run
 from heatbath.statistics import Measured, student
 from heatbath.tasks import TASKS
@@ -45,6 +47,7 @@ def summary(command: str, run: Run) -> dict[str, Any]:
         "seed": plan.seed,
         "best": None if best is None or len(rows) == 1 else best["labels"],
         "rows": rows,
+        "found": _found(run),
     }
 
 
@@ -57,6 +60,7 @@ def as_markdown(results: dict[str, Any]) -> str:
     """A table of Markdown under a heading."""
     columns, rows = cells(results)
     lines = [f"# {title(results)}", "", *_markdown(columns, rows), "", "Means over chains (95 % intervals)."]
+    lines += ["", *(f"- {note}" for note in notes(results))] if results["found"] else []
     return "\n".join(lines) + "\n"
 
 
@@ -100,6 +104,22 @@ def cells(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         line += [_heat(row["temperatures"].get(part)) for part in parts]
         body.append(line + ([f"{row['diverged']} of {row['chains']}"] if lost else []))
     return columns, body
+
+
+def notes(results: dict[str, Any]) -> list[str]:
+    """What a run found by itself, in words."""
+    if not results["found"]:
+        return []
+    found = dict(results["found"])
+    h = [f"h: {found.pop('h'):.4g}"] if "h" in found else []
+    return [*h, *Found(**found).summary().splitlines()]
+
+
+def _found(run: Run) -> dict[str, Any] | None:
+    """What a run found by itself, with the stepsize, where it was found."""
+    if run.found is None or not isinstance(run.partition, Partition):
+        return None
+    return ({"h": run.partition.h} if run.found.tried else {}) | run.found.plain()
 
 
 def _row(run: Run, place: int, labels: dict[str, Any]) -> Row:

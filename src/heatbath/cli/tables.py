@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heatbath.datasets import Problem, from_arrays, from_csv
-from heatbath.datasets.arrays import csv_rows
+from heatbath.datasets.arrays import csv_rows, features_in
 from heatbath.tasks import TASKS, Task
 
 
@@ -40,17 +40,22 @@ def is_parquet(path: Path) -> bool:
 
 
 def read_problem(
-    path: Path, target: str, test_share: float, standardise: bool, task: Task | None, seed: int
+    path: Path,
+    target: str,
+    test_share: float,
+    standardise: bool,
+    task: Task | None,
+    seed: int,
+    weights: str | None,
 ) -> Problem:
-    """The problem in a file: `target` is the column to predict, all others are features."""
+    """The problem in a file: `target` is the column to predict, `weights` one that says how often each row
+    counts, all others are features."""
     if not is_parquet(path):
-        return from_csv(path, target, test_share, standardise, task, seed)
+        return from_csv(path, target, test_share, standardise, task, seed, weights)
     table = _read_parquet(path)
-    if table.header.count(target) != 1 or len(table.header) < 2 or not table.rows:
-        raise ValueError(
-            f"{path} must have one column {target!r}, at least one other, and a row; "
-            f"it has {len(table.rows)} rows of {', '.join(map(repr, table.header))}"
-        )
+    features = features_in(path, table.header, target, weights)
+    if not table.rows:
+        raise ValueError(f"{path} must have at least one row, it has none")
     place = table.header.index(target)
     y = [row[place] for _, row in table.rows]
     for (line, _), value in zip(table.rows, y, strict=True):
@@ -58,10 +63,11 @@ def read_problem(
             raise ValueError(f"{path}, row {line}, column {target!r}: the value is missing")
     if any(isinstance(value, int | float) and not isinstance(value, bool) for value in y):
         y = table.column(target)
-    names = [name for name in table.header if name != target]
+    names = [table.header[i] for i in features]
+    w = None if weights is None else table.column(weights)
     X = [list(row) for row in zip(*map(table.column, names), strict=True)]
     try:
-        made = from_arrays(X, y, None, None, test_share, task, standardise, names, seed)
+        made = from_arrays(X, y, None, None, test_share, task, standardise, names, seed, w)
     except ValueError as error:
         raise ValueError(f"{path}, target {target!r}: {error}") from None
     targets = made.targets if TASKS[made.task].classes else (target,)

@@ -39,21 +39,19 @@ def from_csv(
     standardise: bool = True,
     task: Task | None = None,
     seed: int = 0,
+    weights: str | None = None,
 ) -> Problem:
-    """A table in a CSV file with a header: `target` is the column to predict, all others are features.
+    """A table in a CSV file with a header: `target` is the column to predict, `weights` one that says how
+    often each row counts, if there is one, and all others are features.
 
-    Features are numbers. Text in the target column makes classes, in alphabetical order; for numbers there
-    see `from_arrays`.
+    Features are numbers. Text in the target column makes classes, in alphabetical order; for numbers there,
+    and for weights, see `from_arrays`.
     """
     rows = csv_rows(path)
     if len(rows) < 2:
         raise ValueError(f"{path} must have a header and at least one row below it, it has {len(rows)} rows")
     (_, header), *body = rows
-    if header.count(target) != 1 or len(header) < 2:
-        raise ValueError(
-            f"{path} must have one column {target!r} and at least one other; "
-            f"it has {', '.join(map(repr, header))}"
-        )
+    features = features_in(path, header, target, weights)
     place = header.index(target)
     for line, row in body:
         if len(row) != len(header):
@@ -75,15 +73,32 @@ def from_csv(
         y: list[Any] = [number(line, target, row[place], hint) for line, row in body]
     else:
         y = [row[place] for _, row in body]
-    others = [i for i in range(len(header)) if i != place]
-    X = [[number(line, header[i], row[i]) for i in others] for line, row in body]
-    names = [header[i] for i in others]
+    X = [[number(line, header[i], row[i]) for i in features] for line, row in body]
+    names = [header[i] for i in features]
+    w = None
+    if weights is not None:
+        w = [number(line, weights, row[header.index(weights)]) for line, row in body]
     try:
-        problem = from_arrays(X, y, None, None, test_share, task, standardise, names, seed)
+        problem = from_arrays(X, y, None, None, test_share, task, standardise, names, seed, w)
     except ValueError as error:
         raise ValueError(f"{path}, target {target!r}: {error}") from None
     targets = problem.targets if TASKS[problem.task].classes else (target,)
     return replace(problem, name=Path(path).stem, targets=targets)
+
+
+def features_in(
+    path: str | os.PathLike[str], header: Sequence[str], target: str, weights: str | None
+) -> list[int]:
+    """Which columns of a table are features: all but the target and the weights, which are there once."""
+    others = [target] if weights is None else [target, weights]
+    if target == weights:
+        raise ValueError(f"{path}: weights must be another column than the target, got {target!r} for both")
+    if any(header.count(name) != 1 for name in others) or len(header) <= len(others):
+        raise ValueError(
+            f"{path} must have one column {' and one '.join(map(repr, others))} and at least one other; "
+            f"it has {', '.join(map(repr, header))}"
+        )
+    return [place for place, name in enumerate(header) if name not in others]
 
 
 def _parsed(cell: str) -> float | None:
@@ -110,25 +125,29 @@ def from_arrays(
 
     Unless `X_test` and `y_test` are given, a share of the rows, drawn by `seed`, is set aside for the test.
     `weights` (examples,) say how often each row of X counts, in training, in the test and in the means by
-    which data are standardised; rows of `X_test` count once.
+    which data are standardised: 2 is as two of it, 0 leaves it out; rows of `X_test` count once.
     Where `task` is None, text, truth values and whole numbers with at most 20 distinct values are classes
     (`binary` if there are two), all other numbers a regression; `counts` have to be asked for. To standardise
     is to give every feature, and the targets of a regression, mean 0 and variance 1 over the training
     examples; a constant keeps its scale.
     """
     X, known = numbers("X", X, (2,)), _targets("y", y)
+    if len(X) != len(known) or not len(X):
+        raise ValueError(
+            f"X and y must have the same number of rows, at least one; got {len(X)} and {len(known)}"
+        )
+    w = None if weights is None else numbers("weights", weights, (1,))
+    if w is not None:
+        if len(w) != len(X):
+            raise ValueError(f"weights must be one for each of the {len(X)} rows of X, got {len(w)}")
+        if (w < 0).any() or not w.any():
+            raise ValueError(
+                f"weights must be >= 0, and positive for some rows; they are from {w.min():g} to {w.max():g}"
+            )
+        X, known, w = X[w > 0], known[w > 0], w[w > 0]
     task = _inferred(known) if task is None else task
     choice("task", task, tuple(TASKS))
     Y, names = _encoded("y", known, task, known)
-    if len(X) != len(Y) or not len(X):
-        raise ValueError(
-            f"X and y must have the same number of rows, at least one; got {len(X)} and {len(Y)}"
-        )
-    w = None if weights is None else numbers("weights", weights, (1,))
-    if w is not None and len(w) != len(X):
-        raise ValueError(f"weights must be one for each of the {len(X)} rows of X, got {len(w)}")
-    if w is not None and not (w > 0).all():
-        raise ValueError(f"weights must be > 0, got {w.min():g}: leave out rows that do not count")
     w_test = None
     if X_test is not None and y_test is not None:
         X_test, Y_test = (

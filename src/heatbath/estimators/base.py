@@ -102,10 +102,14 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             classes = Y[kept, 0] if TASKS[task].classes else None
             kept, aside = train_test_split(kept, test_size=share, random_state=seed, stratify=classes)
         problem = self._problem(X, Y, weights, [kept, aside], task, targets, before)
-        self.run_: Run = self._run(problem, seed, before, early_stopping)
-        self.n_iter_ = self.run_.step
-        self.loss_curve_ = self.run_.loss("train").mean("chain").values.tolist()
+        self._keep(self._run(problem, seed, before, early_stopping))
         return self
+
+    def _keep(self, run: Run) -> None:
+        """What there is after a run."""
+        self.run_: Run = run
+        self.n_iter_ = run.step
+        self.loss_curve_ = run.loss("train").mean("chain").values.tolist()
 
     def _problem(
         self,

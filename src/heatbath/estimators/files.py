@@ -1,4 +1,7 @@
-"""Fitted estimators in files: that of their run, with their settings as text. Nothing in it is executed."""
+"""Fitted estimators in files: that of their run, with their settings as text. Nothing in it is executed.
+
+What is loaded is what was saved, in value and in type; what cannot be restored so is refused in saving.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,27 @@ from heatbath.partition import Partition
 from heatbath.runs import file
 from heatbath.runs.plain import methods_from_plain, methods_to_plain
 from heatbath.runs.run import Run
+from heatbath.tasks import TASKS
 
 if TYPE_CHECKING:
     from heatbath.estimators.base import Thermodynamic
 
-LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "n_iter_", "loss_curve_", "_shape")
-KINDS = "biufU"  # of classes that can be written: numbers, truth values and text
+LEARNED = ("feature_names_in_", "classes_", "_shape")  # and all else is in the run
+PLAIN = (bool, int, float, str, type(None))
+LONGEST = 10_000  # characters of text in an array
 
 
 def save(estimator: Thermodynamic, path: str | os.PathLike[str]) -> None:
     """Write the run and, as text in its attributes, the settings and what was learned of the data."""
-    settings = {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()}
-    learned = {name: _plain(name, getattr(estimator, name)) for name in LEARNED if hasattr(estimator, name)}
-    text = json.dumps({"kind": type(estimator).__name__, "settings": settings, "learned": learned})
+    settings = estimator.get_params(deep=False)
+    if type(settings["random_state"]) not in PLAIN and not isinstance(settings["random_state"], np.generic):
+        settings["random_state"] = None
+    learned = {name: getattr(estimator, name) for name in LEARNED if hasattr(estimator, name)}
+    parts = {
+        part: {name: _plain(name, value) for name, value in values.items()}
+        for part, values in (("settings", settings), ("learned", learned))
+    }
+    text = json.dumps({"kind": type(estimator).__name__, **parts})
     file.write(path, estimator.run_.to_xarray().assign_attrs(estimator=text))
 
 
@@ -44,51 +55,85 @@ def load(kind: type[Thermodynamic], path: str | os.PathLike[str]) -> Thermodynam
             raise ValueError(f"there is no parameter {', '.join(unknown)}")
         estimator = kind(**{name: _value(name, value) for name, value in text["settings"].items()})
         learned = {name: _value(name, text["learned"][name]) for name in LEARNED if name in text["learned"]}
+        _check(learned, run)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} is not an estimator that can be read: {error}") from error
     for name, value in learned.items():
         setattr(estimator, name, value)
-    estimator.run_ = run
+    estimator._keep(run)
+    estimator.n_features_in_ = run.problem.inputs
     return estimator
 
 
+def _check(learned: dict[str, Any], run: Run) -> None:
+    """Refuse what was learned of other data than those of the run."""
+    problem = run.problem
+    if TASKS[problem.task].classes:
+        name, fits = "classes_", _are_classes(learned["classes_"], problem.targets)
+    else:
+        shapes = [(1,), ()] if problem.outputs == 1 else [(problem.outputs,)]
+        name, fits = "_shape", learned["_shape"] in shapes
+    if fits and "feature_names_in_" in learned:
+        name = "feature_names_in_"
+        names = learned[name].tolist()  # where one comes twice, the run has others
+        fits = tuple(names) == problem.features or len(set(names)) < len(names) == problem.inputs
+    if not fits:
+        raise ValueError(
+            f"{name} is {learned[name]!r}, and its run is of {problem!r} with the targets "
+            f"{', '.join(problem.targets)}"
+        )
+
+
+def _are_classes(classes: Any, targets: tuple[str, ...]) -> bool:
+    """Whether these are different classes in order, and those of a run."""
+    in_order = isinstance(classes, np.ndarray) and np.array_equal(np.unique(classes), classes)
+    return in_order and tuple(map(str, classes)) == targets
+
+
 def _plain(name: str, value: Any) -> Any:
-    """A setting, or what was learned, as plain values."""
+    """A setting, or what was learned, as values of JSON; all but plain ones and lists say what they are."""
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind in (list, tuple):
+        items = [_plain(name, item) for item in value]
+        return items if kind is list else {"tuple": items}
+    if kind is dict:
+        return {"pairs": [[_plain(name, key), _plain(name, item)] for key, item in value.items()]}
     if isinstance(value, Partition):
         return {"partition": methods_to_plain(value)}
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind == "O":
-            value = value.astype(str)
-        if value.dtype.kind not in KINDS:
-            raise TypeError(f"{name} of type {value.dtype} cannot be written: use numbers or text")
-        return {"array": value.tolist(), "type": value.dtype.str}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, (list, tuple)):
-        return [_plain(name, one) for one in value]
-    if isinstance(value, dict):
-        return {"pairs": [[_plain(name, key), _plain(name, one)] for key, one in value.items()]}
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return None if name == "random_state" else _refuse(name, value)
+    if kind is np.ndarray and value.dtype == object and value.ndim == 1:
+        return {"objects": [_plain(name, item) for item in value]}
+    if (kind is np.ndarray or isinstance(value, np.generic)) and _can_be_written(value.dtype):
+        shape = list(value.shape) if kind is np.ndarray else None
+        return {"array": value.ravel().tolist(), "type": value.dtype.str, "shape": shape}
+    raise TypeError(
+        f"{name} cannot be written to a file, got {value!r} of type {kind.__name__}: use plain numbers and "
+        "text, and lists, tuples, dicts and arrays of them"
+    )
 
 
-def _refuse(name: str, value: Any) -> None:
-    raise TypeError(f"{name} cannot be written to a file, got {value!r} of type {type(value).__name__}")
+def _can_be_written(kind: np.dtype[Any]) -> bool:
+    """Whether values of an array are plain: numbers, but for those longer than Python's, and text."""
+    return (kind.kind in "biuf" and kind.itemsize <= 8) or (kind.kind == "U" and kind.itemsize <= 4 * LONGEST)
 
 
 def _value(name: str, plain: Any) -> Any:
     """What `_plain` wrote."""
-    if isinstance(plain, dict) and "partition" in plain:
-        return methods_from_plain(plain["partition"])
-    if isinstance(plain, dict) and "array" in plain:
-        kind = np.dtype(plain["type"])
-        if kind.kind not in KINDS:
-            raise ValueError(f"{name} has the type {plain['type']!r}, accepted are numbers and text")
-        array = np.array(plain["array"], kind)
-        return array.astype(object) if name == "feature_names_in_" else array
-    if isinstance(plain, dict):
-        return {_value(name, key): _value(name, one) for key, one in plain["pairs"]}
     if isinstance(plain, list):
-        return tuple(_value(name, one) for one in plain) if name != "loss_curve_" else plain
-    return plain
+        return [_value(name, item) for item in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if "tuple" in plain:
+        return tuple(_value(name, item) for item in plain["tuple"])
+    if "pairs" in plain:
+        return {_value(name, key): _value(name, item) for key, item in plain["pairs"]}
+    if "partition" in plain:
+        return methods_from_plain(plain["partition"])
+    if "objects" in plain:
+        return np.fromiter((_value(name, item) for item in plain["objects"]), object)
+    kind = np.dtype(plain["type"])
+    if not _can_be_written(kind):
+        raise ValueError(f"{name} has the type {plain['type']!r}, accepted are numbers and text")
+    array, shape = np.array(plain["array"], kind), plain["shape"]
+    return array[0] if shape is None else array.reshape(shape)

@@ -55,7 +55,7 @@ class Progress:
 
     `loss` and `accuracy` are means over the chains on the test examples (on those for training, if there are
     no others) at the last record, and `temperature` their mean kinetic temperature by part, now. `first` is
-    the step at which this call began.
+    the step at which this call began. Short runs that find something for the run say `finding`.
     """
 
     step: int
@@ -65,6 +65,7 @@ class Progress:
     temperature: dict[str, float]
     first: int = 0
     accuracy: float = float("nan")
+    finding: bool = False
 
     @property
     def speed(self) -> float:

@@ -194,15 +194,18 @@ class Partitioned(Optimizer):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
-    def draw_noise(self, residuals: Tensor | Iterable[Tensor]) -> float:
+    def draw_noise(
+        self, residuals: Tensor | Iterable[Tensor], weights: Tensor | Iterable[Tensor] | None = None
+    ) -> float:
         """Draw the variance of the data from its law given the model as it is, and go on with it.
 
         `residuals` are those of all training examples, what is true less what the model says: a tensor, or
-        one for each batch, such as `(model(x) - y for x, y in loader)`. How often does not change the law.
+        one for each batch, such as `(model(x) - y for x, y in loader)`. `weights` are those of the examples,
+        where they have some: a tensor, or one for each batch. How often does not change the law.
         """
         self._check_noise()
         posteriors.check_words(values.to_method(group, values.current(group)) for group in self.param_groups)
-        variance = posteriors.draw(self.param_groups[0], residuals)
+        variance = posteriors.draw(self.param_groups[0], residuals, weights)
         for group in self.param_groups:
             group["noise"] = variance
             group["drawn"] += 1

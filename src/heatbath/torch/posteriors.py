@@ -16,6 +16,10 @@ over n examples with K targets each (as torch's losses are by default)
 With `reduction="sum"` the loss is the sum over all n examples, and n stands in place of 1/K. The sum over a
 mini-batch is to be multiplied by n over its size.
 
+Where examples have weights w, the likelihood of each has the power w: n is Σw, the loss Σwℓ/Σw with ℓ the
+mean over an example's targets (or Σwℓ, with the sum), and Σr² is Σwr². The loss of a mini-batch of b examples
+is Σwℓ/(b x mean w), with the mean of all weights.
+
 A noise s² that is not known is common to all targets and has the prior IG(a, b v), v the variance of the
 targets. `draw_noise` draws it from its law given the residuals, IG((a + 1 + nK/2)/T - 1, (b v + Σr²/2)/T).
 As in `likelihood`, momenta are in units of s: all else is as for s = 1, so that groups show τ and
@@ -25,8 +29,9 @@ As in `likelihood`, momenta are in units of s: all else is as for s = 1, so that
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -50,15 +55,16 @@ Loss = Literal[
 ]
 
 PATIENCE = 1000  # steps without a draw of the noise
+ROUNDING = 1e-5  # relative, of a sum of weights in float32
 
 
 @dataclass(frozen=True)
 class Posterior:
     """What an optimiser samples, in place of `tau` and `weight_decay`; for which losses, see `posteriors`.
 
-    - `loss`: what the loop minimises, by the name of torch's function, without weights or smoothing; or
+    - `loss`: what the loop minimises, by the name of torch's function, without class weights or smoothing; or
       "negative_log_likelihood", of your own.
-    - `n`: how many training examples there are, in all and not in a mini-batch.
+    - `n`: how many training examples there are, in all and not in a mini-batch; or the sum of their weights.
     - `prior`, `temperature`: as in `heatbath.Posterior`. A prior for each layer needs a module, or a group
       for each layer; "fan_in" takes the inputs of a layer from its first matrix.
     - `noise`: of `mse_loss`, the standard deviation of the targets around the model's values, or "sampled",
@@ -78,7 +84,7 @@ class Posterior:
     """
 
     loss: Loss
-    n: int
+    n: float
     prior: float | Sequence[float] | Literal["fan_in"] = 1.0
     noise: float | Literal["sampled"] = "sampled"
     temperature: float = 1.0
@@ -89,7 +95,7 @@ class Posterior:
     def __post_init__(self) -> None:
         choice("Posterior: loss", self.loss, get_args(Loss))
         choice("Posterior: reduction", self.reduction, ("mean", "sum"))
-        store(self, n=whole("Posterior: n", self.n, low=1))
+        store(self, n=real("Posterior: n", self.n, POSITIVE))
         store(self, targets=whole("Posterior: targets", self.targets, low=1))
         store(self, variance=real("Posterior: variance", self.variance, POSITIVE))
         known = not (isinstance(self.noise, str) and self.noise == "sampled")
@@ -117,14 +123,14 @@ class Posterior:
         return self.loss == "mse_loss" and self.noise == "sampled"
 
     @property
-    def residuals(self) -> int:
-        """How many residuals the training examples have."""
+    def residuals(self) -> float:
+        """How many residuals the training examples have, by their weights."""
         return self.n * self.targets
 
     @property
     def scale(self) -> float:
         """κ: what the mean of -log likelihood is multiplied by in the loss; for s = 1 where s is drawn."""
-        factor = float(self.n) if self.reduction == "sum" else 1 / self.targets
+        factor = self.n if self.reduction == "sum" else 1 / self.targets
         if self.loss == "mse_loss":
             factor *= 2.0 if isinstance(self.noise, str) else 2 * self.noise**2
         return factor
@@ -133,7 +139,7 @@ class Posterior:
 class Noise(NamedTuple):
     """How the variance of so many residuals is drawn: (scale + factor Σr²)/Gamma(shape)."""
 
-    residuals: int
+    residuals: float
     shape: float
     scale: float
     factor: float
@@ -195,27 +201,45 @@ def check_drawn(group: dict[str, Any]) -> None:
         )
 
 
-def draw(group: dict[str, Any], residuals: Tensor | Iterable[Tensor]) -> float:
+def draw(
+    group: dict[str, Any], residuals: Tensor | Iterable[Tensor], weights: Tensor | Iterable[Tensor] | None
+) -> float:
     """The variance of the data from its law given the residuals of all of them, at the group's step."""
     law = Noise(*group["draws"])
-    batches = [residuals] if isinstance(residuals, Tensor) else residuals
-    if not isinstance(batches, Iterable):
-        raise TypeError(f"residuals must be a tensor, or one for each batch, got {residuals!r}")
-    count, squares = 0, 0.0
-    for batch in batches:
-        if not isinstance(batch, Tensor):
-            raise TypeError(f"residuals must be a tensor, or one for each batch, got {batch!r}")
-        count += batch.numel()
-        squares += float(batch.detach().double().square().sum())
-    if count != law.residuals:
+    count, squares = 0.0, 0.0
+    others = () if weights is None else weights
+    for batch, given in zip_longest(_tensors("residuals", residuals), _tensors("weights", others)):
+        if weights is not None and (batch is None or given is None):
+            raise ValueError("weights must have one tensor for each of residuals, got more of one of them")
+        rows = batch.reshape(-1, *batch.shape[1:], 1).flatten(1)  # (examples, targets)
+        w = rows.new_ones(len(rows)) if given is None else given.ravel().to(rows)
+        if len(w) != len(rows) or not ((w >= 0) & w.isfinite()).all():
+            raise ValueError(
+                f"weights must be finite and >= 0, one for each of {len(rows)} examples, got {given!r}"
+            )
+        count += float(w.sum()) * rows.shape[1]
+        squares += float((w @ rows.square()).sum())
+    if abs(count - law.residuals) > (0.0 if weights is None else ROUNDING * law.residuals):
         raise ValueError(
-            f"residuals of all {law.residuals} targets of the training examples are needed, got {count}: of "
-            "several batches give one after the other, such as (model(x) - y for x, y in loader)"
+            f"residuals of all {law.residuals:.10g} targets of the training examples are needed, got "
+            f"{count:.10g}: of several batches give one after the other, such as (model(x) - y for x, y in "
+            "loader); where examples have weights, n is their sum and they are given as weights="
         )
     if not np.isfinite(squares):
         raise ValueError(f"the squares of the residuals must be finite, got {squares}: has it diverged?")
     gamma = noise.gammas(law.shape, group["seed"], noise.VARIANCE, 0, [0], group["step"])
     return float((law.scale + law.factor * squares) / gamma[0])
+
+
+def _tensors(label: str, given: object) -> Iterator[Tensor]:
+    """One tensor, or those of an iterable, in double."""
+    batches = [given] if isinstance(given, Tensor) else given
+    if not isinstance(batches, Iterable):
+        raise TypeError(f"{label} must be a tensor, or one for each batch, got {given!r}")
+    for batch in batches:
+        if not isinstance(batch, Tensor):
+            raise TypeError(f"{label} must be a tensor, or one for each batch, got {batch!r}")
+        yield batch.detach().double()
 
 
 def check_words(methods: Iterable[Method]) -> None:
