@@ -129,8 +129,8 @@ class Search:
         known = [method.temperature for method in thermal if method.temperature and not method.tempering]
         if len(known) < len(thermal) or not thermal:
             raise ValueError(
-                "h='auto' and steps='auto' are judged by the temperature, so methods need one above 0 that "
-                f"is not tempered; for others say h and steps: got {self.partition!r}"
+                "what is 'auto' is judged by the temperature, so methods need one above 0 that is not "
+                f"tempered; for others say h, steps and the prior: got {self.partition!r}"
             )
         if self.budget is not None and (plan.chains < 2 or plan.samples < 4):
             raise ValueError(

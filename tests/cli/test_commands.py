@@ -823,7 +823,7 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
         (["train", "--data", "nowhere.csv", "--method", "lol"], "say --data FILE --target COLUMN"),
         (["train", *SMALL, "--method", "lol", "--weights", "w"], "problem spirals has no weights; accepted"),
         (["train", "--data", "x.csv", "--problem", "rings", "--method", "lol"], "problem or data, not both"),
-        (["train", *SMALL, "--method", "lol", "--prior", "wide"], "or 'fan_in'; got 'wide'"),
+        (["train", *SMALL, "--method", "lol", "--prior", "wide"], "'fan_in' or 'auto'; got 'wide'"),
         (["train", *SMALL, "--method", "lol", "--prior", "1,x"], "--prior must be a number, got 'x'"),
         (["train", *SMALL, "--method", "lol", "--prior", "1,2,3"], "the network has 2 layers"),
         (["train", *SMALL, "--method", "lol", "--noise", "0.1"], "noise is for a regression"),
