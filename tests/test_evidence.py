@@ -82,6 +82,7 @@ def test_a_run_is_bit_for_bit_the_run_with_the_prior_found(tmp_path):
     for h in ("auto", 0.1):
         run = hb.train(PROBLEM, NETWORK, partition(h), 800, 40, 4, samples=8, record=1)
         assert len(run.found.priors) == 7
+        assert run.plan.start.shape == run.theta.shape  # where the rounds ended
         assert len(run.found.priors[-1]) == 2
         assert "prior: standard deviations" in run.found.summary()
         known = partition(run.partition.h, run.found.priors[-1])
