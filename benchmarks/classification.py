@@ -18,7 +18,8 @@ no worse than: the mean of the differences over the splits is at most one standa
     python benchmarks/classification.py [--sets wine,moons] [--splits 5] [--results classification.json]
         [--page docs/classification.md]
 
-What is in the file of results is not computed again.
+What is in the file of results (benchmarks/results/classification.json) is not computed again: delete it to
+measure anew.
 """
 
 import argparse
@@ -98,6 +99,7 @@ MLP = {
     "mlpclassifier__early_stopping": [False, True],
 }
 BOOSTING = {"learning_rate": [0.03, 0.1], "max_leaf_nodes": [4, 31]}
+RESULTS = Path(__file__).parent / "results"
 OURS, BASE = "ours", "base rate"
 
 
@@ -190,7 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--results", type=Path, default=Path("classification.json"))
+    parser.add_argument("--results", type=Path, default=RESULTS / "classification.json")
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()
     if unknown := [name for name in given.sets.split(",") if name not in SETS]:

@@ -7,9 +7,10 @@ published figures and, measured in the same run, the RMSE of scikit-learn's MLP 
 gradient boosting with default settings. Means over the splits, ± the standard error of ours. Where
 `deep_ensembles` can be imported, theirs are measured, too, on the first three splits.
 
-    python benchmarks/uci.py [--sets yacht,energy] [--splits 5] [--results uci.json] [--page docs/uci.md]
+    python benchmarks/uci.py [FOLDER] [--sets yacht,energy] [--splits 5] [--results FILE] [--page FILE]
 
-Splits whose results are in the file of results are not computed again.
+Splits whose results are in the file of results (benchmarks/results/uci.json) are not computed again:
+delete it to measure anew.
 """
 
 import argparse
@@ -58,6 +59,7 @@ SETS = {
     "yacht": Published("yacht", (1.02, -1.63), (1.58, -1.18), -0.73, -1.68, (0.666, -1.25)),
 }
 ENSEMBLES = 3  # splits on which deep ensembles are measured
+RESULTS = Path(__file__).parent / "results"
 COLUMNS = ("rmse", "log_likelihood", "coverage", "seconds", "temperature", "mlp", "boosting")
 
 
@@ -164,7 +166,7 @@ def main() -> None:
     )
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--splits", type=int, default=20)
-    parser.add_argument("--results", type=Path, default=Path("uci.json"))
+    parser.add_argument("--results", type=Path, default=RESULTS / "uci.json")
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()
     known = json.loads(given.results.read_text()) if given.results.exists() else {}
@@ -193,8 +195,8 @@ def main() -> None:
     table = "\n".join([HEAD, *lines])
     print(table)
     if given.page:
-        text = "# The UCI regression benchmark\n\nBy `python benchmarks/uci.py`, see there.\n\n"
-        writing.write(given.page, f"{text}{table}\n")
+        explained = str(__doc__).partition("\n\n    python")[0]
+        writing.write(given.page, f"# The UCI regressions\n\nBy `make tables`.\n\n{explained}\n\n{table}\n")
 
 
 if __name__ == "__main__":
