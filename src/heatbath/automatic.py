@@ -35,7 +35,7 @@ from heatbath.partition import Partition
 from heatbath.runs.found import Found
 from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.run import Run, load, simulate
-from heatbath.runs.simulation import Diverged, Progress, warn
+from heatbath.runs.simulation import Diverged, Interrupted, Progress, warn
 from heatbath.schedules import Coefficient
 from heatbath.statistics import Estimate
 
@@ -165,19 +165,20 @@ class Search:
         """The same with the prior that another run has found, and the start."""
         if not self.partition.finds_prior or plan.found is None or not plan.found.priors:
             return self
-        start = {"start": plan.start, "momenta": plan.momenta}
+        rounds, _ = evidence.effort(self.budget or self.first)
+        start = {"start": plan.start, "momenta": plan.momenta} if rounds else {}
         return replace(
             self, partition=self.partition.at_prior(plan.found.priors[-1]), settings=self.settings | start
         )
 
     def _with_prior(self) -> Run:
         """The run with the prior that short ones find, from where they came to (see `evidence`)."""
-        plan = self._plan(TOP if self.partition.finds_stepsize else self.partition.h)
+        plan = self.first_plan()
         sizes = [sum(layer) for layer in plan.layers.values()]
         found = Found(priors=[(evidence.START,) * len(sizes)])
         rounds, steps = evidence.effort(self.budget or self.first)
         T = self.partition.posterior.temperature  # type: ignore[union-attr]
-        search, h = self._like(replace(plan, found=found)), None
+        search, h, was_hot = self._like(replace(plan, found=found)), None, False
         if rounds and self.partition.finds_stepsize:
             h = chosen(replace(search, first=steps, budget=None)._ladder())
         for number in range(rounds):
@@ -188,21 +189,35 @@ class Search:
                 **search._same | {"seed": seed, "start": search.settings["start"]},
             )  # fmt: skip
             run = self._short(short)
-            if run is None or (run.died >= 0).any():
-                if not isinstance(h, float):
-                    raise FloatingPointError(
-                        f"chains diverge at h = {self.partition.h} while the prior is looked for: choose a "
-                        "smaller h, or more friction"
-                    )
+            if run is None and h is None:
+                raise FloatingPointError(
+                    f"all chains diverge at h = {self.partition.h} while the prior is looked for: choose a "
+                    "smaller h, or more friction"
+                )
+            if h is not None and (run is None or (run.died >= 0).any()):
                 h /= FACTOR
                 continue
-            if isinstance(h, float) and is_hot(self._ratio(run)):  # which says nothing of the prior
-                h /= FACTOR
-                continue
-            theta = np.asarray(run.data["samples"].values, np.float64).reshape(-1, sum(sizes))
-            new = evidence.updated(found.priors[-1], theta, sizes, T)
-            found = replace(found, priors=(*found.priors, new))
-            search = self._like(replace(plan, found=found, start=run.theta, momenta="thermal"))
+            assert run is not None
+            alive = run.died < 0
+            heat = self._ratio(run) if alive.all() else UNKNOWN
+            if is_hot(heat, alone=self.chains == 1):  # which says nothing of the prior, and may cool down
+                if h is not None and was_hot:
+                    h /= FACTOR
+                was_hot = True
+            else:
+                theta = np.asarray(run.data["samples"].values[alive], np.float64).reshape(-1, sum(sizes))
+                found = replace(
+                    found, priors=(*found.priors, evidence.updated(found.priors[-1], theta, sizes, T))
+                )
+                was_hot = False
+            start = np.resize(run.theta[alive], run.theta.shape)
+            search = self._like(replace(plan, found=found, start=start, momenta="thermal"))
+        if rounds and len(found.priors) == 1:
+            warn(
+                f"short runs were too hot to find a prior: it stays at {evidence.START:g}. Say a standard "
+                "deviation, take larger batches, or a smaller h",
+                OffTemperature,
+            )
         return search._run(None, found)
 
     def _begun(self, h: Coefficient, found: Found) -> Run:
@@ -284,7 +299,8 @@ class Search:
     def _short(self, plan: Plan) -> Run | None:
         """A short run before the run itself; None where all its chains diverged."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Diverged)
+            for kind in (Diverged, Interrupted):
+                warnings.simplefilter("ignore", kind)
             warnings.filterwarnings("ignore", "the noise of the data is drawn")  # of short runs
             try:
                 run = simulate(
@@ -395,8 +411,11 @@ def is_near(estimate: Estimate) -> bool:
     return abs(estimate.value - 1) <= OFF + min(2 * error, UNSURE)
 
 
-def is_hot(estimate: Estimate) -> bool:
-    """Whether a temperature is far above τ, as far as its error can tell; where there is none it cannot."""
+def is_hot(estimate: Estimate, alone: bool = False) -> bool:
+    """Whether a temperature is far above τ, as far as its error can tell; where there is none it cannot, but
+    for a chain `alone`, which has none."""
+    if alone:
+        return estimate.value > HOT
     return (
         math.isfinite(estimate.error) and estimate.value - min(2 * estimate.error, estimate.value / 2) > HOT
     )

@@ -105,7 +105,8 @@ def train(
       The same call with a checkpoint that is already there continues from it.
 
     A chain that diverges is stopped and reported by a warning, `Diverged`; if all do, that is an error.
-    Ctrl-C stops between two steps, warns of it (`Interrupted`) and returns the run up to there, which
+    Ctrl-C stops between two steps, warns of it (`Interrupted`) and returns the run up to there (or is passed
+    on, as long as only short runs that find something have been made), which
     `resume` continues.
 
     >>> import heatbath as hb

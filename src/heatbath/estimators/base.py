@@ -37,6 +37,7 @@ from heatbath.training import Manner, train
 
 FEWEST, MOST = 200, 20_000  # steps of a method of the user's own where none are given: one for each example
 RECORDS = 10  # of the losses in one call
+UNSOUGHT = 0.5  # the prior of a fit that may stop early, before one is found
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -151,6 +152,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         if self.method is None and before is None and size.warm:
             start = self._warm(problem, network, size, seed, manner["threads"])
         method = self._method(size.gamma)
+        if early_stopping and method.finds_prior:
+            method = method.at_prior(UNSOUGHT)
         judged = self.method is None and size.chains > 1 and wanted > 3  # by R-hat
         if self.steps is None and judged and before is None and not early_stopping:
             return train(

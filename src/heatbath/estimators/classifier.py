@@ -22,7 +22,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
 
     - `hidden`, `activation`: the sizes of the hidden layers and what follows each, as in `Dense`.
     - `prior`: the standard deviation of the parameters before anything is known; "auto" finds that of each
-      layer, see `evidence`; a number, one for each layer, or "fan_in", see `Posterior`.
+      layer, see `evidence` (with fewer than 360 steps it is 1, with early stopping 0.5); a number, one for
+      each layer, or "fan_in", see `Posterior`.
     - `temperature`: 1 for the posterior, below it for a cold one.
     - `refine`: how many times the usual work may be done, for those who would wait longer for better.
     - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`

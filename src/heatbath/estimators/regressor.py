@@ -27,7 +27,8 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
 
     - `hidden`, `activation`: the sizes of the hidden layers and what follows each, as in `Dense`.
     - `prior`: the standard deviation of the parameters before anything is known; "auto" finds that of each
-      layer, see `evidence`; a number, one for each layer, or "fan_in", see `Posterior`.
+      layer, see `evidence` (with fewer than 360 steps it is 1, with early stopping 0.5); a number, one for
+      each layer, or "fan_in", see `Posterior`.
     - `temperature`: 1 for the posterior, below it for a cold one.
     - `refine`: how many times the usual work may be done, for those who would wait longer for better.
     - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`
@@ -70,7 +71,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
 
     def _posterior(self) -> Posterior:
         degrees = DEGREES if self.likelihood == "student" else None
-        stiff = self.prior == "auto" and self.noise == "network"
+        stiff = isinstance(self.prior, str) and self.prior == "auto" and self.noise == "network"
         return Posterior(STIFF if stiff else self.prior, self.noise, self.temperature, degrees)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

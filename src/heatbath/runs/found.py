@@ -23,8 +23,8 @@ class Found:
       number was given.
     - `rhat`, `ess`: the worst R-hat of the predictions and their median effective sample size; NaN where the
       number of steps was given.
-    - `priors`: the standard deviations of the prior, one for each layer, after every round in which they were
-      looked for: the last are those of the run. None where the prior was given.
+    - `priors`: the standard deviations of the prior, one for each layer: those at first, and after every
+      round in which others were found; the last are those of the run. Empty where the prior was given.
     """
 
     tried: Sequence[Sequence[float]] = ()
@@ -63,7 +63,11 @@ class Found:
         if self.tried:
             lines.append(f"h was tried at {', '.join(f'{h:.3g}' for h, _ in self.tried)}")
         if self.priors:
-            lines.append(f"prior: standard deviations {', '.join(f'{d:.3g}' for d in self.priors[-1])}")
+            sought = (
+                "" if len(self.priors) > 1 else ", as at first (too few steps, or too hot, to find others)"
+            )
+            deviations = ", ".join(f"{deviation:.3g}" for deviation in self.priors[-1])
+            lines.append(f"prior: standard deviations {deviations}{sought}")
         if math.isfinite(self.temperature):
             lines.append(f"temperature: {self.temperature:.2f} ± {self.error:.2f} of τ")
         if self.ended:

@@ -98,6 +98,8 @@ class Posterior:
         store(self, n=real("Posterior: n", self.n, POSITIVE))
         store(self, targets=whole("Posterior: targets", self.targets, low=1))
         store(self, variance=real("Posterior: variance", self.variance, POSITIVE))
+        if isinstance(self.prior, str) and str(self.prior) == "auto":
+            raise ValueError("Posterior: prior='auto' is for heatbath.train: say a standard deviation here")
         known = not (isinstance(self.noise, str) and self.noise == "sampled")
         if known and self.loss != "mse_loss":
             raise ValueError(f"Posterior: noise is for mse_loss, and this is {self.loss}; got {self.noise!r}")
