@@ -1,7 +1,7 @@
 """`ThermodynamicClassifier` as it is on eight sets, against what others are when they are tuned.
 
-Three sets of scikit-learn and five of its generators, in stratified splits of 70 % and 30 %, five of each where
-nothing else is said. Beside ours, all on the same splits:
+Three sets of scikit-learn and five of its generators, in stratified splits of 70 % and 30 %, five of each
+where nothing else is said. Beside ours, all on the same splits:
 
 - MLP: scikit-learn's, on standardised features, tuned by log loss in 3 folds of the training data over sizes,
   penalties, learning rates and early stopping;
