@@ -210,7 +210,7 @@ def main() -> None:
                     writing.write(given.results, json.dumps(known))
                 print(key, " ".join(f"{value:.4g}" for value in known[key]), flush=True)
     found: dict[str, Results] = {}
-    for key, values in sorted(known.items(), key=lambda pair: not pair[0].endswith(f"/{OURS}")):  # first
+    for key, values in sorted(known.items(), key=lambda pair: not pair[0].endswith(f"/{OURS}")):  # ours first
         name, number, model = key.split("/")
         found.setdefault(name, {}).setdefault(model, {})[int(number)] = values
     text = tables({name: found[name] for name in SETS if name in found})

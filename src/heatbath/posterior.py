@@ -20,7 +20,7 @@ class Posterior:
     """What a run samples, in place of `tau` and `weight_decay`: the prior and the noise of the data.
 
     - `prior`: the standard deviation ς of all parameters, or one for each layer; "fan_in" is 1/√inputs;
-      "auto" are those that `train` finds (see `automatic`).
+      "auto" are those that `train` finds (see `evidence`).
     - `noise`: of a regression, the standard deviation of the targets around the network's values, in their
       units; one for each target; "sampled" together with the parameters; or "network": the network has a
       second output for each target, the logarithm of its variance, which then depends on the inputs. Classes

@@ -37,7 +37,7 @@ from heatbath.training import Manner, train
 
 FEWEST, MOST = 200, 20_000  # steps of a method of the user's own where none are given: one for each example
 RECORDS = 10  # of the losses in one call
-UNSOUGHT = 0.5  # the prior of a fit that may stop early, before one is found
+UNSOUGHT = 0.5  # the prior where none is found: a fit may stop early, or would not stay cool with wider ones
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

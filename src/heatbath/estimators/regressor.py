@@ -13,12 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from heatbath.checks import choice
 from heatbath.datasets.problem import Floats
-from heatbath.estimators.base import Thermodynamic
+from heatbath.estimators.base import UNSOUGHT, Thermodynamic
 from heatbath.posterior import Posterior
 from heatbath.prediction import Mixture
 
 DEGREES = 4.0  # of freedom of Student's law
-STIFF = 0.5  # the prior where the network says the noise, too: with wider ones chains do not stay cool
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -72,7 +71,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     def _posterior(self) -> Posterior:
         degrees = DEGREES if self.likelihood == "student" else None
         stiff = isinstance(self.prior, str) and self.prior == "auto" and self.noise == "network"
-        return Posterior(STIFF if stiff else self.prior, self.noise, self.temperature, degrees)
+        return Posterior(UNSOUGHT if stiff else self.prior, self.noise, self.temperature, degrees)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on X (examples, features) with the values y, (examples,) or (examples, targets)."""

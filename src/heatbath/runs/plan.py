@@ -471,12 +471,7 @@ def _check_methods(methods: object, call: Call | None) -> None:
 
 
 def _check_known(partition: Partition) -> None:
-    """Refuse a partition whose stepsize or prior is not known."""
-    if partition.finds_prior:
-        raise ValueError(
-            "prior='auto' is found by train, for one partition: say a standard deviation here, such as "
-            "prior=1.0"
-        )
+    """Refuse a partition whose stepsize is not known; a posterior refuses a prior that is not."""
     if partition.finds_stepsize:
         raise ValueError("h='auto' is found by train, for one partition: say a stepsize here, such as h=0.1")
 
