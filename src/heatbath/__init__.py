@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from heatbath.presets import AdLAdL as AdLAdL
     from heatbath.presets import AdLaLa as AdLaLa
     from heatbath.presets import LaLa as LaLa
+    from heatbath.ranges import between as between
     from heatbath.reference import Reference as Reference
     from heatbath.runs.run import Run as Run
     from heatbath.runs.run import load as load
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from heatbath.training import compare as compare
     from heatbath.training import sweep as sweep
     from heatbath.training import train as train
+    from heatbath.tuning import Tuned as Tuned
+    from heatbath.tuning import tune as tune
 
 __version__ = "0.1.0.dev0"
 
@@ -76,6 +79,8 @@ _HOME: dict[str, str | None] = {
     **dict.fromkeys(["Diverged", "Interrupted", "Progress"], "runs.simulation"),
     **dict.fromkeys(["compare", "sweep", "train"], "training"),
     "sample": "sampling",
+    "between": "ranges",
+    **dict.fromkeys(["Tuned", "tune"], "tuning"),
 }
 
 

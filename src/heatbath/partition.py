@@ -7,17 +7,19 @@ torch's `parameters_to_vector` does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from heatbath.checks import POSITIVE, store, whole
+from heatbath.checks import POSITIVE, Interval, real, store, whole
 from heatbath.methods import Method, check_known
 from heatbath.posterior import Posterior, Prior
-from heatbath.schedules import Coefficient, SimulatedTempering, Stepsize, Value, coefficient
+from heatbath.ranges import Between
+from heatbath.schedules import Coefficient, SimulatedTempering, Stepsize, Value, coefficient, falling
 from heatbath.splitting import gradients
 
 Layers: TypeAlias = Mapping[str, Sequence[int]]
@@ -105,6 +107,15 @@ class Partition:
         return f"Partition({methods!r}, h={self.h!r}{posterior})"
 
     @property
+    def code(self) -> str:
+        """The Python expression that makes it, where the names of heatbath are known."""
+        codes = {key: method.code for key, method in self.methods.items()}
+        named = ", ".join(f"{key!r}: {code}" for key, code in codes.items())
+        methods = codes["all"] if list(codes) == ["all"] else f"{{{named}}}"
+        posterior = "" if self.posterior is None else f", posterior={self.posterior!r}"
+        return f"Partition({methods}, h={self.h!r}{posterior})"
+
+    @property
     def finds_stepsize(self) -> bool:
         """Whether h is "auto"."""
         return isinstance(self.h, str)
@@ -124,6 +135,27 @@ class Partition:
             raise ValueError(f"a partition without a posterior has no prior to change: {self!r}")
         return Partition(self.methods, self.h, replace(self.posterior, prior=prior))
 
+    def cooled(self, step: int, factor: float = 30.0) -> Partition:
+        """The same until `step`, and colder by a factor from there on: for single networks at a run's end.
+
+        Parts with a temperature have it divided by the factor; where no part has one, h is, by its square
+        root.
+
+        >>> import heatbath as hb
+        >>> hb.LOL(tau=1e-3).cooled(45_000, factor=100).methods["hidden"].tau
+        Piecewise(values=(0.001, 1e-05), steps=(45000,))
+        """
+        factor = real("cooled: factor", factor, Interval(low=1.0))
+        step = whole("cooled: step", step, low=1)
+        if self.posterior is not None or self.tempering is not None:
+            raise ValueError(
+                f"a posterior or a ladder sets its temperature: it cannot be cooled; got {self!r}"
+            )
+        methods = {key: method.cooled(step, factor) for key, method in self.methods.items()}
+        if methods == self.methods:
+            return self.at_stepsize(falling(self.h, math.sqrt(factor), step))
+        return Partition(methods, self.h)
+
     @property
     def tempering(self) -> SimulatedTempering | None:
         """The ladder of its tempered parts, if it has any."""
@@ -136,17 +168,30 @@ class Partition:
         the same coefficient share the axis (so a preset's `tau` is one). Where their lists differ, there is
         an axis for each, such as `hidden.tau` and `output.tau`.
         """
-        found: dict[str, dict[tuple[Value, ...], str]] = {}  # coefficient: {values: the first part with them}
-        for key, method in self.methods.items():
-            for name, values in method.axes().items():
-                part = "+".join(map(str, key)) if isinstance(key, tuple) else str(key)
-                found.setdefault(name, {}).setdefault(values, part)
-        named = {
-            name if len(groups) == 1 else f"{part}.{name}": values
-            for name, groups in found.items()
-            for values, part in groups.items()
-        }
+        named = _shared({key: method.axes() for key, method in self.methods.items()})
         return {"h": self.h, **named} if isinstance(self.h, tuple) else named
+
+    def ranges(self) -> dict[str, Between]:
+        """The coefficients that are to be looked for, and where; named and shared as the axes of a sweep."""
+        named = _shared({key: method.ranges() for key, method in self.methods.items()})
+        return {"h": self.h, **named} if isinstance(self.h, Between) else named
+
+    def at(self, values: Mapping[str, float]) -> Partition:
+        """The partition with a value in place of each of its ranges, by their names."""
+        ranges = self.ranges()
+        if values.keys() != ranges.keys():
+            raise ValueError(f"the ranges are {', '.join(ranges) or 'none'}, got {', '.join(values)}")
+
+        def chosen(name: str, range: Between) -> float:
+            places = (axis for axis in ranges if axis.rpartition(".")[2] == name and ranges[axis] == range)
+            return values[next(places)]
+
+        methods = {
+            key: replace(method, **{name: chosen(name, range) for name, range in method.ranges().items()})
+            for key, method in self.methods.items()
+        }
+        h = chosen("h", self.h) if isinstance(self.h, Between) else self.h
+        return Partition(methods, h, self.posterior)
 
     def parts(self, layers: Layers) -> tuple[Part, ...]:
         """The parts of a network with these layers, in the order of their first layers."""
@@ -174,6 +219,23 @@ class Partition:
                 f"(given: {', '.join(map(repr, self.methods))})"
             )
         return tuple(sorted(parts, key=lambda part: names.index(part.layers[0])))
+
+
+T = TypeVar("T", bound=Hashable)
+
+
+def _shared(given: Mapping[Key, Mapping[str, T]]) -> dict[str, T]:
+    """What parts have for their coefficients, by the coefficients' names where all have the same."""
+    found: dict[str, dict[T, str]] = {}  # coefficient: {what it has: the first part with that}
+    for key, coefficients in given.items():
+        part = "+".join(map(str, key)) if isinstance(key, tuple) else str(key)
+        for name, value in coefficients.items():
+            found.setdefault(name, {}).setdefault(value, part)
+    return {
+        name if len(groups) == 1 else f"{part}.{name}": value
+        for name, groups in found.items()
+        for value, part in groups.items()
+    }
 
 
 def _ladders(methods: Collection[Method]) -> set[SimulatedTempering]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.partition import Partition
 from heatbath.posterior import Posterior
+from heatbath.ranges import Between, between
 from heatbath.schedules import Coefficient, Stepsize
 
 
@@ -139,6 +140,40 @@ def AdLAdL(
 
 PRESETS: dict[str, Callable[..., Partition]] = {"AdLaLa": AdLaLa, "LOL": LOL, "LaLa": LaLa, "AdLAdL": AdLAdL}
 """All of them by name, for the optimisers and the command line."""
+
+
+SEARCHED: dict[str, dict[str, Between]] = {
+    "AdLaLa": {
+        "h": between(0.05, 0.4),
+        "tau": between(3e-5, 3e-3),
+        "sigma": between(1e-4, 0.02),
+        "epsilon": between(3e-3, 0.3),
+        "gamma": between(1.0, 300.0),
+        "tau_output": between(1e-8, 1e-5),
+    },
+    "LOL": {
+        "h": between(0.05, 0.4),
+        "gamma": between(1e-3, 1.0),
+        "tau": between(1e-6, 1e-3),
+        "tau_output": between(1e-8, 1e-4),
+    },
+    "LaLa": {
+        "h": between(0.03, 0.3),
+        "gamma": between(1e-3, 1.0),
+        "tau": between(1e-6, 1e-3),
+        "gamma_output": between(0.1, 30.0),
+        "tau_output": between(1e-8, 1e-4),
+    },
+    "AdLAdL": {
+        "h": between(0.03, 0.3),
+        "tau": between(1e-5, 3e-3),
+        "sigma": between(1e-4, 0.05),
+        "epsilon": between(2e-3, 0.3),
+        "tau_output": between(1e-6, 1e-3),
+        "sigma_output": between(1e-4, 0.05),
+    },
+}
+"""Where `tune` looks for their coefficients, if not told."""
 
 
 def _or(value: Coefficient | None, otherwise: Coefficient | None) -> Any:

@@ -3,7 +3,8 @@
 A schedule is a value: `schedule(n)` is the coefficient during step n. All letters of step n of a word use the
 coefficients of step n, wherever a rotated loop happens to carry them out.
 
-A coefficient is a number, a schedule, or a list or tuple of them, which is an axis of a sweep.
+A coefficient is a number, a schedule, or a list or tuple of them, which is an axis of a sweep; or a range,
+`between(low, high)`, in which `tune` looks for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from heatbath.checks import FINITE, POSITIVE, Interval, is_real, real, reals, store, whole
 from heatbath.noise import MOST_STEPS
+from heatbath.ranges import Between
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ class SimulatedTempering:
 
 Schedule: TypeAlias = Constant | Linear | Exponential | Cyclical | Piecewise
 Value: TypeAlias = float | Schedule | SimulatedTempering
-Coefficient: TypeAlias = Value | Sequence[Value]
+Coefficient: TypeAlias = Value | Sequence[Value] | Between
 Stepsize: TypeAlias = Coefficient | Literal["auto"]
 
 _KINDS = {kind.__name__: kind for kind in (*_SIMPLE, Piecewise, SimulatedTempering)}
@@ -249,6 +251,15 @@ def scaled(value: Any, factor: float) -> Any:
     return factor * value
 
 
+def falling(value: Any, factor: float, step: int) -> Any:
+    """A coefficient that is divided by a number from `step` on: each of a list."""
+    if isinstance(value, tuple):
+        return tuple(falling(single, factor, step) for single in value)
+    if not isinstance(value, (float, *_SIMPLE)):
+        raise ValueError(f"only a number or a simple schedule can fall on the way, got {value!r}")
+    return Piecewise([value, scaled(value, 1 / factor)], [step])
+
+
 def at(value: Coefficient, step: int) -> float:
     """The value during `step` of a coefficient that is neither an axis of a sweep nor tempered."""
     if isinstance(value, Schedule):
@@ -259,7 +270,12 @@ def at(value: Coefficient, step: int) -> float:
 
 
 def coefficient(label: str, given: object, accepted: Interval, *, tempering: bool = False) -> Coefficient:
-    """`given` checked: a number as a float, a schedule that stays `accepted`, an axis of them as a tuple."""
+    """`given` checked: a number as a float, a schedule that stays `accepted`, an axis of them as a tuple, a
+    range with ends that are `accepted`."""
+    if isinstance(given, Between):
+        if not all(value in accepted for value in given.range()):
+            raise ValueError(f"{label} must be {accepted}, got {given!r}")
+        return given
     if isinstance(given, np.ndarray) and given.ndim == 1:
         given = given.tolist()
     if isinstance(given, (list, tuple)):

@@ -11,6 +11,7 @@ from heatbath import operations
 from heatbath.checks import NON_NEGATIVE, SHARE
 from heatbath.letters import Array, Columns, Letter, Moment, Values
 from heatbath.methods.method import Method, gaussian_prior, varying
+from heatbath.ranges import Between, between
 from heatbath.schedules import Coefficient
 
 
@@ -59,6 +60,12 @@ class Adam(Method):
     beta2: Coefficient = varying(SHARE, "Decay of the mean of its squares.", 0.999)
     eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the squares.", 1e-8)
     weight_decay: Coefficient = gaussian_prior()
+
+    searched: ClassVar[dict[str, Between]] = {
+        "h": between(1e-4, 0.1),
+        "beta1": between(0.5, 0.99, "complement"),
+        "beta2": between(0.9, 0.9999, "complement"),
+    }
 
     word = "M"
     keeps_second = True

@@ -13,6 +13,7 @@ from heatbath import operations
 from heatbath.checks import NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
 from heatbath.methods.method import Method, gaussian_prior, option, starting, varying
+from heatbath.ranges import Between, between
 from heatbath.schedules import Coefficient, scaled
 from heatbath.splitting import WordError, require
 
@@ -113,6 +114,13 @@ class AdaptiveLangevin(Method):
     thermostat: Literal["part", "tensor"] = option("What has a ξ", "part", "tensor")
     kinetic: Literal["sum", "mean"] = option("Kinetic energy in the thermostat", "sum", "mean")
     weight_decay: Coefficient = gaussian_prior()
+
+    searched: ClassVar[dict[str, Between]] = {
+        "h": between(0.03, 0.3),
+        "tau": between(1e-5, 3e-3),
+        "sigma": between(1e-4, 0.05),
+        "epsilon": between(2e-3, 0.3),
+    }
 
     title = "AdL"
     letters: ClassVar[dict[str, Letter]] = {

@@ -12,6 +12,7 @@ from heatbath import operations
 from heatbath.checks import FRICTION, NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
 from heatbath.methods.method import Method, gaussian_prior, singles, varying
+from heatbath.ranges import Between, between
 from heatbath.schedules import Coefficient
 from heatbath.splitting import WordError, erases_force, require
 
@@ -46,6 +47,12 @@ class Langevin(Method):
     tau: Coefficient | None = varying(NON_NEGATIVE, "Temperature.", None, tempered=True)
     word: str = "BAOAB"
     weight_decay: Coefficient = gaussian_prior()
+
+    searched: ClassVar[dict[str, Between]] = {
+        "h": between(0.03, 0.3),
+        "gamma": between(1e-3, 10.0),
+        "tau": between(1e-6, 1e-3),
+    }
 
     adjustable = True
     letters: ClassVar[dict[str, Letter]] = {

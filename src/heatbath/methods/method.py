@@ -6,7 +6,8 @@ it needs, its letters, and for each letter the map in NumPy and its lowering. Ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeVar
@@ -14,7 +15,8 @@ from typing import Any, ClassVar, Self, TypeVar
 from heatbath import operations
 from heatbath.checks import FINITE, NON_NEGATIVE, Interval, choice, store
 from heatbath.letters import Letter
-from heatbath.schedules import Coefficient, Schedule, SimulatedTempering, Value, coefficient
+from heatbath.ranges import Between, between
+from heatbath.schedules import Coefficient, Schedule, SimulatedTempering, Value, coefficient, falling
 from heatbath.splitting import Substep, WordError, gradients, parse, rotate
 
 
@@ -59,10 +61,13 @@ class Method:
     - `adjustable`: a step of a palindrome of its letters can have a Metropolis test: they are A, B, and an O
       that leaves the law of p as it is.
     - `title`: what it is called in tables and, in lower case, on the command line.
+    - `searched`: where `tune` looks for its stepsize h and its coefficients, if not told; those that are not
+      named stay at their defaults.
     """
 
     title: ClassVar[str]
     thermal: ClassVar[str] = "tau"
+    searched: ClassVar[Mapping[str, Between]] = {"h": between(1e-3, 1.0)}
     adjustable: ClassVar[bool] = False
     letters: ClassVar[Mapping[str, Letter]] = {}
     keeps_second: ClassVar[bool] = False
@@ -198,18 +203,39 @@ class Method:
         """The same method at another temperature; one that has none stays as it is."""
         return replace(self, tau=tau) if "tau" in names(type(self)) else self  # type: ignore[call-arg]
 
+    def cooled(self, step: int, factor: float) -> Self:
+        """The same at a temperature that falls by a factor at `step`; one that has none stays as it is."""
+        value = getattr(self, self.thermal, None)
+        by = factor if self.thermal == "tau" else math.sqrt(factor)  # of noise, whose square is a temperature
+        return replace(self, **{self.thermal: falling(value, by, step)}) if value else self
+
     def axes(self) -> dict[str, tuple[Value, ...]]:
         """The coefficients that are axes of a sweep, with their values."""
-        values = {name: getattr(self, name) for name in names(type(self))}
-        return {name: value for name, value in values.items() if isinstance(value, tuple)}
+        return {name: value for name, value in self._values().items() if isinstance(value, tuple)}
+
+    def ranges(self) -> dict[str, Between]:
+        """The coefficients that are to be looked for, and where."""
+        return {name: value for name, value in self._values().items() if isinstance(value, Between)}
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names(type(self))}
 
     def __repr__(self) -> str:
-        """Word and coefficients, what else is not the default, and where θ is not seen at the word's end."""
+        """As it is made, and where θ is not seen at the word's end."""
+        note = " <between steps θ is seen at the kick>" if self.seen_at_kick else ""
+        return f"{self._call(repr)}{note}"
+
+    @property
+    def code(self) -> str:
+        """The Python expression that makes it, where the names of heatbath are known."""
+        return self._call(lambda value: "float('inf')" if value == math.inf else repr(value))
+
+    def _call(self, spelled: Callable[[Any], str]) -> str:
+        """Word and coefficients, and what else is not the default."""
         always = {"word", *coefficients(type(self))} - {"weight_decay"}
         shown = [f.name for f in fields(self) if f.name in always or getattr(self, f.name) != f.default]
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
-        note = " <between steps θ is seen at the kick>" if self.seen_at_kick else ""
-        return f"{type(self).__name__}({values}){note}"
+        values = ", ".join(f"{name}={spelled(getattr(self, name))}" for name in shown)
+        return f"{type(self).__name__}({values})"
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ from heatbath import operations
 from heatbath.checks import SHARE
 from heatbath.letters import Array, Columns, Letter, Moment, Values
 from heatbath.methods.method import Method, gaussian_prior, option, varying
+from heatbath.ranges import Between, between
 from heatbath.schedules import Coefficient
 
 
@@ -47,6 +48,8 @@ class Momentum(Method):
     mu: Coefficient = varying(SHARE, "What is left of the velocity after a step.")
     kind: Literal[1, 2] = option("Kind of momentum", 1, 2)
     weight_decay: Coefficient = gaussian_prior()
+
+    searched: ClassVar[dict[str, Between]] = {"h": between(1e-3, 1.0), "mu": between(0.5, 0.99, "complement")}
 
     word = "M"
     letters: ClassVar[dict[str, Letter]] = {

@@ -11,6 +11,7 @@ from heatbath import operations
 from heatbath.checks import NON_NEGATIVE, SHARE
 from heatbath.letters import Array, Columns, Letter, Moment, Values
 from heatbath.methods.method import Method, gaussian_prior, varying
+from heatbath.ranges import Between, between
 from heatbath.schedules import Coefficient
 
 
@@ -38,6 +39,11 @@ class RMSprop(Method):
     alpha: Coefficient = varying(SHARE, "Decay of the mean of squares.", 0.99)
     eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the squares.", 1e-8)
     weight_decay: Coefficient = gaussian_prior()
+
+    searched: ClassVar[dict[str, Between]] = {
+        "h": between(1e-4, 0.1),
+        "alpha": between(0.9, 0.9999, "complement"),
+    }
 
     word = "M"
     keeps_second = True

@@ -8,6 +8,7 @@ from typing import ClassVar
 from heatbath import operations
 from heatbath.letters import Array, Letter, Moment
 from heatbath.methods.method import Method, gaussian_prior
+from heatbath.ranges import Between, between
 from heatbath.schedules import Coefficient
 
 
@@ -25,6 +26,8 @@ class SGD(Method):
     """θ += h G."""
 
     weight_decay: Coefficient = gaussian_prior()
+
+    searched: ClassVar[dict[str, Between]] = {"h": between(0.01, 2.0)}
 
     word = "G"
     letters: ClassVar[dict[str, Letter]] = {

@@ -12,6 +12,7 @@ from heatbath import operations
 from heatbath.checks import NON_NEGATIVE
 from heatbath.letters import Array, Columns, Letter, Moment, Values
 from heatbath.methods.method import Method, gaussian_prior, varying
+from heatbath.ranges import Between, between
 from heatbath.schedules import Coefficient
 
 
@@ -37,6 +38,8 @@ class SGLD(Method):
 
     sigma: Coefficient | None = varying(NON_NEGATIVE, "Driving noise.", None)
     weight_decay: Coefficient = gaussian_prior()
+
+    searched: ClassVar[dict[str, Between]] = {"h": between(0.01, 2.0), "sigma": between(1e-4, 0.1)}
 
     word = "G"
     thermal = "sigma"

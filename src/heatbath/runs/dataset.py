@@ -9,7 +9,7 @@ part.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -308,12 +308,23 @@ def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
 def data_at(plan: Plan, data: xr.Dataset, point: int) -> xr.Dataset:
     """The data of one point of a plan, as if it had been alone."""
     alone = plan.at_point(point)
-    chains = data.isel(chain=slice(point * plan.chains, (point + 1) * plan.chains))
-    chains = chains.assign_coords(chain=np.arange(plan.chains)).drop_vars(plan.axes)
-    there = {result.name for result in results(alone)}
+    chains = np.arange(point * plan.chains, (point + 1) * plan.chains)
+    return _data_of(chains, plan, alone, data).drop_vars(plan.axes)
+
+
+def data_with(plan: Plan, data: xr.Dataset, methods: Sequence[str]) -> xr.Dataset:
+    """The data of some methods of a comparison, as if there had been no others."""
+    some = plan.with_methods(methods)
+    return _data_of(plan.chains_of(list(some.partition)), plan, some, data)  # type: ignore[arg-type]
+
+
+def _data_of(chosen: NDArray[np.int64], plan: Plan, fewer: Plan, data: xr.Dataset) -> xr.Dataset:
+    """The data of some chains, with the results, parts and thermostats that a plan of them alone has."""
+    chains = data.isel(chain=chosen).assign_coords(chain=np.arange(len(chosen)))
+    there = {result.name for result in results(fewer)}
     chains = chains.drop_vars([r.name for r in results(plan) if r.name not in there])
-    chains = chains.sel(part=_part_names(alone))
-    if names := _thermostat_names(alone):
+    chains = chains.sel(part=_part_names(fewer))
+    if names := _thermostat_names(fewer):
         return chains.sel(thermostat=names)
     return chains.drop_dims("thermostat", errors="ignore")
 

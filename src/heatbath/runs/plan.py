@@ -221,6 +221,11 @@ class Plan:
         """The points of its grid: what they are called on each axis, and their partitions."""
         return grid.points(self.partition)
 
+    @property
+    def named(self) -> dict[str, Partition]:
+        """Its partitions by name; a single one has none."""
+        return grid.named(self.partition)
+
     @cached_property
     def axes(self) -> list[str]:
         """What the axes of its grid are called."""
@@ -336,6 +341,25 @@ class Plan:
         chains = slice(point * self.chains, (point + 1) * self.chains)
         start = None if self.start is None else self.start[chains]
         return replace(self, partition=self.points[point].partition, start=start)
+
+    def with_methods(self, names: Sequence[str]) -> Plan:
+        """The plan of some of the methods of a comparison alone."""
+        if isinstance(self.partition, Partition):
+            raise ValueError("this is no comparison of methods: a point of a sweep has select")
+        if unknown := [name for name in names if name not in self.partition]:
+            accepted = ", ".join(self.partition)
+            raise ValueError(f"there is no method {', '.join(map(repr, unknown))}: accepted are {accepted}")
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"methods must be some different names, got {list(names)!r}")
+        methods = {name: method for name, method in self.partition.items() if name in set(names)}
+        start = None if self.start is None else self.start[self.chains_of(list(methods))]
+        return replace(self, partition=methods, start=start)
+
+    def chains_of(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """The chains of some of the methods of a comparison, in order."""
+        places = {name: place for place, name in enumerate(self.partition)}  # type: ignore[arg-type]
+        first = np.array([places[name] for name in names], np.int64) * self.chains
+        return np.asarray((first[:, None] + np.arange(self.chains)).ravel())
 
     def on_other_examples(self, problem: Problem, batch: int | None, burn_in: int, thin: int) -> Plan:
         """The same chains on other examples of what they were trained on, sampled as is said from here on."""
@@ -471,7 +495,12 @@ def _check_methods(methods: object, call: Call | None) -> None:
 
 
 def _check_known(partition: Partition) -> None:
-    """Refuse a partition whose stepsize is not known; a posterior refuses a prior that is not."""
+    """Refuse a partition with coefficients that are not known; a posterior refuses a prior that is not."""
+    if ranges := partition.ranges():
+        raise ValueError(
+            f"a range is for tune, which looks for a value in it: say one here for {', '.join(ranges)}, got "
+            f"{', '.join(map(repr, ranges.values()))}"
+        )
     if partition.finds_stepsize:
         raise ValueError("h='auto' is found by train, for one partition: say a stepsize here, such as h=0.1")
 

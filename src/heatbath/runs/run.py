@@ -20,7 +20,7 @@ from heatbath.networks import Dense
 from heatbath.prediction import Mixture, Prediction
 from heatbath.prediction.committee import average_networks, join_averages, laws
 from heatbath.runs import file
-from heatbath.runs.dataset import check_memory, data_at, find_point, gather
+from heatbath.runs.dataset import check_memory, data_at, data_with, find_point, gather
 from heatbath.runs.found import Found
 from heatbath.runs.grid import Methods
 from heatbath.runs.groups import Networks, Places, make_groups
@@ -318,6 +318,19 @@ class Run:
         """The run of one point of a sweep or one method of a comparison, as in `run.select(tau=1e-4)`."""
         place = find_point(self.plan, self.data, labels)
         return Run(self.plan.at_point(place), self.step, data_at(self.plan, self.data, place), self.former)
+
+    def with_methods(self, names: Sequence[str]) -> Run:
+        """The run of some of the methods of a comparison: `resume` continues with these alone.
+
+        >>> import heatbath as hb
+        >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+        >>> methods = {"LOL": hb.LOL(), "AdLaLa": hb.AdLaLa(), "Adam": hb.Partition(hb.Adam(), h=0.005)}
+        >>> run = hb.compare(problem, hb.Dense((5,)), methods, steps=100, record=1)
+        >>> list(run.with_methods(["AdLaLa", "Adam"]).resume(100).partition)
+        ['AdLaLa', 'Adam']
+        """
+        plan = self.plan.with_methods(names)
+        return Run(plan, self.step, data_with(self.plan, self.data, names), self.former)
 
     def to_torch(self, chain: int = 0) -> torch.nn.Sequential:
         """A chain's network as a torch module; it takes standardised inputs and ends in logits.

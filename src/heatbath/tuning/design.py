@@ -1,0 +1,150 @@
+"""What is searched: methods with ranges, and the candidates that a quasi-random design makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath.checks import whole
+from heatbath.methods import Method, known_methods
+from heatbath.partition import Partition
+from heatbath.presets import PRESETS, SEARCHED
+from heatbath.ranges import Between
+
+Searched: TypeAlias = str | Partition | type[Method] | Callable[..., Partition]
+"""What is searched of a method: a preset or a method, or its name, within ranges of its own; or a partition
+with ranges."""
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Partitions that differ in the values of some coefficients: what is searched of one method.
+
+    `make` makes a partition of values by name; `call` is what Python calls it, None for a user's partition.
+    """
+
+    name: str
+    ranges: Mapping[str, Between]
+    make: Callable[[Mapping[str, float]], Partition]
+    call: str | None = None
+
+    def code(self, values: Mapping[str, float]) -> str:
+        """The Python expression that makes a partition, where the names of heatbath are known."""
+        if self.call not in PRESETS:
+            return self.make(values).code
+        return f"{self.call}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+
+    def shares(self, values: Mapping[str, float]) -> list[float]:
+        """Where values are in their ranges, from 0 to 1."""
+        return [range.share(values[name]) for name, range in self.ranges.items()]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A partition that is tried: what it is called, and its values."""
+
+    name: str
+    family: Family
+    values: dict[str, float]
+
+    @property
+    def partition(self) -> Partition:
+        """The partition."""
+        return self.family.make(self.values)
+
+
+def families(methods: Searched | Sequence[Searched] | Mapping[str, Searched]) -> list[Family]:
+    """What is searched of each of the methods that were given; all that is wrong with them is refused."""
+    if isinstance(methods, Mapping):
+        given = [_family(searched, str(name)) for name, searched in methods.items()]
+    else:
+        several = methods if isinstance(methods, (list, tuple)) else (methods,)
+        given = [_family(searched, None) for searched in several]
+    if not given:
+        raise ValueError("tune needs at least one method, got none")
+    names = [family.name for family in given]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(
+            f"each method needs a name of its own, and there are several {', '.join(twice)}: give them as a "
+            "dict, {name: method}"
+        )
+    return given
+
+
+def points(
+    family: Family,
+    count: int,
+    seed: int,
+    first: int = 0,
+    near: Sequence[Candidate] = (),
+    width: float = 1.0,
+) -> list[Candidate]:
+    """Candidates of a family, numbered from `first` on, that fill its ranges evenly.
+
+    With others that they are to be `near`, in turn, they fill boxes about these, of a `width` that is a share
+    of the ranges. A family without ranges has one candidate, and none near it. They do not depend on other
+    families.
+    """
+    if not family.ranges:
+        return [] if near else [Candidate(family.name, family, {})]
+    shares = design(len(family.ranges), count, seed)
+    if near:
+        centres = np.array([family.shares(near[i % len(near)].values) for i in range(count)])
+        shares = np.clip(centres + width * (shares - 0.5), 0.0, 1.0)
+    return [
+        Candidate(
+            f"{family.name} {first + number}",
+            family,
+            {name: range.at(share) for (name, range), share in zip(family.ranges.items(), row, strict=True)},
+        )
+        for number, row in enumerate(shares.tolist())
+    ]
+
+
+def design(dimensions: int, count: int, seed: int) -> NDArray[np.float64]:
+    """Points that fill the unit cube evenly, (count, dimensions): Sobol's, shifted at random modulo 1."""
+    from scipy.stats import qmc
+
+    count = whole("candidates", count, low=1, high=2**16)
+    points = qmc.Sobol(dimensions, scramble=False).random_base2((count - 1).bit_length())[:count]
+    shift = np.random.default_rng(np.random.SeedSequence((seed, dimensions))).random(dimensions)
+    return np.asarray((points + shift) % 1.0)
+
+
+def _family(searched: object, name: str | None) -> Family:
+    if isinstance(searched, Partition):
+        return Family(name or "partition", searched.ranges(), searched.at)
+    if isinstance(searched, str):
+        return _named(searched, name)
+    for preset, function in PRESETS.items():
+        if searched is function:
+            return Family(name or preset, SEARCHED[preset], partial(_called, function), preset)
+    if isinstance(searched, type) and issubclass(searched, Method):
+        return Family(name or searched.title, searched.searched, partial(_one, searched), searched.__name__)
+    raise TypeError(
+        "a method to tune is a preset such as AdLaLa, a method such as Adam, the name of one, or a partition "
+        f"with ranges such as AdLaLa(h=between(0.02, 0.5)); got {searched!r}"
+    )
+
+
+def _named(given: str, name: str | None) -> Family:
+    """The preset or method of a name, in any case."""
+    known: dict[str, Any] = {preset.lower(): function for preset, function in PRESETS.items()}
+    known |= {kind.title.lower(): kind for kind in known_methods().values() if kind.searched}
+    if given.lower() not in known:
+        raise ValueError(f"there is no method {given!r} to tune; accepted: {', '.join(known)}")
+    return _family(known[given.lower()], name)
+
+
+def _called(preset: Callable[..., Partition], values: Mapping[str, float]) -> Partition:
+    return preset(**values)
+
+
+def _one(kind: type[Method], values: Mapping[str, float]) -> Partition:
+    rest = {name: value for name, value in values.items() if name != "h"}
+    return Partition(kind(**rest), values["h"])

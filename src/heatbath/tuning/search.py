@@ -1,0 +1,351 @@
+"""The search: all candidates in one ensemble, halved again and again, the better ones going on."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath.checks import SHARE, choice, real, whole
+from heatbath.datasets import Problem
+from heatbath.datasets.problem import Floats
+from heatbath.networks import Dense
+from heatbath.runs.plan import make_plan
+from heatbath.runs.run import Run, simulate
+from heatbath.runs.simulation import Diverged, Progress
+from heatbath.tasks import TASKS, Task, each_class
+from heatbath.tuning.design import Candidate, Family, Searched, families, points
+from heatbath.tuning.result import Trial, Tuned, ranked
+
+RUNGS, FACTOR = 4, 2  # the steps of a candidate double from rung to rung, and half of them go on
+LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
+RECORDS = 10  # and at which single networks are looked at
+TOP, WIDTH, FEWEST = 16, 0.3, 16  # the second round: near one in so many, how wide, and with how many in all
+FLOOR = 2.0**-52
+_ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
+
+
+class Rung(NamedTuple):
+    """`size` candidates of each method go on to step `steps`."""
+
+    steps: int
+    size: int
+
+
+def ladder(steps: int, count: int) -> list[Rung]:
+    """Rungs with half as many candidates each, and twice as many steps."""
+    return [Rung(steps // FACTOR ** (RUNGS - 1 - k), math.ceil(count / FACTOR**k)) for k in range(RUNGS)]
+
+
+def tune(
+    problem: Problem,
+    network: Dense,
+    methods: Searched | Sequence[Searched] | Mapping[str, Searched],
+    steps: int = 20_000,
+    batch: int | None = None,
+    chains: int = 2,
+    *,
+    candidates: int = 64,
+    by: Literal["loss", "accuracy"] = "loss",
+    validation: float = 0.2,
+    seed: int = 0,
+    dtype: Literal["float32", "float64"] = "float32",
+    shuffled: bool = False,
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: float = 60.0,
+) -> Tuned:
+    """Coefficients with which a method serves a problem well, found by trying many.
+
+    `methods` is one, several in a list, or several by name in a dict; each is
+
+    - a preset or a method, or its name (`hb.AdLaLa`, `hb.Adam`, "LOL"), which has ranges to search in;
+    - a partition with ranges, `hb.AdLaLa(h=hb.between(0.02, 0.5), tau=1e-4)`; all else stays as it is. Parts
+      that are given the same range share its value.
+
+    `candidates` of each method (a quasi-random design fills its ranges) make an eighth of the `steps`, with
+    `chains` chains each, all in one ensemble; the better half of each method goes on to a quarter, and so on,
+    to the end. They are judged `by` the loss or the accuracy of their averaged prediction, over chains and
+    the second half of a rung, for `validation`, a share of the training examples that is set aside. Test
+    examples play no part. A candidate of which a chain diverges is out, and costs nothing more.
+
+    - `checkpoint`: a folder with the state of the search, as in `train`: the same call with one that is there
+      continues from it.
+    - `seed`: the same gives the same answer on any number of threads.
+    - for the others see `train`; a `Progress` counts the steps of all chains together.
+
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
+    >>> method = hb.AdLaLa(h=hb.between(0.02, 0.5), tau=hb.between(1e-6, 1e-3))
+    >>> found = hb.tune(problem, hb.Dense((10,)), method, steps=800, candidates=8)
+    >>> found.partition == found.run.partition, sorted(found.importance["partition"])
+    (True, ['h', 'tau'])
+    """
+    given = families(methods)
+    wrong = _wrong(problem, by, validation)
+    if wrong:
+        raise ValueError(f"tune: {'; '.join(wrong)}")
+    steps = whole("steps", steps, low=FACTOR ** (RUNGS - 1))
+    candidates = whole("candidates", candidates, low=1, high=2**16)
+    if checkpoint is not None:
+        os.makedirs(checkpoint, exist_ok=True)
+    sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), seed)
+    search = _Search(
+        problem=problem,
+        sets=sets,
+        chosen=chosen,
+        network=network,
+        families=given,
+        counts=[candidates - candidates // 2, candidates // 2] if candidates >= FEWEST else [candidates],
+        steps=steps,
+        by=by,
+        settings=dict(batch=batch, chains=chains, seed=seed, dtype=dtype, shuffled=shuffled),
+        manner=dict(threads=threads, every=every),
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+    )
+    return search.run(progress)
+
+
+def _wrong(problem: object, by: object, validation: object) -> list[str]:
+    """All that is wrong with what is judged, and by what."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
+    choice("by", by, ("loss", "accuracy"))
+    share = real("validation", validation, SHARE)
+    wrong = []
+    if problem.draws > 1:
+        wrong.append(f"it needs one data set, and the problem has {problem.draws}: make it with draws=1")
+    rows = problem.X_train.shape[1]
+    if share == 0 or rows < 2:
+        wrong.append(
+            f"there are no validation data: of {rows} training examples a share between 0 and 1 is set aside "
+            f"to judge by, got validation={validation!r}"
+        )
+    if by == "accuracy" and not TASKS[problem.task].classes:
+        wrong.append(f"{problem.task!r} has no accuracy: take by='loss'")
+    return wrong
+
+
+def held_out(problem: Problem, share: float, folds: int, seed: int) -> tuple[Problem, NDArray[np.int64]]:
+    """Data sets side by side, one for each chain, in which other training examples are set aside as the test
+    examples; and which these are, (folds, examples).
+
+    They are taken evenly over the classes, or over the values of the first target, and one after another, so
+    that no example is set aside again before all have been.
+    """
+    rows = problem.X_train.shape[1]
+    count = min(max(1, round(share * rows)), rows - 1)
+    shuffled = np.random.default_rng(np.random.SeedSequence((seed, rows))).permutation(rows)
+    order = shuffled[np.argsort(problem.Y_train[0, shuffled, 0], kind="stable")]
+    apart = rows / count
+    first = np.arange(folds) * max(1.0, apart / folds) % apart
+    chosen = order[((np.arange(count) * apart + first[:, None]) % rows).astype(np.int64)]
+    rest = np.array([np.setdiff1d(np.arange(rows), fold) for fold in chosen])
+    X, Y, weights = problem.X_train[0], problem.Y_train[0], problem.weights_train
+    sets = replace(
+        problem,
+        name=f"{problem.name}, validation",
+        X_train=X[rest],
+        Y_train=Y[rest],
+        X_test=X[chosen],
+        Y_test=Y[chosen],
+        weights_train=None if weights is None else weights[0][rest],
+        weights_test=None if weights is None else weights[0][chosen],
+        recipe=None,
+    )
+    return sets, chosen
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    problem: Problem
+    sets: Problem  # whose test examples are those for validation, others for each chain
+    chosen: NDArray[np.int64]  # which these are
+    network: Dense
+    families: list[Family]
+    counts: list[int]  # candidates of each method in each round
+    steps: int
+    by: Literal["loss", "accuracy"]
+    settings: dict[str, Any]
+    manner: dict[str, Any]
+    checkpoint: Path | None
+
+    def run(self, progress: Callable[[Progress], None] | None) -> Tuned:
+        """Search in the whole ranges, and then near the best that were found."""
+        trials: dict[str, Trial] = {}
+        lasts: list[Run] = []
+        counted = _Counted(progress, self._work())
+        for number, count in enumerate(self.counts):
+            tried = {
+                one.name: one for family in self.families for one in self._points(family, number, trials)
+            }
+            last = self._halve(number, ladder(self.steps, count), tried, trials, counted)
+            lasts += [] if last is None else [last]
+            if last is None or last.step < self.steps:
+                break
+        if not lasts:
+            raise KeyboardInterrupt
+        return Tuned(self.families, list(trials.values()), lasts, self.by)
+
+    def _points(self, family: Family, number: int, trials: dict[str, Trial]) -> list[Candidate]:
+        """The candidates of a family in a round."""
+        first, seed = sum(self.counts[:number]), self.settings["seed"] + number
+        best = [trial for trial in ranked(trials, family, self.by) if not trial.diverged]
+        if number and not best:
+            return []
+        near = [trial.candidate for trial in best[: max(2, self.counts[0] // TOP)]]
+        return points(family, self.counts[number], seed, first, near, WIDTH)
+
+    def _halve(
+        self,
+        number: int,
+        rungs: list[Rung],
+        tried: dict[str, Candidate],
+        trials: dict[str, Trial],
+        counted: _Counted,
+    ) -> Run | None:
+        """The run of those that came to the last rung, or as far as it came; None if to none."""
+        trials |= {name: Trial(candidate) for name, candidate in tried.items()}
+        going, run, last = list(tried), None, None
+        for place, rung in enumerate(rungs, start=1):
+            file = None if self.checkpoint is None else self.checkpoint / f"round-{number + 1}-{place}.nc"
+            run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
+            if not run.finished:  # Ctrl-C
+                return last
+            last = run
+            for name, scores in judged(run, self.chosen).items():
+                trials[name] = replace(trials[name], rung=place, steps=rung.steps, **scores)
+            counted.past += counted.now
+            if place == len(rungs):
+                return last
+            here = {name: trials[name] for name in going}
+            better = [ranked(here, family, self.by)[: rungs[place].size] for family in self.families]
+            going = [trial.name for some in better for trial in some if not trial.diverged]
+            if not going and not any(trial.rung == RUNGS for trial in trials.values()):
+                raise FloatingPointError(_ALL.format(rung.steps))
+            if not going:
+                return last
+        return last
+
+    def _climb(
+        self, run: Run | None, going: dict[str, Candidate], rung: Rung, file: Path | None, counted: _Counted
+    ) -> Run:
+        """The run of the candidates that go on, at the end of a rung."""
+        before = 0 if run is None else run.step
+        length = rung.steps - before
+        looks = min(LOOKS, length)
+        thin = max(1, length // (2 * looks))
+        records = sorted({rung.steps - length * k // (2 * RECORDS) for k in range(RECORDS)})
+        chains = len(going) * int(self.settings["chains"])
+        manner = {**self.manner, "progress": counted.of(before, chains), "checkpoint": file}
+        if run is None:
+            problem = self.problem
+            plan = make_plan(
+                self.sets, self.network, {name: one.partition for name, one in going.items()}, length,
+                call="compare", record=records, average=problem.X_train[0] * problem.scale + problem.shift,
+                burn_in=length - looks * thin, thin=thin, **self.settings,
+            )  # fmt: skip
+        else:
+            run = run.with_methods(list(going)).on_other_examples(
+                self.sets, length, looks, thin, batch=run.plan.batch
+            )
+            plan = run.plan.extended(run.step, length, records)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Diverged)
+            try:
+                return simulate(plan, run, **manner)
+            except FloatingPointError:
+                raise FloatingPointError(_ALL.format(rung.steps)) from None
+
+    def _work(self) -> int:
+        """The steps of all chains, if none diverges."""
+        work = 0
+        for number, count in enumerate(self.counts):
+            rungs = ladder(self.steps, count)
+            lengths = np.diff([0, *(rung.steps for rung in rungs)])
+            alone = sum(not family.ranges for family in self.families) if number == 0 else 0
+            searched = sum(bool(family.ranges) for family in self.families)
+            work += int(
+                sum(n * (searched * rung.size + alone) for n, rung in zip(lengths, rungs, strict=True))
+            )
+        return work * int(self.settings["chains"])
+
+
+class _Counted:
+    """Progress in the steps of all chains, those that were made before included."""
+
+    def __init__(self, progress: Callable[[Progress], None] | None, work: int) -> None:
+        self.progress, self.work = progress, work
+        self.begin, self.past, self.now = time.perf_counter(), 0, 0
+
+    def of(self, before: int, chains: int) -> Callable[[Progress], None]:
+        """What a run of so many chains tells of itself, that begins where others ended before."""
+
+        def tell(progress: Progress) -> None:
+            self.now = (progress.step - before) * chains
+            if self.progress is not None:
+                seconds = time.perf_counter() - self.begin
+                told = replace(
+                    progress,
+                    step=self.past + self.now,
+                    steps=self.work,
+                    seconds=seconds,
+                    first=0,
+                    finding=True,
+                )
+                self.progress(told)
+
+        return tell
+
+
+def judged(run: Run, chosen: NDArray[np.int64]) -> dict[str, dict[str, Any]]:
+    """What the predictions of each candidate of a comparison are worth, and the single networks.
+
+    The loss is the mean over the test examples of every chain, in units of the standardised targets.
+    """
+    problem, chains = run.problem, run.plan.chains
+    names = list(run.plan.named)
+    means = run.averages()["mean"].values
+    if problem.task == "regression":
+        means = (means - problem.target_shift) / problem.target_scale
+    draw = np.arange(len(means)) % chains
+    means, y = means[np.arange(len(means))[:, None], chosen[draw]], problem.Y_test[draw]
+    weights = problem.relative_weights("test")
+    known = np.ones(means.shape[:2]) if weights is None else weights[draw]
+    columns: dict[str, Floats] = {
+        "loss": losses(problem.task, means, y),
+        "accuracy": np.full(means.shape[:2], math.nan),
+    }
+    if TASKS[problem.task].classes:
+        columns["accuracy"] = np.asarray(each_class(means).argmax(axis=-1) == y[..., 0], np.float64)
+    scores = {key: (values * known).mean(axis=1) for key, values in columns.items()}
+    for name in ("loss", "accuracy"):
+        scores[f"single_{name}"] = run.data[name].sel(split="test").values[:, -RECORDS:].mean(axis=1)
+    by_candidate = {key: values.reshape(len(names), chains).mean(axis=1) for key, values in scores.items()}
+    lost = [bool(chains.any()) for chains in (run.died >= 0).reshape(len(names), chains)]
+    return {
+        name: {
+            "diverged": lost[i],
+            **{key: math.nan if lost[i] else float(values[i]) for key, values in by_candidate.items()},
+        }
+        for i, name in enumerate(names)
+    }
+
+
+def losses(task: Task, said: Floats, y: Floats) -> Floats:
+    """The loss of predictions (..., examples, outputs) for each example, whose targets are y."""
+    if TASKS[task].classes:
+        at_label = np.take_along_axis(each_class(said), y.astype(np.int64), axis=-1)
+        return np.asarray(-np.log(np.maximum(at_label[..., 0], FLOOR)))
+    if task == "counts":
+        return np.asarray((said - y * np.log(np.maximum(said, FLOOR))).sum(axis=-1))
+    return np.asarray(0.5 * ((said - y) ** 2).sum(axis=-1))
