@@ -7,6 +7,7 @@ from typing import Any
 
 from heatbath.checks import NON_NEGATIVE, POSITIVE, is_real, real
 from heatbath.methods import Method, check_known, choices, coefficients, find_method, known_methods, names
+from heatbath.ranges import Between
 from heatbath.schedules import Schedule, SimulatedTempering, at, coefficient, from_plain, to_plain
 
 STANDSTILL = 1e-30  # the stepsize at lr = 0, where a scheduler begins or ends: nothing moves
@@ -43,6 +44,10 @@ def to_values(group: Group, lr: object) -> Group:
     for name, value in given.items():
         if isinstance(value, tuple):
             raise ValueError(f"{name}: a list is an axis of a sweep, and an optimiser takes one value")
+        if isinstance(value, Between):
+            raise ValueError(
+                f"{name}: {value!r} is a range for tune to search, and an optimiser takes one value"
+            )
         if isinstance(value, (Schedule, SimulatedTempering)):
             values["schedules"][name] = to_plain(value)
         values[name] = value.ladder[0] if isinstance(value, SimulatedTempering) else at(value, 0)

@@ -22,13 +22,13 @@ from heatbath.runs.plan import make_plan
 from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Diverged, Progress
 from heatbath.tasks import TASKS, Task, each_class
-from heatbath.tuning.design import Candidate, Family, Searched, families, points
-from heatbath.tuning.result import Trial, Tuned, ranked
+from heatbath.tuning.design import Candidate, Family, Searched, families
+from heatbath.tuning.result import Tuned
+from heatbath.tuning.trials import Trial, in_round, ranked, rounds
 
 RUNGS, FACTOR = 4, 2  # the steps of a candidate double from rung to rung, and half of them go on
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # and at which single networks are looked at
-TOP, WIDTH, FEWEST = 16, 0.3, 16  # the second round: near one in so many, how wide, and with how many in all
 FLOOR = 2.0**-52
 _ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
 
@@ -105,7 +105,7 @@ def tune(
         chosen=chosen,
         network=network,
         families=given,
-        counts=[candidates - candidates // 2, candidates // 2] if candidates >= FEWEST else [candidates],
+        counts=rounds(candidates),
         steps=steps,
         by=by,
         settings=dict(batch=batch, chains=chains, seed=seed, dtype=dtype, shuffled=shuffled),
@@ -186,7 +186,9 @@ class _Search:
         counted = _Counted(progress, self._work())
         for number, count in enumerate(self.counts):
             tried = {
-                one.name: one for family in self.families for one in self._points(family, number, trials)
+                one.name: one
+                for family in self.families
+                for one in in_round(number, self.counts, family, trials, self.by, self.settings["seed"])
             }
             last = self._halve(number, ladder(self.steps, count), tried, trials, counted)
             lasts += [] if last is None else [last]
@@ -194,16 +196,7 @@ class _Search:
                 break
         if not lasts:
             raise KeyboardInterrupt
-        return Tuned(self.families, list(trials.values()), lasts, self.by)
-
-    def _points(self, family: Family, number: int, trials: dict[str, Trial]) -> list[Candidate]:
-        """The candidates of a family in a round."""
-        first, seed = sum(self.counts[:number]), self.settings["seed"] + number
-        best = [trial for trial in ranked(trials, family, self.by) if not trial.diverged]
-        if number and not best:
-            return []
-        near = [trial.candidate for trial in best[: max(2, self.counts[0] // TOP)]]
-        return points(family, self.counts[number], seed, first, near, WIDTH)
+        return Tuned(self.families, list(trials.values()), self.by, lasts)
 
     def _halve(
         self,
@@ -250,7 +243,7 @@ class _Search:
         if run is None:
             problem = self.problem
             plan = make_plan(
-                self.sets, self.network, {name: one.partition for name, one in going.items()}, length,
+                self.sets, self.network, {name: one.made for name, one in going.items()}, length,
                 call="compare", record=records, average=problem.X_train[0] * problem.scale + problem.shift,
                 burn_in=length - looks * thin, thin=thin, **self.settings,
             )  # fmt: skip
