@@ -42,21 +42,22 @@ def to_values(group: Group, lr: object) -> Group:
     given = {"lr": coefficient("lr", lr, NON_NEGATIVE)}
     given |= {name: getattr(method, name) for name in coefficients(kind)}
     for name, value in given.items():
-        if isinstance(value, tuple):
-            raise ValueError(f"{name}: a list is an axis of a sweep, and an optimiser takes one value")
-        if isinstance(value, Between):
-            raise ValueError(
-                f"{name}: {value!r} is a range for tune to search, and an optimiser takes one value"
-            )
+        _check_single(name, value)
         if isinstance(value, (Schedule, SimulatedTempering)):
             values["schedules"][name] = to_plain(value)
         values[name] = value.ladder[0] if isinstance(value, SimulatedTempering) else at(value, 0)
     values |= {name: getattr(method, name) for name in choices(kind)}
-    if isinstance(values.get("xi"), tuple):
-        raise ValueError("xi: a list is an axis of a sweep, and an optimiser takes one value")
+    _check_single("xi", values.get("xi"))
     if ladder(values):
         values["rung"] = 0
     return values
+
+
+def _check_single(name: str, value: object) -> None:
+    if isinstance(value, tuple):
+        raise ValueError(f"{name}: a list is an axis of a sweep, and an optimiser takes one value")
+    if isinstance(value, Between):
+        raise ValueError(f"{name}: {value!r} is a range that tune searches, and an optimiser takes one value")
 
 
 def ladder(group: Group) -> SimulatedTempering | None:

@@ -30,7 +30,7 @@ RUNGS, FACTOR = 4, 2  # the steps of a candidate double from rung to rung, and h
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # and at which single networks are looked at
 FLOOR = 2.0**-52
-_ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
+ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
 
 
 class Rung(NamedTuple):
@@ -224,7 +224,7 @@ class _Search:
             better = [ranked(here, family, self.by)[: rungs[place].size] for family in self.families]
             going = [trial.name for some in better for trial in some if not trial.diverged]
             if not going and not any(trial.rung == RUNGS for trial in trials.values()):
-                raise FloatingPointError(_ALL.format(rung.steps))
+                raise FloatingPointError(ALL.format(rung.steps))
             if not going:
                 return last
         return last
@@ -257,7 +257,7 @@ class _Search:
             try:
                 return simulate(plan, run, **manner)
             except FloatingPointError:
-                raise FloatingPointError(_ALL.format(rung.steps)) from None
+                raise FloatingPointError(ALL.format(rung.steps)) from None
 
     def _work(self) -> int:
         """The steps of all chains, if none diverges."""
