@@ -25,7 +25,7 @@ from heatbath.tuning.design import Candidate, Family
 from heatbath.tuning.search import ALL, FACTOR, RUNGS, Rung, ladder, losses
 from heatbath.tuning.trials import Trial, Trials, in_round, ranked, rounds, warn_of_edges
 
-LOOKS = 20  # samples whose predictions are averaged, from the second half of a rung
+LOOKS = 10  # samples whose predictions are averaged, from the second half of a rung
 LOSSES: dict[Task, Callable[[Tensor, Tensor], Tensor]] = {
     "binary": functional.binary_cross_entropy_with_logits,
     "classes": functional.cross_entropy,
