@@ -139,6 +139,24 @@ def test_settings_at_the_end_of_their_range_are_warned_of():
     )
 
 
+@pytest.mark.parametrize("kind", [torch.int32, torch.uint8])
+def test_labels_may_be_any_whole_numbers(kind):
+    X, y = classes()
+    options = {"steps": 16, "candidates": 2}
+    assert ht.tune(network, (X, y.to(kind)), "LOL", **options).table.equals(
+        ht.tune(network, (X, y), "LOL", **options).table
+    )
+
+
+def test_a_loss_of_ones_own_is_minimised_and_that_of_the_task_judges():
+    """A loss that pulls all outputs to 3 makes all classes equally probable."""
+    X, y = classes()
+    given = {"SGD": {"lr": 0.3}}
+    found = ht.tune(network, (X, y), given, steps=400, loss=lambda outputs, _: (outputs - 3).square().mean())
+    assert found.best["SGD"].loss == pytest.approx(math.log(3), abs=0.02)
+    assert (found.model(X) - 3).abs().max() < 0.5
+
+
 @pytest.mark.parametrize("task", ["binary", "counts"])
 def test_other_tasks_have_their_losses(task):
     X, _ = line()
@@ -304,6 +322,8 @@ NONE = "there are no validation data"
         ({"methods": []}, "at least one method is needed"),
         ({"methods": [3]}, "a method to tune is an optimiser of heatbath.torch.*got 3"),
         ({"methods": ["LOL", ht.LOL]}, "several LOL"),
+        ({"methods": hb.LOL}, "heatbath.LOL is no optimiser: take heatbath.torch.LOL"),
+        ({"methods": hb.Adam}, "heatbath.Adam is no optimiser: take heatbath.torch.Adam"),
         ({"methods": {"LOL": {"h": hb.between(0.1, 0.2)}}}, "'h'; accepted: model, lr, gamma"),
         ({"methods": {"LOL": 3}}, "LOL: a dict of keyword arguments is needed, got 3"),
         ({"methods": {"LOL": {"lr": hb.between(-1, 0.2)}}}, "lr must be >= 0 and finite, got -1"),
@@ -317,7 +337,8 @@ NONE = "there are no validation data"
         ),
         ({"validation": 0}, f"{NONE}: of 120 examples"),
         ({"validation": 1.5}, f"{NONE}.*got validation=1.5"),
-        ({"validation": None}, f"{NONE}.*got None"),
+        ({"validation": None}, f"{NONE}.*got NoneType"),
+        ({"validation": (TENSORS[0][:0], TENSORS[1][:0])}, "validation has no examples"),
         ({"validation": iter([])}, f"{NONE}.*again and again"),
         ({"validation": []}, f"{NONE}: the loader for validation has no batches"),
         ({"validation": (TENSORS[0], TENSORS[1][:3])}, "validation must have as many targets as inputs"),
@@ -325,12 +346,14 @@ NONE = "there are no validation data"
         ({"data": batches(*TENSORS)}, f"{NONE}: only of tensors a share"),
         ({"data": iter(batches(*TENSORS)), "validation": TENSORS}, "data must be .* again and again"),
         ({"data": 3}, "data must be tensors"),
+        ({"data": (np.ones((9, 2)), np.ones(9))}, "data must be tensors.*got tuple of ndarray, ndarray"),
         ({"data": [], "validation": TENSORS}, "data has no batches"),
         ({"data": batches(*TENSORS), "batch": 3, "validation": TENSORS}, "batch is for tensors"),
         ({"data": (TENSORS[0], TENSORS[1][:3])}, r"as many targets as inputs, got \(120, 2\) and \(3,\)"),
         ({"data": (TENSORS[0], TENSORS[1].float())}, r"'regression' needs targets of the shape"),
         ({"data": (TENSORS[0], torch.ones(120, 3)), "by": "accuracy"}, "'regression' has no accuracy"),
         ({"task": "binary"}, "'binary' needs one logit, and the model has 3"),
+        ({"seed": 2**70}, "seed must be a whole number >= 0"),
         ({"steps": 7}, "steps must be a whole number >= 8"),
         ({"candidates": 0}, "candidates must be"),
         ({"by": "luck"}, "by must be one of"),

@@ -68,7 +68,7 @@ def sets(
     size = BATCH if batch is None else whole("batch", batch, low=1)
     tensors, wrong = _is_pair(data), []
     if not tensors and not _is_loader(data):
-        wrong.append(f"data must be tensors (X, y), or {LOADER}; got {type(data).__name__}")
+        wrong.append(f"data must be tensors (X, y), or {LOADER}; got {_kind(data)}")
     if not tensors and batch is not None:
         wrong.append(f"batch is for tensors, and a loader has batches of its own; got batch={batch!r}")
     training: Any = data
@@ -77,7 +77,7 @@ def sets(
         if not _is_pair(validation) and not _is_loader(validation):
             wrong.append(
                 f"there are no validation data: give tensors (X, y), {LOADER}, or a share of the tensors for "
-                f"training; got {validation!r}"
+                f"training; got {_kind(validation)}"
             )
     elif not tensors:
         wrong.append(
@@ -90,7 +90,9 @@ def sets(
             f"aside; got validation={validation!r}"
         )
     for label, pair in (("data", training), ("validation", judging)):
-        if _is_pair(pair) and len(pair[0]) != len(pair[1]):
+        if _is_pair(pair) and not len(pair[0]):
+            wrong.append(f"{label} has no examples")
+        elif _is_pair(pair) and len(pair[0]) != len(pair[1]):
             wrong.append(f"{label} must have as many targets as inputs, got {_shapes(pair)}")
     if wrong:
         return (), (), wrong
@@ -108,7 +110,12 @@ def sets(
 
 
 def _is_loader(data: object) -> bool:
-    return isinstance(data, Iterable) and not isinstance(data, (Iterator, Tensor, str))
+    return isinstance(data, Iterable) and not isinstance(data, (Iterator, Tensor, str, tuple, dict))
+
+
+def _kind(data: object) -> str:
+    within = f" of {', '.join(type(one).__name__ for one in data[:3])}" if isinstance(data, tuple) else ""
+    return type(data).__name__ + within
 
 
 def _is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:

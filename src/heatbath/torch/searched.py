@@ -63,6 +63,9 @@ def families(methods: Methods, model: nn.Module, seed: int) -> tuple[list[Family
 
 def _family(method: object, arguments: object, model: nn.Module, seed: int) -> Family:
     make = _named(method) if isinstance(method, str) else method
+    if make in PRESETS.values() or make in known_methods().values():
+        name = getattr(make, "__name__", "")
+        raise TypeError(f"heatbath.{name} is no optimiser: take heatbath.torch.{name}, or {name!r}")
     if not callable(make):
         raise TypeError(
             "a method to tune is an optimiser of heatbath.torch such as AdLaLa, its name, or a function that "

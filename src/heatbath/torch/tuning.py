@@ -28,7 +28,7 @@ from heatbath.tuning.trials import Trial, Trials, in_round, ranked, rounds, warn
 LOOKS = 10  # samples whose predictions are averaged, from the second half of a rung
 LOSSES: dict[Task, Callable[[Tensor, Tensor], Tensor]] = {
     "binary": functional.binary_cross_entropy_with_logits,
-    "classes": functional.cross_entropy,
+    "classes": lambda outputs, targets: functional.cross_entropy(outputs, targets.long()),
     "regression": functional.mse_loss,
     "counts": functional.poisson_nll_loss,
 }
@@ -105,7 +105,8 @@ def tune(
     - `validation`: what they are judged on, tensors or a loader; or a share of the tensors for training,
       which is set aside. Never give it test data.
     - `task`: "classes" or "regression", by the targets, unless told; "binary" or "counts" (see `predict`).
-    - `loss`: what is minimised, a function of outputs and targets; that of the task, unless told.
+    - `loss`: what is minimised, a function of outputs and targets; that of the task, unless told, by which
+      they are judged in any case.
     - `seed`: the same gives the same answer. All candidates begin at the model that `make_model` makes after
       `torch.manual_seed(seed)` and see the same batches. Torch's generators are as before at the end.
     - `progress`: called after every step; a `Progress` counts the steps of all candidates.
@@ -120,7 +121,7 @@ def tune(
     """
     steps = whole("steps", steps, low=FACTOR ** (RUNGS - 1))
     candidates = whole("candidates", candidates, low=1, high=2**16)
-    seed = whole("seed", seed, low=0)
+    seed = whole("seed", seed, low=0, high=2**63)
     choice("by", by, ("loss", "accuracy"))
     if task is not None:
         choice("task", task, tuple(TASKS))
@@ -286,6 +287,8 @@ class _Search:
         sums, count = np.zeros(4), 0
         for batch in self.judging:
             inputs, targets = checked(batch)
+            if not len(targets):
+                continue
             x, y = inputs.to(device), targets.detach().cpu().double().numpy().reshape(len(targets), -1)
             said = np.array(
                 [predict(one.model, [state], x, task=self.task).mean.numpy() for state in one.samples]
