@@ -116,10 +116,10 @@ class AdaptiveLangevin(Method):
     weight_decay: Coefficient = gaussian_prior()
 
     searched: ClassVar[dict[str, Between]] = {
-        "h": between(0.03, 0.3),
-        "tau": between(1e-5, 3e-3),
+        "h": between(0.04, 0.4),
+        "tau": between(2e-5, 2e-3),
         "sigma": between(1e-4, 0.05),
-        "epsilon": between(2e-3, 0.3),
+        "epsilon": between(3e-3, 0.3),
     }
 
     title = "AdL"

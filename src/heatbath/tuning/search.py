@@ -53,7 +53,7 @@ def tune(
     batch: int | None = None,
     chains: int = 2,
     *,
-    candidates: int = 64,
+    candidates: int = 128,
     by: Literal["loss", "accuracy"] = "loss",
     validation: float = 0.2,
     seed: int = 0,
@@ -72,16 +72,20 @@ def tune(
     - a partition with ranges, `hb.AdLaLa(h=hb.between(0.02, 0.5), tau=1e-4)`; all else stays as it is. Parts
       that are given the same range share its value.
 
-    `candidates` of each method (a quasi-random design fills its ranges) make an eighth of the `steps`, with
-    `chains` chains each, all in one ensemble; the better half of each method goes on to a quarter, and so on,
-    to the end. They are judged `by` the loss or the accuracy of their averaged prediction, over chains and
-    the second half of a rung, for `validation`, a share of the training examples that is set aside. Test
-    examples play no part. A candidate of which a chain diverges is out, and costs nothing more.
+    Half of the `candidates` of each method fill its ranges evenly (a quasi-random design), the other half are
+    near the best of these. All of them make an eighth of the `steps`, with `chains` chains each, in one
+    ensemble; the better half of each method goes on to a quarter, and so on, to the end. (Fewer than 16
+    candidates fill the ranges only.) A candidate of which a chain diverges is out, and costs nothing more.
+
+    They are judged `by` the loss or the accuracy of averaged predictions, over the second half of the steps
+    that were made since the last time, for examples that a chain does not see: `validation` is the share of
+    the training examples that is set aside, others for each chain. Test examples play no part.
 
     - `checkpoint`: a folder with the state of the search, as in `train`: the same call with one that is there
       continues from it.
     - `seed`: the same gives the same answer on any number of threads.
-    - for the others see `train`; a `Progress` counts the steps of all chains together.
+    - for the others see `train`; a `Progress` counts the steps of all chains together. Ctrl-C ends the search
+      with what is known after the last rung, if there is one.
 
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
@@ -94,7 +98,9 @@ def tune(
     wrong = _wrong(problem, by, validation)
     if wrong:
         raise ValueError(f"tune: {'; '.join(wrong)}")
-    steps = whole("steps", steps, low=FACTOR ** (RUNGS - 1))
+    steps = whole(
+        f"steps (of which the first of {RUNGS} rungs has an eighth)", steps, low=FACTOR ** (RUNGS - 1)
+    )
     candidates = whole("candidates", candidates, low=1, high=2**16)
     if checkpoint is not None:
         os.makedirs(checkpoint, exist_ok=True)
@@ -215,7 +221,7 @@ class _Search:
     ) -> Run | None:
         """The run of those that came to the last rung, or as far as it came; None if to none."""
         trials |= {name: Trial(candidate) for name, candidate in tried.items()}
-        going, run, last = list(tried), None, None
+        going, run, last, before = list(tried), None, None, 0
         for place, rung in enumerate(rungs, start=1):
             file = None if self.checkpoint is None else self.checkpoint / f"round-{number + 1}-{place}.nc"
             run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
@@ -224,7 +230,8 @@ class _Search:
             last = run
             for name, scores in judged(run, self.chosen).items():
                 trials[name] = replace(trials[name], rung=place, steps=rung.steps, **scores)
-            counted.past += counted.now
+            counted.past += (rung.steps - before) * len(run.theta)
+            before = rung.steps
             if place == len(rungs):
                 return last
             here = {name: trials[name] for name in going}
@@ -285,18 +292,20 @@ class _Counted:
 
     def __init__(self, progress: Callable[[Progress], None] | None, work: int) -> None:
         self.progress, self.work = progress, work
-        self.begin, self.past, self.now = time.perf_counter(), 0, 0
+        self.begin, self.past = time.perf_counter(), 0
 
     def of(self, before: int, chains: int) -> Callable[[Progress], None]:
         """What a run of so many chains tells of itself, that begins where others ended before."""
 
         def tell(progress: Progress) -> None:
-            self.now = (progress.step - before) * chains
             if self.progress is not None:
-                seconds = time.perf_counter() - self.begin
+                step, seconds = (
+                    self.past + (progress.step - before) * chains,
+                    time.perf_counter() - self.begin,
+                )
                 told = replace(
                     progress,
-                    step=self.past + self.now,
+                    step=step,
                     steps=self.work,
                     seconds=seconds,
                     first=0,
