@@ -57,8 +57,9 @@ def ranked(trials: Mapping[str, Trial], family: Family, by: Literal["loss", "acc
 class Tuned:
     """What `tune` has found: the best `partition`, and all that was tried.
 
-    `lasts` are the runs of those that came furthest in each round of the search, comparisons on the training
-    examples without those for validation; `run` is that of the best.
+    `lasts` are the runs of those that came furthest in each round of the search and, in the end, of those
+    that were run again: comparisons on the training examples without those for validation. `run` is that of
+    the best.
     """
 
     families: Sequence[Family]
@@ -92,7 +93,7 @@ class Tuned:
     def run(self) -> Run:
         """The run of the best, as far as it came."""
         name = self.best[self.winner].name
-        return next(last.select(method=name) for last in self.lasts if name in last.plan.named)
+        return next(last.select(method=name) for last in reversed(self.lasts) if name in last.plan.named)
 
     def code(self, method: str | None = None) -> str:
         """The best partition, of a method or of all, as Python that makes it, with the names of heatbath.

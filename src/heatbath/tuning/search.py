@@ -29,6 +29,7 @@ RUNGS, FACTOR = 4, 2  # the steps of a candidate double from rung to rung, and h
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # and at which single networks are looked at
 TOP, WIDTH, FEWEST = 16, 0.3, 16  # the second round: near one in so many, how wide, and with how many in all
+SHARE_CONFIRMED, MORE = 20, 5  # one in so many is run again in the end, with so many times as many chains
 FLOOR = 2.0**-52
 _ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
 
@@ -74,8 +75,10 @@ def tune(
 
     Half of the `candidates` of each method fill its ranges evenly (a quasi-random design), the other half are
     near the best of these. All of them make an eighth of the `steps`, with `chains` chains each, in one
-    ensemble; the better half of each method goes on to a quarter, and so on, to the end. (Fewer than 16
-    candidates fill the ranges only.) A candidate of which a chain diverges is out, and costs nothing more.
+    ensemble; the better half of each method goes on to a quarter, and so on, to the end. The best, one in
+    twenty, are then run again with five times as many chains, from other starts, which decides between them.
+    (Fewer than 16 candidates fill the ranges, and the first decision counts.) A candidate of which a chain
+    diverges is out, and costs nothing more.
 
     They are judged `by` the loss or the accuracy of averaged predictions, over the second half of the steps
     that were made since the last time, for examples that a chain does not see: `validation` is the share of
@@ -114,6 +117,7 @@ def tune(
         counts=[candidates - candidates // 2, candidates // 2] if candidates >= FEWEST else [candidates],
         steps=steps,
         by=by,
+        validation=validation,
         settings=dict(batch=batch, chains=chains, seed=seed, dtype=dtype, shuffled=shuffled),
         manner=dict(threads=threads, every=every),
         checkpoint=None if checkpoint is None else Path(checkpoint),
@@ -181,6 +185,7 @@ class _Search:
     counts: list[int]  # candidates of each method in each round
     steps: int
     by: Literal["loss", "accuracy"]
+    validation: float
     settings: dict[str, Any]
     manner: dict[str, Any]
     checkpoint: Path | None
@@ -200,6 +205,8 @@ class _Search:
                 break
         if not lasts:
             raise KeyboardInterrupt
+        if len(self.counts) > 1 and len(lasts) == len(self.counts) and lasts[-1].step == self.steps:
+            lasts += self._confirm(trials, counted)
         return Tuned(self.families, list(trials.values()), lasts, self.by)
 
     def _points(self, family: Family, number: int, trials: dict[str, Trial]) -> list[Candidate]:
@@ -210,6 +217,26 @@ class _Search:
             return []
         near = [trial.candidate for trial in best[: max(2, self.counts[0] // TOP)]]
         return points(family, self.counts[number], seed, first, near, WIDTH)
+
+    def _confirm(self, trials: dict[str, Trial], counted: _Counted) -> list[Run]:
+        """The best of each method again, with more chains, which decides between them."""
+        chains, seed = MORE * self.settings["chains"], self.settings["seed"] + len(self.counts)
+        sets, chosen = held_out(self.problem, self.validation, chains, seed)
+        again = replace(
+            self, sets=sets, chosen=chosen, settings=self.settings | {"chains": chains, "seed": seed}
+        )
+        best = [ranked(trials, family, self.by)[: self._confirmed(family)] for family in self.families]
+        going = {one.name: one.candidate for some in best for one in some if not one.diverged}
+        file = None if self.checkpoint is None else self.checkpoint / "confirmed.nc"
+        run = again._climb(None, going, Rung(self.steps, len(going)), file, counted)
+        if not run.finished:
+            return []
+        for name, scores in judged(run, chosen).items():
+            trials[name] = replace(trials[name], rung=RUNGS + 1, **scores)
+        return [run]
+
+    def _confirmed(self, family: Family) -> int:
+        return max(2, sum(self.counts) // SHARE_CONFIRMED) if family.ranges else 1
 
     def _halve(
         self,
@@ -275,15 +302,16 @@ class _Search:
 
     def _work(self) -> int:
         """The steps of all chains, if none diverges."""
+        searched = [family for family in self.families if family.ranges]
+        alone = len(self.families) - len(searched)
         work = 0
         for number, count in enumerate(self.counts):
             rungs = ladder(self.steps, count)
             lengths = np.diff([0, *(rung.steps for rung in rungs)])
-            alone = sum(not family.ranges for family in self.families) if number == 0 else 0
-            searched = sum(bool(family.ranges) for family in self.families)
-            work += int(
-                sum(n * (searched * rung.size + alone) for n, rung in zip(lengths, rungs, strict=True))
-            )
+            sizes = [len(searched) * rung.size + (alone if number == 0 else 0) for rung in rungs]
+            work += int(lengths @ np.array(sizes))
+        if len(self.counts) > 1:
+            work += MORE * self.steps * sum(map(self._confirmed, self.families))
         return work * int(self.settings["chains"])
 
 
