@@ -4,10 +4,12 @@
   trigonometric data with a = 10, 100,000 steps, batches of 50. The best of each method, found on the training
   examples, is trained anew in ten chains, the last tenth of the steps cold (`Partition.cooled`), and judged
   on the test examples: means over single networks, with 95 % intervals, and the averaged prediction.
+- `tables`: a table with 15 % flipped labels and the 8x8 digits, by the log loss.
+- `noise`: the kinetic temperature over τ of Langevin (γ = 1) and Adaptive Langevin by the size of the batch.
 - `regret`: on six problems, the test accuracy of what is found with the default number of candidates, and
   with ten times as many.
 
-    python benchmarks/tuning.py [spirals] [regret] [--results FILE]
+    python benchmarks/tuning.py [spirals] [tables] [noise] [regret] [--results FILE]
 
 What is in the file of results (benchmarks/results/tuning.json) is not computed again: delete it to measure
 anew.
@@ -25,6 +27,7 @@ from sklearn.datasets import load_digits, make_classification
 
 import heatbath as hb
 from heatbath import writing
+from heatbath.prediction import scores
 from heatbath.statistics import student
 
 RESULTS = Path(__file__).parent / "results" / "tuning.json"
@@ -45,16 +48,21 @@ def fresh(problem: Any, partitions: dict[str, Any], steps: int, batch: int) -> d
     for name in partitions:
         one = run.select(method=name)
         chances = one.predict(over="steps").mean
-        accuracy = hb.prediction.scores.accuracy(chances, problem.Y_test[0])
-        found[name] = {"single": one.accuracy().values[:, -1].tolist(), "averaged": accuracy}
+        found[name] = {
+            "single": one.accuracy().values[:, -1].tolist(),
+            "averaged": scores.accuracy(chances, problem.Y_test[0]),
+            "log_loss": scores.log_score(chances, problem.Y_test[0]),
+        }
     return found
 
 
-def measure(problem: Any, methods: Any, steps: int, batch: int, seed: int, candidates: int) -> dict[str, Any]:
-    """A search by the accuracy, and fresh runs of what it found."""
+def measure(
+    problem: Any, methods: Any, steps: int, batch: int, seed: int, candidates: int, by: Any = "accuracy"
+) -> dict[str, Any]:
+    """A search, and fresh runs of what it found."""
     begin = time.perf_counter()
     tuned = hb.tune(
-        problem, hb.Dense((UNITS,)), methods, steps, batch, candidates=candidates, by="accuracy", seed=seed
+        problem, hb.Dense((UNITS,)), methods, steps, batch, candidates=candidates, by=by, seed=seed
     )
     searched = time.perf_counter() - begin
     found = fresh(problem, tuned.partitions, steps, batch)
@@ -83,10 +91,23 @@ def problems() -> dict[str, tuple[Any, int, int]]:
     }
 
 
+def heat(batch: int) -> list[float]:
+    """The kinetic temperature over τ of two methods, at the end of runs on mini-batches."""
+    tau, chains = 1e-4, 8
+    methods = {
+        "Langevin": hb.Partition(hb.Langevin(1.0, tau), 0.2),
+        "Adaptive Langevin": hb.Partition(hb.AdaptiveLangevin(tau, sigma=0.01, epsilon=0.1), 0.2),
+    }
+    problem = hb.datasets.spirals(turns=2, n_train=500)
+    run = hb.compare(problem, hb.Dense((20,)), methods, 60_000, batch, chains, record=200)
+    late = run.temperature("all").values[:, 100:]
+    return [float(part.mean()) / tau for part in late.reshape(2, chains, -1)]
+
+
 def main() -> None:
     """Measure what is not known yet, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", nargs="*", default=["spirals", "regret"])
+    parser.add_argument("what", nargs="*", default=["spirals", "tables", "noise", "regret"])
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
     known = json.loads(given.results.read_text()) if given.results.exists() else {}
@@ -113,6 +134,22 @@ def main() -> None:
                 cells.append(f"{single}; {values['averaged']:.1%}")
             seconds = known[f"{name}/AdLaLa"]["seconds"]
             print(f"| {name} | {' | '.join(cells)} | {seconds:.0f} |", flush=True)
+    if "tables" in given.what:
+        print("| problem: log loss; accuracy | " + " | ".join(METHODS) + " |")
+        print("| --- |" + " --- |" * len(METHODS))
+        for name in ("table, 15 % flipped labels", "digits"):
+            cells = []
+            for method in METHODS:
+                arguments = (*problems()[name], 7, CANDIDATES // 2, "loss")
+                found = once(f"tables/{name}/{method}", arguments[0], method, *arguments[1:])
+                values = found["methods"][method]
+                cells.append(f"{values['log_loss']:.3f}; {values['averaged']:.1%}")
+            print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    if "noise" in given.what:
+        print("| batch of 500 | Langevin | Adaptive Langevin |\n| --- | --- | --- |")
+        for batch in (5, 20, 100, 500):
+            ratios = heat(batch)
+            print(f"| {batch} | {ratios[0]:.2f} | {ratios[1]:.2f} |", flush=True)
     if "regret" in given.what:
         print("| problem | default | ten times | regret, points | seconds |\n| --- | --- | --- | --- | --- |")
         for name, (problem, steps, batch) in problems().items():

@@ -85,7 +85,8 @@ def AdLaLa(
 ) -> Partition:
     """Adaptive Langevin in the hidden layers, Langevin with friction `gamma` in the output layer.
 
-    Equation (15) of the paper; the defaults are its rules of thumb. `tau_output` None: as the hidden layers.
+    Equation (15) of the paper; the defaults are its rules of thumb, but for ε. `tau_output` None: as the
+    hidden layers.
     For `xi` to `kinetic` see `AdaptiveLangevin`.
 
     >>> AdLaLa(tau=1e-5).methods["output"]
@@ -121,7 +122,7 @@ def AdLAdL(
     None: as the hidden layers. For `xi` to `kinetic` see `AdaptiveLangevin`.
 
     >>> AdLAdL(sigma_output=0.02).methods["output"]
-    AdaptiveLangevin(tau=0.0001, sigma=0.02, epsilon=0.1, word='BACDEDCAB')
+    AdaptiveLangevin(tau=0.0001, sigma=0.02, epsilon=0.03, word='BACDEDCAB')
     """
     hidden = AdaptiveLangevin(tau, sigma, epsilon, word, xi, friction, thermostat, kinetic, weight_decay)
     output = AdaptiveLangevin(
