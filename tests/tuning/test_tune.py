@@ -14,7 +14,8 @@ from sklearn.metrics import log_loss
 import heatbath as hb
 from heatbath.presets import PRESETS, SEARCHED
 from heatbath.tuning.design import design, families, points
-from heatbath.tuning.search import FEWEST, RUNGS, held_out, judged, ladder, losses
+from heatbath.tuning.search import RUNGS, held_out, judged, ladder, losses
+from heatbath.tuning.trials import FEWEST
 
 SPIRALS = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
 NETWORK = hb.Dense((10,))
@@ -85,9 +86,9 @@ def test_all_presets_and_methods_have_ranges_that_make_partitions():
         (family,) = families(getattr(hb, name))
         assert family.ranges, name
         for one in points(family, 4, seed=0):
-            assert one.partition.parts({"a": (4, 2), "b": (2, 1)})
+            assert one.made.parts({"a": (4, 2), "b": (2, 1)})
             code = eval(family.code(one.values), {n: getattr(hb, n) for n in (*names, "Partition")})
-            assert code == one.partition
+            assert code == one.made
     assert SEARCHED.keys() == PRESETS.keys()
 
 
@@ -116,7 +117,7 @@ def test_the_chains_of_the_best_are_what_train_gives(found):
     """Bit for bit: it was never started again."""
     sets, _ = held_out(SPIRALS, 0.2, 2, 3)
     for name, trial in found.best.items():
-        alone = hb.train(sets, NETWORK, trial.candidate.partition, 400, 10, 2, seed=3, record=1)
+        alone = hb.train(sets, NETWORK, trial.candidate.made, 400, 10, 2, seed=3, record=1)
         last = next(run for run in found.lasts if trial.name in run.plan.named)
         assert np.array_equal(last.select(method=trial.name).theta, alone.theta), name
 

@@ -22,16 +22,16 @@ from heatbath.runs.plan import make_plan
 from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Diverged, Progress
 from heatbath.tasks import TASKS, Task, each_class
-from heatbath.tuning.design import Candidate, Family, Searched, families, points
-from heatbath.tuning.result import Trial, Tuned, ranked
+from heatbath.tuning.design import Candidate, Family, Searched, families
+from heatbath.tuning.result import Tuned
+from heatbath.tuning.trials import Trial, in_round, ranked, rounds
 
 RUNGS, FACTOR = 4, 2  # the steps of a candidate double from rung to rung, and half of them go on
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # and at which single networks are looked at
-TOP, WIDTH, FEWEST = 16, 0.3, 16  # the second round: near one in so many, how wide, and with how many in all
-SHARE_CONFIRMED, MORE = 20, 5  # one in so many is run again in the end, with so many times as many chains
+AGAIN, MORE = 20, 5  # one in so many is run again in the end, with so many times as many chains
 FLOOR = 2.0**-52
-_ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
+ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
 
 
 class Rung(NamedTuple):
@@ -114,7 +114,7 @@ def tune(
         chosen=chosen,
         network=network,
         families=given,
-        counts=[candidates - candidates // 2, candidates // 2] if candidates >= FEWEST else [candidates],
+        counts=rounds(candidates),
         steps=steps,
         by=by,
         validation=validation,
@@ -197,7 +197,9 @@ class _Search:
         counted = _Counted(progress, self._work())
         for number, count in enumerate(self.counts):
             tried = {
-                one.name: one for family in self.families for one in self._points(family, number, trials)
+                one.name: one
+                for family in self.families
+                for one in in_round(number, self.counts, family, trials, self.by, self.settings["seed"])
             }
             last = self._halve(number, ladder(self.steps, count), tried, trials, counted)
             lasts += [] if last is None else [last]
@@ -207,16 +209,7 @@ class _Search:
             raise KeyboardInterrupt
         if len(self.counts) > 1 and len(lasts) == len(self.counts) and lasts[-1].step == self.steps:
             lasts += self._confirm(trials, counted)
-        return Tuned(self.families, list(trials.values()), lasts, self.by)
-
-    def _points(self, family: Family, number: int, trials: dict[str, Trial]) -> list[Candidate]:
-        """The candidates of a family in a round."""
-        first, seed = sum(self.counts[:number]), self.settings["seed"] + number
-        best = [trial for trial in ranked(trials, family, self.by) if not trial.diverged]
-        if number and not best:
-            return []
-        near = [trial.candidate for trial in best[: max(2, self.counts[0] // TOP)]]
-        return points(family, self.counts[number], seed, first, near, WIDTH)
+        return Tuned(self.families, list(trials.values()), self.by, lasts)
 
     def _confirm(self, trials: dict[str, Trial], counted: _Counted) -> list[Run]:
         """The best of each method again, with more chains, which decides between them."""
@@ -232,11 +225,11 @@ class _Search:
         if not run.finished:
             return []
         for name, scores in judged(run, chosen).items():
-            trials[name] = replace(trials[name], rung=RUNGS + 1, **scores)
+            trials[name] = replace(trials[name], rung=RUNGS + 1, steps=self.steps, **scores)
         return [run]
 
     def _confirmed(self, family: Family) -> int:
-        return max(2, sum(self.counts) // SHARE_CONFIRMED) if family.ranges else 1
+        return max(2, sum(self.counts) // AGAIN) if family.ranges else 1
 
     def _halve(
         self,
@@ -265,7 +258,7 @@ class _Search:
             better = [ranked(here, family, self.by)[: rungs[place].size] for family in self.families]
             going = [trial.name for some in better for trial in some if not trial.diverged]
             if not going and not any(trial.rung == RUNGS for trial in trials.values()):
-                raise FloatingPointError(_ALL.format(rung.steps))
+                raise FloatingPointError(ALL.format(rung.steps))
             if not going:
                 return last
         return last
@@ -284,7 +277,7 @@ class _Search:
         if run is None:
             problem = self.problem
             plan = make_plan(
-                self.sets, self.network, {name: one.partition for name, one in going.items()}, length,
+                self.sets, self.network, {name: one.made for name, one in going.items()}, length,
                 call="compare", record=records, average=problem.X_train[0] * problem.scale + problem.shift,
                 burn_in=length - looks * thin, thin=thin, **self.settings,
             )  # fmt: skip
@@ -298,7 +291,7 @@ class _Search:
             try:
                 return simulate(plan, run, **manner)
             except FloatingPointError:
-                raise FloatingPointError(_ALL.format(rung.steps)) from None
+                raise FloatingPointError(ALL.format(rung.steps)) from None
 
     def _work(self) -> int:
         """The steps of all chains, if none diverges."""
