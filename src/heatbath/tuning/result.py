@@ -14,8 +14,9 @@ from heatbath.tuning.trials import Trials
 class Tuned(Trials):
     """What `tune` has found: the best `partition`, and all that was tried.
 
-    `lasts` are the runs of those that came furthest in each round of the search, comparisons on the training
-    examples without those for validation; `run` is that of the best.
+    `lasts` are the runs of those that came furthest in each round of the search and, in the end, of those
+    that were run again: comparisons on the training examples without those for validation. `run` is that of
+    the best.
     """
 
     lasts: Sequence[Run]
@@ -34,4 +35,4 @@ class Tuned(Trials):
     def run(self) -> Run:
         """The run of the best, as far as it came."""
         name = self.best[self.winner].name
-        return next(last.select(method=name) for last in self.lasts if name in last.plan.named)
+        return next(last.select(method=name) for last in reversed(self.lasts) if name in last.plan.named)

@@ -29,6 +29,7 @@ from heatbath.tuning.trials import Trial, in_round, ranked, rounds
 RUNGS, FACTOR = 4, 2  # the steps of a candidate double from rung to rung, and half of them go on
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # and at which single networks are looked at
+AGAIN, MORE = 20, 5  # one in so many is run again in the end, with so many times as many chains
 FLOOR = 2.0**-52
 ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
 
@@ -53,7 +54,7 @@ def tune(
     batch: int | None = None,
     chains: int = 2,
     *,
-    candidates: int = 64,
+    candidates: int = 128,
     by: Literal["loss", "accuracy"] = "loss",
     validation: float = 0.2,
     seed: int = 0,
@@ -72,16 +73,22 @@ def tune(
     - a partition with ranges, `hb.AdLaLa(h=hb.between(0.02, 0.5), tau=1e-4)`; all else stays as it is. Parts
       that are given the same range share its value.
 
-    `candidates` of each method (a quasi-random design fills its ranges) make an eighth of the `steps`, with
-    `chains` chains each, all in one ensemble; the better half of each method goes on to a quarter, and so on,
-    to the end. They are judged `by` the loss or the accuracy of their averaged prediction, over chains and
-    the second half of a rung, for `validation`, a share of the training examples that is set aside. Test
-    examples play no part. A candidate of which a chain diverges is out, and costs nothing more.
+    Half of the `candidates` of each method fill its ranges evenly (a quasi-random design), the other half are
+    near the best of these. All of them make an eighth of the `steps`, with `chains` chains each, in one
+    ensemble; the better half of each method goes on to a quarter, and so on, to the end. The best, one in
+    twenty, are then run again with five times as many chains, from other starts, which decides between them.
+    (Fewer than 16 candidates fill the ranges, and the first decision counts.) A candidate of which a chain
+    diverges is out, and costs nothing more.
+
+    They are judged `by` the loss or the accuracy of averaged predictions, over the second half of the steps
+    that were made since the last time, for examples that a chain does not see: `validation` is the share of
+    the training examples that is set aside, others for each chain. Test examples play no part.
 
     - `checkpoint`: a folder with the state of the search, as in `train`: the same call with one that is there
       continues from it.
     - `seed`: the same gives the same answer on any number of threads.
-    - for the others see `train`; a `Progress` counts the steps of all chains together.
+    - for the others see `train`; a `Progress` counts the steps of all chains together. Ctrl-C ends the search
+      with what is known after the last rung, if there is one.
 
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
@@ -94,7 +101,9 @@ def tune(
     wrong = _wrong(problem, by, validation)
     if wrong:
         raise ValueError(f"tune: {'; '.join(wrong)}")
-    steps = whole("steps", steps, low=FACTOR ** (RUNGS - 1))
+    steps = whole(
+        f"steps (of which the first of {RUNGS} rungs has an eighth)", steps, low=FACTOR ** (RUNGS - 1)
+    )
     candidates = whole("candidates", candidates, low=1, high=2**16)
     if checkpoint is not None:
         os.makedirs(checkpoint, exist_ok=True)
@@ -108,6 +117,7 @@ def tune(
         counts=rounds(candidates),
         steps=steps,
         by=by,
+        validation=validation,
         settings=dict(batch=batch, chains=chains, seed=seed, dtype=dtype, shuffled=shuffled),
         manner=dict(threads=threads, every=every),
         checkpoint=None if checkpoint is None else Path(checkpoint),
@@ -175,6 +185,7 @@ class _Search:
     counts: list[int]  # candidates of each method in each round
     steps: int
     by: Literal["loss", "accuracy"]
+    validation: float
     settings: dict[str, Any]
     manner: dict[str, Any]
     checkpoint: Path | None
@@ -196,7 +207,29 @@ class _Search:
                 break
         if not lasts:
             raise KeyboardInterrupt
+        if len(self.counts) > 1 and len(lasts) == len(self.counts) and lasts[-1].step == self.steps:
+            lasts += self._confirm(trials, counted)
         return Tuned(self.families, list(trials.values()), self.by, lasts)
+
+    def _confirm(self, trials: dict[str, Trial], counted: _Counted) -> list[Run]:
+        """The best of each method again, with more chains, which decides between them."""
+        chains, seed = MORE * self.settings["chains"], self.settings["seed"] + len(self.counts)
+        sets, chosen = held_out(self.problem, self.validation, chains, seed)
+        again = replace(
+            self, sets=sets, chosen=chosen, settings=self.settings | {"chains": chains, "seed": seed}
+        )
+        best = [ranked(trials, family, self.by)[: self._confirmed(family)] for family in self.families]
+        going = {one.name: one.candidate for some in best for one in some if not one.diverged}
+        file = None if self.checkpoint is None else self.checkpoint / "confirmed.nc"
+        run = again._climb(None, going, Rung(self.steps, len(going)), file, counted)
+        if not run.finished:
+            return []
+        for name, scores in judged(run, chosen).items():
+            trials[name] = replace(trials[name], rung=RUNGS + 1, steps=self.steps, **scores)
+        return [run]
+
+    def _confirmed(self, family: Family) -> int:
+        return max(2, sum(self.counts) // AGAIN) if family.ranges else 1
 
     def _halve(
         self,
@@ -208,7 +241,7 @@ class _Search:
     ) -> Run | None:
         """The run of those that came to the last rung, or as far as it came; None if to none."""
         trials |= {name: Trial(candidate) for name, candidate in tried.items()}
-        going, run, last = list(tried), None, None
+        going, run, last, before = list(tried), None, None, 0
         for place, rung in enumerate(rungs, start=1):
             file = None if self.checkpoint is None else self.checkpoint / f"round-{number + 1}-{place}.nc"
             run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
@@ -217,7 +250,8 @@ class _Search:
             last = run
             for name, scores in judged(run, self.chosen).items():
                 trials[name] = replace(trials[name], rung=place, steps=rung.steps, **scores)
-            counted.past += counted.now
+            counted.past += (rung.steps - before) * len(run.theta)
+            before = rung.steps
             if place == len(rungs):
                 return last
             here = {name: trials[name] for name in going}
@@ -261,15 +295,16 @@ class _Search:
 
     def _work(self) -> int:
         """The steps of all chains, if none diverges."""
+        searched = [family for family in self.families if family.ranges]
+        alone = len(self.families) - len(searched)
         work = 0
         for number, count in enumerate(self.counts):
             rungs = ladder(self.steps, count)
             lengths = np.diff([0, *(rung.steps for rung in rungs)])
-            alone = sum(not family.ranges for family in self.families) if number == 0 else 0
-            searched = sum(bool(family.ranges) for family in self.families)
-            work += int(
-                sum(n * (searched * rung.size + alone) for n, rung in zip(lengths, rungs, strict=True))
-            )
+            sizes = [len(searched) * rung.size + (alone if number == 0 else 0) for rung in rungs]
+            work += int(lengths @ np.array(sizes))
+        if len(self.counts) > 1:
+            work += MORE * self.steps * sum(map(self._confirmed, self.families))
         return work * int(self.settings["chains"])
 
 
@@ -278,18 +313,20 @@ class _Counted:
 
     def __init__(self, progress: Callable[[Progress], None] | None, work: int) -> None:
         self.progress, self.work = progress, work
-        self.begin, self.past, self.now = time.perf_counter(), 0, 0
+        self.begin, self.past = time.perf_counter(), 0
 
     def of(self, before: int, chains: int) -> Callable[[Progress], None]:
         """What a run of so many chains tells of itself, that begins where others ended before."""
 
         def tell(progress: Progress) -> None:
-            self.now = (progress.step - before) * chains
             if self.progress is not None:
-                seconds = time.perf_counter() - self.begin
+                step, seconds = (
+                    self.past + (progress.step - before) * chains,
+                    time.perf_counter() - self.begin,
+                )
                 told = replace(
                     progress,
-                    step=self.past + self.now,
+                    step=step,
                     steps=self.work,
                     seconds=seconds,
                     first=0,
