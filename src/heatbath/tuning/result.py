@@ -58,13 +58,14 @@ class Tuned:
     """What `tune` has found: the best `partition`, and all that was tried.
 
     `lasts` are the runs of those that came furthest in each round of the search, comparisons on the training
-    examples without those for validation; `run` is that of the best.
+    examples without those for validation; `run` is that of the best. `finished` is False after Ctrl-C.
     """
 
     families: Sequence[Family]
     trials: Sequence[Trial]
     lasts: Sequence[Run]
     by: Literal["loss", "accuracy"]
+    finished: bool = True
 
     @cached_property
     def best(self) -> dict[str, Trial]:

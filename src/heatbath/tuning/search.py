@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from heatbath.checks import SHARE, choice, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.networks import Dense
-from heatbath.runs.plan import make_plan
+from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Diverged, Progress
 from heatbath.tasks import TASKS, Task, each_class
@@ -90,16 +90,36 @@ def tune(
     >>> found.partition == found.run.partition, sorted(found.importance["partition"])
     (True, ['h', 'tau'])
     """
+    search = prepare(
+        problem, network, methods, steps, batch, chains, candidates=candidates, by=by, validation=validation,
+        seed=seed, dtype=dtype, shuffled=shuffled,
+    )  # fmt: skip
+    folder = None if checkpoint is None else Path(checkpoint)
+    return replace(search, manner=dict(threads=threads, every=every), checkpoint=folder).run(progress)
+
+
+def prepare(
+    problem: Problem,
+    network: Dense,
+    methods: Searched | Sequence[Searched] | Mapping[str, Searched],
+    steps: int,
+    batch: int | None,
+    chains: int,
+    *,
+    candidates: int,
+    by: Literal["loss", "accuracy"],
+    validation: float,
+    **settings: Any,
+) -> Search:
+    """What `tune` carries out; all that is wrong is refused."""
     given = families(methods)
     wrong = _wrong(problem, by, validation)
     if wrong:
         raise ValueError(f"tune: {'; '.join(wrong)}")
     steps = whole("steps", steps, low=FACTOR ** (RUNGS - 1))
     candidates = whole("candidates", candidates, low=1, high=2**16)
-    if checkpoint is not None:
-        os.makedirs(checkpoint, exist_ok=True)
-    sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), seed)
-    search = _Search(
+    sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), settings["seed"])
+    return Search(
         problem=problem,
         sets=sets,
         chosen=chosen,
@@ -108,11 +128,8 @@ def tune(
         counts=[candidates - candidates // 2, candidates // 2] if candidates >= FEWEST else [candidates],
         steps=steps,
         by=by,
-        settings=dict(batch=batch, chains=chains, seed=seed, dtype=dtype, shuffled=shuffled),
-        manner=dict(threads=threads, every=every),
-        checkpoint=None if checkpoint is None else Path(checkpoint),
+        settings=dict(batch=batch, chains=chains, **settings),
     )
-    return search.run(progress)
 
 
 def _wrong(problem: object, by: object, validation: object) -> list[str]:
@@ -166,7 +183,9 @@ def held_out(problem: Problem, share: float, folds: int, seed: int) -> tuple[Pro
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class Search:
+    """A search that was prepared."""
+
     problem: Problem
     sets: Problem  # whose test examples are those for validation, others for each chain
     chosen: NDArray[np.int64]  # which these are
@@ -176,25 +195,34 @@ class _Search:
     steps: int
     by: Literal["loss", "accuracy"]
     settings: dict[str, Any]
-    manner: dict[str, Any]
-    checkpoint: Path | None
+    manner: dict[str, Any] = field(default_factory=dict)
+    checkpoint: Path | None = None
+
+    def first_plan(self) -> Plan:
+        """The plan of all candidates on the first rung."""
+        tried = self._tried(0, {})
+        return self._plan(tried, ladder(self.steps, self.counts[0])[0].steps)
 
     def run(self, progress: Callable[[Progress], None] | None) -> Tuned:
         """Search in the whole ranges, and then near the best that were found."""
+        if self.checkpoint is not None:
+            os.makedirs(self.checkpoint, exist_ok=True)
         trials: dict[str, Trial] = {}
         lasts: list[Run] = []
         counted = _Counted(progress, self._work())
         for number, count in enumerate(self.counts):
-            tried = {
-                one.name: one for family in self.families for one in self._points(family, number, trials)
-            }
-            last = self._halve(number, ladder(self.steps, count), tried, trials, counted)
+            tried = self._tried(number, trials)
+            last, finished = self._halve(number, ladder(self.steps, count), tried, trials, counted)
             lasts += [] if last is None else [last]
-            if last is None or last.step < self.steps:
+            if not finished or last is None or last.step < self.steps:
                 break
         if not lasts:
             raise KeyboardInterrupt
-        return Tuned(self.families, list(trials.values()), lasts, self.by)
+        return Tuned(self.families, list(trials.values()), lasts, self.by, finished)
+
+    def _tried(self, number: int, trials: dict[str, Trial]) -> dict[str, Candidate]:
+        """The candidates of a round, by name."""
+        return {one.name: one for family in self.families for one in self._points(family, number, trials)}
 
     def _points(self, family: Family, number: int, trials: dict[str, Trial]) -> list[Candidate]:
         """The candidates of a family in a round."""
@@ -212,29 +240,30 @@ class _Search:
         tried: dict[str, Candidate],
         trials: dict[str, Trial],
         counted: _Counted,
-    ) -> Run | None:
-        """The run of those that came to the last rung, or as far as it came; None if to none."""
+    ) -> tuple[Run | None, bool]:
+        """The run of those that came to the last rung, or as far as it came (None if to none), and whether
+        nobody stopped it."""
         trials |= {name: Trial(candidate) for name, candidate in tried.items()}
         going, run, last = list(tried), None, None
         for place, rung in enumerate(rungs, start=1):
             file = None if self.checkpoint is None else self.checkpoint / f"round-{number + 1}-{place}.nc"
             run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
             if not run.finished:  # Ctrl-C
-                return last
+                return last, False
             last = run
             for name, scores in judged(run, self.chosen).items():
                 trials[name] = replace(trials[name], rung=place, steps=rung.steps, **scores)
             counted.past += counted.now
             if place == len(rungs):
-                return last
+                return last, True
             here = {name: trials[name] for name in going}
             better = [ranked(here, family, self.by)[: rungs[place].size] for family in self.families]
             going = [trial.name for some in better for trial in some if not trial.diverged]
             if not going and not any(trial.rung == RUNGS for trial in trials.values()):
                 raise FloatingPointError(_ALL.format(rung.steps))
             if not going:
-                return last
-        return last
+                return last, True
+        return last, True
 
     def _climb(
         self, run: Run | None, going: dict[str, Candidate], rung: Rung, file: Path | None, counted: _Counted
@@ -242,29 +271,32 @@ class _Search:
         """The run of the candidates that go on, at the end of a rung."""
         before = 0 if run is None else run.step
         length = rung.steps - before
-        looks = min(LOOKS, length)
-        thin = max(1, length // (2 * looks))
-        records = sorted({rung.steps - length * k // (2 * RECORDS) for k in range(RECORDS)})
         chains = len(going) * int(self.settings["chains"])
-        manner = {**self.manner, "progress": counted.of(before, chains), "checkpoint": file}
         if run is None:
-            problem = self.problem
-            plan = make_plan(
-                self.sets, self.network, {name: one.partition for name, one in going.items()}, length,
-                call="compare", record=records, average=problem.X_train[0] * problem.scale + problem.shift,
-                burn_in=length - looks * thin, thin=thin, **self.settings,
-            )  # fmt: skip
+            plan = self._plan(going, length)
         else:
+            looks, thin, records = _looks(length, rung.steps)
             run = run.with_methods(list(going)).on_other_examples(
                 self.sets, length, looks, thin, batch=run.plan.batch
             )
             plan = run.plan.extended(run.step, length, records)
+        manner = {**self.manner, "progress": counted.of(before, chains), "checkpoint": file}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Diverged)
             try:
                 return simulate(plan, run, **manner)
             except FloatingPointError:
                 raise FloatingPointError(_ALL.format(rung.steps)) from None
+
+    def _plan(self, going: dict[str, Candidate], length: int) -> Plan:
+        """The plan of a first rung."""
+        looks, thin, records = _looks(length, length)
+        problem = self.problem
+        return make_plan(
+            self.sets, self.network, {name: one.partition for name, one in going.items()}, length,
+            call="compare", record=records, average=problem.X_train[0] * problem.scale + problem.shift,
+            burn_in=length - looks * thin, thin=thin, **self.settings,
+        )  # fmt: skip
 
     def _work(self) -> int:
         """The steps of all chains, if none diverges."""
@@ -278,6 +310,13 @@ class _Search:
                 sum(n * (searched * rung.size + alone) for n, rung in zip(lengths, rungs, strict=True))
             )
         return work * int(self.settings["chains"])
+
+
+def _looks(length: int, end: int) -> tuple[int, int, list[int]]:
+    """Of a rung: how many networks are averaged, how many steps apart, and the steps of the records."""
+    looks = min(LOOKS, length)
+    records = sorted({end - length * k // (2 * RECORDS) for k in range(RECORDS)})
+    return looks, max(1, length // (2 * looks)), records
 
 
 class _Counted:
