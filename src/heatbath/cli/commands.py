@@ -254,7 +254,7 @@ def _searched(tuning: Tuning, folder: Path, threads: int | None, every: float) -
     from heatbath.cli.display import Display
 
     manner, console = {"threads": threads, "every": every}, Console(stderr=True)
-    with Display(tuning.search.first_plan(), console, "searching") as display:
+    with Display(tuning.plan, console, "searching") as display:
         tuned = tuning.find(folder, manner, display)
     if not tuning.fresh:
         return tuned, None

@@ -52,7 +52,7 @@ def draw_search(tuned: Tuned, run: Run | None, summary: dict[str, Any], folder: 
     if run is not None:
         figures["curves"] = _curves(run)
         if _has_plane(run):
-            figures["classifiers-median-run"] = _classifiers(run)
+            figures["classifiers-median-run"] = _classifiers(run, ", median run\n")
             figures["classifiers-mean-of-runs"] = _mean_classifiers(run, summary)
     return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in figures.items()]
 
@@ -99,15 +99,16 @@ def _has_plane(run: Run) -> bool:
     return problem.inputs == 2 and TASKS[problem.task].classes and len(problem.targets) <= len(DOTS)
 
 
-def _classifiers(run: Run) -> Figure:
-    """What the median chain of each method says over the plane; the title has its accuracy."""
+def _classifiers(run: Run, note: str = ": ") -> Figure:
+    """What the median chain of each method says over the plane; the title has the method, a note, and its
+    accuracy."""
     name, split = measures(run)[0]
     chains = [_median_chain(run, place) for place in range(len(run.plan.points))]
     titles: list[str | None] = []
     for (labels, _), chain in zip(run.plan.points, chains, strict=True):
         score = math.nan if chain is None else run.data[name].sel(split=split).values[chain, -1]
         text = f"{split} accuracy {100 * score:.1f} %"
-        titles.append(None if chain is None else f"{labels['method']}: {text}" if labels else text)
+        titles.append(None if chain is None else f"{labels['method']}{note}{text}" if labels else text)
     return _planes(run, [(run, chain) for chain in chains], titles)
 
 
@@ -116,8 +117,8 @@ def _mean_classifiers(run: Run, summary: dict[str, Any]) -> Figure:
     titles: list[str | None] = []
     for row in summary["rows"]:
         count, score = row["chains"] - row["diverged"], row.get("averaged_accuracy")
-        text = "" if score is None else f": test accuracy {100 * score['mean']:.1f} %"
-        titles.append(f"{row['labels']['method']}, mean of {count}{text}" if count else None)
+        text = "" if score is None else f"\ntest accuracy {100 * score['mean']:.1f} %"
+        titles.append(f"{row['labels']['method']}, mean of {count} runs{text}" if count else None)
     return _planes(run, [(run.select(**row["labels"]), None) for row in summary["rows"]], titles)
 
 

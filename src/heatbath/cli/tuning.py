@@ -39,9 +39,10 @@ NO_COEFFICIENTS = ("name", "module")
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """A search with its settings, which say what comes after it, too."""
+    """A search with its settings, which say what comes after it, too; `plan` is that of its first rung."""
 
     search: Search
+    plan: Plan
     settings: Settings
 
     @property
@@ -142,7 +143,7 @@ def tuning_of(settings: Settings) -> tuple[Tuning, Settings]:
         "methods": {label: table for label, (_, table) in pairs.items()},
         "search": {**chosen, "batch": plan.batch},
     }
-    tuning = Tuning(search, complete)
+    tuning = Tuning(search, plan, complete)
     if tuning.fresh:
         middles = {family.name: family.make(_middle(family)) for family in search.families}
         check_memory(tuning.fresh_plan(middles), 2)
@@ -209,11 +210,13 @@ def _unusual(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
 
 def _options(section: str, values: Mapping[str, Any]) -> list[str]:
     """The options that say some settings."""
-    flags = {setting.name: setting.flag for setting in SETTINGS if setting.section == section}
     words: list[str] = []
-    for name, value in values.items():
+    for setting in SETTINGS:
+        if setting.section != section or setting.name not in values:
+            continue
+        value = values[setting.name]
         if isinstance(value, bool):
-            words.append(flags[name] if value else f"--no-{flags[name][2:]}")
+            words.append(setting.flag if value else f"--no-{setting.flag[2:]}")
         else:
-            words += [flags[name], ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+            words += [setting.flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
     return words

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,14 +27,14 @@ SHADES = "cividis"
 BEST: dict[str, Any] = {"marker": "*", "s": 110, "c": COLOURS[1], "edgecolors": "white", "linewidths": 0.6}
 LOST: dict[str, Any] = {"marker": "x", "s": 14, "c": "0.6", "linewidths": 0.9}
 NINES = (0.5, 0.9, 0.99, 0.999, 0.9999)
-WORST = 0.02  # the share of the losses, at the upper end, that has no place in a picture
+WORST = 0.02  # the share of the losses, at the upper end, that are not told apart
 
 
 def search(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
     """The score of every candidate, in a row for each method, the darker the further it came.
 
     The scores are on validation examples, at the last rung of a candidate. A star is the best of a method.
-    Those that diverged are counted beside its name. Of losses, the worst 2 % may lie outside the picture.
+    Those that diverged are counted beside its name. The worst 2 % of losses may lie outside the picture.
     """
     _check(tuned)
     steps = sorted({trial.steps for trial in tuned.trials if trial.steps})
@@ -46,7 +45,7 @@ def search(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
         lost = sum(trial.diverged for trial in own)
         labels.append(f"{family.name}\n({lost} diverged)" if lost else family.name)
         for place, count in enumerate(steps):
-            here = [trial for trial in own if trial.steps == count and not trial.diverged]
+            here = [trial for trial in own if trial.steps == count and _was_judged(trial)]
             scores = [_score(tuned, trial) for trial in here]
             heights = row + 0.6 * (_spread(len(here)) - 0.5)
             ax.scatter(scores, heights, s=9, color=_shade(place, len(steps)), linewidths=0, zorder=2 + place)
@@ -63,8 +62,10 @@ def search(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
     ax.tick_params(axis="y", length=0)
     if tuned.by == "accuracy":
         percent_on(ax.xaxis)
-    else:
-        _cut(ax, [_score(tuned, trial) for trial in tuned.trials if not trial.diverged])
+    elif _logarithmic(tuned, alive := [trial for trial in tuned.trials if _was_judged(trial)]):
+        ax.set_xscale("log")
+        ax.set_xlim(right=1.1 * _largest(alive))
+        powers_on(ax.xaxis)
     key(ax)
     return ax
 
@@ -74,6 +75,8 @@ def search_map(tuned: Tuned, method: str | None = None, *, ax: Axes | None = Non
 
     The best method unless one is named. A star is the best, crosses are those that diverged.
     """
+    from matplotlib.colors import LogNorm
+
     _check(tuned)
     name = tuned.winner if method is None else method
     family = next((family for family in tuned.families if family.name == name), None)
@@ -84,14 +87,15 @@ def search_map(tuned: Tuned, method: str | None = None, *, ax: Axes | None = Non
         raise ValueError(f"a map needs two coefficients that were searched, {name} has {len(family.ranges)}")
     x, y = list(tuned.importance.get(name, family.ranges))[:2]
     own = [trial for trial in tuned.trials if trial.candidate.family is family]
-    alive, lost = [t for t in own if not t.diverged and t.steps], [t for t in own if t.diverged]
+    alive, lost = [t for t in own if _was_judged(t)], [t for t in own if t.diverged]
     ax = axes_or_new(ax)
     ax.scatter(*_places(lost, x, y), label="diverged" if lost else None, zorder=2, **LOST)
     scores = np.array([_score(tuned, trial) for trial in alive])
     shades = ax.scatter(
         *_places(alive, x, y),
         s=[6 + 5 * trial.rung for trial in alive],
-        c=np.log10(scores) if tuned.by == "loss" else scores,
+        c=scores,
+        norm=LogNorm(vmax=_largest(alive)) if _logarithmic(tuned, alive) else None,
         cmap=SHADES if tuned.by == "accuracy" else f"{SHADES}_r",
         linewidths=0,
         zorder=3,
@@ -105,8 +109,8 @@ def search_map(tuned: Tuned, method: str | None = None, *, ax: Axes | None = Non
         bar = colour_bar(ax, shades, f"validation {tuned.by}")
         if tuned.by == "accuracy":
             percent_on(bar.ax.yaxis)
-        else:
-            bar.ax.yaxis.set_major_formatter(lambda power, _: f"{10**power:.3g}")
+        elif _logarithmic(tuned, alive):
+            powers_on(bar.ax.yaxis)
     key(ax)
     return ax
 
@@ -154,13 +158,19 @@ def _shade(place: int, count: int) -> str:
     return str(round(0.78 * (1 - place / max(count - 1, 1)), 3))
 
 
-def _cut(ax: Axes, losses: list[float]) -> None:
-    """A logarithmic axis without the few worst."""
-    finite = [loss for loss in losses if math.isfinite(loss) and loss > 0]
-    if finite:
-        ax.set_xscale("log")
-        ax.set_xlim(right=1.1 * float(np.quantile(finite, 1 - WORST)))
-        powers_on(ax.xaxis)
+def _was_judged(trial: Trial) -> bool:
+    """Whether it has a score: after Ctrl-C some have not begun."""
+    return trial.steps > 0 and not trial.diverged
+
+
+def _logarithmic(tuned: Tuned, trials: list[Trial]) -> bool:
+    """Whether scores belong on a logarithmic axis: losses do, but those of counts may be negative."""
+    return tuned.by == "loss" and all(trial.loss > 0 for trial in trials)
+
+
+def _largest(trials: list[Trial]) -> float:
+    """The largest loss that is told from larger ones."""
+    return float(np.quantile([trial.loss for trial in trials], 1 - WORST))
 
 
 def _places(trials: list[Trial], x: str, y: str) -> tuple[list[float], list[float]]:

@@ -118,7 +118,8 @@ def prepare(
         raise ValueError(f"tune: {'; '.join(wrong)}")
     steps = whole("steps", steps, low=FACTOR ** (RUNGS - 1))
     candidates = whole("candidates", candidates, low=1, high=2**16)
-    sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), settings["seed"])
+    seed = whole("seed", settings["seed"], low=0, high=2**64)
+    sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), seed)
     return Search(
         problem=problem,
         sets=sets,
