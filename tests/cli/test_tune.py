@@ -347,7 +347,7 @@ def test_a_search_that_is_killed_again_and_again_ends_as_if_nothing_had_happened
     tmp_path, undisturbed, no_pictures
 ):
     folder = tmp_path / "run"
-    files = ("search/round-1-1.nc", "search/round-1-3.nc", "search/round-2-2.nc", "run.nc")
+    files = ("search/round-1-2.nc", "search/round-2-3.nc", "run.nc")
     arguments = ["tune", *LONG, "--threads", "1", "--every", "0.05", "--out", str(folder)]
     for file in files:
         assert kill_at(folder / file, arguments)
@@ -359,30 +359,29 @@ def test_a_search_that_is_killed_again_and_again_ends_as_if_nothing_had_happened
     assert differing(folder, undisturbed) == []
 
 
-@pytest.mark.parametrize("when", ["in the first round", "in the second", "in the fresh runs"])
 def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
-    when, tmp_path, undisturbed, call, no_pictures, monkeypatch
+    tmp_path, undisturbed, call, no_pictures, monkeypatch
 ):
-    show, stopped = Display.__call__, []
+    folder, show, stopped = tmp_path / "run", Display.__call__, []
 
     def interrupt(self, now):
         show(self, now)
-        place = "in the fresh runs" if not now.finding else "in the first round"
-        if now.finding and now.step > 0.52 * now.steps:
-            place = "in the second"
-        if not stopped and place == when:
-            stopped.append(now.step)
+        second = (folder / "search" / "round-2-1.nc").exists()
+        place = "fresh" if not now.finding else "second round" if second else "first round"
+        if place not in stopped:
+            stopped.append(place)
             signal.raise_signal(signal.SIGINT)
 
-    folder = tmp_path / "run"
     monkeypatch.setattr(Display, "__call__", interrupt)
-    code, out, err = call("tune", *LONG, "--threads", "1", "--out", folder)
-    assert (code, out) == (130, "")
-    assert stopped
-    assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume {folder}"
-    assert (folder / "run.nc").exists() == (when == "in the fresh runs")
+    arguments = ["tune", *LONG, "--threads", "1", "--out", folder]
+    for place in ("first round", "second round", "fresh"):
+        code, out, err = call(*arguments)
+        assert (code, out, stopped[-1]) == (130, "", place)
+        assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume {folder}"
+        assert (folder / "run.nc").exists() == (place == "fresh")
+        arguments = ["resume", folder]
     assert not (folder / "summary.json").exists()
-    assert call("resume", folder)[0] == 0
+    assert call(*arguments)[0] == 0
     assert differing(folder, undisturbed) == []
 
 

@@ -213,6 +213,8 @@ class Search:
         counted = _Counted(progress, self._work())
         for number, count in enumerate(self.counts):
             tried = self._tried(number, trials)
+            if not tried:  # no method has a range
+                break
             last, finished = self._halve(number, ladder(self.steps, count), tried, trials, counted)
             lasts += [] if last is None else [last]
             if not finished or last is None or last.step < self.steps:
