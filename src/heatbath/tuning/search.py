@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,10 @@ from heatbath.runs.simulation import Diverged, Progress
 from heatbath.tasks import TASKS, Task, each_class
 from heatbath.tuning.design import Candidate, Family, Searched, families, points
 from heatbath.tuning.result import Trial, Tuned, ranked
+from heatbath.tuning.studies import BATCH, Asked, checked
+
+if TYPE_CHECKING:
+    import optuna
 
 RUNGS, FACTOR = 4, 2  # the steps of a candidate double from rung to rung, and half of them go on
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
@@ -63,6 +67,7 @@ def tune(
     progress: Callable[[Progress], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
+    study: optuna.Study | None = None,
 ) -> Tuned:
     """Coefficients with which a method serves a problem well, found by trying many.
 
@@ -81,6 +86,9 @@ def tune(
     - `checkpoint`: a folder with the state of the search, as in `train`: the same call with one that is there
       continues from it.
     - `seed`: the same gives the same answer on any number of threads.
+    - `study`: a study of Optuna (`heatbath[optuna]`) chooses the candidates of one method, 16 at a time,
+      which are halved among themselves. It is told the score at every rung; those that do not come to the
+      end are pruned trials. A share near 1 such as β₁ is its parameter "1 - beta1". It has no checkpoint.
     - for the others see `train`; a `Progress` counts the steps of all chains together.
 
     >>> import heatbath as hb
@@ -92,8 +100,12 @@ def tune(
     """
     search = prepare(
         problem, network, methods, steps, batch, chains, candidates=candidates, by=by, validation=validation,
-        seed=seed, dtype=dtype, shuffled=shuffled,
+        study=study, seed=seed, dtype=dtype, shuffled=shuffled,
     )  # fmt: skip
+    if study is not None and checkpoint is not None:
+        raise ValueError(
+            "a study keeps its own state: leave out checkpoint, and give it a storage of Optuna's"
+        )
     folder = None if checkpoint is None else Path(checkpoint)
     return replace(search, manner=dict(threads=threads, every=every), checkpoint=folder).run(progress)
 
@@ -109,6 +121,7 @@ def prepare(
     candidates: int,
     by: Literal["loss", "accuracy"],
     validation: float,
+    study: optuna.Study | None = None,
     **settings: Any,
 ) -> Search:
     """What `tune` carries out; all that is wrong is refused."""
@@ -120,16 +133,20 @@ def prepare(
     candidates = whole("candidates", candidates, low=1, high=2**16)
     seed = whole("seed", settings["seed"], low=0, high=2**64)
     sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), seed)
+    counts = [candidates - candidates // 2, candidates // 2] if candidates >= FEWEST else [candidates]
+    if study is not None:
+        counts = [min(BATCH, candidates - first) for first in range(0, candidates, BATCH)]
     return Search(
         problem=problem,
         sets=sets,
         chosen=chosen,
         network=network,
         families=given,
-        counts=[candidates - candidates // 2, candidates // 2] if candidates >= FEWEST else [candidates],
+        counts=counts,
         steps=steps,
         by=by,
         settings=dict(batch=batch, chains=chains, **settings),
+        study=None if study is None else checked(study, given, by),
     )
 
 
@@ -198,6 +215,7 @@ class Search:
     settings: dict[str, Any]
     manner: dict[str, Any] = field(default_factory=dict)
     checkpoint: Path | None = None
+    study: Asked | None = None
 
     def first_plan(self) -> Plan:
         """The plan of all candidates on the first rung."""
@@ -215,9 +233,13 @@ class Search:
             tried = self._tried(number, trials)
             if not tried:  # no method has a range
                 break
-            last, finished = self._halve(number, ladder(self.steps, count), tried, trials, counted)
+            try:
+                last, finished = self._halve(number, ladder(self.steps, count), tried, trials, counted)
+            finally:
+                if self.study is not None:
+                    self.study.tell([trials[name] for name in tried], self.steps)
             lasts += [] if last is None else [last]
-            if not finished or last is None or last.step < self.steps:
+            if not finished:
                 break
         if not lasts:
             raise KeyboardInterrupt
@@ -225,6 +247,8 @@ class Search:
 
     def _tried(self, number: int, trials: dict[str, Trial]) -> dict[str, Candidate]:
         """The candidates of a round, by name."""
+        if self.study is not None:
+            return {one.name: one for one in self.study.ask(self.families[0], self.counts[number])}
         return {one.name: one for family in self.families for one in self._points(family, number, trials)}
 
     def _points(self, family: Family, number: int, trials: dict[str, Trial]) -> list[Candidate]:
@@ -256,6 +280,8 @@ class Search:
             last = run
             for name, scores in judged(run, self.chosen).items():
                 trials[name] = replace(trials[name], rung=place, steps=rung.steps, **scores)
+            if self.study is not None:
+                self.study.report(trials[name] for name in going)
             counted.past += counted.now
             if place == len(rungs):
                 return last, True
