@@ -77,6 +77,13 @@ def test_a_map_has_the_two_coefficients_that_matter_most_and_crosses_where_chain
     assert ends[1] > high
 
 
+def test_what_matters_most_is_to_the_right_and_upwards():
+    found = replace(tuned())
+    vars(found)["importance"] = {"AdLaLa": {"epsilon": 0.6, "h": 0.3, "tau": 0.1}}
+    ax = plotting.search_map(found, "AdLaLa")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == (r"$\epsilon$", "$h$")
+
+
 def test_a_map_is_of_the_best_method_unless_one_is_named():
     chosen = tuned().families[:2]
     found = replace(
