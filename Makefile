@@ -8,9 +8,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --ed
 .PHONY: demo test lint bench tables docs clean
 
 demo: .venv/base
-	$(BIN)/heatbath compare --problem spirals --turns 4 --steps 50000 --batch 20 --chains 10 \
-		--method sgd:h=0.2 --method sgld:h=0.1,sigma=0.01 --method adam:h=0.005 --method lol \
-		--method adlala:h=0.25,tau=1e-4,gamma=0.1,sigma=0.01,epsilon=0.05
+	$(BIN)/heatbath tune --problem spirals --turns 4 --hidden 100 --steps 50000 --batch 20 --by accuracy \
+		--method adlala --method lol --method adam --method momentum --method sgld
 
 test: lint
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses=2

@@ -37,34 +37,6 @@ WHOLE = ("run.nc", "settings.toml", "summary.json", "summary.md")
 
 
 @pytest.fixture
-def call(capsys):
-    """Call a command: its code, and what it says on stdout and stderr."""
-
-    def called(*arguments):
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return end.value.code, out, err
-
-    return called
-
-
-@pytest.fixture
-def refused(call):
-    """Call a command that must fail, in one line; the line."""
-
-    def called(*arguments, code=2):
-        found, out, err = call(*arguments)
-        lines = [line for line in err.splitlines() if not line.startswith("preparing")]
-        assert (found, out, len(lines)) == (code, "", 1), (found, out, err)
-        assert lines[0].startswith("heatbath: ")
-        return lines[0]
-
-    return called
-
-
-@pytest.fixture
 def no_pictures(monkeypatch):
     monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
 
@@ -891,7 +863,7 @@ def test_mistakes_in_data_are_one_line_and_nothing_is_written(content, told, ref
         ),
         ("[method]\nlr = 1", "method has no lr; accepted: name, h, tau"),
         ("command = 'compare'", "is for heatbath compare, and not for heatbath train"),
-        ("command = 3", "command must be one of train, compare, sweep, got 3"),
+        ("command = 3", "command must be one of train, compare, sweep, tune, got 3"),
         ("method = 3", "'method' is not a section"),
         ("[problem]\nname = 'spirals'\nturns = 'four'", "turns must be a number"),
         ("[problem]\nname = ['spirals']", "there is no problem"),
@@ -1045,7 +1017,7 @@ def test_help_lists_the_commands_and_takes_no_time():
     ).stdout.split()
     assert not {"numba", "matplotlib", "xarray", "torch"} & set(loaded)
     done = subprocess.run([*HEATBATH, "--help"], capture_output=True, text=True, check=True)
-    for name in ("train", "compare", "sweep", "resume", "predict", "reproduce", "info"):
+    for name in ("train", "compare", "sweep", "tune", "resume", "predict", "reproduce", "info"):
         assert re.search(rf"\b{name}\b", done.stdout)
     assert commands.train.__name__ == "train"
 

@@ -70,6 +70,32 @@ def read_only(monkeypatch, tmp_path):
     return tmp_path
 
 
+@st.composite
+def searches(draw):
+    """The same of a search."""
+    method = {"name": draw(st.sampled_from([*known()])), "h": {"low": 0.1, "high": 0.2, "scale": "log"}}
+    search = {"steps": 8, "batch": 5, "candidates": 2, "fresh": 1}
+    made = {
+        "problem": SANE["problem"],
+        "network": SANE["network"],
+        "search": search,
+        "methods": {"A": method},
+    }
+    ends = st.fixed_dictionaries({"low": ODD, "high": ODD}, optional={"scale": ODD})
+    for _ in range(draw(st.integers(0, 3))):
+        name = draw(st.sampled_from([s.name for s in SETTINGS if s.section in ("search", "method")]))
+        where = method if draw(st.booleans()) else search
+        where[name] = draw(st.one_of(ODD, ends, st.sampled_from(["0.1..0.2", "2..1", "..", "0.1..x"])))
+    return made
+
+
+@FEW
+@given(made=searches())
+def test_no_settings_of_a_search_make_a_traceback(read_only, capsys, made):
+    (read_only / "settings.toml").write_text(tomli_w.dumps(made))
+    code_of(capsys, "tune", "--settings", read_only / "settings.toml")
+
+
 @FEW
 @given(made=contents(), command=st.sampled_from(["train", "sweep", "compare"]))
 def test_no_settings_make_a_traceback(read_only, capsys, made, command):

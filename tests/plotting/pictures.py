@@ -39,6 +39,16 @@ def curve(**posterior):
     return hb.train(problem, hb.Dense((6,), "tanh"), sampling, 3000, 50, 3, samples=50, burn_in=1500)
 
 
+@cache
+def tuned(by="accuracy"):
+    methods = {
+        "AdLaLa": hb.AdLaLa,
+        "LOL": hb.LOL(h=hb.between(0.1, 1e9), gamma=0.1, tau=hb.between(1e-5, 1e-3)),  # some diverge
+        "Adam": hb.Partition(hb.Adam(), h=hb.between(1e-3, 0.1)),
+    }
+    return hb.tune(SPIRALS, SMALL, methods, 80, 20, candidates=12, by=by)
+
+
 def on_line(values, alpha=(0.0, 0.25, 0.5, 0.75, 1.0)):
     dims = ("pair", "alpha")[2 - np.ndim(values) :]
     return xr.DataArray(values, dims=dims, coords={"alpha": list(alpha), "split": "test"}, name="loss")
@@ -85,6 +95,11 @@ PICTURES = {
     ),
     "heat_map": lambda ax: plotting.heat_map(sweep(), ax=ax),
     "scores": lambda ax: plotting.scores(SCORES, "test accuracy", percent=True, ax=ax),
+    "search": lambda ax: plotting.search(tuned(), ax=ax),
+    "search by loss": lambda ax: plotting.search(tuned("loss"), ax=ax),
+    "search_map": lambda ax: plotting.search_map(tuned(), "LOL", ax=ax),
+    "search_map by loss": lambda ax: plotting.search_map(tuned("loss"), "AdLaLa", ax=ax),
+    "importance": lambda ax: plotting.importance(tuned(), ax=ax),
     "regression": lambda ax: plotting.regression(curve(), ax=ax),
     "coverage": lambda ax: plotting.coverage(curve(), ax=ax),
     "uniformity": lambda ax: plotting.uniformity({"a": forecasts()[0], "b": forecasts()[0] ** 2}, ax=ax),

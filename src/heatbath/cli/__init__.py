@@ -1,4 +1,4 @@
-"""The command line: train, compare, sweep, resume, predict, info, and reproduce for the paper."""
+"""The command line: train, compare, sweep, tune, resume, predict, info, and reproduce for the paper."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from heatbath.cli.commands import compare, resume, sweep, train
+from heatbath.cli.commands import compare, resume, sweep, train, tune
 from heatbath.cli.errors import USAGE as USAGE_CODE
 from heatbath.cli.errors import complain, ending
 from heatbath.cli.info import info
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": 100},
 )
-for command in (train, compare, sweep, resume, predict, reproduce, info):
+for command in (train, compare, sweep, tune, resume, predict, reproduce, info):
     app.command()(command)
 
 

@@ -31,13 +31,13 @@ class Display:
     """What `progress` calls: steps, speed, time left, loss, and the temperatures of a single method's parts.
 
     Of several methods or points the loss is the mean, and temperatures would say nothing; short runs that
-    find a stepsize tell their steps only.
+    find something, which `finding` names, tell their steps only.
     """
 
-    def __init__(self, prepared: Plan | Search, console: Console) -> None:
+    def __init__(self, prepared: Plan | Search, console: Console, finding: str = "short runs first") -> None:
         plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
         self._budget = None if isinstance(prepared, Plan) else prepared.budget
-        self._plan, self._console = plan, console
+        self._plan, self._console, self._finding = plan, console, finding
         single = isinstance(plan.partition, Partition) and not plan.axes
         taus = {part.name: part.method.temperature for part in plan.parts()}
         self._taus = {name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule) and single}
@@ -78,7 +78,7 @@ class Display:
         most = f" ({self._budget:,} at most)" if self._budget is not None and not now.finding else ""
         lines = [f"step {now.step:,} of {now.steps:,}{most}, {now.speed:,.0f} steps/s, {left}"]
         if now.finding:
-            return [f"short runs first: {lines[0]}"]
+            return [f"{self._finding}: {lines[0]}"]
         if math.isfinite(now.loss):
             split = "test" if self._plan.problem.X_test.shape[1] else "train"
             many = "" if len(self._plan.points) == 1 else " (mean of all)"

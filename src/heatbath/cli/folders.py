@@ -1,4 +1,4 @@
-"""The folder of a run: settings.toml, run.nc, the summary and the figures."""
+"""The folder of a run: settings.toml, run.nc, of a search its state, the summary and the figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heatbath.writing import is_leftover, write
 
-SETTINGS, RUN = "settings.toml", "run.nc"
+SETTINGS, RUN, SEARCH = "settings.toml", "run.nc", "search"
 
 
 def check_free(out: Path | None) -> None:
@@ -34,6 +34,8 @@ def release_folder(folder: Path) -> None:
     """Remove the folder of a run that could not begin."""
     if not (folder / RUN).exists():
         with contextlib.suppress(OSError):
+            if (folder / SEARCH).is_dir():
+                (folder / SEARCH).rmdir()  # an error, and the end, where there is something in it
             (folder / SETTINGS).unlink(missing_ok=True)
             folder.rmdir()
 

@@ -88,8 +88,19 @@ SETTINGS = (
     Setting("training", "shuffled", "truth", "Mini-batches from shuffled epochs (no: fresh subsets)."),
     Setting("training", "momenta", "text", "At the start: zero or thermal (zero)."),
     Setting("training", "dtype", "text", "float32 or float64 (float32)."),
+    Setting("search", "steps", "whole", "Steps of those that come to the end (20000)."),
+    Setting("search", "batch", "whole", "Examples in a mini-batch (32, or all where there are fewer)."),
+    Setting("search", "candidates", "whole", "How many coefficients of each method are tried (64)."),
+    Setting("search", "chains", "whole", "Chains of each candidate (2)."),
+    Setting("search", "by", "text", "What candidates are judged by: loss or accuracy (loss)."),
+    Setting("search", "validation", "number", "The share of the training examples to judge by (0.2)."),
+    Setting("search", "seed", "whole", "Of candidates, starts, noise and mini-batches (0)."),
+    Setting("search", "shuffled", "truth", "Mini-batches from shuffled epochs (no: fresh subsets)."),
+    Setting("search", "dtype", "text", "float32 or float64 (float32)."),
+    Setting("search", "fresh", "whole", "Chains of the best of each method, trained anew in the end (10)."),
+    Setting("search", "cooled", "truth", "The last tenth of their steps at a lower temperature (yes)."),
 )  # fmt: skip
-SECTIONS = ("problem", "network", "method", "posterior", "training")
+SECTIONS = ("problem", "network", "method", "posterior", "training", "search")
 TITLES = {section: f"The {section}" for section in SECTIONS}
 READERS: dict[str, Callable[[str, str], Any]] = {
     "number": number, "whole": whole_number, "wholes": sizes, "deviations": deviations,

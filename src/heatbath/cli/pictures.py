@@ -1,4 +1,4 @@
-"""The figures of a run: curves, temperatures and classifiers, and what a sweep finds."""
+"""The figures of a run: curves, temperatures and classifiers, and what a sweep or a search finds."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from heatbath.plotting.planes import DOTS
 from heatbath.plotting.style import COLOURS, TEXT, dress, number, percent_on, symbol
 from heatbath.runs.run import Run
 from heatbath.tasks import TASKS
+from heatbath.tuning import Tuned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +40,34 @@ def draw_all(command: str, run: Run, summary: dict[str, Any], folder: Path) -> l
     if command != "sweep" and _has_plane(run):
         figures["classifier" if command == "train" else "classifiers"] = _classifiers(run)
     return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in figures.items()]
+
+
+def draw_search(tuned: Tuned, run: Run | None, summary: dict[str, Any], folder: Path) -> list[Path]:
+    """Draw all figures of a search and of its fresh runs, and save them as PNG and SVG: the PNG files."""
+    figures = {"search": _figure(plotting.search(tuned))}
+    if any(tuned.importance.values()):
+        figures["importance"] = _figure(plotting.importance(tuned))
+    if mapped := [family.name for family in tuned.families if len(family.ranges) > 1]:
+        figures["maps"] = _search_maps(tuned, mapped)
+    if run is not None:
+        figures["curves"] = _curves(run)
+        if _has_plane(run):
+            figures["classifiers-median-run"] = _classifiers(run, ", median run\n")
+            figures["classifiers-mean-of-runs"] = _mean_classifiers(run, summary)
+    return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in figures.items()]
+
+
+def _search_maps(tuned: Tuned, methods: list[str]) -> Figure:
+    """The map of each method, under its name."""
+    columns = min(3, len(methods))
+    rows = math.ceil(len(methods) / columns)
+    axes = plotting.panels(rows, columns, width=3.1 * columns + 0.3, height=2.7 * rows)
+    for ax, method in zip(axes, methods, strict=False):
+        plotting.search_map(tuned, method, ax=ax)
+        ax.set_title(method, fontsize=TEXT)
+    for ax in axes[len(methods) :]:
+        ax.set_axis_off()
+    return _figure(axes[0])
 
 
 def _curves(run: Run) -> Figure:
@@ -70,27 +99,46 @@ def _has_plane(run: Run) -> bool:
     return problem.inputs == 2 and TASKS[problem.task].classes and len(problem.targets) <= len(DOTS)
 
 
-def _classifiers(run: Run) -> Figure:
-    """What the median chain of each method says over the plane; the title has its accuracy."""
+def _classifiers(run: Run, note: str = ": ") -> Figure:
+    """What the median chain of each method says over the plane; the title has the method, a note, and its
+    accuracy."""
     name, split = measures(run)[0]
     chains = [_median_chain(run, place) for place in range(len(run.plan.points))]
-    columns = min(3, len(chains))
-    rows = math.ceil(len(chains) / columns)
+    titles: list[str | None] = []
+    for (labels, _), chain in zip(run.plan.points, chains, strict=True):
+        score = math.nan if chain is None else run.data[name].sel(split=split).values[chain, -1]
+        text = f"{split} accuracy {100 * score:.1f} %"
+        titles.append(None if chain is None else f"{labels['method']}{note}{text}" if labels else text)
+    return _planes(run, [(run, chain) for chain in chains], titles)
+
+
+def _mean_classifiers(run: Run, summary: dict[str, Any]) -> Figure:
+    """What all chains of each method say over the plane, on average; the title has its accuracy."""
+    titles: list[str | None] = []
+    for row in summary["rows"]:
+        count, score = row["chains"] - row["diverged"], row.get("averaged_accuracy")
+        text = "" if score is None else f"\ntest accuracy {100 * score['mean']:.1f} %"
+        titles.append(f"{row['labels']['method']}, mean of {count} runs{text}" if count else None)
+    return _planes(run, [(run.select(**row["labels"]), None) for row in summary["rows"]], titles)
+
+
+def _planes(run: Run, shown: list[tuple[Run, int | None]], titles: list[str | None]) -> Figure:
+    """What a chain says over the plane, or a whole run, for each method; without a title all diverged."""
+    columns = min(3, len(shown))
+    rows = math.ceil(len(shown) / columns)
     width = 3.4 if columns == 1 else 2.6 * columns + 0.6
     axes = plotting.panels(rows, columns, width=width, height=0.4 + 2.6 * rows)
     draw = plotting.classifier if run.problem.task == "binary" else plotting.uncertainty
-    for place, (ax, chain) in enumerate(zip(axes, chains, strict=False)):
-        label = run.plan.points[place][0].get("method", "")
-        if chain is None:
+    for place, (ax, (one, chain), title) in enumerate(zip(axes, shown, titles, strict=False)):
+        if title is None:
+            label = run.plan.points[place][0].get("method", "")
             ax.set_title(f"{label}: all chains diverged", fontsize=TEXT)
             ax.set_axis_off()
             continue
-        draw(run.problem, run, chain=chain, bar=place % columns == columns - 1, ax=ax)
-        score = run.data[name].sel(split=split).values[chain, -1]
-        text = f"{split} accuracy {100 * score:.1f} %"
-        ax.set_title(f"{label}: {text}" if label else text, fontsize=TEXT)
-        _tidy(ax, place, columns, len(chains))
-    for ax in axes[len(chains) :]:
+        draw(run.problem, one, chain=chain, bar=place % columns == columns - 1, ax=ax)
+        ax.set_title(title, fontsize=TEXT)
+        _tidy(ax, place, columns, len(shown))
+    for ax in axes[len(shown) :]:
         ax.set_axis_off()
     return _figure(axes[0])
 

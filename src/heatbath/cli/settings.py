@@ -26,12 +26,14 @@ from heatbath.runs.plain import RECIPES, network_to_plain
 from heatbath.runs.plan import Call, Plan, make_plan
 from heatbath.training import prepare
 
-COMMANDS = ("train", "compare", "sweep")
+COMMANDS = ("train", "compare", "sweep", "tune")
+FILE_DEFAULTS = {"test_share": 0.2, "standardise": True, "seed": 0}
 OF_FILES = ("data", "target", "weights", "task", "test_share", "standardise", "seed", "sha256")
 TRAINING: dict[str, Any] = {
     "steps": 20_000, "chains": 10, "seed": 0, "record": 100, "losses_every": 1, "shuffled": False,
     "momenta": "zero", "dtype": "float32",
 }  # fmt: skip
+SEVERAL = ("compare", "tune")  # commands that take several methods
 FORMER = {"epochs": "shuffled"}  # what settings were called in folders of earlier versions
 MOST_RECORDS = 1_000_001
 
@@ -51,9 +53,10 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
         raise ValueError(f"{path} is for heatbath {written}, and not for heatbath {command}")
     if isinstance(training := content.get("training"), dict):
         content["training"] = {FORMER.get(key, key): value for key, value in training.items()}
-    accepted = {section: keys(section) for section in SECTIONS}
+    others = ("posterior", "training") if written == "tune" else ("search",)
+    accepted = {section: keys(section) for section in SECTIONS if section not in others}
     accepted["problem"] = [*accepted["problem"], "sha256"]
-    methods = "methods" if written == "compare" else "method"
+    methods = "methods" if written in SEVERAL else "method"
     accepted[methods] = [*accepted.pop("method"), "module"]
     for section, values in content.items():
         if section not in accepted or not isinstance(values, dict):
@@ -75,7 +78,7 @@ def merged(file: Settings, options: Settings, methods: list[str]) -> Settings:
     """The sections of a file with options put over them.
 
     An option that names another problem or method leaves nothing of that section of the file. `methods` are
-    those of a comparison, in place of all in the file.
+    those of a comparison or a search, in place of all in the file.
     """
     sections: Settings = {}
     for section in SECTIONS:
@@ -104,7 +107,7 @@ def _spelled_out(options: dict[str, Any]) -> dict[str, Any]:
 
 def plan_of(command: str, settings: Settings) -> tuple[Plan | Search, Settings]:
     """The plan of a run, or what finds it, and all its settings, which make the same again."""
-    problem, section = _problem(settings["problem"])
+    problem, section = problem_of(settings["problem"])
     network = Dense(**settings["network"])
     posterior = Posterior(**settings["posterior"]) if settings["posterior"] else None
     methods, sections = _methods(command, settings, posterior)
@@ -141,7 +144,7 @@ def write_settings(command: str, settings: Settings) -> str:
     """The text of a settings file."""
     import tomli_w
 
-    tables = settings["methods"].values() if command == "compare" else [settings["method"]]
+    tables = settings["methods"].values() if command in SEVERAL else [settings["method"]]
     modules = dict.fromkeys(table["module"] for table in tables if "module" in table)
     imports = "".join(f"--import {module} " for module in modules)
     note = f"# Done again by: heatbath {imports}{command} --settings settings.toml\n"
@@ -160,7 +163,7 @@ def _methods(command: str, settings: Settings, posterior: Posterior | None) -> t
     return {label: partition for label, (partition, _) in pairs.items()}, {"methods": tables}
 
 
-def _problem(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
+def problem_of(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
     """The problem that a section names, and the section with all defaults."""
     if "name" in given and "data" in given:
         raise ValueError(f"a problem or data, not both: got {given['name']!r} and {given['data']!r}")
@@ -184,7 +187,7 @@ def _own_data(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
         if not isinstance(given.get(key), str):
             raise ValueError(f"{key} must be a name: say --data FILE --target COLUMN, got {given.get(key)!r}")
     path = Path(given["data"]).expanduser().absolute()
-    values = {"test_share": 0.2, "standardise": True, "seed": 0} | dict(given)
+    values = FILE_DEFAULTS | dict(given)
     if not isinstance(values["standardise"], bool):
         raise TypeError(f"standardise must be true or false, got {values['standardise']!r}")
     real("test_share", values["test_share"])

@@ -19,6 +19,7 @@ from heatbath.statistics import Measured, student
 from heatbath.tasks import TASKS
 
 Row = dict[str, Any]
+CAPTION = "means over chains (95 % intervals)"
 
 
 def measures(run: Run) -> list[tuple[str, str]]:
@@ -56,18 +57,18 @@ def as_json(values: dict[str, Any]) -> str:
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_markdown(results: dict[str, Any]) -> str:
+def as_markdown(results: dict[str, Any], caption: str = CAPTION) -> str:
     """A table of Markdown under a heading."""
     columns, rows = cells(results)
-    lines = [f"# {title(results)}", "", *_markdown(columns, rows), "", "Means over chains (95 % intervals)."]
+    lines = [f"# {title(results)}", "", *markdown(columns, rows), "", f"{caption[0].upper()}{caption[1:]}."]
     lines += ["", *(f"- {note}" for note in notes(results))] if results["found"] else []
     return "\n".join(lines) + "\n"
 
 
-def as_table(results: dict[str, Any]) -> Table:
+def as_table(results: dict[str, Any], caption: str = CAPTION) -> Table:
     """A table for the terminal: all of a single row, one below the other; of several, what fits."""
     columns, rows = cells(results)
-    table = Table(title=title(results), caption="means over chains (95 % intervals)", title_justify="left")
+    table = Table(title=title(results), caption=caption, title_justify="left")
     if len(rows) == 1:
         table.show_header = False
         for pair in zip(columns, rows[0], strict=True):
@@ -134,7 +135,7 @@ def _row(run: Run, place: int, labels: dict[str, Any]) -> Row:
     for name, split in measures(run):
         values = run.data[name].sel(split=split).values[chains][alive, -1]
         values = values[np.isfinite(values)]
-        row[f"{split}_{name}"] = _plain(student(values)) if values.size else None
+        row[f"{split}_{name}"] = measured(student(values)) if values.size else None
     if "noise" in run.data:
         row |= _noises(run, run.data["noise"].values[chains][alive])
     single = len(run.plan.points) == 1 or run.plan.axes == ["method"]
@@ -148,7 +149,7 @@ def _noises(run: Run, variances: NDArray[np.float64]) -> Row:
     deviations = np.sqrt(run.plan.likelihood.in_units(variances[:, late].mean(axis=1)))
     names = [f"noise_{target}" for target in run.problem.targets] if deviations.shape[1] > 1 else ["noise"]
     return {
-        name: _plain(student(values)) if values.size else None
+        name: measured(student(values)) if values.size else None
         for name, values in zip(names, deviations.T, strict=True)
     }
 
@@ -163,20 +164,22 @@ def _temperatures(run: Run, labels: dict[str, Any]) -> dict[str, Any]:
     table = equipartition(selected, burn_in=burn_in)
     columns = {"target": "target", "mean": "temperature", "low": "low", "high": "high"}
     return {
-        str(part): {name: _finite(float(table[column].values[i])) for name, column in columns.items()}
+        str(part): {name: finite(float(table[column].values[i])) for name, column in columns.items()}
         for i, part in enumerate(table["part"].values)
     }
 
 
-def _plain(measured: Measured) -> dict[str, float | None]:
-    return {name: _finite(value) for name, value in zip(("mean", "low", "high"), measured, strict=True)}
+def measured(estimate: Measured) -> dict[str, float | None]:
+    """A mean and the ends of its interval as JSON has them."""
+    return {name: finite(value) for name, value in zip(("mean", "low", "high"), estimate, strict=True)}
 
 
 def _label(value: Any) -> float | str:
     return float(value) if is_real(value) and math.isfinite(value) else str(value)
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """A number as JSON has it."""
     return value if math.isfinite(value) else None
 
 
@@ -199,7 +202,9 @@ def _short(value: Any) -> str:
     return f"{value:g}" if is_real(value) else str(value)
 
 
-def _markdown(columns: list[str], rows: list[list[str]]) -> list[str]:
+def markdown(columns: list[str], rows: list[list[str]]) -> list[str]:
+    """The lines of a table."""
+
     def line(row: list[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 

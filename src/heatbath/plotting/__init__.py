@@ -22,6 +22,9 @@ from heatbath.plotting.planes import uncertainty as uncertainty
 from heatbath.plotting.regressions import coverage as coverage
 from heatbath.plotting.regressions import regression as regression
 from heatbath.plotting.regressions import uniformity as uniformity
+from heatbath.plotting.searches import importance as importance
+from heatbath.plotting.searches import search as search
+from heatbath.plotting.searches import search_map as search_map
 from heatbath.plotting.style import panels as panels
 from heatbath.plotting.traces import curves as curves
 from heatbath.plotting.traces import temperatures as temperatures

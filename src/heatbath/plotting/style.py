@@ -34,8 +34,11 @@ SYMBOLS = {
     "sigma": r"$\sigma_A$",
     "epsilon": r"$\epsilon$",
     "h": "$h$",
+    "mu": r"$\mu$",
     "alpha": r"$\alpha$",
     "beta": r"$\beta$",
+    "beta1": r"$\beta_1$",
+    "beta2": r"$\beta_2$",
     "x1": "$x_1$",
     "x2": "$x_2$",
     "temperature": "kinetic temperature",
@@ -132,21 +135,28 @@ def percent_on(axis: Axis) -> None:
 
 def logarithmic(ax: Axes, bottom: float | None = None) -> None:
     """A logarithmic y axis with few, short numbers; to be called when all is drawn."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     ax.set_yscale("log", nonpositive="clip")
     ax.set_ylim(bottom=bottom)
-    low, high = ax.get_ylim()
+    powers_on(ax.yaxis)
+
+
+def powers_on(axis: Axis) -> None:
+    """Few, short numbers on a logarithmic axis, whose ends are set."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
     short = math.log10(high / low) < 2.5  # decades
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
     plain = low >= 1e-3 and high <= 1e4
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}" if plain else number(value))
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(lambda value, _: f"{value:g}" if plain else number(value))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def symbol(name: str) -> str:
-    """What a quantity is called in the paper; `hidden.tau` is that of a part."""
+    """What a quantity is called in the paper; `hidden.tau` and `tau_output` are those of a part."""
     part, _, quantity = name.rpartition(".")
+    if name.endswith("_output"):
+        part, quantity = "output", name.removesuffix("_output")
     if part and quantity in SYMBOLS:
         return f"{SYMBOLS[quantity]} ({part})"
     return SYMBOLS.get(name, name)

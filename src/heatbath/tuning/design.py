@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -16,9 +16,9 @@ from heatbath.partition import Partition
 from heatbath.presets import PRESETS, SEARCHED
 from heatbath.ranges import Between
 
-Searched: TypeAlias = str | Partition | type[Method] | Callable[..., Partition]
-"""What is searched of a method: a preset or a method, or its name, within ranges of its own; or a partition
-with ranges."""
+Searched: TypeAlias = "str | Partition | type[Method] | Callable[..., Partition] | Family"
+"""What is searched of a method: a preset or a method, or its name, within ranges of its own; a partition with
+ranges; or a family of partitions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +112,8 @@ def design(dimensions: int, count: int, seed: int) -> NDArray[np.float64]:
 
 
 def _family(searched: object, name: str | None) -> Family:
+    if isinstance(searched, Family):
+        return replace(searched, name=name or searched.name)
     if isinstance(searched, Partition):
         return _of_partitions(name or "partition", searched.ranges(), searched.at)
     if isinstance(searched, str):

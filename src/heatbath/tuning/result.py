@@ -16,10 +16,11 @@ class Tuned(Trials):
 
     `lasts` are the runs of those that came furthest in each round of the search and, in the end, of those
     that were run again: comparisons on the training examples without those for validation. `run` is that of
-    the best.
+    the best. `finished` is False after Ctrl-C.
     """
 
     lasts: Sequence[Run]
+    finished: bool = True
 
     @property
     def partition(self) -> Partition:

@@ -7,9 +7,9 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,17 @@ from heatbath.checks import SHARE, choice, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.networks import Dense
-from heatbath.runs.plan import make_plan
+from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Diverged, Progress
 from heatbath.tasks import TASKS, Task, each_class
 from heatbath.tuning.design import Candidate, Family, Searched, families
 from heatbath.tuning.result import Tuned
+from heatbath.tuning.studies import BATCH, Asked, checked
 from heatbath.tuning.trials import Trial, in_round, ranked, rounds
+
+if TYPE_CHECKING:
+    import optuna
 
 RUNGS, FACTOR = 4, 2  # the steps of a candidate double from rung to rung, and half of them go on
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
@@ -64,6 +68,7 @@ def tune(
     progress: Callable[[Progress], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
+    study: optuna.Study | None = None,
 ) -> Tuned:
     """Coefficients with which a method serves a problem well, found by trying many.
 
@@ -87,6 +92,10 @@ def tune(
     - `checkpoint`: a folder with the state of the search, as in `train`: the same call with one that is there
       continues from it.
     - `seed`: the same gives the same answer on any number of threads.
+    - `study`: a study of Optuna (`heatbath[optuna]`) chooses the candidates of one method, 16 at a time,
+      which are halved among themselves, and the best of them is the answer. It is told the score at every
+      rung; those that do not come to the end are pruned trials. A share near 1 such as β₁ is its parameter
+      "1 - beta1". It has no checkpoint.
     - for the others see `train`; a `Progress` counts the steps of all chains together. Ctrl-C ends the search
       with what is known after the last rung, if there is one.
 
@@ -97,6 +106,33 @@ def tune(
     >>> found.partition == found.run.partition, sorted(found.importance["partition"])
     (True, ['h', 'tau'])
     """
+    search = prepare(
+        problem, network, methods, steps, batch, chains, candidates=candidates, by=by, validation=validation,
+        study=study, seed=seed, dtype=dtype, shuffled=shuffled,
+    )  # fmt: skip
+    if study is not None and checkpoint is not None:
+        raise ValueError(
+            "a study keeps its own state: leave out checkpoint, and give it a storage of Optuna's"
+        )
+    folder = None if checkpoint is None else Path(checkpoint)
+    return replace(search, manner=dict(threads=threads, every=every), checkpoint=folder).run(progress)
+
+
+def prepare(
+    problem: Problem,
+    network: Dense,
+    methods: Searched | Sequence[Searched] | Mapping[str, Searched],
+    steps: int,
+    batch: int | None,
+    chains: int,
+    *,
+    candidates: int,
+    by: Literal["loss", "accuracy"],
+    validation: float,
+    study: optuna.Study | None = None,
+    **settings: Any,
+) -> Search:
+    """What `tune` carries out; all that is wrong is refused."""
     given = families(methods)
     wrong = _wrong(problem, by, validation)
     if wrong:
@@ -105,24 +141,24 @@ def tune(
         f"steps (of which the first of {RUNGS} rungs has an eighth)", steps, low=FACTOR ** (RUNGS - 1)
     )
     candidates = whole("candidates", candidates, low=1, high=2**16)
-    if checkpoint is not None:
-        os.makedirs(checkpoint, exist_ok=True)
+    seed = whole("seed", settings["seed"], low=0, high=2**64)
     sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), seed)
-    search = _Search(
+    counts = rounds(candidates)
+    if study is not None:
+        counts = [min(BATCH, candidates - first) for first in range(0, candidates, BATCH)]
+    return Search(
         problem=problem,
         sets=sets,
         chosen=chosen,
         network=network,
         families=given,
-        counts=rounds(candidates),
+        counts=counts,
         steps=steps,
         by=by,
         validation=validation,
-        settings=dict(batch=batch, chains=chains, seed=seed, dtype=dtype, shuffled=shuffled),
-        manner=dict(threads=threads, every=every),
-        checkpoint=None if checkpoint is None else Path(checkpoint),
+        settings=dict(batch=batch, chains=chains, **settings),
+        study=None if study is None else checked(study, given, by),
     )
-    return search.run(progress)
 
 
 def _wrong(problem: object, by: object, validation: object) -> list[str]:
@@ -176,7 +212,9 @@ def held_out(problem: Problem, share: float, folds: int, seed: int) -> tuple[Pro
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class Search:
+    """A search that was prepared."""
+
     problem: Problem
     sets: Problem  # whose test examples are those for validation, others for each chain
     chosen: NDArray[np.int64]  # which these are
@@ -187,31 +225,55 @@ class _Search:
     by: Literal["loss", "accuracy"]
     validation: float
     settings: dict[str, Any]
-    manner: dict[str, Any]
-    checkpoint: Path | None
+    manner: dict[str, Any] = field(default_factory=dict)
+    checkpoint: Path | None = None
+    study: Asked | None = None
+
+    def first_plan(self) -> Plan:
+        """The plan of all candidates on the first rung."""
+        return self._plan(self._tried(0, {}), ladder(self.steps, self.counts[0])[0].steps)
 
     def run(self, progress: Callable[[Progress], None] | None) -> Tuned:
-        """Search in the whole ranges, and then near the best that were found."""
+        """Search in the whole ranges, then near the best that were found, and decide between the best."""
+        if self.checkpoint is not None:
+            os.makedirs(self.checkpoint, exist_ok=True)
         trials: dict[str, Trial] = {}
         lasts: list[Run] = []
+        finished = True
         counted = _Counted(progress, self._work())
         for number, count in enumerate(self.counts):
-            tried = {
-                one.name: one
-                for family in self.families
-                for one in in_round(number, self.counts, family, trials, self.by, self.settings["seed"])
-            }
-            last = self._halve(number, ladder(self.steps, count), tried, trials, counted)
+            tried = self._tried(number, trials)
+            if not tried:  # no method has a range
+                break
+            try:
+                last, finished = self._halve(number, ladder(self.steps, count), tried, trials, counted)
+            finally:
+                if self.study is not None:
+                    self.study.tell([trials[name] for name in tried], self.steps)
             lasts += [] if last is None else [last]
-            if last is None or last.step < self.steps:
+            if not finished:
                 break
         if not lasts:
             raise KeyboardInterrupt
-        if len(self.counts) > 1 and len(lasts) == len(self.counts) and lasts[-1].step == self.steps:
-            lasts += self._confirm(trials, counted)
-        return Tuned(self.families, list(trials.values()), self.by, lasts)
+        if self._confirms and finished:
+            run = self._confirm(trials, counted)
+            lasts, finished = [*lasts, run] if run.finished else lasts, run.finished
+        return Tuned(self.families, list(trials.values()), self.by, lasts, finished)
 
-    def _confirm(self, trials: dict[str, Trial], counted: _Counted) -> list[Run]:
+    @property
+    def _confirms(self) -> bool:
+        """Whether the best are run again."""
+        return len(self.counts) > 1 and self.study is None
+
+    def _tried(self, number: int, trials: dict[str, Trial]) -> dict[str, Candidate]:
+        """The candidates of a round, by name."""
+        if self.study is not None:
+            return {one.name: one for one in self.study.ask(self.families[0], self.counts[number])}
+        seed = self.settings["seed"]
+        some = [in_round(number, self.counts, family, trials, self.by, seed) for family in self.families]
+        return {one.name: one for own in some for one in own}
+
+    def _confirm(self, trials: dict[str, Trial], counted: _Counted) -> Run:
         """The best of each method again, with more chains, which decides between them."""
         chains, seed = MORE * self.settings["chains"], self.settings["seed"] + len(self.counts)
         sets, chosen = held_out(self.problem, self.validation, chains, seed)
@@ -222,11 +284,10 @@ class _Search:
         going = {one.name: one.candidate for some in best for one in some if not one.diverged}
         file = None if self.checkpoint is None else self.checkpoint / "confirmed.nc"
         run = again._climb(None, going, Rung(self.steps, len(going)), file, counted)
-        if not run.finished:
-            return []
-        for name, scores in judged(run, chosen).items():
-            trials[name] = replace(trials[name], rung=RUNGS + 1, steps=self.steps, **scores)
-        return [run]
+        if run.finished:
+            for name, scores in judged(run, chosen).items():
+                trials[name] = replace(trials[name], rung=RUNGS + 1, steps=self.steps, **scores)
+        return run
 
     def _confirmed(self, family: Family) -> int:
         return max(2, sum(self.counts) // AGAIN) if family.ranges else 1
@@ -238,30 +299,33 @@ class _Search:
         tried: dict[str, Candidate],
         trials: dict[str, Trial],
         counted: _Counted,
-    ) -> Run | None:
-        """The run of those that came to the last rung, or as far as it came; None if to none."""
+    ) -> tuple[Run | None, bool]:
+        """The run of those that came to the last rung, or as far as it came (None if to none), and whether
+        nobody stopped it."""
         trials |= {name: Trial(candidate) for name, candidate in tried.items()}
         going, run, last, before = list(tried), None, None, 0
         for place, rung in enumerate(rungs, start=1):
             file = None if self.checkpoint is None else self.checkpoint / f"round-{number + 1}-{place}.nc"
             run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
             if not run.finished:  # Ctrl-C
-                return last
+                return last, False
             last = run
             for name, scores in judged(run, self.chosen).items():
                 trials[name] = replace(trials[name], rung=place, steps=rung.steps, **scores)
+            if self.study is not None:
+                self.study.report(trials[name] for name in going)
             counted.past += (rung.steps - before) * len(run.theta)
             before = rung.steps
             if place == len(rungs):
-                return last
+                return last, True
             here = {name: trials[name] for name in going}
             better = [ranked(here, family, self.by)[: rungs[place].size] for family in self.families]
             going = [trial.name for some in better for trial in some if not trial.diverged]
             if not going and not any(trial.rung == RUNGS for trial in trials.values()):
                 raise FloatingPointError(ALL.format(rung.steps))
             if not going:
-                return last
-        return last
+                return last, True
+        return last, True
 
     def _climb(
         self, run: Run | None, going: dict[str, Candidate], rung: Rung, file: Path | None, counted: _Counted
@@ -269,29 +333,32 @@ class _Search:
         """The run of the candidates that go on, at the end of a rung."""
         before = 0 if run is None else run.step
         length = rung.steps - before
-        looks = min(LOOKS, length)
-        thin = max(1, length // (2 * looks))
-        records = sorted({rung.steps - length * k // (2 * RECORDS) for k in range(RECORDS)})
         chains = len(going) * int(self.settings["chains"])
-        manner = {**self.manner, "progress": counted.of(before, chains), "checkpoint": file}
         if run is None:
-            problem = self.problem
-            plan = make_plan(
-                self.sets, self.network, {name: one.made for name, one in going.items()}, length,
-                call="compare", record=records, average=problem.X_train[0] * problem.scale + problem.shift,
-                burn_in=length - looks * thin, thin=thin, **self.settings,
-            )  # fmt: skip
+            plan = self._plan(going, length)
         else:
+            looks, thin, records = _looks(length, rung.steps)
             run = run.with_methods(list(going)).on_other_examples(
                 self.sets, length, looks, thin, batch=run.plan.batch
             )
             plan = run.plan.extended(run.step, length, records)
+        manner = {**self.manner, "progress": counted.of(before, chains), "checkpoint": file}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Diverged)
             try:
                 return simulate(plan, run, **manner)
             except FloatingPointError:
                 raise FloatingPointError(ALL.format(rung.steps)) from None
+
+    def _plan(self, going: dict[str, Candidate], length: int) -> Plan:
+        """The plan of a first rung."""
+        looks, thin, records = _looks(length, length)
+        problem = self.problem
+        return make_plan(
+            self.sets, self.network, {name: one.made for name, one in going.items()}, length,
+            call="compare", record=records, average=problem.X_train[0] * problem.scale + problem.shift,
+            burn_in=length - looks * thin, thin=thin, **self.settings,
+        )  # fmt: skip
 
     def _work(self) -> int:
         """The steps of all chains, if none diverges."""
@@ -303,9 +370,16 @@ class _Search:
             lengths = np.diff([0, *(rung.steps for rung in rungs)])
             sizes = [len(searched) * rung.size + (alone if number == 0 else 0) for rung in rungs]
             work += int(lengths @ np.array(sizes))
-        if len(self.counts) > 1:
+        if self._confirms:
             work += MORE * self.steps * sum(map(self._confirmed, self.families))
         return work * int(self.settings["chains"])
+
+
+def _looks(length: int, end: int) -> tuple[int, int, list[int]]:
+    """Of a rung: how many networks are averaged, how many steps apart, and the steps of the records."""
+    looks = min(LOOKS, length)
+    records = sorted({end - length * k // (2 * RECORDS) for k in range(RECORDS)})
+    return looks, max(1, length // (2 * looks)), records
 
 
 class _Counted:
@@ -320,18 +394,9 @@ class _Counted:
 
         def tell(progress: Progress) -> None:
             if self.progress is not None:
-                step, seconds = (
-                    self.past + (progress.step - before) * chains,
-                    time.perf_counter() - self.begin,
-                )
-                told = replace(
-                    progress,
-                    step=step,
-                    steps=self.work,
-                    seconds=seconds,
-                    first=0,
-                    finding=True,
-                )
+                step = self.past + (progress.step - before) * chains
+                seconds = time.perf_counter() - self.begin
+                told = replace(progress, step=step, steps=self.work, seconds=seconds, first=0, finding=True)
                 self.progress(told)
 
         return tell

@@ -1,0 +1,398 @@
+"""`heatbath tune`: what it finds and writes, that interrupted searches end alike, and what mistakes say."""
+
+import csv
+import io
+import json
+import os
+import shlex
+import shutil
+import signal
+import time
+import tomllib
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+import heatbath as hb
+from heatbath.cli import main, pictures
+from heatbath.cli.display import Display
+from heatbath.cli.tuning import family_of, tuning_of
+from tests.runs import differences
+
+SPIRALS = ["--problem", "spirals", "--turns", "1", "--n-train", "100", "--n-test", "60", "--hidden", "8"]
+SMALL = [*SPIRALS, "--steps", "80", "--batch", "10", "--candidates", "16", "--fresh", "3", "--by", "accuracy"]
+METHODS = ["--method", "adlala:tau=2e-5..2e-4,sigma=0.02", "--method", "sgd"]
+WHOLE = ("run.nc", "settings.toml", "summary.json", "summary.md", "table.csv")
+FOUND = ("AdLaLa", "SGD")
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(pictures, "draw_search", lambda *arguments: [])
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """The folder of a search."""
+    folder = tmp_path_factory.mktemp("tune") / "found"
+    with pytest.raises(SystemExit) as end:
+        main(["tune", *SMALL, *METHODS, "--out", str(folder)])
+    assert end.value.code == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found():
+    """The same by the library."""
+    problem = hb.datasets.spirals(turns=1, n_train=100, n_test=60)
+    ranges = {name: hb.presets.SEARCHED["AdLaLa"][name] for name in ("h", "epsilon", "gamma", "tau_output")}
+    adlala = hb.tuning.design.Family(
+        "AdLaLa",
+        {"h": ranges["h"], "tau": hb.between(2e-5, 2e-4), **ranges},
+        lambda values: hb.AdLaLa(sigma=0.02, **values),
+        lambda values: hb.AdLaLa(sigma=0.02, **values).code,
+    )
+    return hb.tune(problem, hb.Dense((8,)), [adlala, "sgd"], 80, 10, candidates=16, by="accuracy")
+
+
+def copied(folder, place):
+    return Path(shutil.copytree(folder, place))
+
+
+def edit(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_the_search_is_the_library_s_and_so_are_the_fresh_runs(searched, found):
+    table = pandas.read_csv(searched / "table.csv")
+    pandas.testing.assert_frame_equal(table, found.table, check_like=True)
+    assert len(table) == 32
+    run = hb.load(searched / "run.nc")
+    colder = {name: partition.cooled(72) for name, partition in found.partitions.items()}
+    same = hb.compare(run.problem, hb.Dense((8,)), colder, 80, 10, chains=3, seed=1)
+    assert run.problem.X_train.shape == (1, 100, 2)  # all of them
+    assert differences(run, same) == []
+    assert run.partition == colder
+    names = {path.name for path in searched.iterdir()}
+    drawn = ("search", "maps", "importance", "curves", "classifiers-median-run", "classifiers-mean-of-runs")
+    assert names == {*WHOLE, "search", *(f"{name}.{kind}" for name in drawn for kind in ("png", "svg"))}
+
+
+def test_the_summary_has_what_was_found_and_what_fresh_runs_are_worth(searched, found):
+    told = json.loads((searched / "summary.json").read_text())
+    assert told["best"] == {"method": found.winner}
+    assert told["colder_from"] == 72
+    for name, method in told["search"]["methods"].items():
+        assert method["values"] == found.best[name].candidate.values
+        assert method["accuracy"] == found.best[name].accuracy
+        assert method["importance"] == found.importance[name]
+        assert method["edges"] == found.edges.get(name, {})
+    run = hb.load(searched / "run.nc")
+    X, y = run.problem.X_test[0], run.problem.Y_test[0, :, 0]
+    for row in told["rows"]:
+        one = run.select(**row["labels"])
+        last = one.accuracy("test").values[:, -1]
+        assert row["test_accuracy"]["mean"] == pytest.approx(last.mean(), abs=1e-12)
+        assert row["test_accuracy"]["high"] > last.mean()
+        mean = one.predict(X).mean[:, 0]
+        assert row["averaged_accuracy"]["mean"] == pytest.approx(np.mean((mean > 0.5) == y))
+        loss = -np.log(np.where(y == 1, mean, 1 - mean)).mean()
+        assert row["averaged_loss"]["mean"] == pytest.approx(loss)
+    text = (searched / "summary.md").read_text()
+    assert "colder from step 72 on: means over 3 single networks (95 % intervals), and their averaged" in text
+    assert "## Found among 16 candidates of each method, by accuracy on 20 % of the training examples" in text
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_command_line_that_is_given_trains_with_what_was_found(name, searched, found, tmp_path, call):
+    command = json.loads((searched / "summary.json").read_text())["search"]["methods"][name]["command"]
+    assert command in (searched / "summary.md").read_text()
+    words = shlex.split(command)
+    assert words[:2] == ["heatbath", "train"]
+    assert call(*words[1:], "--record", "1", "--out", tmp_path / "run")[0] == 0
+    run = hb.load(tmp_path / "run" / "run.nc")
+    assert run.partition == found.partitions[name]
+    same = hb.train(hb.load(searched / "run.nc").problem, hb.Dense((8,)), run.partition, 80, 10, 3, seed=1)
+    np.testing.assert_array_equal(run.theta, same.theta)
+
+
+def test_command_lines_say_all_that_is_not_usual(tmp_path):
+    data = tmp_path / "with space.csv"
+    rows = "".join(f"{i % 7},{i % 5},{i}\n" for i in range(40))
+    data.write_text(f"a,b,y\n{rows}")
+    table = {"name": "momentum", "kind": "2", "h": "0.1..0.5", "mu": "0.8"}
+    tuning, complete = tuning_of(
+        {
+            "problem": {"data": str(data), "target": "y", "standardise": False},
+            "network": {"hidden": [3, 2], "activation": "tanh"},
+            "methods": {"Momentum": table},
+            "search": {"dtype": "float64", "shuffled": True, "steps": 50, "batch": 7, "seed": 4, "fresh": 0},
+        }
+    )
+    words = shlex.split(tuning.command("Momentum", {"h": 0.25}))
+    assert words == [
+        "heatbath", "train", "--data", str(data), "--target", "y", "--no-standardise", "--hidden", "3,2",
+        "--activation", "tanh", "--method", "momentum", "--h", "0.25", "--mu", "0.8", "--kind", "2",
+        "--steps", "50", "--batch", "7", "--chains", "1", "--seed", "5", "--shuffled", "--dtype", "float64",
+    ]  # fmt: skip
+    assert complete["methods"]["Momentum"]["h"] == {"low": 0.1, "high": 0.5, "scale": "log"}
+    assert tuning_of(complete)[1] == complete
+
+
+def test_settings_toml_makes_the_same_files_byte_for_byte(searched, tmp_path, call, no_pictures):
+    told = tomllib.loads((searched / "settings.toml").read_text())
+    assert told["methods"]["AdLaLa"]["tau"] == {"low": 2e-5, "high": 2e-4, "scale": "log"}
+    assert told["methods"]["AdLaLa"]["sigma"] == 0.02
+    assert told["methods"]["SGD"]["h"] == {"low": 0.01, "high": 2.0, "scale": "log"}
+    assert told["search"] == {
+        "steps": 80, "batch": 10, "chains": 2, "candidates": 16, "by": "accuracy", "validation": 0.2,
+        "seed": 0, "shuffled": False, "dtype": "float32", "fresh": 3, "cooled": True,
+    }  # fmt: skip
+    assert call("tune", "--settings", searched / "settings.toml", "--out", tmp_path / "again")[0] == 0
+    assert differing(tmp_path / "again", {name: (searched / name).read_bytes() for name in WHOLE}) == []
+
+
+def test_without_fresh_runs_and_without_a_colder_end(searched, tmp_path, call, no_pictures):
+    none, warm = (copied(searched, tmp_path / name) for name in ("none", "warm"))
+    edit(none / "settings.toml", "fresh = 3", "fresh = 0")
+    edit(warm / "settings.toml", "cooled = true", "cooled = false")
+    for folder in (none, warm):
+        (folder / "run.nc").unlink()
+    code, out, _ = call("resume", none, "--json")
+    assert code == 0
+    told, before = json.loads(out), json.loads((searched / "summary.json").read_text())
+    assert (told["rows"], told["colder_from"]) == ([], None)
+    assert {k: v["values"] for k, v in told["search"]["methods"].items()} == {
+        k: v["values"] for k, v in before["search"]["methods"].items()
+    }
+    assert not (none / "run.nc").exists()
+    code, out, _ = call("resume", warm)
+    assert code == 0
+    assert "colder" not in out
+    run, fresh = hb.load(warm / "run.nc"), hb.load(searched / "run.nc")
+    assert {k: v.cooled(72) for k, v in run.partition.items()} == fresh.partition
+    assert out.splitlines()[-1] == f"results: {warm}"
+
+
+def test_a_regression_has_its_rmse_in_the_units_of_the_data_and_predicts(tmp_path, call, no_pictures):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 2))
+    y = 100 + 30 * X @ [1.0, -1.0]
+    data = tmp_path / "size.csv"
+    np.savetxt(data, np.column_stack([X, y]), delimiter=",", header="a,b,size", comments="")
+    options = ["--target", "size", "--hidden", "8", "--steps", "400", "--candidates", "4", "--fresh", "3"]
+    method = ["--method", "adam:h=1e-3..0.1"]
+    assert call("tune", "--data", data, *options, *method, "--out", tmp_path / "run")[0] == 0
+    run = hb.load(tmp_path / "run" / "run.nc")
+    inputs = run.problem.X_test[0] * run.problem.scale + run.problem.shift
+    targets = run.problem.Y_test[0] * run.problem.target_scale + run.problem.target_shift
+    each = np.sqrt(np.mean((run.outputs(inputs) - targets) ** 2, axis=(1, 2)))
+    (row,) = json.loads((tmp_path / "run" / "summary.json").read_text())["rows"]
+    assert row["test_rmse"]["mean"] == pytest.approx(each.mean())
+    assert row["averaged_rmse"]["mean"] == pytest.approx(
+        np.sqrt(np.mean((run.predict(inputs).mean - targets) ** 2))
+    )
+    assert run.problem.target_scale[0] > 30
+    code, out, _ = call("predict", tmp_path / "run", data)
+    assert code == 0
+    said = [float(line["prediction"]) for line in csv.DictReader(io.StringIO(out))]
+    np.testing.assert_allclose(said, run.predict(X).mean[:, 0])
+
+
+# Ranges
+
+
+def test_what_is_not_named_has_its_usual_range_and_what_is_named_its_own():
+    family, table = family_of("a", {"name": "adam", "h": "1e-3..0.01", "beta1": "0.8"})
+    usual = hb.Adam.searched
+    assert family.ranges == {"h": hb.between(1e-3, 0.01), "beta2": usual["beta2"]}
+    assert family.make({"h": 0.002, "beta2": 0.99}) == hb.Partition(hb.Adam(0.8, 0.99), 0.002)
+    assert table["beta2"] == {"low": 0.9, "high": 0.9999, "scale": "complement"}
+    near_one, _ = family_of("a", {"name": "adam", "beta1": "0.8..0.9"})
+    assert near_one.ranges["beta1"] == hb.between(0.8, 0.9, "complement")
+    decay, _ = family_of("a", {"name": "adlala", "weight_decay": "1e-6..1e-3"})
+    assert decay.ranges == {**hb.presets.SEARCHED["AdLaLa"], "weight_decay": hb.between(1e-6, 1e-3)}
+    values = {name: range.at(0.5) for name, range in decay.ranges.items()}
+    assert decay.make(values) == hb.AdLaLa(**values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "say what to tune, such as --method adlala"),
+        (["--method", "adalala"], "there is no method 'adalala'; accepted: adlala, lol"),
+        (["--method", "frozen"], "there is no method 'frozen' to tune; accepted: adlala"),
+        (["--method", "adam:tau=1e-4..1e-3"], "method Adam has no tau; accepted: h, beta1, beta2"),
+        (["--method", "adam:h=0.1..0.01"], "Adam: h: between: low must be below high, got 0.1 and 0.01"),
+        (["--method", "adam:h=0.1..0.1"], "Adam: h: between: low must be below high"),
+        (["--method", "adam:h=0..0.1"], "Adam: h: between: low must be > 0 on a logarithmic scale, got 0.0"),
+        (["--method", "adam:h=-1..0.1"], "Adam: h: between: low must be > 0"),
+        (["--method", "adam:beta1=0.5..1.5"], "Adam: beta1: between: high must be < 1"),
+        (["--method", "adam:eps=1e-8..inf"], "Adam: eps: between: high must be finite"),
+        (["--method", "adam:h=0.1..x"], "Adam: h: an end of a range must be a number, got 'x'"),
+        (["--method", "adam:h=..1"], "Adam: h: an end of a range must be a number, got ''"),
+        (["--method", "adlala:word=BA..OAB"], "AdLaLa: word: an end of a range must be a number"),
+        (
+            ["--method", "adam:h=[0.1,0.2]"],
+            "Adam: tune looks within ranges such as h=0.01..0.5, and takes no",
+        ),
+        (
+            ["--method", "lala:h=auto"],
+            "LaLa: tune looks within ranges such as h=0.01..0.5, and takes no list",
+        ),
+        (["--method", "adam:beta1=1.5"], "beta1 must be"),
+        (["--method", "adam", "--method", "adam"], "the method Adam is there twice"),
+        (["--method", "adam", "--steps", "7"], "must be a whole number >= 8, got 7"),
+        (["--method", "adam", "--validation", "0"], "there are no validation data"),
+        (["--method", "adam", "--validation", "1"], "validation must be >= 0 and < 1, got 1.0"),
+        (["--method", "adam", "--candidates", "0"], "candidates must be a whole number >= 1"),
+        (["--method", "adam", "--chains", "0"], "chains must be a whole number >= 1"),
+        (["--method", "adam", "--by", "luck"], "by must be one of 'loss', 'accuracy', got 'luck'"),
+        (["--method", "adam", "--fresh", "-1"], "fresh must be a whole number >= 0, got -1"),
+        (["--method", "adam", "--fresh", "100000000000"], "GB are free"),
+        (["--method", "adam", "--batch", "90"], "batch (of 80 training examples) must be"),
+        (["--method", "adam", "--draws", "2"], "it needs one data set, and the problem has 2"),
+        (["--method", "adam", "--seed", "-1"], "seed must be a whole number >= 0"),
+        (["--method", "lol", "--hidden", ""], "'hidden' names no layer"),
+        (["--method", "adam", "--prior", "1"], "No such option: --prior"),
+        (["--method", "adam", "--threads", "0"], "threads must be"),
+    ],
+)
+def test_mistakes_are_one_line_and_nothing_is_written(arguments, told, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    named = {word for word in arguments if word.startswith("--")}
+    usual = [
+        word
+        for pair in zip(SPIRALS[::2], SPIRALS[1::2], strict=True)
+        if pair[0] not in named
+        for word in pair
+    ]
+    assert told in refused("tune", *usual, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            "[methods.A]\nname = 'adam'\nh = {low = 1}",
+            "Adam: h must be a number or a range {low, high, scale}",
+        ),
+        ("[methods.A]\nname = 'adam'\nh = {low = 1, high = 2, scale = 'x'}", "scale must be one of 'log'"),
+        ("[methods.A]\nname = 'adam'\nh = {schedule = 'Linear'}", "Adam: h must be a number or a range"),
+        ("[training]\nsteps = 3", "'training' is not a section; accepted: problem, network, search, methods"),
+        ("[search]\nsamples = 3", "search has no samples; accepted: steps, batch, candidates"),
+        ("[methods.A]\nname = 'adam'\n[search]\ncooled = 3", "cooled must be true or false, got 3"),
+        ("[methods.A]\nname = 'adam'\n[search]\nseed = 'x'", "seed must be a whole number"),
+    ],
+)
+def test_mistakes_in_settings_are_one_line(content, told, refused, tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text(content)
+    assert told in refused("tune", "--settings", file, *SPIRALS, "--out", tmp_path / "run")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_candidates_that_all_diverge_are_one_line_and_what_was_searched_stays(refused, tmp_path):
+    options = [*SPIRALS, "--steps", "80", "--candidates", "4", "--method", "sgd:h=1e20..1e30"]
+    line = refused("tune", *options, "--out", tmp_path / "run", code=1)
+    assert "every candidate diverges within 10 steps: search at smaller h" in line
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["search", "settings.toml"]
+
+
+# Interruptions
+
+LONG = [*SPIRALS, "--steps", "8000", "--batch", "10", "--candidates", "16", "--fresh", "3", *METHODS]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The files of a search that nothing has disturbed."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "draw_search", lambda *arguments: [])
+        with pytest.raises(SystemExit):
+            main(["tune", *LONG, "--threads", "1", "--out", str(folder)])
+    return {name: (folder / name).read_bytes() for name in WHOLE}
+
+
+def differing(folder, expected):
+    return [name for name, content in expected.items() if (folder / name).read_bytes() != content]
+
+
+def kill_at(file, arguments):
+    """Start a command in a process of its own, and kill it when a file is there: did it still run?"""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which do nothing here
+        child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(1, 2)
+        try:
+            main(arguments)
+        finally:
+            os._exit(0)
+    patience = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < patience:
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_a_search_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(
+    tmp_path, undisturbed, no_pictures
+):
+    folder = tmp_path / "run"
+    files = ("search/round-1-2.nc", "search/round-2-3.nc", "run.nc")
+    arguments = ["tune", *LONG, "--threads", "1", "--every", "0.05", "--out", str(folder)]
+    for file in files:
+        assert kill_at(folder / file, arguments)
+        arguments = ["resume", str(folder), "--threads", "1", "--every", "0.05"]
+    assert not (folder / "summary.json").exists()
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 0
+    assert differing(folder, undisturbed) == []
+
+
+def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
+    tmp_path, undisturbed, call, no_pictures, monkeypatch
+):
+    folder, show, stopped = tmp_path / "run", Display.__call__, []
+
+    def interrupt(self, now):
+        show(self, now)
+        second = (folder / "search" / "round-2-1.nc").exists()
+        place = "fresh" if not now.finding else "second round" if second else "first round"
+        if place not in stopped:
+            stopped.append(place)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Display, "__call__", interrupt)
+    arguments = ["tune", *LONG, "--threads", "1", "--out", folder]
+    for place in ("first round", "second round", "fresh"):
+        code, out, err = call(*arguments)
+        assert (code, out, stopped[-1]) == (130, "", place)
+        assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume {folder}"
+        assert (folder / "run.nc").exists() == (place == "fresh")
+        arguments = ["resume", folder]
+    assert not (folder / "summary.json").exists()
+    assert call(*arguments)[0] == 0
+    assert differing(folder, undisturbed) == []
+
+
+def test_a_finished_search_can_be_resumed_and_stays_as_it_is(searched, call, no_pictures):
+    before = {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()}
+    assert call("resume", searched)[0] == 0
+    assert {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()} == before
+
+
+def test_settings_that_were_edited_do_not_go_on_with_the_old_search(searched, refused, tmp_path):
+    folder = copied(searched, tmp_path / "run")
+    edit(folder / "settings.toml", "high = 0.0002", "high = 0.0003")
+    assert "is of another run, with other partition" in refused("resume", folder, code=1)
