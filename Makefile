@@ -8,8 +8,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --ed
 .PHONY: demo test lint bench tables docs clean
 
 demo: .venv/base
-	$(BIN)/heatbath tune --problem spirals --turns 4 --hidden 100 --steps 50000 --batch 20 --by accuracy \
-		--method adlala --method lol --method adam --method momentum --method sgld
+	$(BIN)/heatbath tune --problem spirals --turns 4 --hidden 100 --steps 50000 --batch 20 --candidates 64 \
+		--by accuracy --method adlala --method lol --method adam --method momentum --method sgld
 
 test: lint
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses=2
@@ -30,6 +30,7 @@ bench: .venv/bench
 tables: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/uci.py --page docs/uci.md
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/classification.py --page docs/classification.md
+	$(BIN)/python benchmarks/images.py --page docs/images.md
 
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

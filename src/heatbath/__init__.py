@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from heatbath.training import compare as compare
     from heatbath.training import sweep as sweep
     from heatbath.training import train as train
+    from heatbath.tuning import AtEdge as AtEdge
     from heatbath.tuning import Tuned as Tuned
     from heatbath.tuning import tune as tune
 
@@ -80,7 +81,7 @@ _HOME: dict[str, str | None] = {
     **dict.fromkeys(["compare", "sweep", "train"], "training"),
     "sample": "sampling",
     "between": "ranges",
-    **dict.fromkeys(["Tuned", "tune"], "tuning"),
+    **dict.fromkeys(["AtEdge", "Tuned", "tune"], "tuning"),
 }
 
 

@@ -85,7 +85,8 @@ def AdLaLa(
 ) -> Partition:
     """Adaptive Langevin in the hidden layers, Langevin with friction `gamma` in the output layer.
 
-    Equation (15) of the paper; the defaults are its rules of thumb. `tau_output` None: as the hidden layers.
+    Equation (15) of the paper; the defaults are its rules of thumb, but for ε. `tau_output` None: as the
+    hidden layers.
     For `xi` to `kinetic` see `AdaptiveLangevin`.
 
     >>> AdLaLa(tau=1e-5).methods["output"]
@@ -121,7 +122,7 @@ def AdLAdL(
     None: as the hidden layers. For `xi` to `kinetic` see `AdaptiveLangevin`.
 
     >>> AdLAdL(sigma_output=0.02).methods["output"]
-    AdaptiveLangevin(tau=0.0001, sigma=0.02, epsilon=0.1, word='BACDEDCAB')
+    AdaptiveLangevin(tau=0.0001, sigma=0.02, epsilon=0.03, word='BACDEDCAB')
     """
     hidden = AdaptiveLangevin(tau, sigma, epsilon, word, xi, friction, thermostat, kinetic, weight_decay)
     output = AdaptiveLangevin(
@@ -144,31 +145,31 @@ PRESETS: dict[str, Callable[..., Partition]] = {"AdLaLa": AdLaLa, "LOL": LOL, "L
 
 SEARCHED: dict[str, dict[str, Between]] = {
     "AdLaLa": {
-        "h": between(0.05, 0.4),
-        "tau": between(3e-5, 3e-3),
-        "sigma": between(1e-4, 0.02),
+        "h": between(0.04, 0.4),
+        "tau": between(2e-5, 2e-3),
+        "sigma": between(1e-4, 0.05),
         "epsilon": between(3e-3, 0.3),
         "gamma": between(1.0, 300.0),
         "tau_output": between(1e-8, 1e-5),
     },
     "LOL": {
         "h": between(0.05, 0.4),
-        "gamma": between(1e-3, 1.0),
+        "gamma": between(3e-4, 1.0),
         "tau": between(1e-6, 1e-3),
         "tau_output": between(1e-8, 1e-4),
     },
     "LaLa": {
         "h": between(0.03, 0.3),
-        "gamma": between(1e-3, 1.0),
+        "gamma": between(1e-3, 3.0),
         "tau": between(1e-6, 1e-3),
         "gamma_output": between(0.1, 30.0),
         "tau_output": between(1e-8, 1e-4),
     },
     "AdLAdL": {
-        "h": between(0.03, 0.3),
-        "tau": between(1e-5, 3e-3),
+        "h": between(0.04, 0.4),
+        "tau": between(2e-5, 2e-3),
         "sigma": between(1e-4, 0.05),
-        "epsilon": between(2e-3, 0.3),
+        "epsilon": between(3e-3, 0.3),
         "tau_output": between(1e-6, 1e-3),
         "sigma_output": between(1e-4, 0.05),
     },

@@ -192,7 +192,7 @@ def test_the_noise_of_the_plain_way_is_another():
 PRESETS = {
     "LaLa": (lambda m, **o: ht.LaLa(
         m, lr=0.1, gamma=0.5, tau=1e-3, gamma_output=1.0, tau_output=1e-4, **o), "LaLa"),
-    "LOL": (lambda m, **o: ht.LOL(m, **o), "LOL"),
+    "LOL": (lambda m, **o: ht.LOL(m, **o), hb.LOL(0.2, 0.3, 1e-5)),  # torch has defaults of its own
     "AdLaLa": (lambda m, **o: ht.AdLaLa(m, lr=0.1, **o), "AdLaLa"),
     "Langevin": (lambda m, **o: ht.Langevin(m, 0.1, 0.5, 1e-3, **o),
                  hb.Partition(hb.Langevin(0.5, 1e-3), 0.1)),
@@ -231,7 +231,7 @@ def test_the_optimisers_follow_the_engine():
 def test_a_scheduler_changes_the_stepsize_and_the_step_under_way_is_closed_as_it_began():
     """torch's scheduler against the reference with the same stepsizes."""
     model = network()
-    optimizer = ht.LOL(model, lr=0.1, seed=1)
+    optimizer = ht.LOL(model, lr=0.1, gamma=0.01, tau=1e-3, seed=1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=20, gamma=0.5)
     h = hb.schedules.Piecewise([0.1, 0.05, 0.025], [20, 40])
     reference = hb.Reference(gradient, vector(model), hb.LOL(h=h), LAYERS, seed=1)
@@ -244,7 +244,7 @@ def test_a_scheduler_changes_the_stepsize_and_the_step_under_way_is_closed_as_it
 
 def test_a_coefficient_that_is_changed_by_hand_acts_from_the_next_step_on():
     model = network()
-    optimizer = ht.LOL(model, lr=0.1, seed=1)
+    optimizer = ht.LOL(model, lr=0.1, gamma=0.01, tau=1e-3, seed=1)
     tau = hb.schedules.Piecewise([1e-3, 1e-2], [30])
     reference = hb.Reference(gradient, vector(model), hb.LOL(h=0.1, tau=tau), LAYERS, seed=1)
     for n in range(60):

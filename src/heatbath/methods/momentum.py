@@ -49,7 +49,7 @@ class Momentum(Method):
     kind: Literal[1, 2] = option("Kind of momentum", 1, 2)
     weight_decay: Coefficient = gaussian_prior()
 
-    searched: ClassVar[dict[str, Between]] = {"h": between(1e-3, 1.0), "mu": between(0.5, 0.99, "complement")}
+    searched: ClassVar[dict[str, Between]] = {"h": between(3e-4, 0.5), "mu": between(0.5, 0.99, "complement")}
 
     word = "M"
     letters: ClassVar[dict[str, Letter]] = {

@@ -34,6 +34,8 @@ from heatbath.torch.classes import Momentum as Momentum
 from heatbath.torch.classes import RMSprop as RMSprop
 from heatbath.torch.optimizer import Partitioned as Partitioned
 from heatbath.torch.posteriors import Posterior as Posterior
+from heatbath.torch.tuning import Tuned as Tuned
+from heatbath.torch.tuning import tune as tune
 
 
 def __getattr__(name: str) -> type[Partitioned]:

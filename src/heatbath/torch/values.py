@@ -7,6 +7,7 @@ from typing import Any
 
 from heatbath.checks import NON_NEGATIVE, POSITIVE, is_real, real
 from heatbath.methods import Method, check_known, choices, coefficients, find_method, known_methods, names
+from heatbath.ranges import Between
 from heatbath.schedules import Schedule, SimulatedTempering, at, coefficient, from_plain, to_plain
 
 STANDSTILL = 1e-30  # the stepsize at lr = 0, where a scheduler begins or ends: nothing moves
@@ -41,17 +42,22 @@ def to_values(group: Group, lr: object) -> Group:
     given = {"lr": coefficient("lr", lr, NON_NEGATIVE)}
     given |= {name: getattr(method, name) for name in coefficients(kind)}
     for name, value in given.items():
-        if isinstance(value, tuple):
-            raise ValueError(f"{name}: a list is an axis of a sweep, and an optimiser takes one value")
+        _check_single(name, value)
         if isinstance(value, (Schedule, SimulatedTempering)):
             values["schedules"][name] = to_plain(value)
         values[name] = value.ladder[0] if isinstance(value, SimulatedTempering) else at(value, 0)
     values |= {name: getattr(method, name) for name in choices(kind)}
-    if isinstance(values.get("xi"), tuple):
-        raise ValueError("xi: a list is an axis of a sweep, and an optimiser takes one value")
+    _check_single("xi", values.get("xi"))
     if ladder(values):
         values["rung"] = 0
     return values
+
+
+def _check_single(name: str, value: object) -> None:
+    if isinstance(value, tuple):
+        raise ValueError(f"{name}: a list is an axis of a sweep, and an optimiser takes one value")
+    if isinstance(value, Between):
+        raise ValueError(f"{name}: {value!r} is a range that tune searches, and an optimiser takes one value")
 
 
 def ladder(group: Group) -> SimulatedTempering | None:

@@ -1,5 +1,6 @@
 """Coefficients that are found, and not chosen: `tune`."""
 
-from heatbath.tuning.result import Trial as Trial
 from heatbath.tuning.result import Tuned as Tuned
 from heatbath.tuning.search import tune as tune
+from heatbath.tuning.trials import AtEdge as AtEdge
+from heatbath.tuning.trials import Trial as Trial

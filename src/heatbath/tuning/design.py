@@ -23,21 +23,16 @@ ranges; or a family of partitions."""
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Partitions that differ in the values of some coefficients: what is searched of one method.
+    """What is searched of one method: all that differs in the values of some coefficients.
 
-    `make` makes a partition of values by name; `call` is what Python calls it, None for a user's partition.
+    Of values by name `make` makes what is tried, and `code` the Python expression for it, where the names of
+    heatbath (of heatbath.torch, for an optimiser) are known.
     """
 
     name: str
     ranges: Mapping[str, Between]
-    make: Callable[[Mapping[str, float]], Partition]
-    call: str | None = None
-
-    def code(self, values: Mapping[str, float]) -> str:
-        """The Python expression that makes a partition, where the names of heatbath are known."""
-        if self.call not in PRESETS:
-            return self.make(values).code
-        return f"{self.call}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+    make: Callable[[Mapping[str, float]], Any]
+    code: Callable[[Mapping[str, float]], str]
 
     def shares(self, values: Mapping[str, float]) -> list[float]:
         """Where values are in their ranges, from 0 to 1."""
@@ -46,15 +41,15 @@ class Family:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A partition that is tried: what it is called, and its values."""
+    """What is tried: what it is called, and its values."""
 
     name: str
     family: Family
     values: dict[str, float]
 
     @property
-    def partition(self) -> Partition:
-        """The partition."""
+    def made(self) -> Any:
+        """What its family makes of its values: a partition, or a function that makes an optimiser."""
         return self.family.make(self.values)
 
 
@@ -120,14 +115,16 @@ def _family(searched: object, name: str | None) -> Family:
     if isinstance(searched, Family):
         return replace(searched, name=name or searched.name)
     if isinstance(searched, Partition):
-        return Family(name or "partition", searched.ranges(), searched.at)
+        return _of_partitions(name or "partition", searched.ranges(), searched.at)
     if isinstance(searched, str):
         return _named(searched, name)
     for preset, function in PRESETS.items():
         if searched is function:
-            return Family(name or preset, SEARCHED[preset], partial(_called, function), preset)
+            return Family(
+                name or preset, SEARCHED[preset], partial(_called, function), partial(call_of, f"{preset}(")
+            )
     if isinstance(searched, type) and issubclass(searched, Method):
-        return Family(name or searched.title, searched.searched, partial(_one, searched), searched.__name__)
+        return _of_partitions(name or searched.title, searched.searched, partial(_one, searched))
     raise TypeError(
         "a method to tune is a preset such as AdLaLa, a method such as Adam, the name of one, or a partition "
         f"with ranges such as AdLaLa(h=between(0.02, 0.5)); got {searched!r}"
@@ -141,6 +138,17 @@ def _named(given: str, name: str | None) -> Family:
     if given.lower() not in known:
         raise ValueError(f"there is no method {given!r} to tune; accepted: {', '.join(known)}")
     return _family(known[given.lower()], name)
+
+
+def call_of(begin: str, values: Mapping[str, object]) -> str:
+    """A call in Python that begins like this, with these arguments by name."""
+    return f"{begin}{', '.join(f'{name}={value!r}' for name, value in values.items())})"
+
+
+def _of_partitions(
+    name: str, ranges: Mapping[str, Between], make: Callable[[Mapping[str, float]], Partition]
+) -> Family:
+    return Family(name, ranges, make, lambda values: make(values).code)
 
 
 def _called(preset: Callable[..., Partition], values: Mapping[str, float]) -> Partition:

@@ -22,9 +22,10 @@ from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Diverged, Progress
 from heatbath.tasks import TASKS, Task, each_class
-from heatbath.tuning.design import Candidate, Family, Searched, families, points
-from heatbath.tuning.result import Trial, Tuned, ranked
-from heatbath.tuning.studies import BATCH, Asked, checked
+from heatbath.tuning.design import Candidate, Family, Searched, families
+from heatbath.tuning.result import Tuned
+from heatbath.tuning.studies import Asked, batches, checked
+from heatbath.tuning.trials import Trial, in_round, ranked, rounds
 
 if TYPE_CHECKING:
     import optuna
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 RUNGS, FACTOR = 4, 2  # the steps of a candidate double from rung to rung, and half of them go on
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # and at which single networks are looked at
-TOP, WIDTH, FEWEST = 16, 0.3, 16  # the second round: near one in so many, how wide, and with how many in all
+AGAIN, MORE = 20, 5  # one in so many is run again in the end, with so many times as many chains
 FLOOR = 2.0**-52
-_ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
+ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
 
 
 class Rung(NamedTuple):
@@ -57,7 +58,7 @@ def tune(
     batch: int | None = None,
     chains: int = 2,
     *,
-    candidates: int = 64,
+    candidates: int = 128,
     by: Literal["loss", "accuracy"] = "loss",
     validation: float = 0.2,
     seed: int = 0,
@@ -77,19 +78,26 @@ def tune(
     - a partition with ranges, `hb.AdLaLa(h=hb.between(0.02, 0.5), tau=1e-4)`; all else stays as it is. Parts
       that are given the same range share its value.
 
-    `candidates` of each method (a quasi-random design fills its ranges) make an eighth of the `steps`, with
-    `chains` chains each, all in one ensemble; the better half of each method goes on to a quarter, and so on,
-    to the end. They are judged `by` the loss or the accuracy of their averaged prediction, over chains and
-    the second half of a rung, for `validation`, a share of the training examples that is set aside. Test
-    examples play no part. A candidate of which a chain diverges is out, and costs nothing more.
+    Half of the `candidates` of each method fill its ranges evenly (a quasi-random design), the other half are
+    near the best of these. All of them make an eighth of the `steps`, with `chains` chains each, in one
+    ensemble; the better half of each method goes on to a quarter, and so on, to the end. The best, one in
+    twenty, are then run again with five times as many chains, from other starts, which decides between them.
+    (Fewer than 16 candidates fill the ranges, and the first decision counts.) A candidate of which a chain
+    diverges is out, and costs nothing more.
+
+    They are judged `by` the loss or the accuracy of averaged predictions, over the second half of the steps
+    that were made since the last time, for examples that a chain does not see: `validation` is the share of
+    the training examples that is set aside, others for each chain. Test examples play no part.
 
     - `checkpoint`: a folder with the state of the search, as in `train`: the same call with one that is there
       continues from it.
     - `seed`: the same gives the same answer on any number of threads.
     - `study`: a study of Optuna (`heatbath[optuna]`) chooses the candidates of one method, 16 at a time,
-      which are halved among themselves. It is told the score at every rung; those that do not come to the
-      end are pruned trials. A share near 1 such as β₁ is its parameter "1 - beta1". It has no checkpoint.
-    - for the others see `train`; a `Progress` counts the steps of all chains together.
+      which are halved among themselves, and none is run again. It is told the score at every rung; those that
+      do not come to the end are pruned trials. A share near 1 such as β₁ is its parameter "1 - beta1". It has
+      no checkpoint.
+    - for the others see `train`; a `Progress` counts the steps of all chains together. Ctrl-C ends the search
+      with what is known after the last rung, if there is one.
 
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
@@ -129,22 +137,22 @@ def prepare(
     wrong = _wrong(problem, by, validation)
     if wrong:
         raise ValueError(f"tune: {'; '.join(wrong)}")
-    steps = whole("steps", steps, low=FACTOR ** (RUNGS - 1))
+    steps = whole(
+        f"steps (of which the first of {RUNGS} rungs has an eighth)", steps, low=FACTOR ** (RUNGS - 1)
+    )
     candidates = whole("candidates", candidates, low=1, high=2**16)
     seed = whole("seed", settings["seed"], low=0, high=2**64)
     sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), seed)
-    counts = [candidates - candidates // 2, candidates // 2] if candidates >= FEWEST else [candidates]
-    if study is not None:
-        counts = [min(BATCH, candidates - first) for first in range(0, candidates, BATCH)]
     return Search(
         problem=problem,
         sets=sets,
         chosen=chosen,
         network=network,
         families=given,
-        counts=counts,
+        counts=rounds(candidates) if study is None else batches(candidates),
         steps=steps,
         by=by,
+        validation=validation,
         settings=dict(batch=batch, chains=chains, **settings),
         study=None if study is None else checked(study, given, by),
     )
@@ -212,6 +220,7 @@ class Search:
     counts: list[int]  # candidates of each method in each round
     steps: int
     by: Literal["loss", "accuracy"]
+    validation: float
     settings: dict[str, Any]
     manner: dict[str, Any] = field(default_factory=dict)
     checkpoint: Path | None = None
@@ -219,8 +228,7 @@ class Search:
 
     def first_plan(self) -> Plan:
         """The plan of all candidates on the first rung."""
-        tried = self._tried(0, {})
-        return self._plan(tried, ladder(self.steps, self.counts[0])[0].steps)
+        return self._plan(self._tried(0, {}), ladder(self.steps, self.counts[0])[0].steps)
 
     def run(self, progress: Callable[[Progress], None] | None) -> Tuned:
         """Search in the whole ranges, and then near the best that were found."""
@@ -243,22 +251,44 @@ class Search:
                 break
         if not lasts:
             raise KeyboardInterrupt
-        return Tuned(self.families, list(trials.values()), lasts, self.by, finished)
+        if finished and self._confirms and lasts[-1].step == self.steps:
+            again = self._confirm(trials, counted)
+            lasts, finished = lasts + again, bool(again)
+        return Tuned(self.families, list(trials.values()), self.by, lasts, finished)
 
     def _tried(self, number: int, trials: dict[str, Trial]) -> dict[str, Candidate]:
         """The candidates of a round, by name."""
         if self.study is not None:
             return {one.name: one for one in self.study.ask(self.families[0], self.counts[number])}
-        return {one.name: one for family in self.families for one in self._points(family, number, trials)}
+        return {
+            one.name: one
+            for family in self.families
+            for one in in_round(number, self.counts, family, trials, self.by, self.settings["seed"])
+        }
 
-    def _points(self, family: Family, number: int, trials: dict[str, Trial]) -> list[Candidate]:
-        """The candidates of a family in a round."""
-        first, seed = sum(self.counts[:number]), self.settings["seed"] + number
-        best = [trial for trial in ranked(trials, family, self.by) if not trial.diverged]
-        if number and not best:
+    @property
+    def _confirms(self) -> bool:
+        return len(self.counts) > 1 and self.study is None
+
+    def _confirm(self, trials: dict[str, Trial], counted: _Counted) -> list[Run]:
+        """The best of each method again, with more chains, which decides between them."""
+        chains, seed = MORE * self.settings["chains"], self.settings["seed"] + len(self.counts)
+        sets, chosen = held_out(self.problem, self.validation, chains, seed)
+        again = replace(
+            self, sets=sets, chosen=chosen, settings=self.settings | {"chains": chains, "seed": seed}
+        )
+        best = [ranked(trials, family, self.by)[: self._confirmed(family)] for family in self.families]
+        going = {one.name: one.candidate for some in best for one in some if not one.diverged}
+        file = None if self.checkpoint is None else self.checkpoint / "confirmed.nc"
+        run = again._climb(None, going, Rung(self.steps, len(going)), file, counted)
+        if not run.finished:
             return []
-        near = [trial.candidate for trial in best[: max(2, self.counts[0] // TOP)]]
-        return points(family, self.counts[number], seed, first, near, WIDTH)
+        for name, scores in judged(run, chosen).items():
+            trials[name] = replace(trials[name], rung=RUNGS + 1, steps=self.steps, **scores)
+        return [run]
+
+    def _confirmed(self, family: Family) -> int:
+        return max(2, sum(self.counts) // AGAIN) if family.ranges else 1
 
     def _halve(
         self,
@@ -271,7 +301,7 @@ class Search:
         """The run of those that came to the last rung, or as far as it came (None if to none), and whether
         nobody stopped it."""
         trials |= {name: Trial(candidate) for name, candidate in tried.items()}
-        going, run, last = list(tried), None, None
+        going, run, last, before = list(tried), None, None, 0
         for place, rung in enumerate(rungs, start=1):
             file = None if self.checkpoint is None else self.checkpoint / f"round-{number + 1}-{place}.nc"
             run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
@@ -282,14 +312,15 @@ class Search:
                 trials[name] = replace(trials[name], rung=place, steps=rung.steps, **scores)
             if self.study is not None:
                 self.study.report(trials[name] for name in going)
-            counted.past += counted.now
+            counted.past += (rung.steps - before) * len(run.theta)
+            before = rung.steps
             if place == len(rungs):
                 return last, True
             here = {name: trials[name] for name in going}
             better = [ranked(here, family, self.by)[: rungs[place].size] for family in self.families]
             going = [trial.name for some in better for trial in some if not trial.diverged]
             if not going and not any(trial.rung == RUNGS for trial in trials.values()):
-                raise FloatingPointError(_ALL.format(rung.steps))
+                raise FloatingPointError(ALL.format(rung.steps))
             if not going:
                 return last, True
         return last, True
@@ -315,29 +346,30 @@ class Search:
             try:
                 return simulate(plan, run, **manner)
             except FloatingPointError:
-                raise FloatingPointError(_ALL.format(rung.steps)) from None
+                raise FloatingPointError(ALL.format(rung.steps)) from None
 
     def _plan(self, going: dict[str, Candidate], length: int) -> Plan:
         """The plan of a first rung."""
         looks, thin, records = _looks(length, length)
         problem = self.problem
         return make_plan(
-            self.sets, self.network, {name: one.partition for name, one in going.items()}, length,
+            self.sets, self.network, {name: one.made for name, one in going.items()}, length,
             call="compare", record=records, average=problem.X_train[0] * problem.scale + problem.shift,
             burn_in=length - looks * thin, thin=thin, **self.settings,
         )  # fmt: skip
 
     def _work(self) -> int:
         """The steps of all chains, if none diverges."""
+        searched = [family for family in self.families if family.ranges]
+        alone = len(self.families) - len(searched)
         work = 0
         for number, count in enumerate(self.counts):
             rungs = ladder(self.steps, count)
             lengths = np.diff([0, *(rung.steps for rung in rungs)])
-            alone = sum(not family.ranges for family in self.families) if number == 0 else 0
-            searched = sum(bool(family.ranges) for family in self.families)
-            work += int(
-                sum(n * (searched * rung.size + alone) for n, rung in zip(lengths, rungs, strict=True))
-            )
+            sizes = [len(searched) * rung.size + (alone if number == 0 else 0) for rung in rungs]
+            work += int(lengths @ np.array(sizes))
+        if self._confirms:
+            work += MORE * self.steps * sum(map(self._confirmed, self.families))
         return work * int(self.settings["chains"])
 
 
@@ -353,18 +385,20 @@ class _Counted:
 
     def __init__(self, progress: Callable[[Progress], None] | None, work: int) -> None:
         self.progress, self.work = progress, work
-        self.begin, self.past, self.now = time.perf_counter(), 0, 0
+        self.begin, self.past = time.perf_counter(), 0
 
     def of(self, before: int, chains: int) -> Callable[[Progress], None]:
         """What a run of so many chains tells of itself, that begins where others ended before."""
 
         def tell(progress: Progress) -> None:
-            self.now = (progress.step - before) * chains
             if self.progress is not None:
-                seconds = time.perf_counter() - self.begin
+                step, seconds = (
+                    self.past + (progress.step - before) * chains,
+                    time.perf_counter() - self.begin,
+                )
                 told = replace(
                     progress,
-                    step=self.past + self.now,
+                    step=step,
                     steps=self.work,
                     seconds=seconds,
                     first=0,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from heatbath.ranges import Between
 from heatbath.tuning.design import Candidate, Family
-from heatbath.tuning.result import Trial
+from heatbath.tuning.trials import Trial
 
 if TYPE_CHECKING:
     import optuna
@@ -67,6 +67,11 @@ class Asked:
         candidate = Candidate(f"{family.name} {asked.number}", family, values)
         self.going[candidate.name] = asked
         return candidate
+
+
+def batches(candidates: int) -> list[int]:
+    """How many candidates are asked for at a time."""
+    return [min(BATCH, candidates - first) for first in range(0, candidates, BATCH)]
 
 
 def checked(study: object, families: list[Family], by: Literal["loss", "accuracy"]) -> Asked:

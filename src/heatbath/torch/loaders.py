@@ -1,0 +1,168 @@
+"""What a model is trained and judged on by `tune`: tensors or loaders, in an order that the seed decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from heatbath.checks import SHARE, is_real, whole
+from heatbath.tasks import TASKS, Task
+
+Data: TypeAlias = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
+
+BATCH = 32  # examples of a step, where data are tensors
+AT_ONCE = 1000  # validation examples at a time, where they are tensors
+LOADER = "a loader that can be gone through again and again, such as a DataLoader or a list of batches"
+
+
+class Shuffled:
+    """Tensors in batches of a size, in another order each time."""
+
+    def __init__(self, X: Tensor, y: Tensor, size: int) -> None:
+        self.X, self.y, self.size = X, y, min(size, len(X))
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        order = torch.randperm(len(self.X))
+        for begin in range(0, len(order) - self.size + 1, self.size):
+            chosen = order[begin : begin + self.size]
+            yield self.X[chosen.to(self.X.device)], self.y[chosen.to(self.y.device)]
+
+
+@contextmanager
+def as_before(*loaders: object) -> Iterator[None]:
+    """Within, torch's generators may be seeded; afterwards they, and those of loaders, are as before."""
+    states = [(generator, generator.get_state()) for loader in loaders for generator in _generators(loader)]
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            for generator, state in states:
+                generator.set_state(state)
+
+
+def _generators(loader: object) -> list[torch.Generator]:
+    """Those that a loader draws its order from, where they are not torch's own."""
+    holders = loader, getattr(loader, "sampler", None)
+    found = (getattr(holder, "generator", None) for holder in holders)
+    return [generator for generator in found if isinstance(generator, torch.Generator)]
+
+
+def set_seed(seed: int, step: int, *loaders: object) -> None:
+    """Let what is drawn at random in a step be a function of the seed and the step."""
+    number = int(np.random.SeedSequence((seed, step)).generate_state(1)[0])  # torch uses 32 bits
+    torch.manual_seed(number)
+    for loader in loaders:
+        for generator in _generators(loader):
+            generator.manual_seed(number)
+
+
+def sets(
+    data: object, validation: object, batch: object, seed: int
+) -> tuple[Iterable[Any], Iterable[Any], list[str]]:
+    """Batches for training and for validation, and all that is wrong."""
+    size = BATCH if batch is None else whole("batch", batch, low=1)
+    tensors, wrong = _is_pair(data), []
+    if not tensors and not _is_loader(data):
+        wrong.append(f"data must be tensors (X, y), or {LOADER}; got {_kind(data)}")
+    if not tensors and batch is not None:
+        wrong.append(f"batch is for tensors, and a loader has batches of its own; got batch={batch!r}")
+    training: Any = data
+    judging: Any = validation
+    if not is_real(validation):
+        if not _is_pair(validation) and not _is_loader(validation):
+            wrong.append(
+                f"there are no validation data: give tensors (X, y), {LOADER}, or a share of the tensors for "
+                f"training; got {_kind(validation)}"
+            )
+    elif not tensors:
+        wrong.append(
+            "there are no validation data: only of tensors a share can be set aside, so give tensors (X, y) "
+            "or a loader of its own as validation=, never test data"
+        )
+    elif float(validation) not in SHARE or validation == 0 or len(training[0]) < 2:
+        wrong.append(
+            f"there are no validation data: of {len(training[0])} examples a share between 0 and 1 is set "
+            f"aside; got validation={validation!r}"
+        )
+    for label, pair in (("data", training), ("validation", judging)):
+        if _is_pair(pair) and not len(pair[0]):
+            wrong.append(f"{label} has no examples")
+        elif _is_pair(pair) and len(pair[0]) != len(pair[1]):
+            wrong.append(f"{label} must have as many targets as inputs, got {_shapes(pair)}")
+    if wrong:
+        return (), (), wrong
+    if is_real(validation):
+        X, y = training
+        order = np.random.default_rng(np.random.SeedSequence((seed, len(X)))).permutation(len(X))
+        count = min(max(1, round(float(validation) * len(X))), len(X) - 1)
+        apart, rest = (torch.from_numpy(some).to(X.device) for some in (order[:count], order[count:]))
+        judging, training = (X[apart], y[apart.to(y.device)]), (X[rest], y[rest.to(y.device)])
+    if tensors:
+        training = Shuffled(training[0], training[1], size)
+    if _is_pair(judging):
+        judging = list(zip(*(torch.split(tensor, AT_ONCE) for tensor in judging), strict=True))
+    return training, judging, wrong
+
+
+def _is_loader(data: object) -> bool:
+    return isinstance(data, Iterable) and not isinstance(data, (Iterator, Tensor, str, tuple, dict))
+
+
+def _kind(data: object) -> str:
+    within = f" of {', '.join(type(one).__name__ for one in data[:3])}" if isinstance(data, tuple) else ""
+    return type(data).__name__ + within
+
+
+def _is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        return False
+    return all(isinstance(one, Tensor) and one.ndim > 0 for one in data)
+
+
+def _shapes(data: Any) -> str:
+    return " and ".join(str(tuple(one.shape)) for one in data)
+
+
+def checked(given: object) -> tuple[Tensor, Tensor]:
+    """A batch."""
+    if _is_pair(given) and len(given[0]) == len(given[1]):
+        return given
+    raise TypeError(
+        "a batch must be two tensors, (inputs, targets), of as many examples; got "
+        + (f"shapes {_shapes(given)}" if _is_pair(given) else type(given).__name__)
+    )
+
+
+def task_of(
+    task: Task | None, loss: object, model: nn.Module, training: Iterable[Any], by: str
+) -> tuple[Task, list[str]]:
+    """The task, as told or by the targets of the first batch, and all that does not go with it."""
+    batch = next(iter(training), None)
+    if batch is None:
+        raise ValueError("tune: data has no batches")
+    inputs, targets = checked(batch)
+    if task is None:
+        task = "regression" if targets.is_floating_point() else "classes"
+    with torch.no_grad():
+        outputs = model(inputs.to(device_of(model)))
+    wrong = []
+    if by == "accuracy" and not TASKS[task].classes:
+        wrong.append(f"{task!r} has no accuracy: take by='loss'")
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(targets):
+        got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        wrong.append(f"the model must return a tensor ({len(targets)}, outputs), got {got}")
+    elif task == "binary" and outputs.shape[1] != 1:
+        wrong.append(f"'binary' needs one logit, and the model has {outputs.shape[1]} outputs")
+    elif loss is None and task != "classes" and outputs.shape != targets.shape:
+        wrong.append(f"{task!r} needs targets of the shape of the outputs, got {_shapes((targets, outputs))}")
+    return task, wrong
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where a model is."""
+    return next(model.parameters()).device

@@ -1,0 +1,412 @@
+"""Coefficients that are found."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+
+import heatbath as hb
+from heatbath.presets import PRESETS, SEARCHED
+from heatbath.tuning.design import design, families, points
+from heatbath.tuning.search import RUNGS, held_out, judged, ladder, losses
+from heatbath.tuning.trials import FEWEST
+
+SPIRALS = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
+NETWORK = hb.Dense((10,))
+SEARCH = hb.AdLaLa(h=hb.between(0.05, 0.4), tau=hb.between(1e-6, 1e-3))
+SETTINGS = {"steps": 400, "batch": 10, "candidates": 16}
+
+
+def tuned(problem=SPIRALS, methods=SEARCH, **options):
+    return hb.tune(problem, NETWORK, methods, **SETTINGS | options)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return tuned(methods={"AdLaLa": SEARCH, "SGD": hb.SGD}, by="accuracy", seed=3)
+
+
+def same(one, two):
+    assert [trial.name for trial in one.trials] == [trial.name for trial in two.trials]
+    assert one.table.equals(two.table)
+    assert one.partition == two.partition
+    assert np.array_equal(one.run.theta, two.run.theta)
+
+
+# What is tried
+
+
+def test_a_design_fills_the_cube_evenly():
+    shares = design(3, 64, seed=5)
+    assert shares.shape == (64, 3)
+    for column in shares.T:
+        assert np.histogram(column, bins=8, range=(0, 1))[0].tolist() == pytest.approx([8] * 8, abs=1)
+    assert np.array_equal(design(3, 40, seed=5), shares[:40])
+    assert not np.array_equal(design(3, 64, seed=6), shares)
+
+
+def test_candidates_do_not_depend_on_other_methods(found):
+    alone = tuned(methods={"SGD": hb.SGD}, by="accuracy", seed=3)
+    own = found.table[found.table.method == "SGD"][alone.table.columns]
+    assert alone.table.equals(own.reset_index(drop=True))
+    assert alone.best["SGD"].candidate.values == found.best["SGD"].candidate.values
+
+
+def test_the_second_half_is_near_the_best_of_the_first():
+    (family,) = families(SEARCH)
+    first = points(family, 8, seed=0)
+    near = points(family, 20, seed=1, first=8, near=first[:2], width=0.3)
+    assert [one.name for one in near] == [f"partition {i}" for i in range(8, 28)]
+    for i, one in enumerate(near):
+        centre = np.array(family.shares(first[i % 2].values))
+        assert np.abs(family.shares(one.values) - np.clip(centre, 0, 1)).max() < 0.16
+
+
+def test_a_search_has_two_rounds(found):
+    own = [trial for trial in found.trials if trial.candidate.family.name == "AdLaLa"]
+    assert len(own) == SETTINGS["candidates"] >= FEWEST
+    family = own[0].candidate.family
+    early = np.array([family.shares(trial.candidate.values) for trial in own[:8]])
+    late = np.array([family.shares(trial.candidate.values) for trial in own[8:]])
+    ranks = sorted(own[:8], key=lambda trial: trial.worth("accuracy"))[:2]
+    centres = np.array([family.shares(trial.candidate.values) for trial in ranks])
+    assert np.abs(late - centres[np.arange(8) % 2]).max() < 0.16
+    assert np.ptp(early, axis=0).min() > 0.7
+
+
+def test_all_presets_and_methods_have_ranges_that_make_partitions():
+    names = [*PRESETS, *(kind for kind in hb.methods.known_methods() if kind != "Frozen")]
+    for name in names:
+        (family,) = families(getattr(hb, name))
+        assert family.ranges, name
+        for one in points(family, 4, seed=0):
+            assert one.made.parts({"a": (4, 2), "b": (2, 1)})
+            code = eval(family.code(one.values), {n: getattr(hb, n) for n in (*names, "Partition")})
+            assert code == one.made
+    assert SEARCHED.keys() == PRESETS.keys()
+
+
+def test_names_are_found_in_any_case():
+    assert [family.name for family in families(["adlala", "ADAM", "Adl"])] == ["AdLaLa", "Adam", "AdL"]
+
+
+# How they are judged
+
+
+def test_rungs_halve():
+    assert ladder(1000, 20) == [(125, 20), (250, 10), (500, 5), (1000, 3)]
+    assert [rung.size for rung in ladder(8, 1)] == [1, 1, 1, 1]
+
+
+def test_half_of_the_candidates_go_on_and_the_best_to_the_end(found):
+    for method in ("AdLaLa", "SGD"):
+        own = found.table[found.table.method == method]
+        assert own.rung.value_counts().sort_index().to_dict() == {1: 8, 2: 4, 3: 2, 5: 2}  # of two rounds
+        assert own.rung.is_monotonic_decreasing
+        for _, group in own.groupby("rung"):
+            assert group.accuracy.is_monotonic_decreasing
+
+
+def test_the_chains_of_the_best_are_what_train_gives(found):
+    """Bit for bit: it was never started again."""
+    sets, _ = held_out(SPIRALS, 0.2, 2, 3)
+    for name, trial in found.best.items():
+        alone = hb.train(sets, NETWORK, trial.candidate.made, 400, 10, 2, seed=3, record=1)
+        last = next(run for run in found.lasts if trial.name in run.plan.named)
+        assert np.array_equal(last.select(method=trial.name).theta, alone.theta), name
+
+
+def test_the_best_are_run_again_with_more_chains(found):
+    sets, chosen = held_out(SPIRALS, 0.2, 10, 3 + 2)
+    alone = hb.train(sets, NETWORK, found.partition, 400, 10, 10, seed=3 + 2, record=1)
+    assert np.array_equal(found.run.theta, alone.theta)
+    best = found.best[found.winner]
+    assert best.accuracy == judged(found.lasts[-1], chosen)[best.name]["accuracy"]
+    assert set(found.lasts[-1].plan.named) == {t.name for t in found.trials if t.rung == RUNGS + 1}
+
+
+def test_the_scores_are_those_of_averages_over_the_second_half():
+    """Of a rung: here from step 200 on to 400, at the examples that each chain does not see."""
+    found = tuned(candidates=2, seed=1)
+    trial = found.best["partition"]
+    sets, chosen = held_out(SPIRALS, 0.2, 2, 1)
+    X = SPIRALS.X_train[0]
+    alone = hb.train(
+        sets, NETWORK, found.partition, 400, 10, 2, seed=1, average=X, burn_in=300, thin=2, record=[310, 400]
+    )
+    means = alone.averages()["mean"].values
+    expected = [log_loss(sets.Y_test[k, :, 0], means[k, chosen[k], 0]) for k in range(2)]
+    assert trial.loss == pytest.approx(np.mean(expected), rel=1e-5)
+    right = [np.mean((means[k, chosen[k], 0] > 0.5) == sets.Y_test[k, :, 0]) for k in range(2)]
+    assert trial.accuracy == pytest.approx(np.mean(right))
+    assert trial.single_accuracy <= 1
+    assert trial.single_loss > 0
+
+
+def test_losses_of_every_task():
+    generator = np.random.default_rng(0)
+    p = generator.dirichlet(np.ones(3), 7)
+    y = generator.integers(0, 3, (7, 1)).astype(float)
+    assert losses("classes", p, y).mean() == pytest.approx(log_loss(y[:, 0], p, labels=[0, 1, 2]))
+    assert losses("binary", p[:, :1], np.minimum(y, 1)).mean() == pytest.approx(
+        log_loss(np.minimum(y[:, 0], 1), p[:, 0])
+    )
+    assert losses("regression", np.array([[1.0, 2.0]]), np.array([[0.0, 4.0]])) == pytest.approx([2.5])
+    assert losses("counts", np.array([[2.0]]), np.array([[3.0]])) == pytest.approx([2 - 3 * np.log(2)])
+
+
+def test_impossible_labels_cost_no_infinity():
+    assert np.isfinite(losses("binary", np.array([[0.0]]), np.array([[1.0]]))).all()
+
+
+def test_weights_count():
+    generator = np.random.default_rng(1)
+    X, y = generator.standard_normal((60, 2)), generator.integers(0, 2, 60)
+    weights = generator.uniform(0.1, 3, 60)
+    problem = hb.datasets.from_arrays(X, y, test_share=0.0, weights=weights)
+    found = tuned(problem, candidates=2, chains=1)
+    (last,) = found.lasts
+    sets, chosen = held_out(problem, 0.2, 1, 0)
+    means = last.averages()["mean"].values[0, chosen[0], 0]
+    expected = log_loss(sets.Y_test[0, :, 0], means, sample_weight=sets.weights_test[0])
+    assert judged(last, chosen)[next(iter(last.plan.named))]["loss"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("folds", [1, 2, 4, 5])
+def test_every_chain_has_other_validation_examples(folds):
+    sets, chosen = held_out(SPIRALS, 0.2, folds, seed=4)
+    assert chosen.shape == (folds, 20)
+    assert len(np.unique(chosen)) == 20 * folds  # none again before all have been
+    for k in range(folds):
+        assert np.mean(sets.Y_test[k]) == pytest.approx(0.5, abs=0.06)  # evenly over the classes
+        together = np.concatenate([sets.X_train[k], sets.X_test[k]])
+        assert np.array_equal(np.unique(together, axis=0), np.unique(SPIRALS.X_train[0], axis=0))
+        assert np.array_equal(sets.X_test[k], SPIRALS.X_train[0, chosen[k]])
+
+
+def test_more_chains_than_folds_begin_again():
+    _, chosen = held_out(SPIRALS, 0.5, 7, seed=0)
+    assert chosen.shape == (7, 50)
+    assert all(len(set(fold)) == 50 for fold in chosen.tolist())
+
+
+def test_test_examples_play_no_part():
+    other = replace(SPIRALS, X_test=SPIRALS.X_test[:, ::-1] + 5, Y_test=1 - SPIRALS.Y_test, recipe=None)
+    none = replace(SPIRALS, X_test=SPIRALS.X_test[:, :0], Y_test=SPIRALS.Y_test[:, :0], recipe=None)
+    expected = tuned(candidates=4)
+    same(tuned(other, candidates=4), expected)
+    same(tuned(none, candidates=4), expected)
+
+
+@pytest.mark.parametrize("task", ["regression", "counts", "classes"])
+def test_other_tasks(task):
+    generator = np.random.default_rng(2)
+    X = generator.standard_normal((80, 2))
+    y = {"regression": X @ [1, 2], "counts": generator.poisson(np.exp(X[:, 0])), "classes": X.argmax(axis=1)}
+    y["classes"] = (X[:, 0] > 0) + (X[:, 1] > 0)
+    problem = hb.datasets.from_arrays(X, y[task], task=task, test_share=0.0)
+    found = tuned(problem, hb.SGD, candidates=4)
+    assert np.isfinite(found.best["SGD"].loss)
+    assert found.best["SGD"].rung == RUNGS
+    assert np.isnan(found.table.accuracy).all() == (task != "classes")
+
+
+# The same again
+
+
+def test_threads_do_not_matter(found):
+    again = tuned(methods={"AdLaLa": SEARCH, "SGD": hb.SGD}, by="accuracy", seed=3, threads=1)
+    same(again, found)
+
+
+def test_seeds_matter(found):
+    assert tuned(seed=4).partition != tuned(seed=3).partition
+
+
+def test_a_search_that_is_killed_continues(tmp_path):
+    """kill -9 loses nothing: the same call ends as if nothing had happened."""
+    script = textwrap.dedent(
+        f"""
+        import os, signal
+        from tests.tuning.test_tune import tuned
+
+        def kill(progress):
+            if progress.step > 0.2 * progress.steps:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        tuned(progress=kill, checkpoint={str(tmp_path / "search")!r})
+        """
+    )
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    files = sorted(path.name for path in (tmp_path / "search").iterdir())
+    assert files == ["round-1-1.nc", "round-1-2.nc", "round-1-3.nc", "round-1-4.nc", "round-2-1.nc"]
+    steps = []
+    again = tuned(checkpoint=tmp_path / "search", progress=lambda now: steps.append(now.step / now.steps))
+    same(again, tuned())
+    assert min(steps) > 1 / 6  # the first round
+    assert steps == sorted(steps)
+    assert steps[-1] == 1.0
+
+
+def test_the_checkpoint_of_another_search_is_left_alone(tmp_path):
+    tuned(candidates=2, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="another problem"):
+        tuned(candidates=2, seed=1, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="is of another run, with other partition"):
+        tuned(candidates=4, checkpoint=tmp_path)
+
+
+def test_progress_counts_all_steps():
+    told = []
+    tuned(progress=told.append)
+    work = 2 * 2 * (8 * 50 + 4 * 50 + 2 * 100 + 1 * 200)  # rounds, chains
+    work += 2 * 10 * 400  # those that are run again
+    assert told[-1].step == told[-1].steps == work
+    assert [p.step for p in told] == sorted(p.step for p in told)
+    assert told[0].finding
+
+
+def test_interrupted_it_ends_with_what_is_known():
+    def interrupt(share):
+        def tell(progress):
+            if progress.step >= share * progress.steps and not sent:
+                sent.append(True)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        return tell
+
+    sent = []
+    with pytest.warns(hb.Interrupted):
+        found = tuned(progress=interrupt(0.15), steps=4000)
+    assert found.partition.h > 0
+    assert found.table.rung.max() >= 1
+    sent = []
+    with pytest.warns(hb.Interrupted), pytest.raises(KeyboardInterrupt):
+        tuned(progress=interrupt(0.0), steps=80_000)
+
+
+# What diverges
+
+
+def test_candidates_that_diverge_are_out():
+    wild = hb.Partition(hb.SGD(), hb.between(0.05, 1e9))
+    found = tuned(methods={"wild": wild, "tame": hb.Partition(hb.SGD(), hb.between(0.05, 0.2))})
+    lost = found.table[found.table.diverged]
+    assert len(lost)
+    assert (lost.method == "wild").all()
+    assert lost.loss.isna().all()
+    assert (lost.h > 10).all()
+    assert set(found.best) == {"wild", "tame"}
+    assert found.best["wild"].candidate.values["h"] < 10
+
+
+def test_a_method_of_which_all_diverge_has_no_best():
+    wild = hb.Partition(hb.SGD(), hb.between(1e8, 1e9))
+    found = tuned(methods={"wild": wild, "tame": hb.Partition(hb.SGD(), 0.1)}, candidates=4)
+    assert list(found.best) == ["tame"]
+    assert "every candidate diverged" in repr(found)
+    with pytest.raises(FloatingPointError, match="every candidate diverges within 50 steps"):
+        tuned(methods=wild, candidates=4)
+
+
+# What is found
+
+
+def test_what_is_found_can_be_pasted(found):
+    names = {name: getattr(hb, name) for name in ("Partition", *hb.methods.known_methods())}
+    assert eval(found.code("SGD"), names) == found.partitions["SGD"]
+    assert eval(found.code("AdLaLa"), names) == found.partitions["AdLaLa"]
+    preset = tuned(methods=hb.LOL, candidates=2)
+    assert preset.code().startswith("LOL(h=")
+    assert eval(preset.code(), {"LOL": hb.LOL}) == preset.partition
+
+
+def test_the_best_of_all(found):
+    worths = {name: trial.worth("accuracy") for name, trial in found.best.items()}
+    assert found.winner == min(worths, key=worths.get)
+    assert found.partition == found.partitions[found.winner] == found.run.partition
+    assert found.code() in repr(found)
+
+
+def test_by_loss_and_by_accuracy():
+    for by, column, best in (("loss", "loss", min), ("accuracy", "accuracy", max)):
+        table = tuned(by=by, seed=5).table
+        finalists = table[table.rung == RUNGS + 1]
+        assert len(finalists) == 2
+        assert finalists[column].iloc[0] == best(finalists[column])
+
+
+def test_what_matters_is_told():
+    """h from much too small to well chosen, and an eps that makes no difference."""
+    method = hb.Partition(hb.Adam(eps=hb.between(1e-12, 1e-10)), hb.between(1e-6, 1e-2))
+    found = tuned(methods={"Adam": method}, candidates=32)
+    assert list(found.importance["Adam"]) == ["h", "eps"]
+    assert found.importance["Adam"]["h"] > 0.8
+    assert sum(found.importance["Adam"].values()) == pytest.approx(1)
+
+
+def test_the_end_of_a_range_is_told():
+    found = tuned(methods={"Adam": hb.Partition(hb.Adam(), hb.between(1e-8, 1e-4))}, candidates=32)
+    assert found.edges == {"Adam": {"h": 1e-4}}
+    assert "at the end of its range: h at 0.0001" in repr(found)
+    inside = tuned(methods={"Adam": hb.Partition(hb.Adam(), hb.between(1e-6, 10.0))}, candidates=32)
+    assert inside.edges == {}
+
+
+def test_a_partition_without_ranges_is_one_candidate():
+    found = tuned(methods={"as it is": hb.AdLaLa(), "searched": SEARCH})
+    own = found.table[found.table.method == "as it is"]
+    assert len(own) == 1
+    assert own.rung.tolist() == [RUNGS + 1]
+    assert found.partitions["as it is"] == hb.AdLaLa()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 7}, r"steps \(of which the first of 4 rungs has an eighth\) must be a whole number >= 8"),
+        ({"candidates": 0}, "candidates must be a whole number >= 1"),
+        ({"validation": 0.0}, "there are no validation data"),
+        ({"validation": 1.0}, "validation must be >= 0 and < 1"),
+        ({"by": "beauty"}, "by must be one of 'loss', 'accuracy'"),
+        ({"methods": []}, "at least one method"),
+        ({"methods": "adlalala"}, "there is no method 'adlalala' to tune; accepted: adlala, lol"),
+        ({"methods": [hb.LOL, "lol"]}, "several LOL: give them as a dict"),
+        ({"methods": hb.AdLaLa(h="auto")}, "h='auto' is found by train"),
+        ({"chains": 0}, "chains must be a whole number >= 1"),
+        ({"problem": hb.datasets.spirals(n_train=10, draws=2)}, "one data set, and the problem has 2"),
+        ({"problem": hb.datasets.from_arrays([[1.0], [2.0]], [0.5, 1.0], task="regression", test_share=0.0),
+          "by": "accuracy"}, "'regression' has no accuracy"),
+        ({"problem": hb.datasets.spirals(n_train=1, n_test=0)}, "no validation data: of 1 training examples"),
+    ],
+)  # fmt: skip
+def test_errors_say_what_is_wrong(options, message):
+    with pytest.raises(ValueError, match=message):
+        tuned(**options)
+
+
+@pytest.mark.parametrize("method", [3, None, hb.Langevin(1.0, 1e-4), len, object])
+def test_what_is_no_method_is_refused(method):
+    with pytest.raises(TypeError, match="a method to tune is a preset such as AdLaLa"):
+        tuned(methods=method)
+
+
+def test_all_problems_are_told_at_once():
+    problem = hb.datasets.from_arrays([[1.0], [2.0]], [0.5, 1.0], task="regression", test_share=0.0)
+    with pytest.raises(ValueError, match=r"no validation data.*'regression' has no accuracy"):
+        tuned(problem, validation=0.0, by="accuracy")
+
+
+def test_what_is_no_problem_is_refused():
+    with pytest.raises(TypeError, match="problem must be a Problem"):
+        tuned("spirals")
