@@ -69,10 +69,10 @@ def network() -> nn.Module:
 
 
 def with_cosine(steps: int) -> Make:
-    """SGD with momentum whose stepsize falls to 0 along half a cosine."""
+    """torch's SGD with momentum, whose stepsize falls to 0 along half a cosine."""
 
     def sgd(model: nn.Module, lr: float, mu: float) -> torch.optim.Optimizer:
-        return ht.Momentum(model, lr=hb.schedules.Cyclical(lr, 0.0, steps), mu=mu)
+        return ht.Momentum(model, lr=hb.schedules.Cyclical(lr / (1 - mu), 0.0, steps), mu=mu, kind=2)
 
     return sgd
 

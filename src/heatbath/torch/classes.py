@@ -1,7 +1,8 @@
 """The methods and presets as `torch.optim` has them: a class each, made from the library's own.
 
 A method's class has one method for all parameters; a preset's has one for the hidden layers and another for
-the output layer. Their arguments are those of `heatbath.methods` and `heatbath.presets`, with `lr` for h.
+the output layer. Their arguments are those of `heatbath.methods` and `heatbath.presets`, with `lr` for h, and
+so are their defaults, but for those in `DEFAULTS`.
 `classes.pyi` says the same to type checkers; a test compares the two.
 """
 

@@ -37,7 +37,6 @@ SEARCHED: dict[str, dict[str, Between]] = {
         "sigma": between(1e-3, 0.05),
         "epsilon": between(0.01, 1.0),
     },
-    "Langevin": {"lr": between(0.05, 0.5), "gamma": between(0.03, 10.0), "tau": between(1e-7, 1e-3)},
 }
 """Where coefficients are looked for, if not told and elsewhere than for dense networks in the engine: at more
 friction, as the noise of the gradients of deeper models heats more, and fewer of them, as steps cost more."""

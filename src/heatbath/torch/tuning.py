@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from heatbath.checks import choice, whole
 from heatbath.prediction import Samples, predict
-from heatbath.runs.simulation import Progress
+from heatbath.runs.simulation import Interrupted, Progress, warn
 from heatbath.tasks import TASKS, Task, each_class
 from heatbath.torch.loaders import Data, as_before, checked, device_of, set_seed, sets, task_of
 from heatbath.torch.searched import Methods, families
@@ -99,7 +99,8 @@ def tune(
     `candidates` of each method make an eighth of the `steps`, one after the other; the better half of each
     goes on to a quarter, and so on, to the end, every model and optimiser from where it was. They are judged
     `by` the loss or the accuracy of their prediction, averaged over samples from the second half of a rung.
-    A candidate whose loss is not finite is out. `AtEdge` warns of what lies at an end of its range.
+    A candidate whose loss is not finite is out. `AtEdge` warns of what lies at an end of its range. Ctrl-C
+    warns (`Interrupted`) and returns what has been found until then, or is passed on if that is nothing.
 
     - `batch`: examples of a step where data are tensors, 32 unless told.
     - `validation`: what they are judged on, tensors or a loader; or a share of the tensors for training,
@@ -185,19 +186,23 @@ class _Search:
     progress: Callable[[Progress], None] | None
     epochs: set[int] = field(default_factory=lambda: {0})  # the steps at which the loader began again
     trials: dict[str, Trial] = field(default_factory=dict)
+    alive: dict[str, Trained] = field(default_factory=dict)  # at the end of a rung
     ends: dict[str, Trained] = field(default_factory=dict)  # of each method, the best that goes no further
     begin: float = field(default_factory=time.perf_counter)
     done: int = 0  # steps of all candidates
 
     def run(self) -> Tuned:
         """Search in the whole ranges, and then near the best that were found."""
-        for number, count in enumerate(self.counts):
-            tried = [
-                one
-                for family in self.families
-                for one in in_round(number, self.counts, family, self.trials, self.by, self.seed)
-            ]
-            self._halve(ladder(self.steps, count), tried)
+        try:
+            for number, count in enumerate(self.counts):
+                tried = [
+                    one
+                    for family in self.families
+                    for one in in_round(number, self.counts, family, self.trials, self.by, self.seed)
+                ]
+                self._halve(ladder(self.steps, count), tried)
+        except KeyboardInterrupt:
+            self._stop()
         if not self.ends:
             raise FloatingPointError(ALL.format(max(trial.steps for trial in self.trials.values())))
         found = Trials(self.families, list(self.trials.values()), self.by)
@@ -206,33 +211,46 @@ class _Search:
 
     def _halve(self, rungs: list[Rung], tried: list[Candidate]) -> None:
         self.trials |= {one.name: Trial(one) for one in tried}
-        going: dict[str, Trained | None] = {one.name: None for one in tried}
-        first = 0
+        going, first = [one.name for one in tried], 0
         for place, rung in enumerate(rungs, start=1):
             following = rungs[place].size if place < len(rungs) else 0
-            better: dict[str, Trained] = {}
-            for name in list(going):
+            for name in going:
                 candidate = self.trials[name].candidate
-                one = going.pop(name) or self._start(candidate)
+                one = self.alive.pop(name, None) or self._start(candidate)
+                self.trials[name] = replace(self.trials[name], rung=0)  # until it has come further
                 scores = self._climb(one, first, rung.steps)
                 self.trials[name] = Trial(candidate, place, rung.steps, **scores)
                 if not self.trials[name].diverged:
-                    better[name] = one
-                self._retire(candidate.family, better, following)
-            going |= better
-            first = rung.steps
+                    self.alive[name] = one
+                arrived = [name for name in self.alive if self.trials[name].rung == place]
+                self._retire(candidate.family, arrived, following)
+            going, first = list(self.alive), rung.steps
 
     def _start(self, candidate: Candidate) -> Trained:
         torch.manual_seed(self.seed)
         model = self.make_model()
         return Trained(model, candidate.made(model), Samples(model))
 
-    def _retire(self, family: Family, better: dict[str, Trained], following: int) -> None:
+    def _retire(self, family: Family, names: list[str], following: int) -> None:
         """Let only the better ones of a family go on, and keep the best of those that do not."""
-        for worse in ranked({name: self.trials[name] for name in better}, family, self.by)[following:]:
-            self.ends[worse.name] = better.pop(worse.name)
+        for worse in ranked({name: self.trials[name] for name in names}, family, self.by)[following:]:
+            self.ends[worse.name] = self.alive.pop(worse.name)
         for worse in ranked({name: self.trials[name] for name in self.ends}, family, self.by)[1:]:
             del self.ends[worse.name]
+
+    def _stop(self) -> None:
+        """Leave it at what has been judged."""
+        for family in self.families:
+            self._retire(family, list(self.alive), 0)
+        if not self.ends:
+            raise KeyboardInterrupt
+        self.trials = {name: trial for name, trial in self.trials.items() if trial.rung}
+        tried = [trial.candidate.family for trial in self.trials.values()]
+        self.families = [family for family in self.families if family in tried]
+        warn(
+            f"interrupted after {self.done:,} of {self.work:,} steps: the search is not at its end",
+            Interrupted,
+        )
 
     def _climb(self, one: Trained, first: int, last: int) -> dict[str, Any]:
         """Train from a step to another, and judge the samples of the second half."""
