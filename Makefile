@@ -8,8 +8,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --ed
 .PHONY: demo test lint bench tables docs clean
 
 demo: .venv/base
-	$(BIN)/heatbath tune --problem spirals --turns 4 --hidden 100 --steps 50000 --batch 20 --by accuracy \
-		--method adlala --method lol --method adam --method momentum --method sgld
+	$(BIN)/heatbath tune --problem spirals --turns 4 --hidden 100 --steps 50000 --batch 20 --candidates 64 \
+		--by accuracy --method adlala --method lol --method adam --method momentum --method sgld
 
 test: lint
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses=2

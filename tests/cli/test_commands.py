@@ -97,7 +97,7 @@ def test_settings_toml_is_complete(trained):
     assert told["command"] == "train"
     assert told["problem"]["turns"] == 2
     assert told["method"] == {
-        "name": "adlala", "h": 0.2, "tau": 2e-4, "sigma": 0.01, "epsilon": 0.1, "gamma": 0.1,
+        "name": "adlala", "h": 0.2, "tau": 2e-4, "sigma": 0.01, "epsilon": 0.03, "gamma": 0.1,
         "word": "BACDEDCAB", "word_output": "BAOAB", "xi": 0.1, "friction": "map", "thermostat": "part",
         "kinetic": "sum", "weight_decay": 0.0,
     }  # fmt: skip
@@ -207,16 +207,16 @@ def test_ranges_are_evenly_spaced_in_logarithms():
         ({"name": "langevin", "h": "0.1", "gamma": "inf", "tau": "1e-4", "word": "OBABO"},
          hb.Partition(hb.Langevin(float("inf"), 1e-4, "OBABO"), 0.1)),
         ({"name": "adl", "h": "0.15", "word": "BAFEFAB", "xi": "0.3", "kinetic": "mean"},
-         hb.Partition(hb.AdaptiveLangevin(1e-4, 0.01, 0.1, "BAFEFAB", 0.3, kinetic="mean"), 0.15)),
+         hb.Partition(hb.AdaptiveLangevin(1e-4, 0.01, 0.03, "BAFEFAB", 0.3, kinetic="mean"), 0.15)),
         ({"name": "sgld", "h": 0.1, "sigma": 0.02}, hb.Partition(hb.SGLD(0.02), 0.1)),
         ({"name": "sgd", "h": 0.1, "weight_decay": "1e-3"}, hb.Partition(hb.SGD(1e-3), 0.1)),
         ({"name": "momentum", "h": 0.1, "mu": "0.8", "kind": "2"}, hb.Partition(hb.Momentum(0.8, 2), 0.1)),
         ({"name": "adam", "h": 0.01, "beta1": "0.8"}, hb.Partition(hb.Adam(0.8), 0.01)),
         ({"name": "adlala", "word": "BAFEFAB"},
-         hb.Partition({"hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.1, "BAFEFAB"),
+         hb.Partition({"hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.03, "BAFEFAB"),
                        "output": hb.Langevin(0.1, 1e-4)}, 0.15)),
         ({"name": "adlala", "word_output": "OBABO", "word": "BAFEFAB"},
-         hb.Partition({"hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.1, "BAFEFAB"),
+         hb.Partition({"hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.03, "BAFEFAB"),
                        "output": hb.Langevin(0.1, 1e-4, "OBABO")}, 0.15)),
         ({"name": "sgd", "h": {"schedule": "Linear", "start": 0.1, "stop": 0.01, "steps": 50}},
          hb.Partition(hb.SGD(), hb.schedules.Linear(0.1, 0.01, 50))),

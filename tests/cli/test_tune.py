@@ -10,6 +10,7 @@ import signal
 import time
 import tomllib
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -148,7 +149,7 @@ def test_settings_toml_makes_the_same_files_byte_for_byte(searched, tmp_path, ca
     told = tomllib.loads((searched / "settings.toml").read_text())
     assert told["methods"]["AdLaLa"]["tau"] == {"low": 2e-5, "high": 2e-4, "scale": "log"}
     assert told["methods"]["AdLaLa"]["sigma"] == 0.02
-    assert told["methods"]["SGD"]["h"] == {"low": 0.01, "high": 2.0, "scale": "log"}
+    assert told["methods"]["SGD"]["h"] == asdict(hb.SGD.searched["h"])
     assert told["search"] == {
         "steps": 80, "batch": 10, "chains": 2, "candidates": 16, "by": "accuracy", "validation": 0.2,
         "seed": 0, "shuffled": False, "dtype": "float32", "fresh": 3, "cooled": True,
@@ -212,7 +213,8 @@ def test_what_is_not_named_has_its_usual_range_and_what_is_named_its_own():
     usual = hb.Adam.searched
     assert family.ranges == {"h": hb.between(1e-3, 0.01), "beta2": usual["beta2"]}
     assert family.make({"h": 0.002, "beta2": 0.99}) == hb.Partition(hb.Adam(0.8, 0.99), 0.002)
-    assert table["beta2"] == {"low": 0.9, "high": 0.9999, "scale": "complement"}
+    assert table["beta2"] == asdict(usual["beta2"])
+    assert table["beta2"]["scale"] == "complement"
     near_one, _ = family_of("a", {"name": "adam", "beta1": "0.8..0.9"})
     assert near_one.ranges["beta1"] == hb.between(0.8, 0.9, "complement")
     decay, _ = family_of("a", {"name": "adlala", "weight_decay": "1e-6..1e-3"})
@@ -348,7 +350,7 @@ def test_a_search_that_is_killed_again_and_again_ends_as_if_nothing_had_happened
     tmp_path, undisturbed, no_pictures
 ):
     folder = tmp_path / "run"
-    files = ("search/round-1-2.nc", "search/round-2-3.nc", "run.nc")
+    files = ("search/round-1-2.nc", "search/round-2-3.nc", "search/confirmed.nc", "run.nc")
     arguments = ["tune", *LONG, "--threads", "1", "--every", "0.05", "--out", str(folder)]
     for file in files:
         assert kill_at(folder / file, arguments)
@@ -367,15 +369,16 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
 
     def interrupt(self, now):
         show(self, now)
-        second = (folder / "search" / "round-2-1.nc").exists()
-        place = "fresh" if not now.finding else "second round" if second else "first round"
+        files = {path.stem for path in (folder / "search").iterdir()}
+        place = "again" if "confirmed" in files else "second round" if "round-2-1" in files else "first round"
+        place = place if now.finding else "fresh"
         if place not in stopped:
             stopped.append(place)
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Display, "__call__", interrupt)
     arguments = ["tune", *LONG, "--threads", "1", "--out", folder]
-    for place in ("first round", "second round", "fresh"):
+    for place in ("first round", "second round", "again", "fresh"):
         code, out, err = call(*arguments)
         assert (code, out, stopped[-1]) == (130, "", place)
         assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume {folder}"

@@ -90,7 +90,7 @@ SETTINGS = (
     Setting("training", "dtype", "text", "float32 or float64 (float32)."),
     Setting("search", "steps", "whole", "Steps of those that come to the end (20000)."),
     Setting("search", "batch", "whole", "Examples in a mini-batch (32, or all where there are fewer)."),
-    Setting("search", "candidates", "whole", "How many coefficients of each method are tried (64)."),
+    Setting("search", "candidates", "whole", "How many coefficients of each method are tried (128)."),
     Setting("search", "chains", "whole", "Chains of each candidate (2)."),
     Setting("search", "by", "text", "What candidates are judged by: loss or accuracy (loss)."),
     Setting("search", "validation", "number", "The share of the training examples to judge by (0.2)."),

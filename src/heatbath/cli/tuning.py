@@ -29,8 +29,8 @@ from heatbath.tuning.design import Family, families
 from heatbath.tuning.search import Search, prepare
 
 DEFAULTS: dict[str, Any] = {
-    "steps": 20_000, "batch": None, "chains": 2, "candidates": 64, "by": "loss", "validation": 0.2, "seed": 0,
-    "shuffled": False, "dtype": "float32", "fresh": 10, "cooled": True,
+    "steps": 20_000, "batch": None, "chains": 2, "candidates": 128, "by": "loss", "validation": 0.2,
+    "seed": 0, "shuffled": False, "dtype": "float32", "fresh": 10, "cooled": True,
 }  # fmt: skip
 COLD = 10  # the last of so many parts of a fresh run is colder
 TO = ".."  # between the ends of a range
@@ -175,8 +175,8 @@ def family_of(label: str, table: Mapping[str, Any]) -> tuple[Family, dict[str, A
         return partition_of({**fixed, **values})[0]
 
     plain = {name: asdict(value) if isinstance(value, Between) else value for name, value in complete.items()}
-    code = usual.code if len(fixed) == 1 else lambda values: make(values).code
-    return Family(label, ranges, make, code), plain
+    as_usual = not given.keys() - own
+    return Family(label, ranges, make, usual.code if as_usual else lambda values: make(values).code), plain
 
 
 def _range(label: str, given: str | Mapping[str, Any], usual: Between | None) -> Between:

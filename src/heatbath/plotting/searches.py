@@ -18,7 +18,7 @@ from heatbath.plotting.style import (
     symbol,
 )
 from heatbath.ranges import Between
-from heatbath.tuning import Trial, Tuned
+from heatbath.tuning.trials import Trial, Trials
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ NINES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 WORST = 0.02  # the share of the losses, at the upper end, that are not told apart
 
 
-def search(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
+def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     """The score of every candidate, in a row for each method, the darker the further it came.
 
     The scores are on validation examples, at the last rung of a candidate. A star is the best of a method.
@@ -70,7 +70,7 @@ def search(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def search_map(tuned: Tuned, method: str | None = None, *, ax: Axes | None = None) -> Axes:
+def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Where the candidates of a method lie in the two coefficients that matter most, coloured by their score.
 
     The best method unless one is named. A star is the best, crosses are those that diverged.
@@ -115,7 +115,7 @@ def search_map(tuned: Tuned, method: str | None = None, *, ax: Axes | None = Non
     return ax
 
 
-def importance(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
+def importance(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     """How much each coefficient decides of the order of its method's candidates: shares of 1."""
     _check(tuned)
     shares = {name: coefficients for name, coefficients in tuned.importance.items() if coefficients}
@@ -140,11 +140,11 @@ def importance(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
 
 
 def _check(tuned: object) -> None:
-    if not isinstance(tuned, Tuned):
-        raise TypeError(f"a Tuned is needed, as tune gives it; got {type(tuned).__name__}")
+    if not isinstance(tuned, Trials):
+        raise TypeError(f"a search is needed, as tune gives it; got {type(tuned).__name__}")
 
 
-def _score(tuned: Tuned, trial: Trial) -> float:
+def _score(tuned: Trials, trial: Trial) -> float:
     return trial.accuracy if tuned.by == "accuracy" else trial.loss
 
 
@@ -163,7 +163,7 @@ def _was_judged(trial: Trial) -> bool:
     return trial.steps > 0 and not trial.diverged
 
 
-def _logarithmic(tuned: Tuned, trials: list[Trial]) -> bool:
+def _logarithmic(tuned: Trials, trials: list[Trial]) -> bool:
     """Whether scores belong on a logarithmic axis: losses do, but those of counts may be negative."""
     return tuned.by == "loss" and all(trial.loss > 0 for trial in trials)
 

@@ -24,7 +24,7 @@ from heatbath.runs.simulation import Diverged, Progress
 from heatbath.tasks import TASKS, Task, each_class
 from heatbath.tuning.design import Candidate, Family, Searched, families
 from heatbath.tuning.result import Tuned
-from heatbath.tuning.studies import BATCH, Asked, checked
+from heatbath.tuning.studies import Asked, batches, checked
 from heatbath.tuning.trials import Trial, in_round, ranked, rounds
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ def tune(
       continues from it.
     - `seed`: the same gives the same answer on any number of threads.
     - `study`: a study of Optuna (`heatbath[optuna]`) chooses the candidates of one method, 16 at a time,
-      which are halved among themselves, and the best of them is the answer. It is told the score at every
-      rung; those that do not come to the end are pruned trials. A share near 1 such as β₁ is its parameter
-      "1 - beta1". It has no checkpoint.
+      which are halved among themselves, and none is run again. It is told the score at every rung; those that
+      do not come to the end are pruned trials. A share near 1 such as β₁ is its parameter "1 - beta1". It has
+      no checkpoint.
     - for the others see `train`; a `Progress` counts the steps of all chains together. Ctrl-C ends the search
       with what is known after the last rung, if there is one.
 
@@ -143,16 +143,13 @@ def prepare(
     candidates = whole("candidates", candidates, low=1, high=2**16)
     seed = whole("seed", settings["seed"], low=0, high=2**64)
     sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), seed)
-    counts = rounds(candidates)
-    if study is not None:
-        counts = [min(BATCH, candidates - first) for first in range(0, candidates, BATCH)]
     return Search(
         problem=problem,
         sets=sets,
         chosen=chosen,
         network=network,
         families=given,
-        counts=counts,
+        counts=rounds(candidates) if study is None else batches(candidates),
         steps=steps,
         by=by,
         validation=validation,

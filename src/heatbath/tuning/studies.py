@@ -69,6 +69,11 @@ class Asked:
         return candidate
 
 
+def batches(candidates: int) -> list[int]:
+    """How many candidates are asked for at a time."""
+    return [min(BATCH, candidates - first) for first in range(0, candidates, BATCH)]
+
+
 def checked(study: object, families: list[Family], by: Literal["loss", "accuracy"]) -> Asked:
     """A study to be asked, if it is one for this search."""
     try:
