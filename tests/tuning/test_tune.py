@@ -247,9 +247,11 @@ def test_a_search_that_is_killed_continues(tmp_path):
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     files = sorted(path.name for path in (tmp_path / "search").iterdir())
     assert files == ["round-1-1.nc", "round-1-2.nc", "round-1-3.nc", "round-1-4.nc", "round-2-1.nc"]
-    steps = []
-    again = tuned(checkpoint=tmp_path / "search", progress=lambda now: steps.append(now.step / now.steps))
+    told = []
+    again = tuned(checkpoint=tmp_path / "search", progress=told.append)
     same(again, tuned())
+    steps = [now.step / now.steps for now in told]
+    assert {now.first for now in told} == {2000}  # what was there does not count as speed
     assert min(steps) > 1 / 6  # the first round
     assert steps == sorted(steps)
     assert steps[-1] == 1.0
@@ -271,6 +273,7 @@ def test_progress_counts_all_steps():
     assert told[-1].step == told[-1].steps == work
     assert [p.step for p in told] == sorted(p.step for p in told)
     assert told[0].finding
+    assert told[0].first == 0
 
 
 def test_interrupted_it_ends_with_what_is_known():

@@ -383,17 +383,24 @@ class _Counted:
     """Progress in the steps of all chains, those that were made before included."""
 
     def __init__(self, progress: Callable[[Progress], None] | None, work: int) -> None:
-        self.progress, self.work = progress, work
-        self.begin, self.past = time.perf_counter(), 0
+        self.progress, self.work, self.past = progress, work, 0
+        self.first, self.begin = (
+            -1,
+            math.nan,
+        )  # where this process began, and when, known with the first slice
 
     def of(self, before: int, chains: int) -> Callable[[Progress], None]:
         """What a run of so many chains tells of itself, that begins where others ended before."""
 
-        def tell(progress: Progress) -> None:
+        def tell(now: Progress) -> None:
+            if self.first < 0:
+                self.first = self.past + (now.first - before) * chains
+                self.begin = time.perf_counter() - now.seconds  # without compilation
             if self.progress is not None:
-                step = self.past + (progress.step - before) * chains
-                seconds = time.perf_counter() - self.begin
-                told = replace(progress, step=step, steps=self.work, seconds=seconds, first=0, finding=True)
+                step, seconds = self.past + (now.step - before) * chains, time.perf_counter() - self.begin
+                told = replace(
+                    now, step=step, steps=self.work, seconds=seconds, first=self.first, finding=True
+                )
                 self.progress(told)
 
         return tell
