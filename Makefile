@@ -30,7 +30,7 @@ bench: .venv/bench
 tables: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/uci.py --page docs/uci.md
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/classification.py --page docs/classification.md
-	$(BIN)/python benchmarks/images.py --page docs/images.md
+	$(BIN)/python benchmarks/images.py
 
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -192,10 +192,11 @@ def test_the_presets_are_what_the_paper_defines():
         {"hidden": hb.Langevin(0.01, 1e-3), "output": hb.Langevin(math.inf, 0.0, "BAOAB")}, h=0.1
     )
     assert hb.AdLaLa() == hb.Partition(
-        {"hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.1), "output": hb.Langevin(0.1, 1e-4)}, h=0.15
+        {"hidden": hb.AdaptiveLangevin(1e-4, 0.01, 0.03), "output": hb.Langevin(0.1, 1e-4)}, h=0.15
     )
     assert hb.AdLaLa(tau_output=0).methods["output"] == hb.Langevin(0.1, 0.0)
-    assert hb.AdLAdL() == hb.Partition({"hidden": ADL, "output": ADL}, h=0.15)
+    adaptive = hb.AdaptiveLangevin(1e-4, 0.01, 0.03)
+    assert hb.AdLAdL() == hb.Partition({"hidden": adaptive, "output": adaptive}, h=0.15)
     assert hb.AdLAdL(epsilon_output=0.0).methods["output"] == hb.AdaptiveLangevin(1e-4, 0.01, 0.0)
 
 

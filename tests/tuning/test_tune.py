@@ -315,8 +315,19 @@ def test_a_method_of_which_all_diverge_has_no_best():
     found = tuned(methods={"wild": wild, "tame": hb.Partition(hb.SGD(), 0.1)}, candidates=4)
     assert list(found.best) == ["tame"]
     assert "every candidate diverged" in repr(found)
-    with pytest.raises(FloatingPointError, match="every candidate diverges within 50 steps"):
+    with pytest.raises(FloatingPointError, match="every candidate diverges within 400 steps"):
         tuned(methods=wild, candidates=4)
+
+
+def test_a_round_in_which_the_last_one_diverges_does_not_end_the_search():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(40, 2))
+    y = np.column_stack([X[:, 0], np.sin(X[:, 1])])
+    problem = hb.datasets.from_arrays(X, y, task="regression", standardise=True)
+    for seed in (0, 2):
+        found = hb.tune(problem, hb.Dense((5,)), "LOL", steps=80, candidates=16, seed=seed)
+        assert found.table.diverged.any()
+        assert np.isfinite(found.best["LOL"].loss)
 
 
 # What is found

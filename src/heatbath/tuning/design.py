@@ -86,7 +86,7 @@ def points(
     families.
     """
     if not family.ranges:
-        return [] if near else [Candidate(family.name, family, {})]
+        return [] if near else [Candidate(f"{family.name} {first}", family, {})]
     shares = design(len(family.ranges), count, seed)
     if near:
         centres = np.array([family.shares(near[i % len(near)].values) for i in range(count)])
@@ -124,6 +124,8 @@ def _family(searched: object, name: str | None) -> Family:
                 name or preset, SEARCHED[preset], partial(_called, function), partial(call_of, f"{preset}(")
             )
     if isinstance(searched, type) and issubclass(searched, Method):
+        if "h" not in searched.searched:
+            raise ValueError(f"{searched.__name__} has no ranges to search in: say them, with Partition(...)")
         return _of_partitions(name or searched.title, searched.searched, partial(_one, searched))
     raise TypeError(
         "a method to tune is a preset such as AdLaLa, a method such as Adam, the name of one, or a partition "

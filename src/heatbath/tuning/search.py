@@ -141,7 +141,7 @@ def prepare(
         f"steps (of which the first of {RUNGS} rungs has an eighth)", steps, low=FACTOR ** (RUNGS - 1)
     )
     candidates = whole("candidates", candidates, low=1, high=2**16)
-    seed = whole("seed", settings["seed"], low=0, high=2**64)
+    seed = whole("seed", settings["seed"], low=0, high=2**64 - 8)  # others follow from it
     sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), seed)
     return Search(
         problem=problem,
@@ -250,11 +250,14 @@ class Search:
             lasts += [] if last is None else [last]
             if not finished:
                 break
+        if finished and self._confirms and _left(trials):
+            run = self._confirm(trials, counted)
+            finished = run is None or run.finished
+            lasts += [] if run is None or not run.finished else [run]
+        if finished and not _left(trials):
+            raise FloatingPointError(ALL.format(self.steps))
         if not lasts:
             raise KeyboardInterrupt
-        if self._confirms and finished:
-            run = self._confirm(trials, counted)
-            lasts, finished = [*lasts, run] if run.finished else lasts, run.finished
         return Tuned(self.families, list(trials.values()), self.by, lasts, finished)
 
     @property
@@ -270,8 +273,8 @@ class Search:
         some = [in_round(number, self.counts, family, trials, self.by, seed) for family in self.families]
         return {one.name: one for own in some for one in own}
 
-    def _confirm(self, trials: dict[str, Trial], counted: _Counted) -> Run:
-        """The best of each method again, with more chains, which decides between them."""
+    def _confirm(self, trials: dict[str, Trial], counted: _Counted) -> Run | None:
+        """The best of each method again, with more chains, which decides between them, if any is left."""
         chains, seed = MORE * self.settings["chains"], self.settings["seed"] + len(self.counts)
         sets, chosen = held_out(self.problem, self.validation, chains, seed)
         again = replace(
@@ -281,7 +284,9 @@ class Search:
         going = {one.name: one.candidate for some in best for one in some if not one.diverged}
         file = None if self.checkpoint is None else self.checkpoint / "confirmed.nc"
         run = again._climb(None, going, Rung(self.steps, len(going)), file, counted)
-        if run.finished:
+        if run is None:
+            trials |= {name: replace(trials[name], diverged=True) for name in going}
+        elif run.finished:
             for name, scores in judged(run, chosen).items():
                 trials[name] = replace(trials[name], rung=RUNGS + 1, steps=self.steps, **scores)
         return run
@@ -304,6 +309,9 @@ class Search:
         for place, rung in enumerate(rungs, start=1):
             file = None if self.checkpoint is None else self.checkpoint / f"round-{number + 1}-{place}.nc"
             run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
+            if run is None:
+                trials |= {name: replace(trials[name], diverged=True) for name in going}
+                return last, True
             if not run.finished:  # Ctrl-C
                 return last, False
             last = run
@@ -318,16 +326,14 @@ class Search:
             here = {name: trials[name] for name in going}
             better = [ranked(here, family, self.by)[: rungs[place].size] for family in self.families]
             going = [trial.name for some in better for trial in some if not trial.diverged]
-            if not going and not any(trial.rung == RUNGS for trial in trials.values()):
-                raise FloatingPointError(ALL.format(rung.steps))
             if not going:
                 return last, True
         return last, True
 
     def _climb(
         self, run: Run | None, going: dict[str, Candidate], rung: Rung, file: Path | None, counted: _Counted
-    ) -> Run:
-        """The run of the candidates that go on, at the end of a rung."""
+    ) -> Run | None:
+        """The run of the candidates that go on, at the end of a rung; None if all their chains diverge."""
         before = 0 if run is None else run.step
         length = rung.steps - before
         chains = len(going) * int(self.settings["chains"])
@@ -345,7 +351,7 @@ class Search:
             try:
                 return simulate(plan, run, **manner)
             except FloatingPointError:
-                raise FloatingPointError(ALL.format(rung.steps)) from None
+                return None
 
     def _plan(self, going: dict[str, Candidate], length: int) -> Plan:
         """The plan of a first rung."""
@@ -372,9 +378,13 @@ class Search:
         return work * int(self.settings["chains"])
 
 
+def _left(trials: Mapping[str, Trial]) -> bool:
+    return any(not trial.diverged for trial in trials.values())
+
+
 def _looks(length: int, end: int) -> tuple[int, int, list[int]]:
     """Of a rung: how many networks are averaged, how many steps apart, and the steps of the records."""
-    looks = min(LOOKS, length)
+    looks = min(LOOKS, max(1, length // 2))
     records = sorted({end - length * k // (2 * RECORDS) for k in range(RECORDS)})
     return looks, max(1, length // (2 * looks)), records
 
