@@ -384,7 +384,7 @@ def _left(trials: Mapping[str, Trial]) -> bool:
 
 def _looks(length: int, end: int) -> tuple[int, int, list[int]]:
     """Of a rung: how many networks are averaged, how many steps apart, and the steps of the records."""
-    looks = min(LOOKS, max(1, length // 2))
+    looks = min(LOOKS, length)
     records = sorted({end - length * k // (2 * RECORDS) for k in range(RECORDS)})
     return looks, max(1, length // (2 * looks)), records
 
