@@ -8,7 +8,7 @@ torch's `parameters_to_vector` does.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias, TypeVar
@@ -102,16 +102,17 @@ class Partition:
         return dict(sorted(self.assigned, key=lambda pair: (_is_rest(pair[0]), str(pair[0]))))
 
     def __repr__(self) -> str:
-        methods = self.methods["all"] if list(self.methods) == ["all"] else self.methods
-        posterior = "" if self.posterior is None else f", posterior={self.posterior!r}"
-        return f"Partition({methods!r}, h={self.h!r}{posterior})"
+        return self._call(repr)
 
     @property
     def code(self) -> str:
         """The Python expression that makes it, where the names of heatbath are known."""
-        codes = {key: method.code for key, method in self.methods.items()}
-        named = ", ".join(f"{key!r}: {code}" for key, code in codes.items())
-        methods = codes["all"] if list(codes) == ["all"] else f"{{{named}}}"
+        return self._call(lambda method: method.code)
+
+    def _call(self, spelled: Callable[[Method], str]) -> str:
+        parts = {key: spelled(method) for key, method in self.methods.items()}
+        named = ", ".join(f"{key!r}: {text}" for key, text in parts.items())
+        methods = parts["all"] if list(parts) == ["all"] else f"{{{named}}}"
         posterior = "" if self.posterior is None else f", posterior={self.posterior!r}"
         return f"Partition({methods}, h={self.h!r}{posterior})"
 

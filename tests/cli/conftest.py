@@ -2,7 +2,7 @@
 
 import pytest
 
-from heatbath.cli import main
+from heatbath.cli import main, pictures
 
 
 @pytest.fixture
@@ -17,6 +17,12 @@ def call(capsys):
         return end.value.code, out, err
 
     return called
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    for name in ("draw_all", "draw_search"):
+        monkeypatch.setattr(pictures, name, lambda *arguments: [])
 
 
 @pytest.fixture

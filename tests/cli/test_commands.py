@@ -36,11 +36,6 @@ ADLALA = ["--method", "adlala", "--h", "0.2", "--tau", "2e-4"]
 WHOLE = ("run.nc", "settings.toml", "summary.json", "summary.md")
 
 
-@pytest.fixture
-def no_pictures(monkeypatch):
-    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """The folder of a run of AdLaLa with samples."""

@@ -30,11 +30,6 @@ WHOLE = ("run.nc", "settings.toml", "summary.json", "summary.md", "table.csv")
 FOUND = ("AdLaLa", "SGD")
 
 
-@pytest.fixture
-def no_pictures(monkeypatch):
-    monkeypatch.setattr(pictures, "draw_search", lambda *arguments: [])
-
-
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
     """The folder of a search."""

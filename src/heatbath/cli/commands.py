@@ -36,8 +36,6 @@ Named = Annotated[
     list[str] | None,
     typer.Option("--method", help="A method, such as sgld:h=0.1,sigma=0.01; say this several times."),
 ]
-
-
 Searched = Annotated[
     list[str] | None,
     typer.Option("--method", help="A method, such as adlala or adam:h=1e-4..0.1,beta1=0.9; several times."),

@@ -18,7 +18,7 @@ from heatbath.tasks import TASKS, each_class
 from heatbath.tuning import Trial, Tuned
 from heatbath.tuning.search import losses
 
-SEARCH = ("candidates", "chains", "by", "validation", "seed")
+SAID = ("candidates", "chains", "by", "validation", "seed")  # of its settings
 SCORES = ("loss", "accuracy", "single_loss", "single_accuracy")
 
 
@@ -45,9 +45,7 @@ def search_summary(tuning: Tuning, tuned: Tuned, run: Run | None) -> dict[str, A
             row |= {"temperatures": {}, **_together(run.select(**row["labels"]))}
     results["best"] = {"method": tuned.winner}
     results["colder_from"] = tuning.cold if run is not None else None
-    results["search"] = {
-        name: settings[name] for name in ("candidates", "chains", "by", "validation", "seed")
-    }
+    results["search"] = {name: settings[name] for name in SAID}
     results["search"]["methods"] = {
         family.name: _method(tuning, tuned, family.name) for family in tuned.families
     }

@@ -24,13 +24,13 @@ from heatbath.runs.plain import RECIPES, network_to_plain
 from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Progress
-from heatbath.tuning import Tuned
+from heatbath.tuning import Tuned, tune
 from heatbath.tuning.design import Family, families
 from heatbath.tuning.search import Search, prepare
 
+OF_SEARCH = ("steps", "batch", "chains", "candidates", "by", "validation", "seed", "shuffled", "dtype")
 DEFAULTS: dict[str, Any] = {
-    "steps": 20_000, "batch": None, "chains": 2, "candidates": 128, "by": "loss", "validation": 0.2,
-    "seed": 0, "shuffled": False, "dtype": "float32", "fresh": 10, "cooled": True,
+    **{name: signature(tune).parameters[name].default for name in OF_SEARCH}, "fresh": 10, "cooled": True
 }  # fmt: skip
 COLD = 10  # the last of so many parts of a fresh run is colder
 TO = ".."  # between the ends of a range
@@ -133,7 +133,7 @@ def tuning_of(settings: Settings) -> tuple[Tuning, Settings]:
     whole("fresh", chosen["fresh"], low=0)
     if not isinstance(chosen["cooled"], bool):
         raise TypeError(f"cooled must be true or false, got {chosen['cooled']!r}")
-    given = {name: value for name, value in chosen.items() if name not in ("fresh", "cooled")}
+    given = {name: chosen[name] for name in OF_SEARCH}
     search = prepare(problem, network, {label: family for label, (family, _) in pairs.items()}, **given)
     plan = search.first_plan()
     check_memory(plan, 2)

@@ -39,7 +39,8 @@ SEARCHED: dict[str, dict[str, Between]] = {
     },
 }
 """Where coefficients are looked for, if not told and elsewhere than for dense networks in the engine: at more
-friction, as the noise of the gradients of deeper models heats more, and fewer of them, as steps cost more."""
+friction of the hidden layers, as the noise of the gradients of deeper models heats more, and fewer of them,
+as steps cost more."""
 
 
 def families(methods: Methods, model: nn.Module, seed: int) -> tuple[list[Family], list[str]]:
