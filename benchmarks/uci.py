@@ -88,7 +88,7 @@ def measure(folder: Path, number: int) -> list[float]:
         ours = hb.ThermodynamicRegressor(random_state=number).fit(X, y)
     seconds = time.perf_counter() - begin
     law = ours.run_.predictive(X_test)
-    places = law.cdf(y_test)
+    low, high = ours.predict_interval(X_test, 0.9)
     mlp = make_pipeline(
         StandardScaler(), MLPRegressor(hidden_layer_sizes=(50,), max_iter=500, random_state=number)
     )
@@ -103,7 +103,7 @@ def measure(folder: Path, number: int) -> list[float]:
     return [
         rmse(law.mean[:, 0]),
         float(law.log_density(y_test).mean()),
-        float(np.mean((places > 0.05) & (places < 0.95))),
+        float(np.mean((low < y_test) & (y_test < high))),
         seconds,
         ours.run_.found.temperature,
         *others,

@@ -110,7 +110,7 @@ def _new_columns(run: Run, rows: list[list[float]], coverage: float | None) -> d
     if not TASKS[problem.task].classes:
         columns = {"prediction": mean, "std": prediction.sd}
         if of_data:
-            low, high = run.predictive(X).interval(0.9 if coverage is None else coverage)
+            low, high = run.calibration().interval(run.predictive(X), 0.9 if coverage is None else coverage)
             columns = {"prediction": mean, "sd": prediction.sd, "low": low, "high": high}
         single = len(problem.targets) == 1
         named = [("" if single else f"_{target}", i) for i, target in enumerate(problem.targets)]

@@ -132,19 +132,23 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         return (mean, spread) if return_std else mean
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> tuple[Floats, Floats]:
-        """The lower and upper ends between which new data lie with this probability, each as `predict`.
+        """The lower and upper ends between which this share of new data lies, each as `predict`.
 
-        A method of your own needs a posterior, which knows the noise of the data.
+        They are calibrated by the training examples, each left out (see `prediction.calibration`), where the
+        noise is normal; those of the posterior alone are `run_.predictive(X).interval(coverage)`. A method of
+        your own needs a posterior, which knows the noise of the data.
         """
-        low, high = self._law(X).interval(coverage)
+        law = self._law(X)
+        low, high = self.run_.calibration(self.samples).interval(law, coverage)
         return low.reshape(-1, *self._shape), high.reshape(-1, *self._shape)
 
     def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> Floats:
-        """The values below which new data lie with these probabilities: for each of them as `predict`.
+        """The values below which these shares of new data lie: for each of them as `predict`.
 
-        A method of your own needs a posterior, which knows the noise of the data.
+        They are calibrated as those of `predict_interval`.
         """
-        values = self._law(X).quantiles(quantiles)
+        law = self._law(X)
+        values = self.run_.calibration(self.samples).quantiles(law, quantiles)
         return values.reshape(len(values), -1, *self._shape)
 
     def _law(self, X: ArrayLike) -> Mixture:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from heatbath.checks import SHARE, real, whole
+from heatbath.checks import whole
 from heatbath.datasets.problem import numbers
 from heatbath.plotting.style import COLOURS, axes_or_new, dress, key, look, percent_on, symbol
+from heatbath.prediction.mixtures import central
 from heatbath.runs.run import Run, check_run
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def regression(run: Run, *, coverage: float = 0.9, ax: Axes | None = None) -> Ax
     sampled. Without samples it is of the chains as they are now.
     """
     check_run(run, single=True)
-    problem, coverage = run.problem, _coverage(coverage)
+    problem, ends = run.problem, central(coverage)
     if problem.task != "regression" or (problem.inputs, problem.outputs) != (1, 1):
         raise ValueError(f"regression needs a regression with one input and one target, got {problem!r}")
     draw = _draw(run)
@@ -38,7 +39,6 @@ def regression(run: Run, *, coverage: float = 0.9, ax: Axes | None = None) -> Ax
     margin = MARGIN * float(np.ptp(X)) or 1.0
     x = np.linspace(X.min() - margin, X.max() + margin, POINTS)
     law = run.predictive(x[:, None])
-    ends = [(1 - coverage) / 2, (1 + coverage) / 2]
     share = f"{100 * coverage:.4g} %"
     ax = axes_or_new(ax)
     dots: dict[str, Any] = {
@@ -124,13 +124,6 @@ def uniformity(
     dress(ax, "predicted probability of less", "density")
     key(ax)
     return ax
-
-
-def _coverage(given: float) -> float:
-    share = real("coverage", given, SHARE)
-    if not 0 < share < 1:
-        raise ValueError(f"coverage must be between 0 and 1, got {share:g}")
-    return share
 
 
 def _draw(run: Run) -> int:

@@ -199,6 +199,22 @@ def _quantile(law: Law, share: float, means: Floats, scales: Floats) -> Floats:
     return np.asarray(high if law.whole else low / 2 + high / 2)
 
 
+def checked_shares(given: ArrayLike) -> tuple[float, ...]:
+    """Shares between 0 and 1, one or several."""
+    shares = reals("shares", np.atleast_1d(given).tolist(), SHARE)
+    if not all(0 < share < 1 for share in shares):
+        raise ValueError(f"shares must be between 0 and 1, got {shares}")
+    return shares
+
+
+def central(coverage: float) -> tuple[float, float]:
+    """The shares below the two ends of the central interval with this coverage."""
+    coverage = real("coverage", coverage, SHARE)
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must be between 0 and 1, got {coverage:g}")
+    return (1 - coverage) / 2, (1 + coverage) / 2
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """Equally likely laws of one kind: `means` (samples, examples, outputs) and `deviations` (samples,
@@ -221,8 +237,13 @@ class Mixture:
     @property
     def sd(self) -> Floats:
         """The standard deviation: networks differ, and data lie around them."""
-        within = self.law.variance(self.means, self._scale(slice(None)))
+        within = self.law.variance(self.means, self.scales)
         return np.asarray(np.sqrt(self.means.var(axis=0) + within.mean(axis=0)))
+
+    @property
+    def scales(self) -> Floats:
+        """The deviations in the form of the means, to be broadcast over the examples where they are alike."""
+        return self._scale(slice(None))
 
     def cdf(self, y: ArrayLike) -> Floats:
         """The probability of y or less, (examples, outputs); of values that are observed it is uniform where
@@ -257,9 +278,7 @@ class Mixture:
     def quantiles(self, shares: ArrayLike) -> Floats:
         """The values below which data lie with these probabilities, (shares, examples, outputs); of counts
         the least that are not exceeded with them."""
-        wanted = reals("shares", np.atleast_1d(shares).tolist(), SHARE)
-        if not all(0 < share < 1 for share in wanted):
-            raise ValueError(f"shares must be between 0 and 1, got {wanted}")
+        wanted = checked_shares(shares)
 
         def of(_: slice, means: Floats, scale: Floats) -> Floats:
             shape = means.shape
@@ -275,15 +294,17 @@ class Mixture:
     def interval(self, coverage: float = 0.9) -> tuple[Floats, Floats]:
         """The lower and upper ends between which data lie with this probability, as many below as above; of
         counts with at least this one, ends included."""
-        coverage = real("coverage", coverage, SHARE)
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must be between 0 and 1, got {coverage:g}")
-        low, high = self.quantiles([(1 - coverage) / 2, (1 + coverage) / 2])
+        low, high = self.quantiles(central(coverage))
         return low, high
+
+    def output(self, place: int) -> Mixture:
+        """The law of one output alone."""
+        chosen = slice(place, place + 1)
+        return Mixture(self.means[..., chosen], self.deviations[..., chosen], self.law)
 
     def draw(self, seed: int = 0) -> Floats:
         """New data: one for each sample, (samples, examples, outputs)."""
-        return self.law.draw(np.random.default_rng(seed), self.means, self._scale(slice(None)))
+        return self.law.draw(np.random.default_rng(seed), self.means, self.scales)
 
     def _log_densities(self, values: Floats, means: Floats, scale: Floats) -> Floats:
         if not self.law.whole and not (self.deviations > 0).all():

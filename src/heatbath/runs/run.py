@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,8 +18,10 @@ from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, numbers
 from heatbath.exporting import for_arviz
 from heatbath.networks import Dense
-from heatbath.prediction import Mixture, Prediction
+from heatbath.prediction import Calibration, Mixture, Prediction
+from heatbath.prediction.calibration import left_out
 from heatbath.prediction.committee import average_networks, join_averages, laws
+from heatbath.prediction.mixtures import NORMAL
 from heatbath.runs import file
 from heatbath.runs.dataset import check_memory, data_at, data_with, find_point, gather
 from heatbath.runs.found import Found
@@ -31,6 +34,8 @@ from heatbath.tasks import TASKS
 if TYPE_CHECKING:
     import arviz
     import torch
+
+MOST_PLACES = 10_000  # examples of a calibration: shares are known to 0.003
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -224,6 +229,43 @@ class Run:
         law = laws(self.plan.likelihood, self.network, thetas, self._inputs(X), variances)
         assert isinstance(law, Mixture)
         return law
+
+    def calibration(self, latest: int | None = None) -> Calibration:
+        """Where the training examples lie in laws that have not seen them: see `prediction.calibration`.
+
+        `run.calibration().interval(run.predictive(X), 0.9)` are intervals that hold 90 % of such data even
+        where their noise is not quite that of the likelihood. It is for normal noise, known, sampled or of
+        the network; of other laws, of fewer than two networks, and of chains with different data sets it
+        knows nothing, and intervals are those of the law. Of large tables it looks at 10,000 examples.
+        """
+        if latest not in self._calibrations:
+            self._calibrations[latest] = self._calibration(latest)
+        return self._calibrations[latest]
+
+    @cached_property
+    def _calibrations(self) -> dict[int | None, Calibration]:
+        """Those that were asked for: they take as long as to predict all training examples."""
+        return {}
+
+    def _calibration(self, latest: int | None) -> Calibration:
+        problem, draws = self.problem, np.unique(self.data["draw"])
+        posterior, rows = self.plan.points[0].partition.posterior, problem.X_train.shape[1]
+        draw, chosen = int(draws[0]), slice(None, None, -(-rows // MOST_PLACES))
+        law = self.predictive(problem.X_train[draw, chosen] * problem.scale + problem.shift, latest)
+        if posterior is None or law.law is not NORMAL or len(law.means) < 2 or len(draws) > 1:
+            return Calibration(np.empty((0, problem.outputs)), np.empty(0))
+        alive = int(np.count_nonzero(self.died < 0))
+        chains = alive if len(law.means) > alive else 1
+        means, noise = (
+            values.reshape(chains, -1, *values.shape[1:]) for values in (law.means, law.scales**2)
+        )
+        y = problem.Y_train[draw, chosen] * problem.target_scale + problem.target_shift
+        weights = np.ones(rows) if problem.weights_train is None else problem.weights_train[draw]
+        places = left_out(
+            means.mean(axis=1), means.var(axis=1, ddof=1), noise.mean(axis=1), y, weights[chosen],
+            posterior.temperature,
+        )  # fmt: skip
+        return Calibration(places, weights[chosen] * (rows / len(y)))
 
     def _variances(self, over: str) -> NDArray[np.float64] | None:
         """The variances of the targets, of each chain and sample; None where the run has none."""
