@@ -25,7 +25,6 @@ bench: .venv/bench
 	$(BIN)/python benchmarks/costs.py
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/rounds.py
-	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/estimators.py
 
 tables: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/uci.py --page docs/uci.md

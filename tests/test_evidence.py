@@ -120,6 +120,18 @@ def test_a_checkpoint_goes_on_with_the_prior_found(tmp_path, monkeypatch):
         hb.train(*given, **options, checkpoint=path)
 
 
+def test_a_checkpoint_of_another_start_is_another_run(tmp_path):
+    """The run begins where the prior was found, and its start is not the one that was given."""
+    path, given = tmp_path / "run.nc", (PROBLEM, NETWORK, partition(), "auto", 40, 4)
+    size = NETWORK.parameters(PROBLEM.inputs, PROBLEM.outputs)
+    options = {"budget": 1600, "samples": 8, "record": 1, "checkpoint": path}
+    done = hb.train(*given, **options, start=np.full(size, 0.1))
+    np.testing.assert_array_equal(hb.train(*given, **options, start=np.full(size, 0.1)).theta, done.theta)
+    for start in (None, np.full(size, 0.2)):
+        with pytest.raises(ValueError, match=r"other start: it is left alone"):
+            hb.train(*given, **options, start=start)
+
+
 def test_rounds_that_are_too_hot_leave_the_prior_and_cool_down(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(automatic, "is_hot", lambda estimate, alone=False: True)

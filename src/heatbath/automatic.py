@@ -14,6 +14,7 @@ are, bit for bit, what `train` gives with the numbers found, which are in its pl
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import warnings
@@ -33,7 +34,7 @@ from heatbath.networks import Dense
 from heatbath.noise import MOST_STEPS
 from heatbath.partition import Partition
 from heatbath.runs.found import Found
-from heatbath.runs.plan import Plan, make_plan
+from heatbath.runs.plan import Batch, Plan, make_plan
 from heatbath.runs.run import Run, load, simulate
 from heatbath.runs.simulation import Diverged, Interrupted, Progress, warn
 from heatbath.schedules import Coefficient
@@ -71,7 +72,7 @@ class Search:
     network: Dense
     partition: Partition
     first: int
-    batch: int | None
+    batch: Batch
     chains: int
     budget: int | None
     settings: dict[str, Any]
@@ -171,11 +172,19 @@ class Search:
             self, partition=self.partition.at_prior(plan.found.priors[-1]), settings=self.settings | start
         )
 
+    @property
+    def _given_start(self) -> str:
+        """A checksum of the start of this call; the run itself begins where the prior was found."""
+        start = self.settings["start"]
+        if start is None:
+            return ""
+        return hashlib.sha256(np.ascontiguousarray(start, "<f8").tobytes()).hexdigest()
+
     def _with_prior(self) -> Run:
         """The run with the prior that short ones find, from where they came to (see `evidence`)."""
         plan = self.first_plan()
         sizes = [sum(layer) for layer in plan.layers.values()]
-        found = Found(priors=[(evidence.START,) * len(sizes)])
+        found = Found(priors=[(evidence.START,) * len(sizes)], begun=self._given_start)
         rounds, steps = evidence.effort(self.budget or self.first)
         T = self.partition.posterior.temperature  # type: ignore[union-attr]
         search, h, was_hot = self._like(replace(plan, found=found)), None, False
@@ -234,6 +243,8 @@ class Search:
             wrong = [name for name in like._plan(h).differences(there.plan) if name not in changing]
             if self.partition.finds_prior and not there.found.priors:
                 wrong.append("prior")
+            elif self.partition.finds_prior and there.found.begun != self._given_start:
+                wrong.append("start")
             if self.budget is not None and there.plan.samples != self.settings["samples"]:
                 wrong.append("samples")
             if self.partition.finds_stepsize and not there.found.tried:
@@ -373,7 +384,7 @@ def search(
     network: Dense,
     partition: Partition,
     steps: object,
-    batch: int | None,
+    batch: Batch,
     chains: int,
     budget: int | None,
     settings: dict[str, Any],

@@ -13,7 +13,7 @@ from heatbath.automatic import Search, search
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.runs.plan import Plan, make_plan
+from heatbath.runs.plan import Batch, Plan, make_plan
 from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Progress
 
@@ -51,7 +51,7 @@ def train(
     network: Dense,
     partition: Partition,
     steps: int | Literal["auto"],
-    batch: int | None = None,
+    batch: Batch = None,
     chains: int = 1,
     *,
     budget: int | None = None,
@@ -76,7 +76,7 @@ def train(
 ) -> Run:
     """Train, or sample: `steps` steps of `chains` independent chains, on mini-batches of `batch` examples.
 
-    - `batch`: None for 32, or all training examples where there are fewer.
+    - `batch`: None for 32, or all training examples where there are fewer; "all" for full gradients.
     - `steps`: "auto" until the predictions of the samples have converged (`diagnostics.convergence`: the
       worst R-hat at most 1.1, the median effective size at least 100; and the temperature is within 10 % of
       τ) or `budget` steps are made, 20,000 if that is not said. The samples (100 of each chain, or `samples`)
@@ -142,7 +142,7 @@ def prepare(
     network: Dense,
     partition: Partition,
     steps: int | Literal["auto"],
-    batch: int | None = None,
+    batch: Batch = None,
     chains: int = 1,
     budget: int | None = None,
     **settings: Any,
@@ -169,7 +169,7 @@ def sweep(
     network: Dense,
     partition: Partition,
     steps: int,
-    batch: int | None = None,
+    batch: Batch = None,
     chains: int = 1,
     **options: Unpack[Options],
 ) -> Run:
@@ -198,7 +198,7 @@ def compare(
     network: Dense,
     partitions: Mapping[str, Partition],
     steps: int,
-    batch: int | None = None,
+    batch: Batch = None,
     chains: int = 1,
     **options: Unpack[Options],
 ) -> Run:

@@ -353,12 +353,12 @@ def test_predictions_of_a_posterior_have_intervals_of_new_data(sampled, call):
     assert code == 0
     assert list(rows[0]) == ["a", "b", "size", "prediction", "sd", "low", "high"]
     law = run.predictive([[float(row["a"]), float(row["b"])] for row in rows])
-    for name, values in zip(
-        ("prediction", "sd", "low", "high"), (law.mean, law.sd, *law.interval(0.8)), strict=True
-    ):
+    ends = run.calibration().interval(law, 0.8)
+    for name, values in zip(("prediction", "sd", "low", "high"), (law.mean, law.sd, *ends), strict=True):
         np.testing.assert_allclose([float(row[name]) for row in rows], values[:, 0], rtol=1e-9)
     _, out, _ = call("predict", sampled / "run", sampled / "size.csv")
-    np.testing.assert_allclose([float(row["low"]) for row in rows_of(out)], law.interval(0.9)[0][:, 0])
+    low, _ = run.calibration().interval(law, 0.9)
+    np.testing.assert_allclose([float(row["low"]) for row in rows_of(out)], low[:, 0])
 
 
 def test_without_samples_the_chains_have_intervals(sampled, tmp_path, call, no_pictures):
@@ -420,7 +420,7 @@ def test_a_posterior_of_classes_is_for_all_methods_of_a_comparison_and_points_of
 
 # What a run finds by itself
 
-AUTO = ["--target", "size", "--hidden", "8", "--steps", "auto", "--budget", "1600", "--chains", "3",
+AUTO = ["--target", "size", "--hidden", "8", "--steps", "Auto", "--budget", "1600", "--chains", "3",
         "--samples", "10", "--record", "4", "--method", "lala:h=auto,gamma=1", "--prior", "0.8",
         "--temperature", "0.5"]  # fmt: skip
 
@@ -802,6 +802,7 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
         (["train", *SMALL, "--method", "sgd", "--h", "auto"], "judged by the temperature, so methods need"),
         (["train", *SMALL, *LALA, "--gamma", "auto"], "gamma must be a number, got 'auto'"),
         (["train", *SMALL, *LALA, "--steps", "many"], "--steps must be a whole number or auto, got 'many'"),
+        (["train", *SMALL, *LALA, "--batch", "half"], "--batch must be a whole number or all, got 'half'"),
         (["train", *SMALL, *LALA, "--gamma", "1", "--budget", "500"], "budget is for steps='auto', and"),
         (["train", *SMALL, *LALA, *LENGTH, "--budget", "5"], "budget must be a whole number >= 16"),
         (["train", *SMALL, *LALA, *LENGTH, "--chains", "1"], "needs at least 2 chains and 4 samples"),

@@ -35,6 +35,17 @@ def test_the_batch_has_one_default_in_python_and_on_the_command_line():
     assert BATCH == 32
 
 
+def test_all_examples_can_be_asked_for():
+    sampling = hb.Partition(hb.Langevin(1.0, 1e-3), 0.1)
+    assert make_plan(SPIRALS, SMALL, hb.LOL(), 3, "all").batch == SPIRALS.X_train.shape[1]
+    full = hb.train(SPIRALS, SMALL, sampling, 3, SPIRALS.X_train.shape[1], record=1)
+    np.testing.assert_array_equal(hb.train(SPIRALS, SMALL, sampling, 3, "all", record=1).theta, full.theta)
+    said = {"problem": SPIRALS.recipe, "method": {"name": "lol"}, "training": {"batch": "all"}}
+    assert plan_of("train", merged({}, said, []))[0].batch == SPIRALS.X_train.shape[1]
+    with pytest.raises(ValueError, match="batch must be a whole number, 'all', or None for 32; got 'half'"):
+        make_plan(SPIRALS, SMALL, hb.LOL(), 3, "half")
+
+
 def test_training_and_plans_have_the_same_defaults():
     plan, train = (signature(function).parameters for function in (make_plan, hb.train))
     shared = [name for name in train if name in plan]

@@ -466,6 +466,14 @@ def test_residuals_may_come_in_batches_and_no_graph_is_kept():
     assert third.draw_noise(model(X) - Y) != MAKERS["Langevin"](model, seed=6).draw_noise(model(X) - Y)
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 0), (0, 1), (3, 0)])
+def test_an_empty_batch_of_residuals_counts_nothing(shape):
+    model = network()
+    one, two = (MAKERS["Langevin"](model, seed=5) for _ in range(2))
+    residuals = (Y - model(X)).detach()
+    assert one.draw_noise([residuals, torch.empty(shape)]) == two.draw_noise(residuals)
+
+
 def test_a_weight_counts_as_so_many_residuals_and_weights_come_in_batches_too():
     model, w = network(), torch.arange(20) % 3
     residuals, n = (Y - model(X)).detach(), float(w.sum())

@@ -187,8 +187,10 @@ def _example(name: str, needed: list[str], module: str | None) -> str:
 
 def _plain(kind: str | None, name: str, value: Any) -> Any:
     """A value as it is written to a settings file: text of numbers as numbers."""
-    if not isinstance(value, str) or kind in (None, "text") or (kind == "stepsize" and value == AUTO):
+    if not isinstance(value, str) or kind in (None, "text"):
         return value
+    if kind == "stepsize" and value.lower() == AUTO:
+        return AUTO
     return whole_number(name, value) if kind == "whole" else numbers(name, value)
 
 

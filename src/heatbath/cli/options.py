@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from heatbath.cli.methods import arguments, known
-from heatbath.cli.reading import deviations, length, number, sizes, whole_number
+from heatbath.cli.reading import AUTO, deviations, number, sizes, whole_number, whole_or
 
 Settings = dict[str, dict[str, Any]]
 
@@ -77,7 +77,7 @@ SETTINGS = (
     Setting("training", "steps", "length", "Steps (20000); with auto, train goes on until the predictions "
             "have converged."),
     Setting("training", "budget", "whole", "With --steps auto, the most that it makes (20000)."),
-    Setting("training", "batch", "whole", "Examples in a mini-batch (32, or all where there are fewer)."),
+    Setting("training", "batch", "batch", "Examples in a mini-batch, or all of them (32, or all if fewer)."),
     Setting("training", "chains", "whole", "Independent chains, of each method or point (10)."),
     Setting("training", "seed", "whole", "Of starts, noise and mini-batches (0)."),
     Setting("training", "record", "whole", "How many records of loss, accuracy and temperatures (100)."),
@@ -89,7 +89,7 @@ SETTINGS = (
     Setting("training", "momenta", "text", "At the start: zero or thermal (zero)."),
     Setting("training", "dtype", "text", "float32 or float64 (float32)."),
     Setting("search", "steps", "whole", "Steps of those that come to the end (20000)."),
-    Setting("search", "batch", "whole", "Examples in a mini-batch (32, or all where there are fewer)."),
+    Setting("search", "batch", "batch", "Examples in a mini-batch, or all of them (32, or all if fewer)."),
     Setting("search", "candidates", "whole", "How many coefficients of each method are tried (128)."),
     Setting("search", "chains", "whole", "Chains of each candidate (2)."),
     Setting("search", "by", "text", "What candidates are judged by: loss or accuracy (loss)."),
@@ -104,11 +104,11 @@ SECTIONS = ("problem", "network", "method", "posterior", "training", "search")
 TITLES = {section: f"The {section}" for section in SECTIONS}
 READERS: dict[str, Callable[[str, str], Any]] = {
     "number": number, "whole": whole_number, "wholes": sizes, "deviations": deviations,
-    "length": length,
+    "length": whole_or(AUTO), "batch": whole_or("all"),
 }  # fmt: skip
 METAVARS = {
     "number": "NUMBER", "whole": "WHOLE", "wholes": "SIZES", "text": "TEXT", "coefficient": "NUMBER",
-    "deviations": "NUMBER", "stepsize": "NUMBER", "length": "WHOLE",
+    "deviations": "NUMBER", "stepsize": "NUMBER", "length": "WHOLE", "batch": "WHOLE",
 }  # fmt: skip
 
 

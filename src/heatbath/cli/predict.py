@@ -41,8 +41,9 @@ def predict(
 
     Classes: prediction, a probability for each class, and entropy (in nats). Regression: prediction, and std,
     the standard deviation over the networks. Counts, and a regression with a posterior: prediction, and sd,
-    low and high: the standard deviation of new data, and the ends between which they lie. These are the run's
-    samples, or its chains if none were kept. A name that the data have already gets heatbath_ before it.
+    low and high: the standard deviation of new data, and the ends between which they lie, by the samples of
+    the run (or its chains if none were kept) and, where noise is normal, its training examples, each left
+    out. A name that the data have already gets heatbath_ before it.
     """
     from heatbath.cli.folders import RUN
     from heatbath.cli.tables import read_table

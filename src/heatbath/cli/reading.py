@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from heatbath.checks import POSITIVE, real, whole
 
 AUTO = "auto"  # what is to be found
@@ -23,9 +25,9 @@ def whole_number(label: str, text: str, other: str = "") -> int:
         raise ValueError(f"{label} must be a whole number{other}, got {text!r}") from None
 
 
-def length(label: str, text: str) -> int | str:
-    """A whole number of steps, or auto."""
-    return text if text == AUTO else whole_number(label, text, f" or {AUTO}")
+def whole_or(word: str) -> Callable[[str, str], int | str]:
+    """What reads a whole number or this word."""
+    return lambda label, text: word if text.lower() == word else whole_number(label, text, f" or {word}")
 
 
 def sizes(label: str, text: str) -> list[int]:

@@ -25,6 +25,7 @@ class Found:
       number of steps was given.
     - `priors`: the standard deviations of the prior, one for each layer: those at first, and after every
       round in which others were found; the last are those of the run. Empty where the prior was given.
+    - `begun`: where the prior was found, a checksum of the start that was given, if one was.
     """
 
     tried: Sequence[Sequence[float]] = ()
@@ -35,6 +36,7 @@ class Found:
     ess: float = math.nan
     restarts: int = 0
     priors: Sequence[Sequence[float]] = ()
+    begun: str = ""
 
     def __post_init__(self) -> None:
         rungs = []
@@ -46,6 +48,8 @@ class Found:
         store(self, restarts=whole("found: restarts", self.restarts, low=0))
         store(self, priors=tuple(reals("found: a prior", layers, POSITIVE) for layers in self.priors))
         choice("found: ended", self.ended, get_args(Ended))
+        if not isinstance(self.begun, str):
+            raise TypeError(f"found: begun must be text, got {self.begun!r}")
 
     def plain(self) -> dict[str, Any]:
         """As plain values, None for NaN: `Found(**values)` is this again."""
@@ -55,7 +59,7 @@ class Found:
 
     def of_start(self) -> Found:
         """What stays true of a run that goes on: the stepsizes and priors that were tried."""
-        return Found(self.tried, restarts=self.restarts, priors=self.priors)
+        return Found(self.tried, restarts=self.restarts, priors=self.priors, begun=self.begun)
 
     def summary(self) -> str:
         """In words."""

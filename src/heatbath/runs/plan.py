@@ -36,6 +36,7 @@ from heatbath.runs.plain import (
 )
 
 Call: TypeAlias = Literal["train", "sweep", "compare"]
+Batch: TypeAlias = int | Literal["all"] | None
 
 BATCH = 32  # examples in a mini-batch where no number is given, or all where there are fewer
 
@@ -45,7 +46,7 @@ def make_plan(
     network: Dense,
     partition: Methods,
     steps: int,
-    batch: int | None = None,
+    batch: Batch = None,
     chains: int = 1,
     *,
     call: Call | None = None,
@@ -73,14 +74,17 @@ def make_plan(
     if samples is None and average is None and (burn_in, thin) != (None, None):
         raise ValueError("burn_in and thin are for samples: say samples=N, or average=X")
     burn_in, thin = sampling(steps, samples, burn_in, thin)
-    if batch is None and isinstance(problem, Problem):
-        batch = min(BATCH, problem.X_train.shape[1])
+    if isinstance(problem, Problem) and (batch is None or isinstance(batch, str)):
+        rows = problem.X_train.shape[1]
+        if batch not in (None, "all"):
+            raise ValueError(f"batch must be a whole number, 'all', or None for {BATCH}; got {batch!r}")
+        batch = min(BATCH, rows) if batch is None else rows
     return Plan(
         problem=problem,
         network=network,
         partition=partition if isinstance(partition, Partition) else dict(partition),
         steps=steps,
-        batch=batch,
+        batch=batch,  # type: ignore[arg-type]
         chains=chains,
         seed=seed,
         shuffled=shuffled,

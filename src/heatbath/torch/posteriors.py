@@ -213,6 +213,8 @@ def draw(
     for batch, given in zip_longest(_tensors("residuals", residuals), _tensors("weights", others)):
         if weights is not None and (batch is None or given is None):
             raise ValueError("weights must have one tensor for each of residuals, got more of one of them")
+        if not batch.numel():
+            batch = batch.new_empty(0, 1)
         rows = batch.reshape(-1, *batch.shape[1:], 1).flatten(1)  # (examples, targets)
         w = rows.new_ones(len(rows)) if given is None else given.ravel().to(rows)
         if len(w) != len(rows) or not ((w >= 0) & w.isfinite()).all():
