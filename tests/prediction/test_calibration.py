@@ -55,12 +55,11 @@ def test_the_place_of_an_example_that_is_left_out_is_exact_for_a_linear_model(li
         assert np.abs(places(np.ones(N), T) - exact_places(X, y, weights, T)).max() > 0.01
 
 
-def test_the_law_of_one_chain_is_left_without_the_example_by_its_own_variance():
-    """Two chains in different minima: between them there is a variance that no example makes."""
-    mean = np.array([[[1.0]], [[-1.0]]])
-    alone = left_out(mean, np.full((2, 1, 1), 0.01), np.ones((2, 1, 1)), np.zeros((1, 1)), np.ones(1), 1.0)
-    one = left_out(mean[:1], np.full((1, 1, 1), 0.01), np.ones((1, 1, 1)), np.zeros((1, 1)), np.ones(1), 1.0)
-    assert alone[0, 0] == pytest.approx(0.5, abs=1e-12)  # the mixture of both is symmetric
+def test_an_example_has_its_place_in_the_mixture_of_the_chains():
+    mean, variance, noise = np.array([[[1.0]], [[-1.0]]]), np.full((2, 1, 1), 0.01), np.ones((2, 1, 1))
+    both = left_out(mean, variance, noise, np.zeros((1, 1)), np.ones(1), 1.0)
+    one = left_out(mean[:1], variance[:1], noise[:1], np.zeros((1, 1)), np.ones(1), 1.0)
+    assert both[0, 0] == pytest.approx(0.5, abs=1e-12)
     assert one[0, 0] < 0.2
 
 
@@ -183,21 +182,26 @@ def run_of(problem, chains, **options):
     return hb.train(problem, hb.Dense((3,)), sampling, 60, 50, chains, record=1, **options)
 
 
-def test_the_variance_of_a_run_is_that_within_its_chains():
+def test_the_variance_of_a_run_is_that_within_its_chains_and_between_their_means():
     X, y = data_of_two_noises(0)
     run = run_of(hb.datasets.from_arrays(X, y, task="regression", test_share=0.0), 3, samples=10)
     X, y = run.problem.X_train[0], run.problem.Y_train[0]
     said = run.outputs(X, samples=True)
-    noise = np.full((3, 400, 1), 0.09)
 
-    def places(said, noise):
-        return left_out(said.mean(axis=1), said.var(axis=1, ddof=1), noise, y, np.ones(400), 1.0)
+    def places(said, variance):
+        noise = np.full((len(said), 400, 1), 0.09)
+        return left_out(said.mean(axis=1), variance, noise, y, np.ones(400), 1.0)
 
-    np.testing.assert_allclose(run.calibration().places, places(said, noise), atol=1e-12)
-    together = places(said.reshape(1, 30, 400, 1), noise[:1])  # control
-    assert np.abs(run.calibration().places - together).max() > 0.01
+    def both(said):
+        return said.var(axis=1, ddof=1) + said.mean(axis=1).var(axis=0, ddof=1)
+
+    found = run.calibration().places
+    np.testing.assert_allclose(found, places(said, both(said)), atol=1e-12)
+    together = said.reshape(1, 30, 400, 1)  # controls: one chain, or the variance within chains alone
+    assert np.abs(found - places(together, together.var(axis=1, ddof=1))).max() > 0.005
+    assert np.abs(found - places(said, said.var(axis=1, ddof=1))).max() > 0.005
     latest = run.calibration(latest=4).places
-    np.testing.assert_allclose(latest, places(said[:, -4:], noise), atol=1e-12)
+    np.testing.assert_allclose(latest, places(said[:, -4:], both(said[:, -4:])), atol=1e-12)
 
 
 def test_one_network_and_chains_with_different_data_are_not_calibrated():

@@ -7,12 +7,13 @@ place at which it lies in the law of the others is noted: what share of them lie
 Nothing is fitted again for that. In a chain whose networks say μ with variance v of an example of weight w,
 with noise s² at the temperature T, leaving it out changes the mean to μ - h r/(1 - h) and the variance to
 v/(1 - h), with the residual r = y - μ and the leverage h = w v/(T s²); exactly so where networks are linear.
-By chain, since chains in different minima differ for reasons that one example does not change.
+Each chain has its own μ; what the chains differ by is added to v, since a chain has not been everywhere.
 
 Beside the places found there are PSEUDO ones that are uniform, so that few examples change little. Measured
-on 14 tables that are in no benchmark (56 splits), the mean coverage of 90 % intervals is off by 1.6 points
-instead of 2.1, at 0.96 of the width. Weights of importance in place of the formula were too sure (3.2 points
-on 28 splits, where without any it is 2.6), and so is one variance over all chains where chains differ.
+on 14 tables that are in no benchmark, whose noise is nearly normal (84 splits), 90 % intervals hold 89.8 %
+with it and 90.7 % without, at 0.98 of the width; the variance within chains alone gives 89.4 %, that of all
+samples around one mean 90.3 %, at 1.01 of the width, and weights of importance in place of the formula are
+too sure (87.9 % on 28 splits, where it is 88.9 % without).
 """
 
 from __future__ import annotations

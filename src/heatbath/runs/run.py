@@ -261,10 +261,10 @@ class Run:
         )
         y = problem.Y_train[draw, chosen] * problem.target_scale + problem.target_shift
         weights = np.ones(rows) if problem.weights_train is None else problem.weights_train[draw]
-        places = left_out(
-            means.mean(axis=1), means.var(axis=1, ddof=1), noise.mean(axis=1), y, weights[chosen],
-            posterior.temperature,
-        )  # fmt: skip
+        said, variance = means.mean(axis=1), means.var(axis=1, ddof=1)
+        if chains > 1:
+            variance = variance + said.var(axis=0, ddof=1)
+        places = left_out(said, variance, noise.mean(axis=1), y, weights[chosen], posterior.temperature)
         return Calibration(places, weights[chosen] * (rows / len(y)))
 
     def _variances(self, over: str) -> NDArray[np.float64] | None:
