@@ -8,6 +8,8 @@ import pytest
 import heatbath as hb
 from tests.runs import SMALL, SPIRALS, Interrupting
 
+pytestmark = pytest.mark.filterwarnings("ignore::heatbath.AtEdge")  # searches here are very short
+
 optuna = pytest.importorskip("optuna")
 COMPLETE, PRUNED, FAIL = (getattr(optuna.trial.TrialState, name) for name in ("COMPLETE", "PRUNED", "FAIL"))
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,12 @@ from sklearn.metrics import log_loss
 
 import heatbath as hb
 from heatbath.presets import PRESETS, SEARCHED
+from heatbath.tuning import Trial, search
 from heatbath.tuning.design import design, families, points
-from heatbath.tuning.search import RUNGS, held_out, judged, ladder, losses
-from heatbath.tuning.trials import FEWEST
+from heatbath.tuning.search import held_out, judged, ladder, losses
+from heatbath.tuning.trials import FEWEST, RUNGS
+
+pytestmark = pytest.mark.filterwarnings("ignore::heatbath.AtEdge")  # searches here are very short
 
 SPIRALS = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
 NETWORK = hb.Dense((10,))
@@ -314,9 +318,73 @@ def test_a_method_of_which_all_diverge_has_no_best():
     wild = hb.Partition(hb.SGD(), hb.between(1e8, 1e9))
     found = tuned(methods={"wild": wild, "tame": hb.Partition(hb.SGD(), 0.1)}, candidates=4)
     assert list(found.best) == ["tame"]
+    assert found.without == {"wild": "every candidate diverged"}
     assert "every candidate diverged" in repr(found)
-    with pytest.raises(FloatingPointError, match="every candidate diverges within 400 steps"):
+    words = r"nothing was found in 400 steps \(partition: every candidate diverged\): search at smaller h"
+    with pytest.raises(FloatingPointError, match=words):
         tuned(methods=wild, candidates=4)
+
+
+def late(low, high):
+    """SGD whose weights explode from step 300 on, where h is above 0.002."""
+    decay = hb.schedules.Piecewise([0.0, 1e3], [300])
+    return hb.Partition(hb.SGD(weight_decay=decay), hb.between(low, high))
+
+
+def test_where_finalists_diverge_the_next_best_are_run_to_the_end():
+    """Larger h are better until they explode: what is found was judged at the last step, by its own run."""
+    found = tuned(methods={"late": late(1e-4, 1.0), "as it is": hb.Partition(hb.SGD(), 0.1)}, candidates=8)
+    best = found.best["late"]
+    assert (best.rung, best.steps) == (RUNGS, 400)
+    assert best.candidate.values["h"] < 0.002
+    lost = found.table[found.table.diverged]
+    assert len(lost) == 5
+    assert (lost.h > 0.002).all()
+    assert lost.loss.isna().all()
+    sets, chosen = held_out(SPIRALS, 0.2, 2, 0)
+    run = next(run for run in found.lasts if best.name in run.plan.named)
+    assert best.loss == judged(run, chosen)[best.name]["loss"]
+    alone = hb.train(sets, NETWORK, best.candidate.made, 400, 10, 2, record=1)
+    assert np.array_equal(run.select(method=best.name).theta, alone.theta)
+    assert found.table[found.table.best].method.tolist() == ["late", "as it is"]
+    assert found.table[found.table.best].rung.tolist() == [RUNGS, RUNGS]
+
+
+@pytest.mark.parametrize("candidates", [12, 16])
+def test_a_method_of_which_none_comes_to_the_end_has_no_best_and_says_so(candidates):
+    methods = {"late": late(0.01, 1.0), "as it is": hb.Partition(hb.SGD(), 0.1)}
+    found = tuned(methods=methods, candidates=candidates)
+    assert list(found.best) == ["as it is"] == [found.winner]
+    own = found.table[found.table.method == "late"]
+    assert 0 < own.diverged.sum() < candidates  # others were dropped, at an earlier step
+    assert not own.best.any()
+    words = f"none came to the end: {own.diverged.sum()} of its {candidates} candidates diverged"
+    assert words in found.without["late"]
+    assert words in repr(found)
+    assert "late" not in found.edges
+    with pytest.raises(FloatingPointError, match=r"nothing was found .*\(partition: none came to"):
+        tuned(methods=late(0.01, 1.0), candidates=candidates)
+
+
+def test_what_takes_the_place_of_finalists_is_in_checkpoints_and_progress(tmp_path):
+    told = []
+    found = tuned(methods=late(1e-4, 1.0), candidates=8, checkpoint=tmp_path, progress=told.append)
+    assert sorted(path.name for path in tmp_path.glob("again*")) == ["again-0.nc", "again-1.nc", "again-2.nc"]
+    steps = [now.step for now in told]
+    assert steps == sorted(steps)
+    assert all(now.step <= now.steps for now in told)
+    (tmp_path / "again-2.nc").unlink()
+    same(tuned(methods=late(1e-4, 1.0), candidates=8, checkpoint=tmp_path), found)
+
+
+def test_the_run_of_what_was_dropped_is_not_there_after_ctrl_c():
+    found = tuned(candidates=4)
+    dropped = next(trial for trial in found.trials if trial.rung == 1)
+    only = replace(found, trials=[dropped], finished=False)
+    assert only.partition == dropped.candidate.made
+    assert "interrupted" in repr(only)
+    with pytest.raises(ValueError, match="was not kept: it had been dropped"):
+        _ = only.run
 
 
 def test_a_round_in_which_the_last_one_diverges_does_not_end_the_search():
@@ -366,12 +434,36 @@ def test_what_matters_is_told():
     assert sum(found.importance["Adam"].values()) == pytest.approx(1)
 
 
-def test_the_end_of_a_range_is_told():
-    found = tuned(methods={"Adam": hb.Partition(hb.Adam(), hb.between(1e-8, 1e-4))}, candidates=32)
+def test_candidates_that_were_never_judged_say_nothing_of_what_matters_and_of_edges(found):
+    (family,) = families({"late": hb.Partition(hb.Adam(beta1=hb.between(0.1, 0.2)), hb.between(1e-3, 1e-2))})
+    some = [Trial(one, 1, 50, loss=one.values["h"]) for one in points(family, 16, seed=0)]
+    begun = [Trial(replace(one, name=f"{one.name} b")) for one in points(family, 64, seed=1)]
+    told = [hb.Tuned([family], trials, "loss", [], finished=False) for trials in (some, some + begun)]
+    assert told[0].importance == told[1].importance
+    assert told[0].edges == told[1].edges
+    assert told[0].importance["late"]["h"] > 0.8
+    assert hb.Tuned([family], begun, "loss", [], finished=False).importance == {}
+
+
+def test_the_end_of_a_range_is_told_and_warned_of_with_what_to_try():
+    words = r"the best of Adam lie at the end of a range: h at 0.0001, try between\(1e-08, 0.01\)"
+    with pytest.warns(hb.AtEdge, match=words) as caught:
+        found = tuned(methods={"Adam": hb.Partition(hb.Adam(), hb.between(1e-8, 1e-4))}, candidates=32)
+    assert [warning.filename for warning in caught] == [__file__]
     assert found.edges == {"Adam": {"h": 1e-4}}
-    assert "at the end of its range: h at 0.0001" in repr(found)
-    inside = tuned(methods={"Adam": hb.Partition(hb.Adam(), hb.between(1e-6, 10.0))}, candidates=32)
+    assert found.wider == {"Adam": {"h": hb.between(1e-8, 1e-2)}}
+    assert "at the end of a range: h at 0.0001, try between(1e-08, 0.01)" in repr(found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        inside = tuned(methods={"Adam": hb.Partition(hb.Adam(), hb.between(1e-6, 10.0))}, candidates=32)
     assert inside.edges == {}
+
+
+def test_nothing_lies_beyond_zero():
+    (family,) = families({"Adam": hb.Partition(hb.Adam(hb.between(0.0, 0.5)), 0.01)})
+    for sign, expected in ((1, {}), (-1, {"Adam": {"beta1": 0.5}})):
+        tried = [Trial(one, RUNGS, 8, loss=sign * one.values["beta1"]) for one in points(family, 64, seed=0)]
+        assert hb.Tuned([family], tried, "loss", []).edges == expected
 
 
 def test_a_partition_without_ranges_is_one_candidate():
@@ -380,6 +472,33 @@ def test_a_partition_without_ranges_is_one_candidate():
     assert len(own) == 1
     assert own.rung.tolist() == [RUNGS + 1]
     assert found.partitions["as it is"] == hb.AdLaLa()
+
+
+# Noise that is sampled
+
+
+def regression():
+    generator = np.random.default_rng(0)
+    X = generator.standard_normal((60, 2))
+    return hb.datasets.from_arrays(X, X @ [1.0, 2.0], task="regression", standardise=True, test_share=0.0)
+
+
+def sampling(h):
+    return hb.LaLa(h, 1.0, posterior=hb.Posterior(prior=1.0))
+
+
+def test_that_a_search_is_too_short_to_draw_the_noise_is_told_once():
+    """It is drawn every 50 steps: a search of 40 steps has none, one of 80 has, though its first rungs end
+    before."""
+    options = {"candidates": 16, "batch": 48}
+    methods = {"a": sampling(hb.between(0.01, 0.1)), "b": sampling(hb.between(0.02, 0.2))}
+    with pytest.warns(RuntimeWarning, match="the noise of the data is drawn every 50 steps") as caught:
+        tuned(regression(), methods, steps=40, **options)
+    kinds = [warning for warning in caught if issubclass(warning.category, RuntimeWarning)]
+    assert len(kinds) == 1
+    assert "there are 40: it stays as it starts" in str(kinds[0].message)
+    assert kinds[0].filename == __file__
+    tuned(regression(), methods, steps=80, **options)
 
 
 # What is refused
@@ -419,6 +538,22 @@ def test_all_problems_are_told_at_once():
     problem = hb.datasets.from_arrays([[1.0], [2.0]], [0.5, 1.0], task="regression", test_share=0.0)
     with pytest.raises(ValueError, match=r"no validation data.*'regression' has no accuracy"):
         tuned(problem, validation=0.0, by="accuracy")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"progress": 3}, "progress must be a function of a Progress, got 3"),
+        ({"checkpoint": 3}, "checkpoint must be a path, got 3"),
+        ({"threads": "two"}, "threads must be a whole number >= 1"),
+        ({"every": "often"}, "every must be a number"),
+    ],
+)
+def test_what_says_how_to_search_is_checked_before_anything_is_done(options, message, monkeypatch, tmp_path):
+    monkeypatch.setattr(search, "simulate", None)
+    with pytest.raises(TypeError, match=message):
+        tuned(**{"checkpoint": tmp_path / "search", **options})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_problem_is_refused():

@@ -34,7 +34,8 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     """The score of every candidate, in a row for each method, the darker the further it came.
 
     The scores are on validation examples, at the last rung of a candidate. A star is the best of a method.
-    Those that diverged are counted beside its name. The worst 2 % of losses may lie outside the picture.
+    Those that diverged are counted beside its name, or that none came to the end is said. The worst 2 % of
+    losses may lie outside the picture.
     """
     _check(tuned)
     steps = sorted({trial.steps for trial in tuned.trials if trial.steps})
@@ -43,7 +44,8 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     for row, family in enumerate(tuned.families):
         own = [trial for trial in tuned.trials if trial.candidate.family is family]
         lost = sum(trial.diverged for trial in own)
-        labels.append(f"{family.name}\n({lost} diverged)" if lost else family.name)
+        note = f"{lost} diverged" if family.name in tuned.best else "none at the end"
+        labels.append(f"{family.name}\n({note})" if lost or family.name not in tuned.best else family.name)
         for place, count in enumerate(steps):
             here = [trial for trial in own if trial.steps == count and _was_judged(trial)]
             scores = [_score(tuned, trial) for trial in here]
@@ -60,12 +62,14 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     ax.set_axisbelow(True)
     dress(ax, f"validation {tuned.by}", "")
     ax.tick_params(axis="y", length=0)
-    if tuned.by == "accuracy":
-        percent_on(ax.xaxis)
-    elif _logarithmic(tuned, alive := [trial for trial in tuned.trials if _was_judged(trial)]):
+    if _logarithmic(tuned, alive := [trial for trial in tuned.trials if _was_judged(trial)]):
         ax.set_xscale("log")
         ax.set_xlim(right=1.1 * _largest(alive))
         powers_on(ax.xaxis)
+    else:
+        ax.locator_params(axis="x", nbins=5)
+    if tuned.by == "accuracy":
+        percent_on(ax.xaxis)
     key(ax)
     return ax
 
@@ -159,8 +163,8 @@ def _shade(place: int, count: int) -> str:
 
 
 def _was_judged(trial: Trial) -> bool:
-    """Whether it has a score: after Ctrl-C some have not begun."""
-    return trial.steps > 0 and not trial.diverged
+    """Whether it has a score."""
+    return trial.known and not trial.diverged
 
 
 def _logarithmic(tuned: Trials, trials: list[Trial]) -> bool:
