@@ -213,7 +213,7 @@ class _Search:
             self._stop()
             finished = False
         found = Trials(self.families, list(self.trials.values()), self.by, finished=finished)
-        check_outcome(found, self.steps)
+        check_outcome(found, self.steps, "lr")
         trained = {name: self.ends[trial.name] for name, trial in found.best.items()}
         return Tuned(found.families, found.trials, found.by, trained, finished=finished)
 

@@ -59,12 +59,13 @@ def ladder(steps: int, count: int) -> list[Rung]:
     return [Rung(steps // FACTOR ** (RUNGS - 1 - k), math.ceil(count / FACTOR**k)) for k in range(RUNGS)]
 
 
-def check_outcome(found: Trials, steps: int) -> None:
+def check_outcome(found: Trials, steps: int, stepsize: str = "h") -> None:
     """Refuse what has found nothing, though nobody stopped it."""
     if found.finished and not found.best:
         reasons = "; ".join(f"{method}: {why}" for method, why in found.without.items())
         raise FloatingPointError(
-            f"nothing was found in {steps:,} steps ({reasons}): search at smaller h, or with more friction"
+            f"nothing was found in {steps:,} steps ({reasons}): search at smaller {stepsize}, or with more "
+            "friction"
         )
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 RUNGS = 4  # of a ladder; the last is the end
 RESERVES = 3  # so often the next best are run to the end, where all that came there have diverged
 TREES = 200  # of the forest that tells what matters
-EDGE = 0.1  # the share of a range, at either end, in which the best ones are not to be
-MOST = 2 / 3  # of them; by chance three of four are there in 0.7 % of all cases, two of three in 6 %
+EDGE = 0.1  # the share of a range, at either end, in which the best one is not to be
+ALSO, MOST = 0.15, 2 / 3  # nor so many of the best ones near it: by chance that is so for 1 % of coefficients
 TOP, WIDTH, FEWEST = 16, 0.3, 16  # the second round: near one in so many, how wide, and with how many in all
 
 
@@ -205,8 +205,8 @@ class Trials:
     def edges(self) -> dict[str, dict[str, float]]:
         """The coefficients of each method whose best values lie at an end of their range, and that end.
 
-        Two thirds of the best eighth of the candidates (of four at least) lie in the last tenth of the range
-        there. No coefficient is below 0, so that 0 is no such end.
+        The best lies in the last tenth of the range there, and two thirds of the best eighth of the
+        candidates (of four at least) near it. No coefficient is below 0, so that 0 is no such end.
         """
         found: dict[str, dict[str, float]] = {}
         for family in self.families:
@@ -216,8 +216,8 @@ class Trials:
                 continue
             shares = np.array([family.shares(trial.candidate.values) for trial in first])
             for (name, range), column in zip(family.ranges.items(), shares.T, strict=True):
-                for end, near in ((range.low, column < EDGE), (range.high, column > 1 - EDGE)):
-                    if near.mean() >= MOST and end != 0:
+                for end, away in ((range.low, column), (range.high, 1 - column)):
+                    if away[0] < EDGE and np.mean(away < ALSO) >= MOST and end != 0:
                         found.setdefault(family.name, {})[name] = end
         return found
 
