@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -27,6 +27,8 @@ SHADES = "cividis"
 BEST: dict[str, Any] = {"marker": "*", "s": 110, "c": COLOURS[1], "edgecolors": "white", "linewidths": 0.6}
 LOST: dict[str, Any] = {"marker": "x", "s": 14, "c": "0.6", "linewidths": 0.9}
 NINES = (0.5, 0.9, 0.99, 0.999, 0.9999)
+FEW = 5  # steps from number to number on a linear axis, at most
+SPAN = 5.0  # from end to end, as a factor: below, a logarithmic axis may have a single round number
 WORST = 0.02  # the share of the losses, at the upper end, that are not told apart
 
 
@@ -67,7 +69,7 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
         ax.set_xlim(right=1.1 * _largest(alive))
         powers_on(ax.xaxis)
     else:
-        ax.locator_params(axis="x", nbins=5)
+        ax.locator_params(axis="x", nbins=FEW)
     if tuned.by == "accuracy":
         percent_on(ax.xaxis)
     key(ax)
@@ -182,25 +184,29 @@ def _places(trials: list[Trial], x: str, y: str) -> tuple[list[float], list[floa
     return [value[x] for value in values], [value[y] for value in values]
 
 
-def _scale(ax: Axes, name: str, searched: Between) -> None:
-    """The x or y axis over a range, on its scale, with a few round numbers."""
+def _scale(ax: Axes, name: Literal["x", "y"], searched: Between) -> None:
+    """The x or y axis over a range, on its scale, with a few round numbers.
+
+    A range that is too narrow to have these on its scale is on a linear one.
+    """
     from matplotlib.ticker import FixedLocator
 
     axis = ax.xaxis if name == "x" else ax.yaxis
     ends = np.array(searched.range())
-    if searched.scale == "complement":  # a logarithmic one for 1 - x, from right to left
+    nines = [tick for tick in NINES if ends[0] <= tick <= ends[1]]
+    if searched.scale == "complement" and len(nines) > 1:  # logarithmic for 1 - x, from right to left
         getattr(ax, f"set_{name}scale")("function", functions=(_nines, _shares))
-        axis.set_major_locator(FixedLocator([t for t in NINES if ends[0] <= t <= ends[1]]))
+        axis.set_major_locator(FixedLocator(nines))
         axis.set_major_formatter(lambda value, _: f"{value:g}")
-        limits = _shares(_wider(_nines(ends)))
-    elif searched.scale == "log":
+        getattr(ax, f"set_{name}lim")(*_shares(_wider(_nines(ends))))
+    elif searched.scale == "log" and ends[1] / ends[0] >= SPAN:
         getattr(ax, f"set_{name}scale")("log")
-        limits = np.exp(_wider(np.log(ends)))
-    else:
-        limits = _wider(ends)
-    getattr(ax, f"set_{name}lim")(*limits)
-    if searched.scale == "log":
+        getattr(ax, f"set_{name}lim")(*np.exp(_wider(np.log(ends))))
         powers_on(axis)
+    else:
+        getattr(ax, f"set_{name}lim")(*_wider(ends))
+        ax.ticklabel_format(axis=name, useOffset=False)
+        ax.locator_params(axis=name, nbins=3 if name == "x" else FEW)  # where long numbers are side by side
 
 
 def _wider(ends: Any) -> Any:
