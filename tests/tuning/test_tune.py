@@ -6,7 +6,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -94,6 +94,17 @@ def test_all_presets_and_methods_have_ranges_that_make_partitions():
             code = eval(family.code(one.values), {n: getattr(hb, n) for n in (*names, "Partition")})
             assert code == one.made
     assert SEARCHED.keys() == PRESETS.keys()
+
+
+def test_a_method_of_one_s_own_needs_ranges_for_what_it_needs():
+    @dataclass(frozen=True, repr=False)
+    class Own(hb.SGLD):
+        needed: float = field(kw_only=True)
+
+    with pytest.raises(
+        ValueError, match=r"Own has no range .* for needed: .* Partition\(Own\(needed=between"
+    ):
+        families(Own)
 
 
 def test_names_are_found_in_any_case():
@@ -263,10 +274,14 @@ def test_a_search_that_is_killed_continues(tmp_path):
 
 def test_the_checkpoint_of_another_search_is_left_alone(tmp_path):
     tuned(candidates=2, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="another problem"):
-        tuned(candidates=2, seed=1, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="is of another run, with other partition"):
-        tuned(candidates=4, checkpoint=tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    words = (
+        f"{tmp_path} holds another search, or is damaged: call tune as it was called to continue it, or with"
+    )
+    for options in ({"seed": 1}, {"candidates": 4}, {"steps": 800}, {"chains": 3}, {"validation": 0.3}):
+        with pytest.raises(ValueError, match=words):
+            tuned(**{"candidates": 2, "checkpoint": tmp_path} | options)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_progress_counts_all_steps():
@@ -516,6 +531,8 @@ def test_that_a_search_is_too_short_to_draw_the_noise_is_told_once():
         ({"methods": "adlalala"}, "there is no method 'adlalala' to tune; accepted: adlala, lol"),
         ({"methods": [hb.LOL, "lol"]}, "several LOL: give them as a dict"),
         ({"methods": hb.AdLaLa(h="auto")}, "h='auto' is found by train"),
+        ({"methods": hb.AdLaLa(h=[0.1, 0.2], tau=hb.between(1e-5, 1e-3))},
+         r"h: tune looks within ranges, .* and takes no list; got \(0.1, 0.2\)"),
         ({"chains": 0}, "chains must be a whole number >= 1"),
         ({"problem": hb.datasets.spirals(n_train=10, draws=2)}, "one data set, and the problem has 2"),
         ({"problem": hb.datasets.from_arrays([[1.0], [2.0]], [0.5, 1.0], task="regression", test_share=0.0),
@@ -554,6 +571,12 @@ def test_what_says_how_to_search_is_checked_before_anything_is_done(options, mes
     with pytest.raises(TypeError, match=message):
         tuned(**{"checkpoint": tmp_path / "search", **options})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_checkpoint_of_a_search(tmp_path):
+    (tmp_path / "run.nc").write_text("")
+    with pytest.raises(NotADirectoryError, match=r"the checkpoint of a search is a folder, and .* is a"):
+        tuned(checkpoint=tmp_path / "run.nc")
 
 
 def test_what_is_no_problem_is_refused():

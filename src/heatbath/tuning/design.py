@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -115,6 +115,11 @@ def _family(searched: object, name: str | None) -> Family:
     if isinstance(searched, Family):
         return replace(searched, name=name or searched.name)
     if isinstance(searched, Partition):
+        if axes := searched.axes():
+            raise ValueError(
+                f"{', '.join(axes)}: tune looks within ranges, such as between(0.02, 0.5), and takes no list; "
+                f"got {', '.join(map(repr, axes.values()))}"
+            )
         return _of_partitions(name or "partition", searched.ranges(), searched.at)
     if isinstance(searched, str):
         return _named(searched, name)
@@ -126,6 +131,15 @@ def _family(searched: object, name: str | None) -> Family:
     if isinstance(searched, type) and issubclass(searched, Method):
         if "h" not in searched.searched:
             raise ValueError(f"{searched.__name__} has no ranges to search in: say them, with Partition(...)")
+        needed = [
+            f.name for f in fields(searched) if f.default is MISSING and f.name not in searched.searched
+        ]
+        if needed:
+            name = searched.__name__
+            raise ValueError(
+                f"{name} has no range to search in for {', '.join(needed)}: give it one in {name}.searched, "
+                f"or tune Partition({name}({', '.join(f'{one}=between(...)' for one in needed)}), between(...))"
+            )
         return _of_partitions(name or searched.title, searched.searched, partial(_one, searched))
     raise TypeError(
         "a method to tune is a preset such as AdLaLa, a method such as Adam, the name of one, or a partition "

@@ -137,6 +137,8 @@ def tune(
             "a study keeps its own state: leave out checkpoint, and give it a storage of Optuna's"
         )
     folder = None if checkpoint is None else Path(checkpoint)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"the checkpoint of a search is a folder, and {folder} is a file")
     found = replace(search, manner=dict(threads=threads, every=every), checkpoint=folder).run(progress)
     warn_of_edges(found)
     return found
@@ -393,6 +395,11 @@ class Search:
                 return simulate(plan, run, **manner)
             except FloatingPointError:
                 return None
+            except ValueError as error:  # the plan is right, so that it is the file
+                raise ValueError(
+                    f"{self.checkpoint} holds another search, or is damaged: call tune as it was called to "
+                    f"continue it, or with another folder; {error}"
+                ) from None
 
     def _plan(self, going: dict[str, Candidate], length: int) -> Plan:
         """The plan of a first rung."""
