@@ -155,6 +155,23 @@ def test_a_colder_end_is_an_option_of_train_compare_and_sweep(tmp_path, call, no
         assert (out / "run.nc").read_bytes() == before
 
 
+def test_the_temperature_of_a_colder_end_is_shown_beside_its_own_target(tmp_path, call, no_pictures):
+    method = ["--method", "lala", "--h", "0.1", "--gamma", "10", "--tau", "1e-3", "--record", "200"]
+    run = [*SPIRALS, *method, "--steps", "2000", "--chains", "10", "--colder-from", "1500"]
+    assert call("train", *run, "--out", tmp_path / "run")[0] == 0
+    (row,) = json.loads((tmp_path / "run" / "summary.json").read_text())["rows"]
+    for part in row["temperatures"].values():
+        assert part["target"] == pytest.approx(1e-3 / 30)
+        assert 0.3 < part["mean"] / part["target"] < 3  # 15, over the second half of all steps
+
+
+def test_few_candidates_of_two_coefficients_are_enough_for_a_summary(tmp_path, call, no_pictures):
+    options = [*SPIRALS, "--steps", "8", "--candidates", "4", "--fresh", "0", "--method", "sgld"]
+    assert call("tune", *options, "--out", tmp_path / "run")[0] == 0
+    told = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert told["search"]["methods"]["SGLD"]["importance"] == {}
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

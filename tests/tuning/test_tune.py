@@ -104,7 +104,7 @@ def test_a_method_of_one_s_own_needs_ranges_for_what_it_needs():
     with pytest.raises(
         ValueError, match=r"Own has no range .* for needed: .* Partition\(Own\(needed=between"
     ):
-        families(Own)
+        tuned(methods=Own)
 
 
 def test_names_are_found_in_any_case():
@@ -458,6 +458,16 @@ def test_candidates_that_were_never_judged_say_nothing_of_what_matters_and_of_ed
     assert told[0].edges == told[1].edges
     assert told[0].importance["late"]["h"] > 0.8
     assert hb.Tuned([family], begun, "loss", [], finished=False).importance == {}
+
+
+def test_too_few_candidates_or_equal_ones_do_not_tell_what_matters():
+    """And there is no warning, nor a number that is none."""
+    (family,) = families({"SGLD": hb.Partition(hb.SGLD(hb.between(1e-4, 1e-2)), hb.between(0.1, 1.0))})
+    for count in range(1, 10):
+        tried = [Trial(one, RUNGS, 8, loss=one.values["h"]) for one in points(family, count, seed=0)]
+        assert ("SGLD" in hb.Tuned([family], tried, "loss", []).importance) == (count >= 8)
+    same = [replace(trial, loss=0.5) for trial in tried]
+    assert hb.Tuned([family], same, "loss", []).importance == {}
 
 
 def test_the_end_of_a_range_is_told_and_warned_of_with_what_to_try():

@@ -126,7 +126,7 @@ def importance(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     _check(tuned)
     shares = {name: coefficients for name, coefficients in tuned.importance.items() if coefficients}
     if not shares:
-        raise ValueError("no method of this search has two candidates: nothing can be said to matter")
+        raise ValueError("no method of this search has eight candidates: nothing can be said to matter")
     ax = axes_or_new(ax, height=0.85 + 0.17 * sum(len(some) + 1 for some in shares.values()))
     names: dict[int, str] = {}
     row = 0

@@ -117,8 +117,8 @@ def _family(searched: object, name: str | None) -> Family:
     if isinstance(searched, Partition):
         if axes := searched.axes():
             raise ValueError(
-                f"{', '.join(axes)}: tune looks within ranges, such as between(0.02, 0.5), and takes no list; "
-                f"got {', '.join(map(repr, axes.values()))}"
+                f"{', '.join(axes)}: tune looks within ranges, such as between(0.02, 0.5), and takes no "
+                f"list; got {', '.join(map(repr, axes.values()))}"
             )
         return _of_partitions(name or "partition", searched.ranges(), searched.at)
     if isinstance(searched, str):
@@ -131,15 +131,6 @@ def _family(searched: object, name: str | None) -> Family:
     if isinstance(searched, type) and issubclass(searched, Method):
         if "h" not in searched.searched:
             raise ValueError(f"{searched.__name__} has no ranges to search in: say them, with Partition(...)")
-        needed = [
-            f.name for f in fields(searched) if f.default is MISSING and f.name not in searched.searched
-        ]
-        if needed:
-            name = searched.__name__
-            raise ValueError(
-                f"{name} has no range to search in for {', '.join(needed)}: give it one in {name}.searched, "
-                f"or tune Partition({name}({', '.join(f'{one}=between(...)' for one in needed)}), between(...))"
-            )
         return _of_partitions(name or searched.title, searched.searched, partial(_one, searched))
     raise TypeError(
         "a method to tune is a preset such as AdLaLa, a method such as Adam, the name of one, or a partition "
@@ -173,4 +164,10 @@ def _called(preset: Callable[..., Partition], values: Mapping[str, float]) -> Pa
 
 def _one(kind: type[Method], values: Mapping[str, float]) -> Partition:
     rest = {name: value for name, value in values.items() if name != "h"}
+    if needed := [f.name for f in fields(kind) if f.default is MISSING and f.name not in rest]:
+        ranges = ", ".join(f"{name}=between(...)" for name in needed)
+        raise ValueError(
+            f"{kind.__name__} has no range to search in for {', '.join(needed)}: give it one in "
+            f"{kind.__name__}.searched, or tune Partition({kind.__name__}({ranges}), between(...))"
+        )
     return Partition(kind(**rest), values["h"])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 RUNGS = 4  # of a ladder; the last is the end
 RESERVES = 3  # so often the next best are run to the end, where all that came there have diverged
+ENOUGH = 8  # candidates to tell what matters, and what lies at an end
 TREES = 200  # of the forest that tells what matters
 EDGE = 0.1  # the share of a range, at either end, in which the best one is not to be
 ALSO, MOST = 0.15, 2 / 3  # nor so many of the best ones near it: by chance that is so for 1 % of coefficients
@@ -184,21 +185,24 @@ class Trials:
         """How much each coefficient of each method decides of the order of its candidates, the most first.
 
         Shares of 1, by a forest of trees that tell the place in that order from the coefficients. Candidates
-        that diverged are the last, and those that were never judged do not count.
+        that diverged are the last, and those that were never judged do not count. A method with fewer
+        than eight that do, or whose candidates are all alike, is left out.
         """
         from sklearn.ensemble import RandomForestRegressor
 
         found = {}
         for family in self.families:
             order = [trial for trial in self._ranked(family) if trial.known]
-            if len(order) < 2:
+            if len(order) < ENOUGH or not family.ranges:
                 continue
             shares = np.array([family.shares(trial.candidate.values) for trial in order])
             alike = [trial.worth(self.by) for trial in order]
             places = np.array([alike.index(worth) for worth in alike], np.float64)
             forest = RandomForestRegressor(TREES, random_state=0, min_samples_leaf=2).fit(shares, places)
-            told = dict(zip(family.ranges, forest.feature_importances_.tolist(), strict=True))
-            found[family.name] = dict(sorted(told.items(), key=lambda pair: -pair[1]))
+            with np.errstate(invalid="ignore"):  # where no tree tells anything
+                told = dict(zip(family.ranges, forest.feature_importances_.tolist(), strict=True))
+            if sum(told.values()) > 0:
+                found[family.name] = dict(sorted(told.items(), key=lambda pair: -pair[1]))
         return found
 
     @property
@@ -212,7 +216,7 @@ class Trials:
         for family in self.families:
             order = [trial for trial in self._ranked(family) if trial.rung and not trial.diverged]
             first = order[: max(4, len(order) // 8)]
-            if len(order) < 8 or family.name not in self.best:
+            if len(order) < ENOUGH or family.name not in self.best:
                 continue
             shares = np.array([family.shares(trial.candidate.values) for trial in first])
             for (name, range), column in zip(family.ranges.items(), shares.T, strict=True):
