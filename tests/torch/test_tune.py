@@ -14,6 +14,7 @@ import heatbath as hb
 import heatbath.torch as ht
 from heatbath.prediction import scores
 from heatbath.torch import loaders, tuning
+from heatbath.torch.searched import SEARCHED as tuning_ranges
 from heatbath.tuning.search import Rung
 
 TAU = 1e-5
@@ -450,14 +451,14 @@ def single():
         ({"make_model": lambda: nn.Flatten(0), "methods": "Adam"}, "an empty parameter list"),
         (
             {"data": (TENSORS[0], TENSORS[1][:, None])},
-            r"shape \(32,\), got .* \(32, 1\) of int64: give y\[:, 0",
+            r"shape \(96,\), got .* \(96, 1\) of int64: give y\[:, 0",
         ),
         ({"data": (TENSORS[0], TENSORS[1] + 1)}, "whole numbers from 0 to 2, got values from 1 to 3"),
         ({"data": (TENSORS[0], TENSORS[1] - 1)}, "whole numbers from 0 to 2, got values from -1 to 1"),
         ({"data": (TENSORS[0], ONES / 2), "task": "classes"}, "must be whole numbers from 0 to 2"),
         ({"data": (TENSORS[0], ONES.to(torch.complex64))}, "of complex64 must be finite real numbers"),
         ({"make_model": single}, "needs an output for each class, and the model has 1: take task='binary'"),
-        ({"make_model": single, "data": (TENSORS[0], ONES)}, r"got .* \(32,\) of float32: give y\[:, None\]"),
+        ({"make_model": single, "data": (TENSORS[0], ONES)}, r"got .* \(96,\) of float32: give y\[:, None\]"),
         ({"make_model": single, "data": (TENSORS[0], ONES), "task": "binary"}, r"give y\[:, None\]"),
         (
             {"make_model": single, "data": (TENSORS[0], 2 * ONES[:, None]), "task": "binary"},
@@ -474,7 +475,23 @@ def single():
             r"one number for a batch.*got a tensor of shape \(32, 3\)",
         ),
         ({"loss": lambda outputs, targets: 3.0}, "one number for a batch.*got 3.0"),
-        ({"loss": lambda outputs, targets: outputs.detach().mean()}, "so that it has a gradient"),
+        ({"loss": lambda outputs, targets: outputs.detach().mean()}, "the loss has no gradient"),
+        (
+            {"make_model": lambda: network().requires_grad_(False), "methods": "Adam"},
+            "the loss has no gradient",
+        ),
+        (
+            {"data": (TENSORS[0], torch.cat([TENSORS[1][:-1], torch.tensor([5])])), "validation": TENSORS},
+            "whole numbers from 0 to 2, got values from 0 to 5",
+        ),
+        (
+            {"methods": {"AdLaLa": {"friction": hb.between(0.1, 0.2)}}},
+            r"friction must be one of .* \(searched: ",
+        ),
+        (
+            {"methods": {"LOL": {"word": hb.between(0.1, 0.2)}}},
+            r"word is .*searched: .*word=between\(0.1, 0.2\)",
+        ),
         ({"loss": lambda outputs: outputs.mean()}, "the loss does not take .*positional argument"),
         ({"validation": (TENSORS[0].double(), TENSORS[1])}, "does not take inputs .* of float64"),
         ({"validation": (TENSORS[0], ONES / 2)}, "validation targets of 'classes' must be whole numbers"),
@@ -505,6 +522,52 @@ def test_one_example_for_validation_is_enough_for_a_model_with_batch_norm():
     X, y = TENSORS
     found = ht.tune(normed, (X, y), "LOL", steps=16, candidates=2, validation=(X[:1], y[:1]))
     assert math.isfinite(found.best["LOL"].loss)
+
+
+def test_a_later_batch_of_a_loader_that_does_not_fit_is_refused_too():
+    X, y = TENSORS
+    loader = batches(X, torch.cat([y[:-1], torch.tensor([5])]))
+    with pytest.raises(ValueError, match="tune: targets of 'classes' must be whole numbers from 0 to 2, got"):
+        ht.tune(network, loader, "LOL", steps=80, candidates=1, validation=TENSORS)
+
+
+def test_an_error_of_a_loss_that_has_nothing_to_do_with_targets_is_passed_on():
+    calls = []
+
+    def failing(outputs, targets):
+        calls.append(1)
+        if len(calls) == 5:
+            raise RuntimeError("the device is gone")
+        return cross_entropy(outputs, targets)
+
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        ht.tune(network, TENSORS, "LOL", loss=failing)
+
+
+def test_the_optimisers_of_torch_are_taken_as_they_are():
+    given = {torch.optim.SGD: {"lr": hb.between(0.01, 0.3), "momentum": 0.5}}
+
+    def sgd(model, lr, momentum):
+        return torch.optim.SGD(model.parameters(), lr, momentum)
+
+    found = ht.tune(network, TENSORS, given, steps=16, candidates=4)
+    same = ht.tune(network, TENSORS, {sgd: next(iter(given.values()))}, steps=16, candidates=4)
+    assert found.table.drop(columns="method").equals(same.table.drop(columns="method"))
+    assert found.code().startswith("SGD(model.parameters(), lr=0.")
+    model = network()
+    made = eval(found.code(), {"SGD": torch.optim.SGD, "model": model})
+    assert (made.defaults["lr"], made.defaults["momentum"]) == (found.arguments["SGD"]["lr"], 0.5)
+
+
+def test_with_a_posterior_the_temperature_is_not_searched():
+    posterior = ht.Posterior("cross_entropy", n=96)
+    for name, searched in (("LaLa", {"lr", "gamma"}), ("LOL", {"lr", "gamma"}), ("AdLaLa", None)):
+        found = ht.tune(network, TENSORS, {name: {"posterior": posterior}}, steps=8, candidates=2)
+        expected = set(tuning_ranges[name]) if searched is None else searched
+        assert set(found.arguments[name]) == expected
+    given = {"LaLa": {"posterior": posterior, "tau": hb.between(1e-5, 1e-3)}}
+    with pytest.raises(ValueError, match="the posterior sets tau, so leave it out"):
+        ht.tune(network, TENSORS, given, steps=8, candidates=2)
 
 
 def test_arguments_of_the_wrong_kind_are_refused():

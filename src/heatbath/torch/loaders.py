@@ -172,13 +172,14 @@ def task_of(
     outputs, failed = _outputs(model, inputs)
     if outputs is None:
         return task, [*wrong, failed]
-    misfit = _misfit(task, outputs, targets) if loss is None else ""
+    everything = training.y if isinstance(training, Shuffled) else targets
+    misfit = misfit_of(task, outputs, everything) if loss is None else ""
     misfit = misfit or _misfit_of_loss(LOSSES[task] if loss is None else loss, outputs, targets)
     if not misfit and (first := next(iter(judging), None)) is not None:
         inputs, targets = checked(first)
         model.eval()
         others, misfit = _outputs(model, inputs) if len(inputs) else (None, "")
-        misfit = misfit if others is None else _misfit(task, others, targets, "validation ")
+        misfit = misfit if others is None else misfit_of(task, others, targets, "validation ")
     return task, [*wrong, misfit] if misfit else wrong
 
 
@@ -198,9 +199,9 @@ def _outputs(model: nn.Module, inputs: Tensor) -> tuple[Tensor | None, str]:
     return outputs, ""
 
 
-def _misfit(task: Task, outputs: Tensor, targets: Tensor, whose: str = "") -> str:
+def misfit_of(task: Task, outputs: Tensor, targets: Tensor, whose: str = "") -> str:
     """Why targets do not go with a task and a model's outputs, if they do not."""
-    n, k = outputs.shape
+    n, k = len(targets), outputs.shape[1]
     got = f"{whose}targets of shape {_described(targets)}"
     flat = targets.detach().reshape(n, -1).cpu()
     if targets.is_complex() or not bool(torch.isfinite(flat).all()):
@@ -219,9 +220,9 @@ def _misfit(task: Task, outputs: Tensor, targets: Tensor, whose: str = "") -> st
         if not whole or values.min() < 0 or values.max() >= max(k, 2):
             return f"{whose}targets of {task!r} must be whole numbers from 0 to {max(k, 2) - 1}, {ends}"
         return ""
-    if targets.shape != outputs.shape and (not whose or flat.shape != outputs.shape):
-        hint = _reshaping(targets, tuple(outputs.shape))
-        return f"{task!r} needs targets of the shape of the outputs, {tuple(outputs.shape)}, got {got}{hint}"
+    if tuple(targets.shape) != (n, k) and (not whose or tuple(flat.shape) != (n, k)):
+        hint = _reshaping(targets, (n, k))
+        return f"{task!r} needs targets of the shape of the outputs, {(n, k)}, got {got}{hint}"
     if task == "counts" and (not whole or values.min() < 0):
         return f"{whose}targets of 'counts' must be whole numbers >= 0, {ends}"
     return ""
@@ -245,7 +246,7 @@ def _misfit_of_loss(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, t
         got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
         return f"the loss must be one number for a batch, a tensor such as their mean; got {got}"
     if not value.requires_grad:
-        return "the loss must depend on the outputs, so that it has a gradient, and it does not"
+        return "the loss has no gradient: it must depend on the outputs, and they on parameters that need one"
     return ""
 
 

@@ -18,7 +18,18 @@ from heatbath.checks import choice, whole
 from heatbath.prediction import Samples, predict
 from heatbath.runs.simulation import Interrupted, Progress, warn
 from heatbath.tasks import TASKS, Task, each_class
-from heatbath.torch.loaders import LOSSES, Data, as_before, checked, device_of, set_seed, sets, task_of
+from heatbath.torch.loaders import (
+    BREAKS,
+    LOSSES,
+    Data,
+    as_before,
+    checked,
+    device_of,
+    misfit_of,
+    set_seed,
+    sets,
+    task_of,
+)
 from heatbath.torch.searched import Methods, families
 from heatbath.tuning.design import Candidate, Family
 from heatbath.tuning.search import FACTOR, Rung, check_outcome, ladder, losses
@@ -96,6 +107,7 @@ def tune(
     - an optimiser of heatbath.torch or its name (`AdLaLa`, "LOL"). Its lr, temperature, friction and the like
       are searched in ranges of their own; a number in their place is kept, and another range is searched:
       `{"AdLaLa": {"lr": hb.between(0.1, 0.4), "tau": 1e-5}, "Adam": {}}`;
+    - an optimiser of torch, `{torch.optim.AdamW: {"lr": hb.between(1e-4, 0.1), "weight_decay": 0.01}}`;
     - a function that makes an optimiser of a model and of the arguments in the dict, such as
       `{sgd: {"lr": hb.between(1e-3, 1.0)}}` with `def sgd(model, lr): ...`.
 
@@ -287,7 +299,13 @@ class _Search:
 
             def closure(x: Tensor = x, y: Tensor = y) -> Tensor:
                 one.optimizer.zero_grad()
-                loss = self.loss(one.model(x), y)
+                outputs = one.model(x)
+                try:
+                    loss = self.loss(outputs, y)
+                except BREAKS as error:
+                    if misfit := misfit_of(self.task, outputs, y):
+                        raise ValueError(f"tune: {misfit}") from error
+                    raise
                 loss.backward()  # type: ignore[no-untyped-call]
                 return loss.detach()
 
