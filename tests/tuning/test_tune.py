@@ -107,6 +107,59 @@ def test_a_method_of_one_s_own_needs_ranges_for_what_it_needs():
         tuned(methods=Own)
 
 
+def test_arguments_for_a_method_take_the_place_of_its_own_ranges():
+    usual, wide = SEARCHED["AdLaLa"], hb.between(0.1, 1.0)
+    given = {
+        "AdLaLa": {"h": wide, "sigma": 0.02, "xi": hb.between(0.1, 0.2)},
+        "adam": {"beta1": 0.8},
+        "SGD": {},
+    }
+    adlala, adam, sgd = families(given)
+    assert adlala.ranges == {
+        **{name: range for name, range in usual.items() if name != "sigma"},
+        "h": wide,
+        "xi": hb.between(0.1, 0.2),
+    }
+    values = {name: range.at(0.5) for name, range in adlala.ranges.items()}
+    assert adlala.make(values) == hb.AdLaLa(sigma=0.02, **values)
+    names = {name: getattr(hb, name) for name in ("AdLaLa", "Partition", *hb.methods.known_methods())}
+    assert eval(adlala.code(values), names) == adlala.make(values)
+    assert list(adam.ranges) == ["h", "beta2"]
+    assert adam.make({"h": 0.1, "beta2": 0.9}) == hb.Partition(hb.Adam(0.8, 0.9), 0.1)
+    assert (sgd.ranges, [adlala.name, adam.name]) == (hb.SGD.searched, ["AdLaLa", "adam"])
+    (only,) = families({"AdLaLa": {"h": wide}})
+    assert only.code({name: range.at(0.5) for name, range in only.ranges.items()}).startswith(
+        "AdLaLa(h=0.316"
+    )
+
+
+def test_a_search_goes_on_in_the_ranges_that_it_says_are_next():
+    options = {"candidates": 16, "steps": 80}
+    with pytest.warns(hb.AtEdge, match="the best of SGD lie at the end of a range: h at 2.0"):
+        found = tuned(methods="SGD", **options)
+    again = tuned(methods=found.wider, **options)
+    assert again.families[0].ranges == {"h": hb.SGD.searched["h"].beyond(2.0)}
+    assert again.best["SGD"].loss < found.best["SGD"].loss
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"AdLaLa": {"zeta": 1.0}}, "AdLaLa has no zeta; accepted: h, tau, sigma"),
+        ({"Adam": {"tau": hb.between(0.1, 0.2)}}, "Adam has no tau; accepted: h, beta1, beta2"),
+        ({"mine": {"h": 0.1}}, "there is no method 'mine' to tune; accepted: adlala"),
+        ({"Adam": {"beta1": hb.between(0.5, 1.5)}}, "beta1 must be >= 0 and < 1"),
+        ({"AdLaLa": {"word": hb.between(0.5, 1.5)}}, "a word is a string"),
+        ({"AdLaLa": {"friction": hb.between(0.5, 1.5)}}, "friction must be one of"),
+        ({"AdLaLa": {"h": hb.between(0.0, 1.5)}}, "h must be > 0"),
+        ({"AdLaLa": {"h": [0.1, 0.2]}}, "h: tune looks within ranges"),
+    ],
+)
+def test_arguments_that_a_method_does_not_take_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        tuned(methods=given)
+
+
 def test_names_are_found_in_any_case():
     assert [family.name for family in families(["adlala", "ADAM", "Adl"])] == ["AdLaLa", "Adam", "AdL"]
 

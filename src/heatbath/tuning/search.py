@@ -94,6 +94,8 @@ def tune(
     `methods` is one, several in a list, or several by name in a dict; each is
 
     - a preset or a method, or its name (`hb.AdLaLa`, `hb.Adam`, "LOL"), which has ranges to search in;
+    - in a dict, arguments for the one that its name says: `{"AdLaLa": {"h": hb.between(0.1, 1.0), "sigma":
+      0.01}, "Adam": {}}` has ranges and values in place of its own ranges; `found.wider` is one, too;
     - a partition with ranges, `hb.AdLaLa(h=hb.between(0.02, 0.5), tau=1e-4)`; all else stays as it is. Parts
       that are given the same range share its value.
 
@@ -104,7 +106,7 @@ def tune(
     (Fewer than 16 candidates fill the ranges, and the first decision counts.) A candidate of which a chain
     diverges is out, and costs nothing more; where all that came to the end are out, the next best are run to
     the end, three times if need be. What is found has come to the end, or a method has no best (`without`
-    says why). `AtEdge` warns of best values at an end of their range.
+    says why). `AtEdge` warns of best values at an end of their range: search again, in `found.wider`.
 
     They are judged `by` the loss or the accuracy of averaged predictions, over the second half of the steps
     that were made since the last time, for examples that a chain does not see: `validation` is the share of

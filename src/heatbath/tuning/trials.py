@@ -227,7 +227,10 @@ class Trials:
 
     @property
     def wider(self) -> dict[str, dict[str, Between]]:
-        """The ranges to look in next, of the coefficients whose best values lie at an end of theirs."""
+        """The ranges to look in next, of the coefficients whose best values lie at an end of theirs.
+
+        By the name of a preset or a method, that is what `tune` takes: `tune(problem, network, found.wider)`.
+        """
         ranges = {family.name: family.ranges for family in self.families}
         return {
             method: {name: ranges[method][name].beyond(end) for name, end in ends.items()}
