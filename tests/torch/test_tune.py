@@ -554,6 +554,7 @@ def test_the_optimisers_of_torch_are_taken_as_they_are():
     same = ht.tune(network, TENSORS, {sgd: next(iter(given.values()))}, steps=16, candidates=4)
     assert found.table.drop(columns="method").equals(same.table.drop(columns="method"))
     assert found.code().startswith("SGD(model.parameters(), lr=0.")
+    assert ht.tune(network, TENSORS, torch.optim.Adam, steps=8).code() == "Adam(model.parameters())"
     model = network()
     made = eval(found.code(), {"SGD": torch.optim.SGD, "model": model})
     assert (made.defaults["lr"], made.defaults["momentum"]) == (found.arguments["SGD"]["lr"], 0.5)

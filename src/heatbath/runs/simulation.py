@@ -227,8 +227,8 @@ class Simulation:
 
 def warn_of_stale_noise(plan: Plan, steps: int) -> None:
     """Warn where the noise of a plan's data is drawn too rarely for so many steps."""
-    posteriors = {point.partition.posterior: point.partition for point in plan.points}
-    settled = [settle(partition, plan.network, plan.problem, plan.batch) for partition in posteriors.values()]
+    partitions = {one.partition.posterior: one.partition for one in plan.points if one.partition.posterior}
+    settled = [settle(partition, plan.network, plan.problem, plan.batch) for partition in partitions.values()]
     every = max((one.draws.every for one in settled if one.draws is not None), default=0)
     if every > steps:
         warn(

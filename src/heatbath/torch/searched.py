@@ -95,9 +95,7 @@ def _family(method: object, arguments: object, model: nn.Module, seed: int) -> F
 
     def within(ranges: dict[str, Between]) -> Family:
         parameters = "model.parameters()" if of_parameters else "model"
-        return Family(
-            name, ranges, made, lambda values: call_of(f"{name}({parameters}, ", {**values, **fixed})
-        )
+        return Family(name, ranges, made, lambda values: call_of(name, {**values, **fixed}, parameters))
 
     family = within(usual | given)
     try:

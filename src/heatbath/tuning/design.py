@@ -129,7 +129,7 @@ def _family(searched: object, name: str | None) -> Family:
     for preset, function in PRESETS.items():
         if searched is function:
             return Family(
-                name or preset, SEARCHED[preset], partial(_made, function), partial(call_of, f"{preset}(")
+                name or preset, SEARCHED[preset], partial(_made, function), partial(call_of, preset)
             )
     if isinstance(searched, type) and issubclass(searched, Method):
         if "h" not in searched.searched:
@@ -168,9 +168,9 @@ def _with_arguments(name: str, arguments: Mapping[str, Any]) -> Family:
     return Family(name, ranges, make, (lambda values: make(values).code) if fixed else usual.code)
 
 
-def call_of(begin: str, values: Mapping[str, object]) -> str:
-    """A call in Python that begins like this, with these arguments by name."""
-    return f"{begin}{', '.join(f'{name}={value!r}' for name, value in values.items())})"
+def call_of(name: str, values: Mapping[str, object], *first: str) -> str:
+    """A call in Python, with arguments that come first, and these by name."""
+    return f"{name}({', '.join([*first, *(f'{key}={value!r}' for key, value in values.items())])})"
 
 
 def _of_partitions(
