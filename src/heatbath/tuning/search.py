@@ -281,9 +281,9 @@ class Search:
         if finished:
             again, finished = self._run_again(trials, counted)
             lasts += again
-        if not finished and not lasts:
-            raise KeyboardInterrupt
         found = Tuned(self.families, list(trials.values()), self.by, lasts, finished=finished)
+        if not finished and not found.best:
+            raise KeyboardInterrupt
         check_outcome(found, self.steps)
         return found
 
