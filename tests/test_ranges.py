@@ -38,6 +38,47 @@ def test_what_is_tried_has_three_digits():
     assert all(float(f"{v:.3g}") == v for v in map(hb.between(1e-5, 1.0).at, np.linspace(0, 1, 77)))
 
 
+@pytest.mark.parametrize(
+    "range",
+    [
+        hb.between(0.1000, 0.1004),
+        hb.between(0.1000, 0.1004, "linear"),
+        hb.between(-3e-4, -2.99e-4),
+        hb.between(0.9, 0.9001, "complement"),
+        hb.between(0.999, 0.99901, "complement"),
+        hb.between(1234.5, 1234.6),
+        hb.between(0.1, 0.1000000001),
+    ],
+    ids=repr,
+)
+def test_narrow_ranges_have_different_values_within(range):
+    values = [range.at(share) for share in np.linspace(0, 1, 500)]
+    assert len(set(values)) == 500
+    assert (values[0], values[-1]) == range.range()
+    assert values == sorted(values)
+
+
+def test_narrow_ranges_have_no_more_digits_than_they_need():
+    assert hb.between(0.1, 0.1004, "linear").at(1 / 3) == 0.1001333
+    assert hb.between(0.95, 0.999, "complement").at(0.3) == round(1 - 0.0155, 15)
+
+
+@pytest.mark.parametrize("scale", ["log", "linear", "complement"])
+def test_a_range_goes_on_beyond_its_ends(scale):
+    range = hb.between(0.2, 0.6, scale)
+    for end, further in ((0.6, range.beyond(0.6)), (0.2, range.beyond(0.2))):
+        assert further.scale == scale
+        assert end in range.range()
+        assert further.share(0.2) < further.share(0.6)
+        new = further.high if end == 0.6 else further.low
+        assert range.share(new) == pytest.approx(1.5 if end == 0.6 else -0.5, abs=0.01) or new == 0
+    assert hb.between(1e-8, 1e-4).beyond(1e-4) == hb.between(1e-8, 1e-2)
+    assert hb.between(0.1, 0.9, "linear").beyond(0.1) == hb.between(0.0, 0.9, "linear")
+    for extreme in (hb.between(1e-300, 1e300), hb.between(0.5, 1 - 1e-15, "complement")):
+        assert extreme.beyond(extreme.high).low == extreme.low
+        assert extreme.beyond(extreme.low).high == extreme.high
+
+
 def test_repr_makes_it_again():
     for range in RANGES:
         assert eval(repr(range), {"between": hb.between}) == range
@@ -53,6 +94,7 @@ def test_repr_makes_it_again():
         (0.1, math.inf, None, "high must be finite"),
         (math.nan, 1.0, None, "low must be finite"),
         (0.1, 1.0, "cubic", "scale must be one of"),
+        (1000.0, math.nextafter(1000.0, 2000.0), None, "too close to one another"),
     ],
 )
 def test_bad_ranges_are_refused(low, high, scale, message):

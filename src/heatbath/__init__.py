@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from heatbath.runs.simulation import Diverged as Diverged
     from heatbath.runs.simulation import Interrupted as Interrupted
     from heatbath.runs.simulation import Progress as Progress
+    from heatbath.runs.simulation import StaleNoise as StaleNoise
     from heatbath.sampling import sample as sample
     from heatbath.training import compare as compare
     from heatbath.training import sweep as sweep
@@ -77,7 +78,7 @@ _HOME: dict[str, str | None] = {
     **dict.fromkeys(["Samples", "predict"], "prediction"),
     "Reference": "reference",
     **dict.fromkeys(["Run", "load"], "runs.run"),
-    **dict.fromkeys(["Diverged", "Interrupted", "Progress"], "runs.simulation"),
+    **dict.fromkeys(["Diverged", "Interrupted", "Progress", "StaleNoise"], "runs.simulation"),
     **dict.fromkeys(["compare", "sweep", "train"], "training"),
     "sample": "sampling",
     "between": "ranges",

@@ -11,6 +11,9 @@ from heatbath.checks import FINITE, choice, real, store
 Scale = Literal["log", "linear", "complement"]
 
 DIGITS = 3  # of the values that are tried, so that what is shown is what was tried
+NARROW = 0.1  # relative widths below which a range needs more digits
+MOST_DIGITS = 17  # which tell any two numbers apart
+FURTHEST = {"linear": 1e308, "log": 700.0, "complement": 34.5}  # on a scale, so that numbers still have them
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +34,8 @@ class Between:
         if self.scale == "complement" and high >= 1:
             raise ValueError(f"between: high must be < 1 on the scale of 1 - x, got {self.high!r}")
         store(self, low=low, high=high)
+        if self._on_scale(low) >= self._on_scale(high):
+            raise ValueError(f"between: low and high are too close to one another, got {low!r} and {high!r}")
 
     def __repr__(self) -> str:
         usual = "log" if self.low > 0 else "linear"
@@ -42,14 +47,37 @@ class Between:
         return self.low, self.high
 
     def at(self, share: float) -> float:
-        """The value at a share of the way from low to high, with three digits."""
+        """The value at a share of the way from low to high, with three digits, or more in a narrow range."""
         low, high = self._on_scale(self.low), self._on_scale(self.high)
-        place = low + share * (high - low)
-        if self.scale == "complement":
-            value = 1.0 - _rounded(math.exp(-place))
-            return min(max(round(value, 15), self.low), self.high)
-        value = _rounded(math.exp(place) if self.scale == "log" else place)
+        value = self._at(low + share * (high - low))
         return min(max(value, self.low), self.high)
+
+    def _at(self, place: float) -> float:
+        """The value at a place on the scale, rounded: what is missing to 1, where that is the scale.
+
+        With so many digits that a narrow range has at least a thousand different values.
+        """
+        near_one = self.scale == "complement"
+        ends = (1.0 - self.low, 1.0 - self.high) if near_one else (self.low, self.high)
+        width = (self.high - self.low) / max(map(abs, ends))
+        more = 1 + math.ceil(-math.log10(width)) if width < NARROW else 0
+        place = min(max(place, -FURTHEST[self.scale]), FURTHEST[self.scale])
+        value = place if self.scale == "linear" else math.exp(-place if near_one else place)
+        value = float(f"{value:.{min(DIGITS + more, MOST_DIGITS)}g}")
+        return round(1.0 - value, 15) if near_one else value
+
+    def beyond(self, end: float) -> Between:
+        """The range that goes on beyond one of its ends for half of its width, and not from above 0 to below.
+
+        >>> between(0.01, 1.0).beyond(1.0), between(0.1, 1.0, "linear").beyond(0.1)
+        (between(0.01, 10.0), between(0.0, 1.0))
+        """
+        low, high = self._on_scale(self.low), self._on_scale(self.high)
+        half = (high - low) / 2
+        if end == self.high:
+            return Between(self.low, self._at(high + half), self.scale)
+        lower = self._at(low - half)
+        return Between(max(lower, 0.0) if self.low >= 0 else lower, self.high, self.scale)
 
     def share(self, value: float) -> float:
         """The share of the way at which a value is."""
@@ -76,7 +104,3 @@ def between(low: float, high: float, scale: Scale | None = None) -> Between:
     if scale is None:
         scale = "log" if real("between: low", low, FINITE) > 0 else "linear"
     return Between(low, high, scale)
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 import shlex
 import shutil
@@ -21,6 +22,7 @@ import heatbath as hb
 from heatbath.cli import main, pictures
 from heatbath.cli.display import Display
 from heatbath.cli.tuning import family_of, tuning_of
+from heatbath.tuning import search
 from tests.runs import differences
 
 SPIRALS = ["--problem", "spirals", "--turns", "1", "--n-train", "100", "--n-test", "60", "--hidden", "8"]
@@ -51,7 +53,9 @@ def found():
         lambda values: hb.AdLaLa(sigma=0.02, **values),
         lambda values: hb.AdLaLa(sigma=0.02, **values).code,
     )
-    return hb.tune(problem, hb.Dense((8,)), [adlala, "sgd"], 80, 10, candidates=16, by="accuracy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hb.AtEdge)
+        return hb.tune(problem, hb.Dense((8,)), [adlala, "sgd"], 80, 10, candidates=16, by="accuracy")
 
 
 def copied(folder, place):
@@ -88,6 +92,7 @@ def test_the_summary_has_what_was_found_and_what_fresh_runs_are_worth(searched, 
         assert method["accuracy"] == found.best[name].accuracy
         assert method["importance"] == found.importance[name]
         assert method["edges"] == found.edges.get(name, {})
+        assert method["wider"] == {k: asdict(v) for k, v in found.wider.get(name, {}).items()}
     run = hb.load(searched / "run.nc")
     X, y = run.problem.X_test[0], run.problem.Y_test[0, :, 0]
     for row in told["rows"]:
@@ -101,20 +106,123 @@ def test_the_summary_has_what_was_found_and_what_fresh_runs_are_worth(searched, 
         assert row["averaged_loss"]["mean"] == pytest.approx(loss)
     text = (searched / "summary.md").read_text()
     assert "colder from step 72 on: means over 3 single networks (95 % intervals), and their averaged" in text
+    assert (
+        "SGD: the best values of h are at the end of its range, 2.0: look further with h=0.01..28.3" in text
+    )
     assert "## Found among 16 candidates of each method, by accuracy on 20 % of the training examples" in text
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_the_command_line_that_is_given_trains_with_what_was_found(name, searched, found, tmp_path, call):
-    command = json.loads((searched / "summary.json").read_text())["search"]["methods"][name]["command"]
+def test_the_command_line_that_is_given_makes_the_fresh_runs_again(
+    name, searched, found, tmp_path, call, no_pictures
+):
+    """And so does the Python: with the colder end of the runs that were judged on test examples."""
+    told = json.loads((searched / "summary.json").read_text())["search"]["methods"][name]
+    command = told["command"]
+    assert (
+        f"as in the fresh runs:\n\n```\n{command}" in (searched / "summary.md").read_text() or name == "SGD"
+    )
     assert command in (searched / "summary.md").read_text()
     words = shlex.split(command)
     assert words[:2] == ["heatbath", "train"]
-    assert call(*words[1:], "--record", "1", "--out", tmp_path / "run")[0] == 0
-    run = hb.load(tmp_path / "run" / "run.nc")
-    assert run.partition == found.partitions[name]
-    same = hb.train(hb.load(searched / "run.nc").problem, hb.Dense((8,)), run.partition, 80, 10, 3, seed=1)
-    np.testing.assert_array_equal(run.theta, same.theta)
+    assert call(*words[1:], "--out", tmp_path / "run")[0] == 0
+    run, fresh = hb.load(tmp_path / "run" / "run.nc"), hb.load(searched / "run.nc").select(method=name)
+    assert run.partition == fresh.partition == found.partitions[name].cooled(72)
+    assert differences(run, fresh) == []
+    names = {n: getattr(hb, n) for n in ("AdLaLa", "Partition", *hb.methods.known_methods())}
+    assert eval(told["code"], names) == fresh.partition
+
+
+def test_a_colder_end_is_an_option_of_train_compare_and_sweep(tmp_path, call, no_pictures):
+    usual = [*SPIRALS, "--steps", "20", "--chains", "1", "--colder-from", "15"]
+    cold = hb.LOL().cooled(15)
+    for number, (command, methods, expected) in enumerate(
+        [
+            ("train", ["--method", "lol"], cold),
+            ("compare", ["--method", "lol", "--method", "sgd:h=0.1"], None),
+            ("sweep", ["--method", "lol", "--tau", "1e-4,1e-3"], hb.LOL(tau=[1e-4, 1e-3]).cooled(15)),
+        ]
+    ):
+        out = tmp_path / str(number)
+        assert call(command, *usual, *methods, "--out", out)[0] == 0
+        settings = tomllib.loads((out / "settings.toml").read_text())
+        assert settings["training"]["colder_from"] == 15
+        run = hb.load(out / "run.nc")
+        sgd = hb.Partition(hb.SGD(), 0.1).cooled(15)
+        assert run.partition == ({"LOL": cold, "SGD": sgd} if expected is None else expected)
+        before = (out / "run.nc").read_bytes()
+        assert call("resume", out)[0] == 0
+        assert (out / "run.nc").read_bytes() == before
+
+
+def test_the_temperature_of_a_colder_end_is_shown_beside_its_own_target(tmp_path, call, no_pictures):
+    method = ["--method", "lala", "--h", "0.1", "--gamma", "10", "--tau", "1e-3", "--record", "200"]
+    run = [*SPIRALS, *method, "--steps", "2000", "--chains", "10", "--colder-from", "1500"]
+    assert call("train", *run, "--out", tmp_path / "run")[0] == 0
+    (row,) = json.loads((tmp_path / "run" / "summary.json").read_text())["rows"]
+    for part in row["temperatures"].values():
+        assert part["target"] == pytest.approx(1e-3 / 30)
+        assert 0.3 < part["mean"] / part["target"] < 3  # 15, over the second half of all steps
+
+
+def test_few_candidates_of_two_coefficients_are_enough_for_a_summary(tmp_path, call, no_pictures):
+    options = [*SPIRALS, "--steps", "8", "--candidates", "4", "--fresh", "0", "--method", "sgld"]
+    assert call("tune", *options, "--out", tmp_path / "run")[0] == 0
+    told = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert told["search"]["methods"]["SGLD"]["importance"] == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ["--steps", "20", "--colder-from", "20"],
+            "colder_from must be a whole number >= 1 and < 20, got 20",
+        ),
+        (["--steps", "20", "--colder-from", "0"], "colder_from must be a whole number >= 1 and < 20, got 0"),
+        (["--steps", "20", "--colder-from", "x"], "--colder-from must be a whole number, got 'x'"),
+        (["--steps", "auto", "--colder-from", "9"], "which is not known with --steps auto"),
+        (["--steps", "20", "--colder-from", "9", "--prior", "1"], "it cannot be cooled"),
+    ],
+)
+def test_a_colder_end_that_cannot_be_is_refused(options, told, refused, tmp_path):
+    method = ["--method", "lala", "--h", "0.1", "--gamma", "1"]
+    method += [] if "--prior" in options else ["--tau", "1e-4"]
+    assert told in refused("train", *SPIRALS, *method, *options, "--out", tmp_path / "run")
+
+
+def test_a_method_of_which_none_comes_to_the_end_is_told_so(tmp_path, call, monkeypatch):
+    judge = search.judged
+
+    def breaking(run, chosen):
+        late = {"diverged": True, "loss": math.nan, "accuracy": math.nan}
+        scores = judge(run, chosen)
+        return {name: s | late if run.step == 80 and "SGD" in name else s for name, s in scores.items()}
+
+    monkeypatch.setattr(search, "judged", breaking)
+    options = [*SPIRALS, "--steps", "80", "--candidates", "12", "--fresh", "2", "--method", "sgd"]
+    code, out, _ = call("tune", *options, "--method", "adam:beta1=0.9", "--out", tmp_path / "run")
+    assert code == 0
+    words = "none came to the end: 8 of its 12 candidates diverged, among them all the best"
+    assert " ".join(words.split()[:5]) in out
+    told = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert told["search"]["methods"]["SGD"] == {"diverged": 8, "without": words}
+    assert told["best"] == {"method": "Adam"}
+    assert [row["labels"]["method"] for row in told["rows"]] == ["Adam"]
+    assert words in (tmp_path / "run" / "summary.md").read_text()
+    assert "(none at the end)" in (tmp_path / "run" / "search.svg").read_text()
+    table = pandas.read_csv(tmp_path / "run" / "table.csv")
+    assert table[table.best].method.tolist() == ["Adam"]
+
+
+def test_short_searches_have_no_colder_end(tmp_path, call, no_pictures):
+    options = [*SPIRALS, "--steps", "8", "--candidates", "2", "--fresh", "2", "--method", "sgd"]
+    code, out, _ = call("tune", *options, "--out", tmp_path / "run")
+    assert code == 0
+    told = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert told["colder_from"] is None
+    assert "--colder-from" not in told["search"]["methods"]["SGD"]["command"]
+    assert "colder" not in out
 
 
 def test_command_lines_say_all_that_is_not_usual(tmp_path):
@@ -298,7 +406,7 @@ def test_mistakes_in_settings_are_one_line(content, told, refused, tmp_path):
 def test_candidates_that_all_diverge_are_one_line_and_what_was_searched_stays(refused, tmp_path):
     options = [*SPIRALS, "--steps", "80", "--candidates", "4", "--method", "sgd:h=1e20..1e30"]
     line = refused("tune", *options, "--out", tmp_path / "run", code=1)
-    assert "every candidate diverges within 80 steps: search at smaller h" in line
+    assert "nothing was found in 80 steps (SGD: every candidate diverged): search at smaller h" in line
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["search", "settings.toml"]
 
 

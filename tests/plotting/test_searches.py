@@ -12,6 +12,8 @@ from heatbath.plotting.style import COLOURS
 from tests.plotting.pictures import ticks, tuned
 from tests.runs import SMALL, SPIRALS
 
+pytestmark = pytest.mark.filterwarnings("ignore::heatbath.AtEdge")  # searches here are very short
+
 
 def stars(ax):
     """The places of what is drawn in the colour of the best."""
@@ -115,6 +117,47 @@ def test_losses_below_zero_have_a_linear_axis():
     lower = replace(found, trials=[replace(trial, loss=trial.loss - 1) for trial in found.trials])
     assert plotting.search(lower).get_xscale() == "linear"
     plotting.embed(plotting.search_map(lower, "AdLaLa"))
+
+
+def crowded(axis):
+    """Whether two numbers of an axis touch, or it has fewer than two."""
+    figure = axis.axes.figure
+    figure.draw_without_rendering()
+    low, high = sorted(axis.get_view_interval())
+    labels = [t.label1 for t in axis.get_major_ticks() if low <= t.get_loc() <= high and t.label1.get_text()]
+    boxes = [label.get_window_extent() for label in labels]
+    return len(boxes) < 2 or any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+@pytest.mark.parametrize(("by", "middle"), [("loss", -3.2), ("accuracy", 0.97)])
+def test_the_numbers_of_a_linear_axis_have_room(by, middle):
+    found, shifts = tuned(), np.linspace(-0.09, 0.085, 36)
+    pairs = zip(found.trials, shifts, strict=True)
+    trials = [replace(t, **{by: middle + shift}, diverged=False) for t, shift in pairs]
+    ax = plotting.search(replace(found, trials=trials, by=by))
+    assert ax.get_xscale() == "linear"
+    assert not crowded(ax.xaxis)
+
+
+@pytest.mark.parametrize("first", [hb.between(0.1, 0.1004), hb.between(0.9, 0.9001, "complement")], ids=repr)
+def test_narrow_ranges_have_numbers_on_their_axes(first):
+    method = {"Adam": hb.Partition(hb.Adam(first, hb.between(0.2, 0.2004)), 0.01)}
+    found = hb.tune(SPIRALS, SMALL, method, 8, 20, candidates=4)
+    ax = plotting.search_map(found)
+    assert not crowded(ax.xaxis)
+    assert not crowded(ax.yaxis)
+
+
+def test_a_method_of_which_none_came_to_the_end_has_no_star():
+    found = tuned()
+    own = [t.candidate.family.name == "Adam" and t.rung == 4 for t in found.trials]
+    trials = [t.lost(4, 80) if late else t for late, t in zip(own, found.trials, strict=True)]
+    some = replace(found, trials=trials)
+    assert "Adam" in some.without
+    ax = plotting.search(some)
+    assert [row for _, row in stars(ax)] == [0, 1]
+    assert ticks(ax.yaxis)[2] == "Adam\n(none at the end)"
+    assert stars(plotting.search_map(some, "AdLaLa"))
 
 
 def test_after_ctrl_c_those_that_have_not_begun_are_left_out():

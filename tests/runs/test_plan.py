@@ -174,7 +174,7 @@ def test_bad_input_is_refused_before_anything_runs(options, message):
         (lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, progress=5), "progress must be a function"),
         (
             lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, checkpoint=5),
-            "checkpoint must be the name of a file",
+            "checkpoint must be a path",
         ),
         (
             lambda: hb.train(SPIRALS, SMALL, hb.LOL(), 10, 20, start=["a"]),

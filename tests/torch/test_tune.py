@@ -14,6 +14,7 @@ import heatbath as hb
 import heatbath.torch as ht
 from heatbath.prediction import scores
 from heatbath.torch import loaders, tuning
+from heatbath.torch.searched import SEARCHED as tuning_ranges
 from heatbath.tuning.search import Rung
 
 TAU = 1e-5
@@ -131,9 +132,11 @@ def test_settings_at_the_end_of_their_range_are_warned_of():
     def sgd(model, lr):
         return torch.optim.SGD(model.parameters(), lr)
 
-    with pytest.warns(hb.AtEdge, match=r"sgd lie at the end of a range \(lr at 0.001\)"):
+    words = r"sgd lie at the end of a range: lr at 0.001, try between\(1e-06, 0.0316\)"
+    with pytest.warns(hb.AtEdge, match=words) as caught:
         found = ht.tune(straight, (X, y), {sgd: {"lr": hb.between(1e-6, 1e-3)}}, steps=16, candidates=16)
     assert found.edges == {"sgd": {"lr": 1e-3}}
+    assert caught[0].filename == __file__
     assert (
         ht.tune(straight, (X, y), {sgd: {"lr": hb.between(1e-3, 1.2)}}, steps=64, candidates=12).edges == {}
     )
@@ -292,23 +295,50 @@ def test_candidates_that_diverge_are_out_and_cost_nothing_more():
     assert lost["loss"].isna().all()
     assert found.table.iloc[0]["loss"] < 0.1
     assert len(told) < told[-1].steps
-    with pytest.raises(FloatingPointError, match="every candidate diverges within 40 steps"):
+    words = r"nothing was found in 320 steps \(SGD: every candidate diverged\): search at smaller lr"
+    with pytest.raises(FloatingPointError, match=words):
         ht.tune(straight, (X, y), {"SGD": {"lr": hb.between(1e5, 1e6)}}, steps=320, candidates=3)
 
 
-def test_where_the_last_ones_diverge_the_best_before_them_is_kept(monkeypatch):
-    """Those on the last rung have a loss that is infinite from step 9 on."""
-    X, y = line()
+def diverging(monkeypatch, chosen):
+    """Let candidates diverge on the last rung, of the values that are chosen."""
     climb = tuning._Search._climb
 
     def breaking(search, one, first, last):
-        return {"diverged": True} if last == 16 else climb(search, one, first, last)
+        lost = last == 16 and chosen(one.optimizer.param_groups[0]["lr"])
+        return {"diverged": True} if lost else climb(search, one, first, last)
 
     monkeypatch.setattr(tuning._Search, "_climb", breaking)
-    found = ht.tune(straight, (X, y), {"SGD": {"lr": hb.between(0.01, 0.1)}}, steps=16, candidates=4)
-    assert found.best["SGD"].rung == 2
-    assert found.model is found.trained["SGD"].model
-    assert found.best["SGD"].steps == 4
+
+
+def test_where_the_last_ones_diverge_the_next_best_are_trained_to_the_end(monkeypatch):
+    """The larger lr, the better: the two largest diverge on the last rung."""
+    X, y = line()
+    given = {"SGD": {"lr": hb.between(0.01, 0.1)}}
+    usual = ht.tune(straight, (X, y), given, steps=16, candidates=4)
+    assert usual.table.lr.is_monotonic_decreasing
+    limit, told = usual.table.lr[2], []
+    diverging(monkeypatch, lambda lr: lr > limit)
+    found = ht.tune(straight, (X, y), given, steps=16, candidates=4, progress=told.append)
+    assert found.arguments == {"SGD": {"lr": limit}}
+    assert (found.best["SGD"].rung, found.best["SGD"].steps) == (4, 16)
+    assert found.table[found.table.diverged].lr.tolist() == usual.table.lr[:2].tolist()
+    alone = ht.tune(straight, (X, y), {"SGD": {"lr": limit}}, steps=16)
+    assert torch.equal(parameters(found.model), parameters(alone.model))
+    assert found.best["SGD"].loss == alone.best["SGD"].loss
+    assert all(now.step <= now.steps for now in told)
+
+
+def test_a_method_of_which_none_comes_to_the_end_has_no_best(monkeypatch):
+    X, y = line()
+    diverging(monkeypatch, lambda lr: lr < 1.0)
+    given = {"SGD": {"lr": hb.between(0.01, 0.1)}, "Momentum": {"lr": 1.0, "mu": 0.1}}
+    found = ht.tune(straight, (X, y), given, steps=16, candidates=8)
+    assert list(found.best) == list(found.trained) == ["Momentum"]
+    assert found.without == {
+        "SGD": "none came to the end: 4 of its 8 candidates diverged, among them all the best"
+    }
+    assert "none came to the end" in repr(found)
 
 
 @pytest.mark.parametrize("after", [3, 9, 30, 70, 100])
@@ -373,7 +403,10 @@ NONE = "there are no validation data"
         ({"validation": iter([])}, f"{NONE}.*again and again"),
         ({"validation": []}, f"{NONE}: the loader for validation has no batches"),
         ({"validation": (TENSORS[0], TENSORS[1][:3])}, "validation must have as many targets as inputs"),
-        ({"validation": (TENSORS[0], TENSORS[1] + 1)}, "from 1 to 3, do not go with 'classes'"),
+        (
+            {"validation": (TENSORS[0], TENSORS[1] + 1)},
+            "validation targets of 'classes' must be whole numbers from 0 to 2, got values from 1 to 3",
+        ),
         ({"data": batches(*TENSORS)}, f"{NONE}: only of tensors a share"),
         ({"data": iter(batches(*TENSORS)), "validation": TENSORS}, "data must be .* again and again"),
         ({"data": 3}, "data must be tensors"),
@@ -396,6 +429,146 @@ def test_what_cannot_be_tuned_is_refused_with_all_that_is_wrong(options, message
     given = {"make_model": network, "data": TENSORS, "methods": "LOL", "steps": 8, "candidates": 1} | options
     with pytest.raises(ValueError, match=message):
         ht.tune(**given)
+
+
+ONES, LINE = torch.ones(120), line(120)
+
+
+def single():
+    return nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"data": (TENSORS[0].double(), TENSORS[1])},
+            r"does not take inputs of shape \(32, 2\) of float64: ",
+        ),
+        ({"data": (TENSORS[0][:, :1], TENSORS[1])}, r"does not take inputs of shape \(32, 1\) of float32: "),
+        ({"data": (TENSORS[0] * math.nan, TENSORS[1])}, "not finite for inputs .*, some of which are not"),
+        ({"make_model": lambda: network().bfloat16()}, "does not take inputs .* of float32"),
+        ({"make_model": lambda: nn.Flatten(0), "methods": "Adam"}, "an empty parameter list"),
+        (
+            {"data": (TENSORS[0], TENSORS[1][:, None])},
+            r"shape \(96,\), got .* \(96, 1\) of int64: give y\[:, 0",
+        ),
+        ({"data": (TENSORS[0], TENSORS[1] + 1)}, "whole numbers from 0 to 2, got values from 1 to 3"),
+        ({"data": (TENSORS[0], TENSORS[1] - 1)}, "whole numbers from 0 to 2, got values from -1 to 1"),
+        ({"data": (TENSORS[0], ONES / 2), "task": "classes"}, "must be whole numbers from 0 to 2"),
+        ({"data": (TENSORS[0], ONES.to(torch.complex64))}, "of complex64 must be finite real numbers"),
+        ({"make_model": single}, "needs an output for each class, and the model has 1: take task='binary'"),
+        ({"make_model": single, "data": (TENSORS[0], ONES)}, r"got .* \(96,\) of float32: give y\[:, None\]"),
+        ({"make_model": single, "data": (TENSORS[0], ONES), "task": "binary"}, r"give y\[:, None\]"),
+        (
+            {"make_model": single, "data": (TENSORS[0], 2 * ONES[:, None]), "task": "binary"},
+            "from 0 to 1, got",
+        ),
+        ({"make_model": single, "data": (TENSORS[0], ONES[:, None] / 0)}, "must be finite real numbers"),
+        (
+            {"make_model": single, "data": (TENSORS[0], -ONES[:, None]), "task": "counts"},
+            "whole numbers >= 0",
+        ),
+        ({"loss": nn.functional.mse_loss}, r"the loss does not take outputs .* and targets .* of int64: "),
+        (
+            {"loss": lambda outputs, targets: outputs},
+            r"one number for a batch.*got a tensor of shape \(32, 3\)",
+        ),
+        ({"loss": lambda outputs, targets: 3.0}, "one number for a batch.*got 3.0"),
+        ({"loss": lambda outputs, targets: outputs.detach().mean()}, "the loss has no gradient"),
+        (
+            {"make_model": lambda: network().requires_grad_(False), "methods": "Adam"},
+            "the loss has no gradient",
+        ),
+        (
+            {"data": (TENSORS[0], torch.cat([TENSORS[1][:-1], torch.tensor([5])])), "validation": TENSORS},
+            "whole numbers from 0 to 2, got values from 0 to 5",
+        ),
+        (
+            {"methods": {"AdLaLa": {"friction": hb.between(0.1, 0.2)}}},
+            r"friction must be one of .* \(searched: ",
+        ),
+        (
+            {"methods": {"LOL": {"word": hb.between(0.1, 0.2)}}},
+            r"word is .*searched: .*word=between\(0.1, 0.2\)",
+        ),
+        ({"loss": lambda outputs: outputs.mean()}, "the loss does not take .*positional argument"),
+        ({"validation": (TENSORS[0].double(), TENSORS[1])}, "does not take inputs .* of float64"),
+        ({"validation": (TENSORS[0], ONES / 2)}, "validation targets of 'classes' must be whole numbers"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")  # torch's own
+def test_targets_and_losses_that_do_not_fit_are_refused_before_anything_is_trained(options, message):
+    told = []
+    given = {"make_model": network, "data": TENSORS, "methods": "LOL", "progress": told.append} | options
+    with pytest.raises(ValueError, match=message):
+        ht.tune(**given)
+    assert told == []
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.int64, torch.bool])
+def test_targets_of_another_type_are_taken_for_what_they_say(kind):
+    X = TENSORS[0]
+    y = (X[:, :1] > 0).float()
+    options = {"task": "binary", "steps": 16, "candidates": 2}
+    other = ht.tune(single, (X, y.to(kind)), "LOL", **options)
+    assert other.table.equals(ht.tune(single, (X, y), "LOL", **options).table)
+
+
+def test_one_example_for_validation_is_enough_for_a_model_with_batch_norm():
+    def normed():
+        return nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+
+    X, y = TENSORS
+    found = ht.tune(normed, (X, y), "LOL", steps=16, candidates=2, validation=(X[:1], y[:1]))
+    assert math.isfinite(found.best["LOL"].loss)
+
+
+def test_a_later_batch_of_a_loader_that_does_not_fit_is_refused_too():
+    X, y = TENSORS
+    loader = batches(X, torch.cat([y[:-1], torch.tensor([5])]))
+    with pytest.raises(ValueError, match="tune: targets of 'classes' must be whole numbers from 0 to 2, got"):
+        ht.tune(network, loader, "LOL", steps=80, candidates=1, validation=TENSORS)
+
+
+def test_an_error_of_a_loss_that_has_nothing_to_do_with_targets_is_passed_on():
+    calls = []
+
+    def failing(outputs, targets):
+        calls.append(1)
+        if len(calls) == 5:
+            raise RuntimeError("the device is gone")
+        return cross_entropy(outputs, targets)
+
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        ht.tune(network, TENSORS, "LOL", loss=failing)
+
+
+def test_the_optimisers_of_torch_are_taken_as_they_are():
+    given = {torch.optim.SGD: {"lr": hb.between(0.01, 0.3), "momentum": 0.5}}
+
+    def sgd(model, lr, momentum):
+        return torch.optim.SGD(model.parameters(), lr, momentum)
+
+    found = ht.tune(network, TENSORS, given, steps=16, candidates=4)
+    same = ht.tune(network, TENSORS, {sgd: next(iter(given.values()))}, steps=16, candidates=4)
+    assert found.table.drop(columns="method").equals(same.table.drop(columns="method"))
+    assert found.code().startswith("SGD(model.parameters(), lr=0.")
+    assert ht.tune(network, TENSORS, torch.optim.Adam, steps=8).code() == "Adam(model.parameters())"
+    model = network()
+    made = eval(found.code(), {"SGD": torch.optim.SGD, "model": model})
+    assert (made.defaults["lr"], made.defaults["momentum"]) == (found.arguments["SGD"]["lr"], 0.5)
+
+
+def test_with_a_posterior_the_temperature_is_not_searched():
+    posterior = ht.Posterior("cross_entropy", n=96)
+    for name, searched in (("LaLa", {"lr", "gamma"}), ("LOL", {"lr", "gamma"}), ("AdLaLa", None)):
+        found = ht.tune(network, TENSORS, {name: {"posterior": posterior}}, steps=8, candidates=2)
+        expected = set(tuning_ranges[name]) if searched is None else searched
+        assert set(found.arguments[name]) == expected
+    given = {"LaLa": {"posterior": posterior, "tau": hb.between(1e-5, 1e-3)}}
+    with pytest.raises(ValueError, match="the posterior sets tau, so leave it out"):
+        ht.tune(network, TENSORS, given, steps=8, candidates=2)
 
 
 def test_arguments_of_the_wrong_kind_are_refused():

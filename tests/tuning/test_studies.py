@@ -8,6 +8,8 @@ import pytest
 import heatbath as hb
 from tests.runs import SMALL, SPIRALS, Interrupting
 
+pytestmark = pytest.mark.filterwarnings("ignore::heatbath.AtEdge")  # searches here are very short
+
 optuna = pytest.importorskip("optuna")
 COMPLETE, PRUNED, FAIL = (getattr(optuna.trial.TrialState, name) for name in ("COMPLETE", "PRUNED", "FAIL"))
 
@@ -90,6 +92,44 @@ def test_a_study_goes_on_in_another_call():
     found = tuned(study, candidates=4)
     assert [trial.name for trial in found.trials] == [f"Adam {number}" for number in range(4, 8)]
     assert len(study.trials) == 8
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (
+            "sgd",
+            r"with h \(float, logarithmic\), 1 - beta1 .*, and this one has h \(float, logarithmic\): take a",
+        ),
+        (
+            hb.Partition(hb.Adam(), hb.between(0.001, 0.1, "linear")),
+            r"and this one has h \(float\): take a new",
+        ),
+    ],
+)
+def test_a_study_of_other_parameters_is_refused_and_left_as_it_is(method, words):
+    study = study_of()
+    tuned(study, candidates=2)
+    with pytest.raises(ValueError, match=words):
+        tuned(study, method)
+    assert len(study.trials) == 2
+    tuned(study, hb.Partition(hb.Adam(*[hb.between(0.8, 0.9, "complement")] * 2), hb.between(1e-3, 2e-3)))
+
+
+def test_an_error_while_asking_leaves_no_trial_under_way(monkeypatch):
+    study, asked = study_of(), []
+    ask = study.ask
+
+    def failing(distributions):
+        asked.append(distributions)
+        if len(asked) == 3:
+            raise RuntimeError("no more")
+        return ask(distributions)
+
+    monkeypatch.setattr(study, "ask", failing)
+    with pytest.raises(RuntimeError, match="no more"):
+        tuned(study)
+    assert [trial.state for trial in study.trials] == [FAIL, FAIL]
 
 
 def test_those_that_diverge_are_pruned_without_a_value():

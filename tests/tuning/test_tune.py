@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
+import warnings
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ from sklearn.metrics import log_loss
 
 import heatbath as hb
 from heatbath.presets import PRESETS, SEARCHED
+from heatbath.tuning import Trial, search
 from heatbath.tuning.design import design, families, points
-from heatbath.tuning.search import RUNGS, held_out, judged, ladder, losses
-from heatbath.tuning.trials import FEWEST
+from heatbath.tuning.search import held_out, judged, ladder, losses
+from heatbath.tuning.trials import FEWEST, RUNGS
+
+pytestmark = pytest.mark.filterwarnings("ignore::heatbath.AtEdge")  # searches here are very short
 
 SPIRALS = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
 NETWORK = hb.Dense((10,))
@@ -90,6 +94,70 @@ def test_all_presets_and_methods_have_ranges_that_make_partitions():
             code = eval(family.code(one.values), {n: getattr(hb, n) for n in (*names, "Partition")})
             assert code == one.made
     assert SEARCHED.keys() == PRESETS.keys()
+
+
+def test_a_method_of_one_s_own_needs_ranges_for_what_it_needs():
+    @dataclass(frozen=True, repr=False)
+    class Own(hb.SGLD):
+        needed: float = field(kw_only=True)
+
+    with pytest.raises(
+        ValueError, match=r"Own has no range .* for needed: .* Partition\(Own\(needed=between"
+    ):
+        tuned(methods=Own)
+
+
+def test_arguments_for_a_method_take_the_place_of_its_own_ranges():
+    usual, wide = SEARCHED["AdLaLa"], hb.between(0.1, 1.0)
+    given = {
+        "AdLaLa": {"h": wide, "sigma": 0.02, "xi": hb.between(0.1, 0.2)},
+        "adam": {"beta1": 0.8},
+        "SGD": {},
+    }
+    adlala, adam, sgd = families(given)
+    assert adlala.ranges == {
+        **{name: range for name, range in usual.items() if name != "sigma"},
+        "h": wide,
+        "xi": hb.between(0.1, 0.2),
+    }
+    values = {name: range.at(0.5) for name, range in adlala.ranges.items()}
+    assert adlala.make(values) == hb.AdLaLa(sigma=0.02, **values)
+    names = {name: getattr(hb, name) for name in ("AdLaLa", "Partition", *hb.methods.known_methods())}
+    assert eval(adlala.code(values), names) == adlala.make(values)
+    assert list(adam.ranges) == ["h", "beta2"]
+    assert adam.make({"h": 0.1, "beta2": 0.9}) == hb.Partition(hb.Adam(0.8, 0.9), 0.1)
+    assert (sgd.ranges, [adlala.name, adam.name]) == (hb.SGD.searched, ["AdLaLa", "adam"])
+    (only,) = families({"AdLaLa": {"h": wide}})
+    assert only.code({name: range.at(0.5) for name, range in only.ranges.items()}).startswith(
+        "AdLaLa(h=0.316"
+    )
+
+
+def test_a_search_goes_on_in_the_ranges_that_it_says_are_next():
+    options = {"candidates": 16, "steps": 80}
+    with pytest.warns(hb.AtEdge, match="the best of SGD lie at the end of a range: h at 2.0"):
+        found = tuned(methods="SGD", **options)
+    again = tuned(methods=found.wider, **options)
+    assert again.families[0].ranges == {"h": hb.SGD.searched["h"].beyond(2.0)}
+    assert again.best["SGD"].loss < found.best["SGD"].loss
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"AdLaLa": {"zeta": 1.0}}, "AdLaLa has no zeta; accepted: h, tau, sigma"),
+        ({"Adam": {"tau": hb.between(0.1, 0.2)}}, "Adam has no tau; accepted: h, beta1, beta2"),
+        ({"mine": {"h": 0.1}}, "there is no method 'mine' to tune; accepted: adlala"),
+        ({"Adam": {"beta1": hb.between(0.5, 1.5)}}, "beta1 must be >= 0 and < 1"),
+        ({"AdLaLa": {"word": hb.between(0.5, 1.5)}}, "a word is a string"),
+        ({"AdLaLa": {"friction": hb.between(0.5, 1.5)}}, "friction must be one of"),
+        ({"AdLaLa": {"h": hb.between(0.0, 1.5)}}, "h must be > 0"),
+        ({"AdLaLa": {"h": [0.1, 0.2]}}, "h: tune looks within ranges"),
+    ],
+)
+def test_arguments_that_a_method_does_not_take_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        tuned(methods=given)
 
 
 def test_names_are_found_in_any_case():
@@ -259,10 +327,14 @@ def test_a_search_that_is_killed_continues(tmp_path):
 
 def test_the_checkpoint_of_another_search_is_left_alone(tmp_path):
     tuned(candidates=2, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="another problem"):
-        tuned(candidates=2, seed=1, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="is of another run, with other partition"):
-        tuned(candidates=4, checkpoint=tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    words = (
+        f"{tmp_path} holds another search, or is damaged: call tune as it was called to continue it, or with"
+    )
+    for options in ({"seed": 1}, {"candidates": 4}, {"steps": 800}, {"chains": 3}, {"validation": 0.3}):
+        with pytest.raises(ValueError, match=words):
+            tuned(**{"candidates": 2, "checkpoint": tmp_path} | options)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_progress_counts_all_steps():
@@ -314,9 +386,73 @@ def test_a_method_of_which_all_diverge_has_no_best():
     wild = hb.Partition(hb.SGD(), hb.between(1e8, 1e9))
     found = tuned(methods={"wild": wild, "tame": hb.Partition(hb.SGD(), 0.1)}, candidates=4)
     assert list(found.best) == ["tame"]
+    assert found.without == {"wild": "every candidate diverged"}
     assert "every candidate diverged" in repr(found)
-    with pytest.raises(FloatingPointError, match="every candidate diverges within 400 steps"):
+    words = r"nothing was found in 400 steps \(partition: every candidate diverged\): search at smaller h"
+    with pytest.raises(FloatingPointError, match=words):
         tuned(methods=wild, candidates=4)
+
+
+def late(low, high):
+    """SGD whose weights explode from step 300 on, where h is above 0.002."""
+    decay = hb.schedules.Piecewise([0.0, 1e3], [300])
+    return hb.Partition(hb.SGD(weight_decay=decay), hb.between(low, high))
+
+
+def test_where_finalists_diverge_the_next_best_are_run_to_the_end():
+    """Larger h are better until they explode: what is found was judged at the last step, by its own run."""
+    found = tuned(methods={"late": late(1e-4, 1.0), "as it is": hb.Partition(hb.SGD(), 0.1)}, candidates=8)
+    best = found.best["late"]
+    assert (best.rung, best.steps) == (RUNGS, 400)
+    assert best.candidate.values["h"] < 0.002
+    lost = found.table[found.table.diverged]
+    assert len(lost) == 5
+    assert (lost.h > 0.002).all()
+    assert lost.loss.isna().all()
+    sets, chosen = held_out(SPIRALS, 0.2, 2, 0)
+    run = next(run for run in found.lasts if best.name in run.plan.named)
+    assert best.loss == judged(run, chosen)[best.name]["loss"]
+    alone = hb.train(sets, NETWORK, best.candidate.made, 400, 10, 2, record=1)
+    assert np.array_equal(run.select(method=best.name).theta, alone.theta)
+    assert found.table[found.table.best].method.tolist() == ["late", "as it is"]
+    assert found.table[found.table.best].rung.tolist() == [RUNGS, RUNGS]
+
+
+@pytest.mark.parametrize("candidates", [12, 16])
+def test_a_method_of_which_none_comes_to_the_end_has_no_best_and_says_so(candidates):
+    methods = {"late": late(0.01, 1.0), "as it is": hb.Partition(hb.SGD(), 0.1)}
+    found = tuned(methods=methods, candidates=candidates)
+    assert list(found.best) == ["as it is"] == [found.winner]
+    own = found.table[found.table.method == "late"]
+    assert 0 < own.diverged.sum() < candidates  # others were dropped, at an earlier step
+    assert not own.best.any()
+    words = f"none came to the end: {own.diverged.sum()} of its {candidates} candidates diverged"
+    assert words in found.without["late"]
+    assert words in repr(found)
+    assert "late" not in found.edges
+    with pytest.raises(FloatingPointError, match=r"nothing was found .*\(partition: none came to"):
+        tuned(methods=late(0.01, 1.0), candidates=candidates)
+
+
+def test_what_takes_the_place_of_finalists_is_in_checkpoints_and_progress(tmp_path):
+    told = []
+    found = tuned(methods=late(1e-4, 1.0), candidates=8, checkpoint=tmp_path, progress=told.append)
+    assert sorted(path.name for path in tmp_path.glob("again*")) == ["again-0.nc", "again-1.nc", "again-2.nc"]
+    steps = [now.step for now in told]
+    assert steps == sorted(steps)
+    assert all(now.step <= now.steps for now in told)
+    (tmp_path / "again-2.nc").unlink()
+    same(tuned(methods=late(1e-4, 1.0), candidates=8, checkpoint=tmp_path), found)
+
+
+def test_the_run_of_what_was_dropped_is_not_there_after_ctrl_c():
+    found = tuned(candidates=4)
+    dropped = next(trial for trial in found.trials if trial.rung == 1)
+    only = replace(found, trials=[dropped], finished=False)
+    assert only.partition == dropped.candidate.made
+    assert "interrupted" in repr(only)
+    with pytest.raises(ValueError, match="was not kept: it had been dropped"):
+        _ = only.run
 
 
 def test_a_round_in_which_the_last_one_diverges_does_not_end_the_search():
@@ -366,12 +502,46 @@ def test_what_matters_is_told():
     assert sum(found.importance["Adam"].values()) == pytest.approx(1)
 
 
-def test_the_end_of_a_range_is_told():
-    found = tuned(methods={"Adam": hb.Partition(hb.Adam(), hb.between(1e-8, 1e-4))}, candidates=32)
+def test_candidates_that_were_never_judged_say_nothing_of_what_matters_and_of_edges(found):
+    (family,) = families({"late": hb.Partition(hb.Adam(beta1=hb.between(0.1, 0.2)), hb.between(1e-3, 1e-2))})
+    some = [Trial(one, 1, 50, loss=one.values["h"]) for one in points(family, 16, seed=0)]
+    begun = [Trial(replace(one, name=f"{one.name} b")) for one in points(family, 64, seed=1)]
+    told = [hb.Tuned([family], trials, "loss", [], finished=False) for trials in (some, some + begun)]
+    assert told[0].importance == told[1].importance
+    assert told[0].edges == told[1].edges
+    assert told[0].importance["late"]["h"] > 0.8
+    assert hb.Tuned([family], begun, "loss", [], finished=False).importance == {}
+
+
+def test_too_few_candidates_or_equal_ones_do_not_tell_what_matters():
+    """And there is no warning, nor a number that is none."""
+    (family,) = families({"SGLD": hb.Partition(hb.SGLD(hb.between(1e-4, 1e-2)), hb.between(0.1, 1.0))})
+    for count in range(1, 10):
+        tried = [Trial(one, RUNGS, 8, loss=one.values["h"]) for one in points(family, count, seed=0)]
+        assert ("SGLD" in hb.Tuned([family], tried, "loss", []).importance) == (count >= 8)
+    same = [replace(trial, loss=0.5) for trial in tried]
+    assert hb.Tuned([family], same, "loss", []).importance == {}
+
+
+def test_the_end_of_a_range_is_told_and_warned_of_with_what_to_try():
+    words = r"the best of Adam lie at the end of a range: h at 0.0001, try between\(1e-08, 0.01\)"
+    with pytest.warns(hb.AtEdge, match=words) as caught:
+        found = tuned(methods={"Adam": hb.Partition(hb.Adam(), hb.between(1e-8, 1e-4))}, candidates=32)
+    assert [warning.filename for warning in caught] == [__file__]
     assert found.edges == {"Adam": {"h": 1e-4}}
-    assert "at the end of its range: h at 0.0001" in repr(found)
-    inside = tuned(methods={"Adam": hb.Partition(hb.Adam(), hb.between(1e-6, 10.0))}, candidates=32)
+    assert found.wider == {"Adam": {"h": hb.between(1e-8, 1e-2)}}
+    assert "at the end of a range: h at 0.0001, try between(1e-08, 0.01)" in repr(found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        inside = tuned(methods={"Adam": hb.Partition(hb.Adam(), hb.between(1e-6, 10.0))}, candidates=32)
     assert inside.edges == {}
+
+
+def test_nothing_lies_beyond_zero():
+    (family,) = families({"Adam": hb.Partition(hb.Adam(hb.between(0.0, 0.5)), 0.01)})
+    for sign, expected in ((1, {}), (-1, {"Adam": {"beta1": 0.5}})):
+        tried = [Trial(one, RUNGS, 8, loss=sign * one.values["beta1"]) for one in points(family, 64, seed=0)]
+        assert hb.Tuned([family], tried, "loss", []).edges == expected
 
 
 def test_a_partition_without_ranges_is_one_candidate():
@@ -380,6 +550,33 @@ def test_a_partition_without_ranges_is_one_candidate():
     assert len(own) == 1
     assert own.rung.tolist() == [RUNGS + 1]
     assert found.partitions["as it is"] == hb.AdLaLa()
+
+
+# Noise that is sampled
+
+
+def regression():
+    generator = np.random.default_rng(0)
+    X = generator.standard_normal((60, 2))
+    return hb.datasets.from_arrays(X, X @ [1.0, 2.0], task="regression", standardise=True, test_share=0.0)
+
+
+def sampling(h):
+    return hb.LaLa(h, 1.0, posterior=hb.Posterior(prior=1.0))
+
+
+def test_that_a_search_is_too_short_to_draw_the_noise_is_told_once():
+    """It is drawn every 50 steps: a search of 40 steps has none, one of 80 has, though its first rungs end
+    before."""
+    options = {"candidates": 16, "batch": 48}
+    methods = {"a": sampling(hb.between(0.01, 0.1)), "b": sampling(hb.between(0.02, 0.2))}
+    with pytest.warns(RuntimeWarning, match="the noise of the data is drawn every 50 steps") as caught:
+        tuned(regression(), methods, steps=40, **options)
+    kinds = [warning for warning in caught if issubclass(warning.category, RuntimeWarning)]
+    assert len(kinds) == 1
+    assert "there are 40: it stays as it starts" in str(kinds[0].message)
+    assert kinds[0].filename == __file__
+    tuned(regression(), methods, steps=80, **options)
 
 
 # What is refused
@@ -397,6 +594,8 @@ def test_a_partition_without_ranges_is_one_candidate():
         ({"methods": "adlalala"}, "there is no method 'adlalala' to tune; accepted: adlala, lol"),
         ({"methods": [hb.LOL, "lol"]}, "several LOL: give them as a dict"),
         ({"methods": hb.AdLaLa(h="auto")}, "h='auto' is found by train"),
+        ({"methods": hb.AdLaLa(h=[0.1, 0.2], tau=hb.between(1e-5, 1e-3))},
+         r"h: tune looks within ranges, .* and takes no list; got \(0.1, 0.2\)"),
         ({"chains": 0}, "chains must be a whole number >= 1"),
         ({"problem": hb.datasets.spirals(n_train=10, draws=2)}, "one data set, and the problem has 2"),
         ({"problem": hb.datasets.from_arrays([[1.0], [2.0]], [0.5, 1.0], task="regression", test_share=0.0),
@@ -419,6 +618,28 @@ def test_all_problems_are_told_at_once():
     problem = hb.datasets.from_arrays([[1.0], [2.0]], [0.5, 1.0], task="regression", test_share=0.0)
     with pytest.raises(ValueError, match=r"no validation data.*'regression' has no accuracy"):
         tuned(problem, validation=0.0, by="accuracy")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"progress": 3}, "progress must be a function of a Progress, got 3"),
+        ({"checkpoint": 3}, "checkpoint must be a path, got 3"),
+        ({"threads": "two"}, "threads must be a whole number >= 1"),
+        ({"every": "often"}, "every must be a number"),
+    ],
+)
+def test_what_says_how_to_search_is_checked_before_anything_is_done(options, message, monkeypatch, tmp_path):
+    monkeypatch.setattr(search, "simulate", None)
+    with pytest.raises(TypeError, match=message):
+        tuned(**{"checkpoint": tmp_path / "search", **options})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_checkpoint_of_a_search(tmp_path):
+    (tmp_path / "run.nc").write_text("")
+    with pytest.raises(NotADirectoryError, match=r"the checkpoint of a search is a folder, and .* is a"):
+        tuned(checkpoint=tmp_path / "run.nc")
 
 
 def test_what_is_no_problem_is_refused():

@@ -80,6 +80,8 @@ SETTINGS = (
     Setting("training", "batch", "batch", "Examples in a mini-batch, or all of them (32, or all if fewer)."),
     Setting("training", "chains", "whole", "Independent chains, of each method or point (10)."),
     Setting("training", "seed", "whole", "Of starts, noise and mini-batches (0)."),
+    Setting("training", "colder_from", "whole", "The step from which on the temperature is a thirtieth, "
+            "or without one h a fifth, for good single networks at the end."),
     Setting("training", "record", "whole", "How many records of loss, accuracy and temperatures (100)."),
     Setting("training", "losses_every", "whole", "Loss and accuracy at every so manieth record (1)."),
     Setting("training", "samples", "whole", "How many states of each chain to keep, for predictions."),

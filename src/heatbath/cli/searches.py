@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def search_summary(tuning: Tuning, tuned: Tuned, run: Run | None) -> dict[str, A
         for row in results["rows"]:
             row |= {"temperatures": {}, **_together(run.select(**row["labels"]))}
     results["best"] = {"method": tuned.winner}
-    results["colder_from"] = tuning.cold if run is not None else None
+    results["colder_from"] = tuning.cold
     results["search"] = {name: settings[name] for name in SAID}
     results["search"]["methods"] = {
         family.name: _method(tuning, tuned, family.name) for family in tuned.families
@@ -66,7 +67,8 @@ def search_markdown(results: dict[str, Any]) -> str:
         "",
         *(f"- {t}" for t in _edges(found)),
     ]
-    lines += ["", "Training with what was found:", "", "```", *commands, "```"]
+    again = ", as in the fresh runs" if results["rows"] else ""
+    lines += ["", f"Training with what was found{again}:", "", "```", *commands, "```"]
     return fresh + "\n".join(lines) + "\n"
 
 
@@ -85,11 +87,12 @@ def search_tables(results: dict[str, Any]) -> list[Table | str]:
 
 
 def _method(tuning: Tuning, tuned: Tuned, name: str) -> dict[str, Any]:
-    """What is said of a method: how many of its candidates diverged, and of its best, if it has one."""
+    """What is said of a method: how many of its candidates diverged, and of its best, or why it has none."""
     own = [trial for trial in tuned.trials if trial.candidate.family.name == name]
     told: dict[str, Any] = {"diverged": sum(trial.diverged for trial in own)}
     if name not in tuned.best:
-        return told
+        return told | {"without": tuned.without[name]}
+    cold = "" if tuning.cold is None else f".cooled({tuning.cold})"
     trial: Trial = tuned.best[name]
     return told | {
         "values": dict(trial.candidate.values),
@@ -97,7 +100,8 @@ def _method(tuning: Tuning, tuned: Tuned, name: str) -> dict[str, Any]:
         **{score: finite(getattr(trial, score)) for score in SCORES},
         "importance": tuned.importance.get(name, {}),
         "edges": tuned.edges.get(name, {}),
-        "code": tuned.code(name),
+        "wider": {key: asdict(range) for key, range in tuned.wider.get(name, {}).items()},
+        "code": f"{tuned.code(name)}{cold}",
         "command": tuning.command(name, trial.candidate.values),
     }
 
@@ -157,7 +161,7 @@ def _found(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for name, method in results["search"]["methods"].items():
         if "values" not in method:
-            rows.append([name, "–", "–", "every candidate diverged"])
+            rows.append([name, "–", "–", method["without"]])
             continue
         accuracy = "–" if method["accuracy"] is None else f"{100 * method['accuracy']:.1f} %"
         values = ", ".join(f"{key}={value!r}" for key, value in method["values"].items())
@@ -168,8 +172,8 @@ def _found(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 def _edges(methods: Mapping[str, Any]) -> list[str]:
     """Coefficients whose best values are at an end of their range, in words."""
     return [
-        f"{name}: the best values of {key} are at the end of its range, {end:g}: look further with "
-        f"{key}=LOW..HIGH"
+        f"{name}: the best values of {key} are at the end of its range, {end!r}: look further with "
+        f"{key}={method['wider'][key]['low']!r}..{method['wider'][key]['high']!r}"
         for name, method in methods.items()
         for key, end in method.get("edges", {}).items()
     ]

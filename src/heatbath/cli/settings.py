@@ -130,6 +130,9 @@ def _prepared(
     command: str, problem: Problem, network: Dense, methods: Methods, training: dict[str, Any]
 ) -> Plan | Search:
     """The plan, or for `train` what finds it."""
+    training = dict(training)
+    if (step := training.pop("colder_from", None)) is not None:
+        methods = _colder(methods, step, training["steps"])
     if command == "train":
         return prepare(problem, network, cast(Partition, methods), **training)
     if training["steps"] == AUTO or "budget" in training:
@@ -138,6 +141,16 @@ def _prepared(
             "--budget"
         )
     return make_plan(problem, network, methods, **training, call=cast(Call, command))
+
+
+def _colder(methods: Methods, step: object, steps: object) -> Methods:
+    """Methods that are colder from a step on."""
+    if steps == AUTO:
+        raise ValueError("colder_from is a step before the last, which is not known with --steps auto")
+    step = whole("colder_from", step, low=1, high=whole("steps", steps, low=1))
+    if isinstance(methods, Partition):
+        return methods.cooled(step)
+    return {name: partition.cooled(step) for name, partition in methods.items()}
 
 
 def write_settings(command: str, settings: Settings) -> str:

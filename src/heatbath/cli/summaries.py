@@ -15,6 +15,7 @@ from heatbath.diagnostics import equipartition
 from heatbath.partition import Partition
 from heatbath.runs.found import Found
 from heatbath.runs.run import Run
+from heatbath.schedules import Piecewise
 from heatbath.statistics import Measured, student
 from heatbath.tasks import TASKS
 
@@ -155,12 +156,18 @@ def _noises(run: Run, variances: NDArray[np.float64]) -> Row:
 
 
 def _temperatures(run: Run, labels: dict[str, Any]) -> dict[str, Any]:
-    """Kinetic temperatures over the second half of a run, by part, beside their targets."""
+    """Kinetic temperatures over the second half of a run, by part, beside their targets.
+
+    Where a temperature is changed on the way, over the second half of what comes after that.
+    """
     selected = run.select(**labels) if labels else run
     methods = [part.method for part in selected.plan.parts() if part.method.measures_temperature]
     if not methods or any(method.tempering for method in methods):
         return {}
-    burn_in = run.step // 2 if (run.data["step"].values > run.step // 2).any() else 0
+    taus = [method.temperature for method in methods]
+    changed = max((tau.steps[-1] for tau in taus if isinstance(tau, Piecewise)), default=0)
+    burn_in = (min(changed, run.step) + run.step) // 2
+    burn_in = burn_in if (run.data["step"].values > burn_in).any() else 0
     table = equipartition(selected, burn_in=burn_in)
     columns = {"target": "target", "mean": "temperature", "low": "low", "high": "high"}
     return {

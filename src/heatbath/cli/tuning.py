@@ -62,9 +62,10 @@ class Tuning:
 
     @property
     def cold(self) -> int | None:
-        """The step from which the fresh runs are colder, if they are."""
+        """The step from which the fresh runs are colder, if there are any and they are."""
         steps = self.search.steps
-        return steps - steps // COLD if self.settings["search"]["cooled"] else None
+        colder = self.fresh and self.settings["search"]["cooled"] and steps >= COLD
+        return steps - steps // COLD if colder else None
 
     def find(self, folder: Path, manner: dict[str, Any], progress: Callable[[Progress], None]) -> Tuned:
         """What the search finds; it goes on from where the folder stands."""
@@ -98,7 +99,7 @@ class Tuning:
         return run
 
     def command(self, method: str, values: Mapping[str, float]) -> str:
-        """The command line that trains with these values of a method, all else being as in the search."""
+        """The command line that trains with these values of a method, as the fresh runs do."""
         table = self.settings["methods"][method]
         known = find(table["name"], table.get("module"))
         usual = {name: p.default for name, p in known.arguments.items() if p.default is not Parameter.empty}
@@ -112,6 +113,7 @@ class Tuning:
         search = self.settings["search"] | {"chains": max(self.fresh, 1), "seed": self.seed}
         training = {key: search[key] for key in ("steps", "batch", "chains", "seed")}
         training |= _unusual({key: search[key] for key in ("shuffled", "dtype")}, DEFAULTS)
+        training |= {} if self.cold is None else {"colder_from": self.cold}
         network = _unusual(self.settings["network"], network_to_plain(Dense()))
         words = [
             *_options("problem", _problem_options(self.settings["problem"])),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -27,6 +27,8 @@ SHADES = "cividis"
 BEST: dict[str, Any] = {"marker": "*", "s": 110, "c": COLOURS[1], "edgecolors": "white", "linewidths": 0.6}
 LOST: dict[str, Any] = {"marker": "x", "s": 14, "c": "0.6", "linewidths": 0.9}
 NINES = (0.5, 0.9, 0.99, 0.999, 0.9999)
+FEW = 5  # steps from number to number on a linear axis, at most
+SPAN = 5.0  # from end to end, as a factor: below, a logarithmic axis may have a single round number
 WORST = 0.02  # the share of the losses, at the upper end, that are not told apart
 
 
@@ -34,7 +36,8 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     """The score of every candidate, in a row for each method, the darker the further it came.
 
     The scores are on validation examples, at the last rung of a candidate. A star is the best of a method.
-    Those that diverged are counted beside its name. The worst 2 % of losses may lie outside the picture.
+    Those that diverged are counted beside its name, or that none came to the end is said. The worst 2 % of
+    losses may lie outside the picture.
     """
     _check(tuned)
     steps = sorted({trial.steps for trial in tuned.trials if trial.steps})
@@ -43,7 +46,8 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     for row, family in enumerate(tuned.families):
         own = [trial for trial in tuned.trials if trial.candidate.family is family]
         lost = sum(trial.diverged for trial in own)
-        labels.append(f"{family.name}\n({lost} diverged)" if lost else family.name)
+        note = f"{lost} diverged" if family.name in tuned.best else "none at the end"
+        labels.append(f"{family.name}\n({note})" if lost or family.name not in tuned.best else family.name)
         for place, count in enumerate(steps):
             here = [trial for trial in own if trial.steps == count and _was_judged(trial)]
             scores = [_score(tuned, trial) for trial in here]
@@ -60,12 +64,14 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     ax.set_axisbelow(True)
     dress(ax, f"validation {tuned.by}", "")
     ax.tick_params(axis="y", length=0)
-    if tuned.by == "accuracy":
-        percent_on(ax.xaxis)
-    elif _logarithmic(tuned, alive := [trial for trial in tuned.trials if _was_judged(trial)]):
+    if _logarithmic(tuned, alive := [trial for trial in tuned.trials if _was_judged(trial)]):
         ax.set_xscale("log")
         ax.set_xlim(right=1.1 * _largest(alive))
         powers_on(ax.xaxis)
+    else:
+        ax.locator_params(axis="x", nbins=FEW)
+    if tuned.by == "accuracy":
+        percent_on(ax.xaxis)
     key(ax)
     return ax
 
@@ -120,7 +126,7 @@ def importance(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     _check(tuned)
     shares = {name: coefficients for name, coefficients in tuned.importance.items() if coefficients}
     if not shares:
-        raise ValueError("no method of this search has two candidates: nothing can be said to matter")
+        raise ValueError("no method of this search has eight candidates: nothing can be said to matter")
     ax = axes_or_new(ax, height=0.85 + 0.17 * sum(len(some) + 1 for some in shares.values()))
     names: dict[int, str] = {}
     row = 0
@@ -159,8 +165,8 @@ def _shade(place: int, count: int) -> str:
 
 
 def _was_judged(trial: Trial) -> bool:
-    """Whether it has a score: after Ctrl-C some have not begun."""
-    return trial.steps > 0 and not trial.diverged
+    """Whether it has a score."""
+    return trial.known and not trial.diverged
 
 
 def _logarithmic(tuned: Trials, trials: list[Trial]) -> bool:
@@ -178,25 +184,29 @@ def _places(trials: list[Trial], x: str, y: str) -> tuple[list[float], list[floa
     return [value[x] for value in values], [value[y] for value in values]
 
 
-def _scale(ax: Axes, name: str, searched: Between) -> None:
-    """The x or y axis over a range, on its scale, with a few round numbers."""
+def _scale(ax: Axes, name: Literal["x", "y"], searched: Between) -> None:
+    """The x or y axis over a range, on its scale, with a few round numbers.
+
+    A range that is too narrow to have these on its scale is on a linear one.
+    """
     from matplotlib.ticker import FixedLocator
 
     axis = ax.xaxis if name == "x" else ax.yaxis
     ends = np.array(searched.range())
-    if searched.scale == "complement":  # a logarithmic one for 1 - x, from right to left
+    nines = [tick for tick in NINES if ends[0] <= tick <= ends[1]]
+    if searched.scale == "complement" and len(nines) > 1:  # logarithmic for 1 - x, from right to left
         getattr(ax, f"set_{name}scale")("function", functions=(_nines, _shares))
-        axis.set_major_locator(FixedLocator([t for t in NINES if ends[0] <= t <= ends[1]]))
+        axis.set_major_locator(FixedLocator(nines))
         axis.set_major_formatter(lambda value, _: f"{value:g}")
-        limits = _shares(_wider(_nines(ends)))
-    elif searched.scale == "log":
+        getattr(ax, f"set_{name}lim")(*_shares(_wider(_nines(ends))))
+    elif searched.scale == "log" and ends[1] / ends[0] >= SPAN:
         getattr(ax, f"set_{name}scale")("log")
-        limits = np.exp(_wider(np.log(ends)))
-    else:
-        limits = _wider(ends)
-    getattr(ax, f"set_{name}lim")(*limits)
-    if searched.scale == "log":
+        getattr(ax, f"set_{name}lim")(*np.exp(_wider(np.log(ends))))
         powers_on(axis)
+    else:
+        getattr(ax, f"set_{name}lim")(*_wider(ends))
+        ax.ticklabel_format(axis=name, useOffset=False)
+        ax.locator_params(axis=name, nbins=3 if name == "x" else FEW)  # where long numbers are side by side
 
 
 def _wider(ends: Any) -> Any:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from heatbath.checks import NON_NEGATIVE, choice, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, numbers
+from heatbath.engine.threads import thread_count
 from heatbath.exporting import for_arviz
 from heatbath.networks import Dense
 from heatbath.prediction import Calibration, Mixture, Prediction
@@ -590,11 +591,7 @@ def simulate(
     A checkpoint that is there and further along must be of this very plan. One that is not may be of the run
     before, at an earlier step, and is replaced. Any other is left alone, and that is an error.
     """
-    every = real("every", every, NON_NEGATIVE)
-    if not (progress is None or callable(progress)):
-        raise TypeError(f"progress must be a function of a Progress, got {progress!r}")
-    if not (checkpoint is None or isinstance(checkpoint, (str, os.PathLike))):
-        raise TypeError(f"checkpoint must be the name of a file, got {checkpoint!r}")
+    check_manner(threads, progress, checkpoint, every)
     if checkpoint is not None and os.path.exists(checkpoint):
         before = _furthest(plan, before, checkpoint)
     if before is not None and before.step == plan.steps:
@@ -624,6 +621,16 @@ def simulate(
     if not done:
         warn(f"interrupted at step {run.step} of {plan.steps}: resume() continues from there", Interrupted)
     return run
+
+
+def check_manner(threads: int | None, progress: object, checkpoint: object, every: object) -> None:
+    """Refuse what says how to run, and not what, where it is wrong."""
+    thread_count(threads)
+    real("every", every, NON_NEGATIVE)
+    if not (progress is None or callable(progress)):
+        raise TypeError(f"progress must be a function of a Progress, got {progress!r}")
+    if not (checkpoint is None or isinstance(checkpoint, (str, os.PathLike))):
+        raise TypeError(f"checkpoint must be a path, got {checkpoint!r}")
 
 
 def _begun_elsewhere(run: Run) -> str:

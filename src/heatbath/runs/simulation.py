@@ -37,6 +37,10 @@ class Diverged(RuntimeWarning):
     """Some chains are no longer finite, and have been stopped; the others continue."""
 
 
+class StaleNoise(RuntimeWarning):
+    """A run is too short for the noise of the data to be drawn: it stays as it starts."""
+
+
 class Interrupted(RuntimeWarning):
     """Ctrl-C has ended a run before its last step: what it returns can be resumed."""
 
@@ -99,6 +103,7 @@ class Simulation:
         if plan.average is not None:
             X = (plan.average - problem.shift) / problem.scale
             average = tabulate(X[None], np.zeros((1, len(X), 0)), kind)
+        warn_of_stale_noise(plan, plan.steps)
         self.groups: list[Group] = []
         for places, programs, settled in _grouped(plan):
             likelihood = Likelihood(problem, programs[0].partition.posterior)
@@ -116,11 +121,6 @@ class Simulation:
                 burn_in=plan.burn_in, thin=plan.thin, last=plan.steps if plan.samples else 0,
                 done=done, samples=plan.samples - done if plan.keep else 0, average=average,
             )  # fmt: skip
-            if settled.draws is not None and settled.draws.every > plan.steps:
-                warn(
-                    f"the noise of the data is drawn every {settled.draws.every:,} steps, and there are "
-                    f"{plan.steps:,}: it stays as it starts. Make more steps, or take larger batches"
-                )
             self.groups.append(Group(ensemble, chains))
             if before is not None:
                 restore(self.groups[-1], step, before)
@@ -223,6 +223,19 @@ class Simulation:
             float(np.mean(values)) if values else float("nan") for values in (losses, accuracies)
         )
         return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first, accuracy)
+
+
+def warn_of_stale_noise(plan: Plan, steps: int) -> None:
+    """Warn where the noise of a plan's data is drawn too rarely for so many steps."""
+    partitions = {one.partition.posterior: one.partition for one in plan.points if one.partition.posterior}
+    settled = [settle(partition, plan.network, plan.problem, plan.batch) for partition in partitions.values()]
+    every = max((one.draws.every for one in settled if one.draws is not None), default=0)
+    if every > steps:
+        warn(
+            f"the noise of the data is drawn every {every:,} steps, and there are {steps:,}: it stays as it "
+            "starts. Make more steps, or take larger batches",
+            StaleNoise,
+        )
 
 
 def _noise(plan: Plan, settled: Settled, theta: NDArray[Any]) -> NDArray[np.float64] | None:

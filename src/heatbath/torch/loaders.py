@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from heatbath.checks import SHARE, is_real, whole
 from heatbath.tasks import TASKS, Task
@@ -17,6 +18,15 @@ Data: TypeAlias = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 
 BATCH = 32  # examples of a step, where data are tensors
 AT_ONCE = 1000  # validation examples at a time, where they are tensors
+LOSSES: dict[Task, Callable[[Tensor, Tensor], Tensor]] = {
+    "binary": lambda outputs, targets: functional.binary_cross_entropy_with_logits(
+        outputs, targets.to(outputs.dtype)
+    ),
+    "classes": lambda outputs, targets: functional.cross_entropy(outputs, targets.long()),
+    "regression": lambda outputs, targets: functional.mse_loss(outputs, targets.to(outputs.dtype)),
+    "counts": lambda outputs, targets: functional.poisson_nll_loss(outputs, targets.to(outputs.dtype)),
+}
+BREAKS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError)  # what torch raises
 LOADER = "a loader that can be gone through again and again, such as a DataLoader or a list of batches"
 
 
@@ -139,28 +149,113 @@ def checked(given: object) -> tuple[Tensor, Tensor]:
 
 
 def task_of(
-    task: Task | None, loss: object, model: nn.Module, training: Iterable[Any], by: str
+    task: Task | None,
+    loss: Callable[[Tensor, Tensor], Tensor] | None,
+    model: nn.Module,
+    training: Iterable[Any],
+    judging: Iterable[Any],
+    by: str,
 ) -> tuple[Task, list[str]]:
-    """The task, as told or by the targets of the first batch, and all that does not go with it."""
+    """The task, as told or by the targets of the first batch, and all that does not go with it.
+
+    That is seen by trying: the first batches, for training and for validation, and the loss.
+    """
     batch = next(iter(training), None)
     if batch is None:
         raise ValueError("tune: data has no batches")
     inputs, targets = checked(batch)
     if task is None:
         task = "regression" if targets.is_floating_point() else "classes"
-    with torch.no_grad():
-        outputs = model(inputs.to(device_of(model)))
     wrong = []
     if by == "accuracy" and not TASKS[task].classes:
         wrong.append(f"{task!r} has no accuracy: take by='loss'")
-    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(targets):
-        got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        wrong.append(f"the model must return a tensor ({len(targets)}, outputs), got {got}")
-    elif task == "binary" and outputs.shape[1] != 1:
-        wrong.append(f"'binary' needs one logit, and the model has {outputs.shape[1]} outputs")
-    elif loss is None and task != "classes" and outputs.shape != targets.shape:
-        wrong.append(f"{task!r} needs targets of the shape of the outputs, got {_shapes((targets, outputs))}")
-    return task, wrong
+    outputs, failed = _outputs(model, inputs)
+    if outputs is None:
+        return task, [*wrong, failed]
+    everything = training.y if isinstance(training, Shuffled) else targets
+    misfit = misfit_of(task, outputs, everything) if loss is None else ""
+    misfit = misfit or _misfit_of_loss(LOSSES[task] if loss is None else loss, outputs, targets)
+    if not misfit and (first := next(iter(judging), None)) is not None:
+        inputs, targets = checked(first)
+        model.eval()
+        others, misfit = _outputs(model, inputs) if len(inputs) else (None, "")
+        misfit = misfit if others is None else misfit_of(task, others, targets, "validation ")
+    return task, [*wrong, misfit] if misfit else wrong
+
+
+def _outputs(model: nn.Module, inputs: Tensor) -> tuple[Tensor | None, str]:
+    """What a new model says of a batch, or why that is nothing."""
+    given = f"inputs of shape {_described(inputs)}"
+    try:
+        outputs = model(inputs.to(device_of(model)))
+    except BREAKS as error:
+        return None, f"the model does not take {given}: {_first_line(error)}"
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(inputs):
+        got = _described(outputs) if isinstance(outputs, Tensor) else type(outputs).__name__
+        return None, f"the model must return a tensor ({len(inputs)}, outputs), got {got}"
+    if not bool(torch.isfinite(outputs).all()):
+        why = "" if bool(torch.isfinite(inputs).all()) else ", some of which are not finite themselves"
+        return None, f"the new model's outputs are not finite for {given}{why}"
+    return outputs, ""
+
+
+def misfit_of(task: Task, outputs: Tensor, targets: Tensor, whose: str = "") -> str:
+    """Why targets do not go with a task and a model's outputs, if they do not."""
+    n, k = len(targets), outputs.shape[1]
+    got = f"{whose}targets of shape {_described(targets)}"
+    flat = targets.detach().reshape(n, -1).cpu()
+    if targets.is_complex() or not bool(torch.isfinite(flat).all()):
+        return f"{got} must be finite real numbers"
+    values = flat.double()
+    ends = f"got values from {values.min():g} to {values.max():g}"
+    whole = bool((values == values.round()).all())
+    if TASKS[task].classes:
+        if task == "binary" and k != 1:
+            return f"'binary' needs one logit, and the model has {k} outputs"
+        if task == "classes" and k == 1:
+            return "'classes' needs an output for each class, and the model has 1: take task='binary'"
+        shape = (n, 1) if task == "binary" else (n,)
+        if tuple(targets.shape) != shape and (not whose or flat.shape[1] != 1):
+            return f"{task!r} needs targets of shape {shape}, got {got}{_reshaping(targets, shape)}"
+        if not whole or values.min() < 0 or values.max() >= max(k, 2):
+            return f"{whose}targets of {task!r} must be whole numbers from 0 to {max(k, 2) - 1}, {ends}"
+        return ""
+    if tuple(targets.shape) != (n, k) and (not whose or tuple(flat.shape) != (n, k)):
+        hint = _reshaping(targets, (n, k))
+        return f"{task!r} needs targets of the shape of the outputs, {(n, k)}, got {got}{hint}"
+    if task == "counts" and (not whole or values.min() < 0):
+        return f"{whose}targets of 'counts' must be whole numbers >= 0, {ends}"
+    return ""
+
+
+def _reshaping(targets: Tensor, shape: tuple[int, ...]) -> str:
+    """How targets would have a shape, where that is easy."""
+    if targets.ndim == 1 and shape == (len(targets), 1):
+        return ": give y[:, None]"
+    return ": give y[:, 0]" if targets.ndim == 2 and shape == tuple(targets[:, 0].shape) else ""
+
+
+def _misfit_of_loss(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor) -> str:
+    """Why a loss cannot be minimised, if it cannot."""
+    given = f"outputs of shape {_described(outputs)} and targets of shape {_described(targets)}"
+    try:
+        value = loss(outputs, targets.to(outputs.device))
+    except BREAKS as error:
+        return f"the loss does not take {given}: {_first_line(error)}"
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        return f"the loss must be one number for a batch, a tensor such as their mean; got {got}"
+    if not value.requires_grad:
+        return "the loss has no gradient: it must depend on the outputs, and they on parameters that need one"
+    return ""
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def device_of(model: nn.Module) -> torch.device:

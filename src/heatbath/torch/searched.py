@@ -20,6 +20,7 @@ from heatbath.tuning.design import Family, call_of
 Make: TypeAlias = Callable[..., Optimizer]
 Methods: TypeAlias = str | Make | Sequence[str | Make] | Mapping[str | Make, Mapping[str, Any]]
 
+TEMPERATURES = ("tau", "tau_output")  # arguments that a posterior may take the place of
 OURS = ("model", "params", "hidden", "output", "seed")  # arguments of an optimiser that `tune` gives
 SEARCHED: dict[str, dict[str, Between]] = {
     "AdLaLa": {
@@ -76,24 +77,49 @@ def _family(method: object, arguments: object, model: nn.Module, seed: int) -> F
         raise TypeError(f"{name}: a dict of keyword arguments is needed, got {arguments!r}")
     own: object = classes.__getattr__(name) if name in (*PRESETS, *known_methods()) else None
     ours = make is own
+    of_parameters = not ours and isinstance(make, type) and issubclass(make, Optimizer)
     if ours and (taken := [key for key in arguments if key in OURS]):
         raise ValueError(
             f"{name}: {', '.join(taken)} cannot be given here: tune a function that makes the optimiser"
         )
     searched = _searched(name) if ours else {}
-    ranges = {key: value for key, value in searched.items() if key not in arguments}
-    ranges |= {key: value for key, value in arguments.items() if isinstance(value, Between)}
-    fixed = {key: value for key, value in arguments.items() if key not in ranges}
+    usual = {key: value for key, value in searched.items() if key not in arguments}
+    given = {key: value for key, value in arguments.items() if isinstance(value, Between)}
+    fixed = {key: value for key, value in arguments.items() if key not in given}
     seeded = fixed | {"seed": seed} if ours else fixed
-    family = Family(
-        name,
-        ranges,
-        lambda values: partial(make, **seeded, **values),
-        lambda values: call_of(f"{name}(model, ", {**values, **fixed}),
-    )
-    for share in (0.0, 1.0):
-        _check_optimizer(name, family.make({key: range.at(share) for key, range in ranges.items()})(model))
+
+    def made(values: Mapping[str, float]) -> Make:
+        if of_parameters:
+            return lambda model: make(model.parameters(), **seeded, **values)
+        return partial(make, **seeded, **values)
+
+    def within(ranges: dict[str, Between]) -> Family:
+        parameters = "model.parameters()" if of_parameters else "model"
+        return Family(name, ranges, made, lambda values: call_of(name, {**values, **fixed}, parameters))
+
+    family = within(usual | given)
+    try:
+        _check_ends(family, model)
+    except ValueError:
+        left = {key: value for key, value in usual.items() if key not in TEMPERATURES}
+        if "posterior" not in fixed or left == usual:
+            raise
+        family = within(left | given)  # the posterior sets the temperature
+        _check_ends(family, model)
     return family
+
+
+def _check_ends(family: Family, model: nn.Module) -> None:
+    """Refuse what makes no optimiser at the ends of its ranges."""
+    for share in (0.0, 1.0):
+        values = {key: range.at(share) for key, range in family.ranges.items()}
+        try:
+            optimizer = family.make(values)(model)
+        except (TypeError, ValueError, RuntimeError) as error:
+            listed = ", ".join(f"{key}={range!r}" for key, range in family.ranges.items())
+            within = f" (searched: {listed})" if listed else ""
+            raise ValueError(f"{error}{within}") from None
+        _check_optimizer(family.name, optimizer)
 
 
 def _check_optimizer(name: str, optimizer: object) -> None:

@@ -12,26 +12,40 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.optim import Optimizer
 
 from heatbath.checks import choice, whole
 from heatbath.prediction import Samples, predict
 from heatbath.runs.simulation import Interrupted, Progress, warn
 from heatbath.tasks import TASKS, Task, each_class
-from heatbath.torch.loaders import Data, as_before, checked, device_of, set_seed, sets, task_of
+from heatbath.torch.loaders import (
+    BREAKS,
+    LOSSES,
+    Data,
+    as_before,
+    checked,
+    device_of,
+    misfit_of,
+    set_seed,
+    sets,
+    task_of,
+)
 from heatbath.torch.searched import Methods, families
 from heatbath.tuning.design import Candidate, Family
-from heatbath.tuning.search import ALL, FACTOR, RUNGS, Rung, ladder, losses
-from heatbath.tuning.trials import Trial, Trials, in_round, ranked, rounds, warn_of_edges
+from heatbath.tuning.search import FACTOR, Rung, check_outcome, ladder, losses
+from heatbath.tuning.trials import (
+    RESERVES,
+    RUNGS,
+    Trial,
+    Trials,
+    in_round,
+    ranked,
+    reserves,
+    rounds,
+    warn_of_edges,
+)
 
 LOOKS = 10  # samples whose predictions are averaged, from the second half of a rung
-LOSSES: dict[Task, Callable[[Tensor, Tensor], Tensor]] = {
-    "binary": functional.binary_cross_entropy_with_logits,
-    "classes": lambda outputs, targets: functional.cross_entropy(outputs, targets.long()),
-    "regression": functional.mse_loss,
-    "counts": functional.poisson_nll_loss,
-}
 
 
 @dataclass(eq=False)
@@ -93,14 +107,17 @@ def tune(
     - an optimiser of heatbath.torch or its name (`AdLaLa`, "LOL"). Its lr, temperature, friction and the like
       are searched in ranges of their own; a number in their place is kept, and another range is searched:
       `{"AdLaLa": {"lr": hb.between(0.1, 0.4), "tau": 1e-5}, "Adam": {}}`;
+    - an optimiser of torch, `{torch.optim.AdamW: {"lr": hb.between(1e-4, 0.1), "weight_decay": 0.01}}`;
     - a function that makes an optimiser of a model and of the arguments in the dict, such as
       `{sgd: {"lr": hb.between(1e-3, 1.0)}}` with `def sgd(model, lr): ...`.
 
     `candidates` of each method make an eighth of the `steps`, one after the other; the better half of each
     goes on to a quarter, and so on, to the end, every model and optimiser from where it was. They are judged
     `by` the loss or the accuracy of their prediction, averaged over samples from the second half of a rung.
-    A candidate whose loss is not finite is out. `AtEdge` warns of what lies at an end of its range. Ctrl-C
-    warns (`Interrupted`) and returns what has been found until then, or is passed on if that is nothing.
+    A candidate whose loss is not finite is out; where all that came to the end are out, the next best of the
+    method are trained to the end, three if need be. `AtEdge` warns of best values at an end of their range.
+    Ctrl-C warns (`Interrupted`) and returns what has been found until then, or is passed on if that is
+    nothing.
 
     - `batch`: examples of a step where data are tensors, 32 unless told.
     - `validation`: what they are judged on, tensors or a loader; or a share of the tensors for training,
@@ -135,7 +152,7 @@ def tune(
         given, wrong_methods = families(methods, model, seed)
         training, judging, wrong_data = sets(data, validation, batch, seed)
         _refuse(wrong_methods + wrong_data)
-        task, wrong_task = task_of(task, loss, model, training, by)
+        task, wrong_task = task_of(task, loss, model, training, judging, by)
         _refuse(wrong_task)
         search = _Search(
             make_model=make_model,
@@ -151,7 +168,7 @@ def tune(
             progress=progress,
         )
         found = search.run()
-    warn_of_edges(found, stacklevel=2)
+    warn_of_edges(found)
     return found
 
 
@@ -193,6 +210,7 @@ class _Search:
 
     def run(self) -> Tuned:
         """Search in the whole ranges, and then near the best that were found."""
+        finished = True
         try:
             for number, count in enumerate(self.counts):
                 tried = [
@@ -201,13 +219,15 @@ class _Search:
                     for one in in_round(number, self.counts, family, self.trials, self.by, self.seed)
                 ]
                 self._halve(ladder(self.steps, count), tried)
+            for family in self.families:
+                self._replace(family)
         except KeyboardInterrupt:
             self._stop()
-        if not self.ends:
-            raise FloatingPointError(ALL.format(max(trial.steps for trial in self.trials.values())))
-        found = Trials(self.families, list(self.trials.values()), self.by)
+            finished = False
+        found = Trials(self.families, list(self.trials.values()), self.by, finished=finished)
+        check_outcome(found, self.steps, "lr")
         trained = {name: self.ends[trial.name] for name, trial in found.best.items()}
-        return Tuned(found.families, found.trials, found.by, trained)
+        return Tuned(found.families, found.trials, found.by, trained, finished=finished)
 
     def _halve(self, rungs: list[Rung], tried: list[Candidate]) -> None:
         self.trials |= {one.name: Trial(one) for one in tried}
@@ -225,6 +245,21 @@ class _Search:
                 arrived = [name for name in self.alive if self.trials[name].rung == place]
                 self._retire(candidate.family, arrived, following)
             going, first = list(self.alive), rung.steps
+
+    def _replace(self, family: Family) -> None:
+        """Where none of a family came to the end, train the next best anew, and to the end."""
+        for _ in range(RESERVES):
+            for trial in reserves(self.trials, family, self.by, RUNGS, count=1):
+                one, first, scores = self._start(trial.candidate), 0, {"diverged": True}
+                for rung in ladder(self.steps, 1):
+                    scores = self._climb(one, first, rung.steps)
+                    first = rung.steps
+                    if "diverged" in scores:
+                        break
+                self.trials[trial.name] = Trial(trial.candidate, RUNGS, first, **scores)
+                if not self.trials[trial.name].diverged:
+                    self.alive[trial.name] = one
+                self._retire(family, list(self.alive), 0)
 
     def _start(self, candidate: Candidate) -> Trained:
         torch.manual_seed(self.seed)
@@ -264,7 +299,13 @@ class _Search:
 
             def closure(x: Tensor = x, y: Tensor = y) -> Tensor:
                 one.optimizer.zero_grad()
-                loss = self.loss(one.model(x), y)
+                outputs = one.model(x)
+                try:
+                    loss = self.loss(outputs, y)
+                except BREAKS as error:
+                    if misfit := misfit_of(self.task, outputs, y):
+                        raise ValueError(f"tune: {misfit}") from error
+                    raise
                 loss.backward()  # type: ignore[no-untyped-call]
                 return loss.detach()
 
@@ -337,7 +378,8 @@ class _Search:
         self.done += 1
         if self.progress is not None:
             seconds = time.perf_counter() - self.begin
-            self.progress(Progress(self.done, self.work, seconds, loss, {}, finding=True))
+            work = max(self.work, self.done)  # there may be more, where the best diverge
+            self.progress(Progress(self.done, work, seconds, loss, {}, finding=True))
 
     @cached_property
     def work(self) -> int:

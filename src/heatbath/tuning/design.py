@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
+from inspect import signature
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,9 +17,9 @@ from heatbath.partition import Partition
 from heatbath.presets import PRESETS, SEARCHED
 from heatbath.ranges import Between
 
-Searched: TypeAlias = "str | Partition | type[Method] | Callable[..., Partition] | Family"
-"""What is searched of a method: a preset or a method, or its name, within ranges of its own; a partition with
-ranges; or a family of partitions."""
+Searched: TypeAlias = "str | Partition | type[Method] | Callable[..., Partition] | Mapping[str, Any] | Family"
+"""What is searched of a method: a preset or a method, or its name, within ranges of its own; some arguments
+for the one that is named, with ranges or values; a partition with ranges; or a family of partitions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,36 +116,61 @@ def _family(searched: object, name: str | None) -> Family:
     if isinstance(searched, Family):
         return replace(searched, name=name or searched.name)
     if isinstance(searched, Partition):
+        if axes := searched.axes():
+            raise ValueError(
+                f"{', '.join(axes)}: tune looks within ranges, such as between(0.02, 0.5), and takes no "
+                f"list; got {', '.join(map(repr, axes.values()))}"
+            )
         return _of_partitions(name or "partition", searched.ranges(), searched.at)
     if isinstance(searched, str):
-        return _named(searched, name)
+        return _family(_named(searched), name)
+    if isinstance(searched, Mapping) and name is not None:
+        return _with_arguments(name, searched)
     for preset, function in PRESETS.items():
         if searched is function:
             return Family(
-                name or preset, SEARCHED[preset], partial(_called, function), partial(call_of, f"{preset}(")
+                name or preset, SEARCHED[preset], partial(_made, function), partial(call_of, preset)
             )
     if isinstance(searched, type) and issubclass(searched, Method):
         if "h" not in searched.searched:
             raise ValueError(f"{searched.__name__} has no ranges to search in: say them, with Partition(...)")
-        return _of_partitions(name or searched.title, searched.searched, partial(_one, searched))
+        return _of_partitions(name or searched.title, searched.searched, partial(_made, searched))
     raise TypeError(
         "a method to tune is a preset such as AdLaLa, a method such as Adam, the name of one, or a partition "
         f"with ranges such as AdLaLa(h=between(0.02, 0.5)); got {searched!r}"
     )
 
 
-def _named(given: str, name: str | None) -> Family:
+def _named(given: str) -> Callable[..., Partition] | type[Method]:
     """The preset or method of a name, in any case."""
     known: dict[str, Any] = {preset.lower(): function for preset, function in PRESETS.items()}
     known |= {kind.title.lower(): kind for kind in known_methods().values() if kind.searched}
     if given.lower() not in known:
         raise ValueError(f"there is no method {given!r} to tune; accepted: {', '.join(known)}")
-    return _family(known[given.lower()], name)
+    found: Callable[..., Partition] | type[Method] = known[given.lower()]
+    return found
 
 
-def call_of(begin: str, values: Mapping[str, object]) -> str:
-    """A call in Python that begins like this, with these arguments by name."""
-    return f"{begin}{', '.join(f'{name}={value!r}' for name, value in values.items())})"
+def _with_arguments(name: str, arguments: Mapping[str, Any]) -> Family:
+    """The preset or method of a name with arguments: ranges in place of its own, and values that stay."""
+    known = _named(name)
+    usual = _family(known, name)
+    accepted = list(dict.fromkeys(["h", *signature(known).parameters]))
+    if unknown := [str(key) for key in arguments if key not in accepted]:
+        raise ValueError(f"{name} has no {', '.join(unknown)}; accepted: {', '.join(accepted)}")
+    fixed = {key: value for key, value in arguments.items() if not isinstance(value, Between)}
+    ranges = {key: value for key, value in {**usual.ranges, **arguments}.items() if key not in fixed}
+
+    def make(values: Mapping[str, Any]) -> Partition:
+        return _made(known, {**fixed, **values})
+
+    _family(make(ranges), name)  # refuses ends that cannot be, and lists
+    return Family(name, ranges, make, (lambda values: make(values).code) if fixed else usual.code)
+
+
+def call_of(name: str, values: Mapping[str, object], *first: str) -> str:
+    """A call in Python, with arguments that come first, and these by name."""
+    return f"{name}({', '.join([*first, *(f'{key}={value!r}' for key, value in values.items())])})"
 
 
 def _of_partitions(
@@ -153,10 +179,15 @@ def _of_partitions(
     return Family(name, ranges, make, lambda values: make(values).code)
 
 
-def _called(preset: Callable[..., Partition], values: Mapping[str, float]) -> Partition:
-    return preset(**values)
-
-
-def _one(kind: type[Method], values: Mapping[str, float]) -> Partition:
+def _made(known: Callable[..., Partition] | type[Method], values: Mapping[str, Any]) -> Partition:
+    """What a preset, or a method for all parts, makes of its arguments."""
+    if not isinstance(known, type):
+        return known(**values)
     rest = {name: value for name, value in values.items() if name != "h"}
-    return Partition(kind(**rest), values["h"])
+    if needed := [f.name for f in fields(known) if f.default is MISSING and f.name not in rest]:
+        ranges = ", ".join(f"{name}=between(...)" for name in needed)
+        raise ValueError(
+            f"{known.__name__} has no range to search in for {', '.join(needed)}: give it one in "
+            f"{known.__name__}.searched, or tune Partition({known.__name__}({ranges}), between(...))"
+        )
+    return Partition(known(**rest), values["h"])

@@ -16,11 +16,10 @@ class Tuned(Trials):
 
     `lasts` are the runs of those that came furthest in each round of the search and, in the end, of those
     that were run again: comparisons on the training examples without those for validation. `run` is that of
-    the best. `finished` is False after Ctrl-C.
+    the best.
     """
 
     lasts: Sequence[Run]
-    finished: bool = True
 
     @property
     def partition(self) -> Partition:
@@ -36,4 +35,10 @@ class Tuned(Trials):
     def run(self) -> Run:
         """The run of the best, as far as it came."""
         name = self.best[self.winner].name
-        return next(last.select(method=name) for last in reversed(self.lasts) if name in last.plan.named)
+        for last in reversed(self.lasts):
+            if name in last.plan.named:
+                return last.select(method=name)
+        raise ValueError(
+            f"the run of {name} was not kept: it had been dropped, those that were better have diverged, and "
+            "Ctrl-C ended the search. Train with its partition, or search again"
+        )

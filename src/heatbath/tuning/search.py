@@ -19,23 +19,32 @@ from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.networks import Dense
 from heatbath.runs.plan import Plan, make_plan
-from heatbath.runs.run import Run, simulate
-from heatbath.runs.simulation import Diverged, Progress
+from heatbath.runs.run import Run, check_manner, simulate
+from heatbath.runs.simulation import Diverged, Progress, StaleNoise, warn_of_stale_noise
 from heatbath.tasks import TASKS, Task, each_class
 from heatbath.tuning.design import Candidate, Family, Searched, families
 from heatbath.tuning.result import Tuned
 from heatbath.tuning.studies import Asked, batches, checked
-from heatbath.tuning.trials import Trial, in_round, ranked, rounds
+from heatbath.tuning.trials import (
+    RESERVES,
+    RUNGS,
+    Trial,
+    Trials,
+    in_round,
+    ranked,
+    reserves,
+    rounds,
+    warn_of_edges,
+)
 
 if TYPE_CHECKING:
     import optuna
 
-RUNGS, FACTOR = 4, 2  # the steps of a candidate double from rung to rung, and half of them go on
+FACTOR = 2  # the steps of a candidate double from rung to rung, and half of them go on
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # and at which single networks are looked at
 AGAIN, MORE = 20, 5  # one in so many is run again in the end, with so many times as many chains
 FLOOR = 2.0**-52
-ALL = "every candidate diverges within {:,} steps: search at smaller h, or with more friction"
 
 
 class Rung(NamedTuple):
@@ -48,6 +57,16 @@ class Rung(NamedTuple):
 def ladder(steps: int, count: int) -> list[Rung]:
     """Rungs with half as many candidates each, and twice as many steps."""
     return [Rung(steps // FACTOR ** (RUNGS - 1 - k), math.ceil(count / FACTOR**k)) for k in range(RUNGS)]
+
+
+def check_outcome(found: Trials, steps: int, stepsize: str = "h") -> None:
+    """Refuse what has found nothing, though nobody stopped it."""
+    if found.finished and not found.best:
+        reasons = "; ".join(f"{method}: {why}" for method, why in found.without.items())
+        raise FloatingPointError(
+            f"nothing was found in {steps:,} steps ({reasons}): search at smaller {stepsize}, or with more "
+            "friction"
+        )
 
 
 def tune(
@@ -75,6 +94,8 @@ def tune(
     `methods` is one, several in a list, or several by name in a dict; each is
 
     - a preset or a method, or its name (`hb.AdLaLa`, `hb.Adam`, "LOL"), which has ranges to search in;
+    - in a dict, arguments for the one that its name says: `{"AdLaLa": {"h": hb.between(0.1, 1.0), "sigma":
+      0.01}, "Adam": {}}` has ranges and values in place of its own ranges; `found.wider` is one, too;
     - a partition with ranges, `hb.AdLaLa(h=hb.between(0.02, 0.5), tau=1e-4)`; all else stays as it is. Parts
       that are given the same range share its value.
 
@@ -83,7 +104,9 @@ def tune(
     ensemble; the better half of each method goes on to a quarter, and so on, to the end. The best, one in
     twenty, are then run again with five times as many chains, from other starts, which decides between them.
     (Fewer than 16 candidates fill the ranges, and the first decision counts.) A candidate of which a chain
-    diverges is out, and costs nothing more.
+    diverges is out, and costs nothing more; where all that came to the end are out, the next best are run to
+    the end, three times if need be. What is found has come to the end, or a method has no best (`without`
+    says why). `AtEdge` warns of best values at an end of their range: search again, in `found.wider`.
 
     They are judged `by` the loss or the accuracy of averaged predictions, over the second half of the steps
     that were made since the last time, for examples that a chain does not see: `validation` is the share of
@@ -106,6 +129,7 @@ def tune(
     >>> found.partition == found.run.partition, sorted(found.importance["partition"])
     (True, ['h', 'tau'])
     """
+    check_manner(threads, progress, checkpoint, every)
     search = prepare(
         problem, network, methods, steps, batch, chains, candidates=candidates, by=by, validation=validation,
         study=study, seed=seed, dtype=dtype, shuffled=shuffled,
@@ -115,7 +139,11 @@ def tune(
             "a study keeps its own state: leave out checkpoint, and give it a storage of Optuna's"
         )
     folder = None if checkpoint is None else Path(checkpoint)
-    return replace(search, manner=dict(threads=threads, every=every), checkpoint=folder).run(progress)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"the checkpoint of a search is a folder, and {folder} is a file")
+    found = replace(search, manner=dict(threads=threads, every=every), checkpoint=folder).run(progress)
+    warn_of_edges(found)
+    return found
 
 
 def prepare(
@@ -250,15 +278,14 @@ class Search:
             lasts += [] if last is None else [last]
             if not finished:
                 break
-        if finished and self._confirms and _left(trials):
-            run = self._confirm(trials, counted)
-            finished = run is None or run.finished
-            lasts += [] if run is None or not run.finished else [run]
-        if finished and not _left(trials):
-            raise FloatingPointError(ALL.format(self.steps))
-        if not lasts:
+        if finished:
+            again, finished = self._run_again(trials, counted)
+            lasts += again
+        found = Tuned(self.families, list(trials.values()), self.by, lasts, finished=finished)
+        if not finished and not found.best:
             raise KeyboardInterrupt
-        return Tuned(self.families, list(trials.values()), self.by, lasts, finished)
+        check_outcome(found, self.steps)
+        return found
 
     @property
     def _confirms(self) -> bool:
@@ -273,23 +300,37 @@ class Search:
         some = [in_round(number, self.counts, family, trials, self.by, seed) for family in self.families]
         return {one.name: one for own in some for one in own}
 
-    def _confirm(self, trials: dict[str, Trial], counted: _Counted) -> Run | None:
-        """The best of each method again, with more chains, which decides between them, if any is left."""
-        chains, seed = MORE * self.settings["chains"], self.settings["seed"] + len(self.counts)
-        sets, chosen = held_out(self.problem, self.validation, chains, seed)
-        again = replace(
-            self, sets=sets, chosen=chosen, settings=self.settings | {"chains": chains, "seed": seed}
-        )
-        best = [ranked(trials, family, self.by)[: self._confirmed(family)] for family in self.families]
-        going = {one.name: one.candidate for some in best for one in some if not one.diverged}
-        file = None if self.checkpoint is None else self.checkpoint / "confirmed.nc"
-        run = again._climb(None, going, Rung(self.steps, len(going)), file, counted)
-        if run is None:
-            trials |= {name: replace(trials[name], diverged=True) for name in going}
-        elif run.finished:
-            for name, scores in judged(run, chosen).items():
-                trials[name] = replace(trials[name], rung=RUNGS + 1, steps=self.steps, **scores)
-        return run
+    def _run_again(self, trials: dict[str, Trial], counted: _Counted) -> tuple[list[Run], bool]:
+        """The best of each method again, with more chains, which decides between them; or, without a last
+        comparison, those that take the place of finalists that diverged. Their runs, and whether nobody
+        stopped them."""
+        search, goal = self, RUNGS
+        if self._confirms:
+            chains, seed = MORE * self.settings["chains"], self.settings["seed"] + len(self.counts)
+            sets, chosen = held_out(self.problem, self.validation, chains, seed)
+            settings = self.settings | {"chains": chains, "seed": seed}
+            search, goal = replace(self, sets=sets, chosen=chosen, settings=settings), RUNGS + 1
+        runs: list[Run] = []
+        for number in range(RESERVES if self.study is None else 0):  # a study asks for others itself
+            some = [reserves(trials, f, self.by, goal, self._confirmed(f)) for f in self.families]
+            going = {one.name: one.candidate for own in some for one in own}
+            if not going:
+                break
+            label = f"again-{number}.nc" if number or not self._confirms else "confirmed.nc"
+            file = None if self.checkpoint is None else self.checkpoint / label
+            work = self.steps * len(going) * search.settings["chains"]
+            counted.work = max(counted.work, counted.past + work)
+            run = search._climb(None, going, Rung(self.steps, len(going)), file, counted)
+            counted.past += work
+            if run is None:
+                trials |= {name: trials[name].lost(goal, self.steps) for name in going}
+                continue
+            if not run.finished:
+                return runs, False
+            runs.append(run)
+            for name, scores in judged(run, search.chosen).items():
+                trials[name] = replace(trials[name], rung=goal, steps=self.steps, **scores)
+        return runs, True
 
     def _confirmed(self, family: Family) -> int:
         return max(2, sum(self.counts) // AGAIN) if family.ranges else 1
@@ -310,7 +351,8 @@ class Search:
             file = None if self.checkpoint is None else self.checkpoint / f"round-{number + 1}-{place}.nc"
             run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
             if run is None:
-                trials |= {name: replace(trials[name], diverged=True) for name in going}
+                trials |= {name: trials[name].lost(place, rung.steps) for name in going}
+                counted.past += (rung.steps - before) * len(going) * int(self.settings["chains"])
                 return last, True
             if not run.finished:  # Ctrl-C
                 return last, False
@@ -345,13 +387,21 @@ class Search:
                 self.sets, length, looks, thin, batch=run.plan.batch
             )
             plan = run.plan.extended(run.step, length, records)
+        if not counted.past:
+            warn_of_stale_noise(plan, self.steps)
         manner = {**self.manner, "progress": counted.of(before, chains), "checkpoint": file}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Diverged)
+            warnings.simplefilter("ignore", StaleNoise)  # of the whole search there was one
             try:
                 return simulate(plan, run, **manner)
             except FloatingPointError:
                 return None
+            except ValueError as error:  # the plan is right, so that it is the file
+                raise ValueError(
+                    f"{self.checkpoint} holds another search, or is damaged: call tune as it was called to "
+                    f"continue it, or with another folder; {error}"
+                ) from None
 
     def _plan(self, going: dict[str, Candidate], length: int) -> Plan:
         """The plan of a first rung."""
@@ -376,10 +426,6 @@ class Search:
         if self._confirms:
             work += MORE * self.steps * sum(map(self._confirmed, self.families))
         return work * int(self.settings["chains"])
-
-
-def _left(trials: Mapping[str, Trial]) -> bool:
-    return any(not trial.diverged for trial in trials.values())
 
 
 def _looks(length: int, end: int) -> tuple[int, int, list[int]]:

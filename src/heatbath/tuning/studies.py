@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from heatbath.ranges import Between
 from heatbath.tuning.design import Candidate, Family
 from heatbath.tuning.trials import Trial
 
@@ -26,8 +25,15 @@ class Asked:
     going: dict[str, optuna.Trial] = field(default_factory=dict)
 
     def ask(self, family: Family, count: int) -> list[Candidate]:
-        """New candidates."""
-        return [self._candidate(family) for _ in range(count)]
+        """New candidates; if one cannot be had, none is under way."""
+        from optuna.trial import TrialState
+
+        try:
+            return [self._candidate(family) for _ in range(count)]
+        except BaseException:
+            for asked in self.going.values():
+                self.study.tell(asked, state=TrialState.FAIL)
+            raise
 
     def report(self, trials: Iterable[Trial]) -> None:
         """Scores at the end of a rung; those that diverged have none."""
@@ -50,23 +56,27 @@ class Asked:
         return trial.loss if self.by == "loss" else trial.accuracy
 
     def _candidate(self, family: Family) -> Candidate:
-        from optuna.distributions import FloatDistribution
-
-        def distribution(searched: Between) -> FloatDistribution:
-            low, high = searched.range()
-            if searched.scale == "complement":
-                low, high = 1.0 - high, 1.0 - low
-            return FloatDistribution(low, high, log=searched.scale != "linear")
-
-        ranges = {_name(name, searched): searched for name, searched in family.ranges.items()}
-        asked = self.study.ask({name: distribution(searched) for name, searched in ranges.items()})
+        asked = self.study.ask(distributions(family))
         values = {
             name: 1.0 - asked.params[key] if key.startswith(MISSING) else float(asked.params[key])
-            for name, key in zip(family.ranges, ranges, strict=True)
+            for name, key in zip(family.ranges, distributions(family), strict=True)
         }
         candidate = Candidate(f"{family.name} {asked.number}", family, values)
         self.going[candidate.name] = asked
         return candidate
+
+
+def distributions(family: Family) -> dict[str, optuna.distributions.BaseDistribution]:
+    """The parameters of a study for the coefficients of a method, in their order."""
+    from optuna.distributions import FloatDistribution
+
+    found: dict[str, optuna.distributions.BaseDistribution] = {}
+    for name, searched in family.ranges.items():
+        low, high = searched.range()
+        if searched.scale == "complement":
+            name, low, high = f"{MISSING}{name}", 1.0 - high, 1.0 - low
+        found[name] = FloatDistribution(low, high, log=searched.scale != "linear")
+    return found
 
 
 def batches(candidates: int) -> list[int]:
@@ -91,8 +101,22 @@ def checked(study: object, families: list[Family], by: Literal["loss", "accuracy
     found = [given.name.lower() for given in study.directions]
     if found != [direction]:
         raise ValueError(f"by={by!r} needs create_study(direction={direction!r}), got {', '.join(found)}")
+    needed = {name: _kind(one) for name, one in distributions(families[0]).items()}
+    for trial in study.get_trials(deepcopy=False):
+        there = {name: _kind(one) for name, one in trial.distributions.items()}
+        if there and there != needed:
+            raise ValueError(
+                f"the study has trials of another search, with {_listed(there)}, and this one has "
+                f"{_listed(needed)}: take a new study, as optuna.create_study() makes it"
+            )
     return Asked(study, by)
 
 
-def _name(name: str, searched: Between) -> str:
-    return f"{MISSING}{name}" if searched.scale == "complement" else name
+def _kind(distribution: optuna.distributions.BaseDistribution) -> str:
+    """What a study does not let a parameter change: all but its ends."""
+    kind = type(distribution).__name__.removesuffix("Distribution").lower()
+    return f"{kind}, logarithmic" if getattr(distribution, "log", False) else kind
+
+
+def _listed(kinds: dict[str, str]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
