@@ -1,0 +1,1 @@
+"""The explorer: watch heat baths work, live, in the browser."""
