@@ -42,7 +42,7 @@ def names() -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _default(name: str, kind: type[Method] | None) -> Partition:
+def _default(name: str, kind: Any) -> Partition:  # one that was registered anew is another
     if kind is None:
         given = _needed(inspect.signature(PRESETS[name]).parameters, SEARCHED[name])
         return PRESETS[name](**given)
@@ -52,7 +52,8 @@ def _default(name: str, kind: type[Method] | None) -> Partition:
 
 def default(name: str) -> Partition:
     """The partition of a method or preset where nothing is said."""
-    return _default(name, None if name in PRESETS else known_methods()[name])
+    kind: Any = None if name in PRESETS else known_methods()[name]
+    return _default(name, kind)
 
 
 def _needed(parameters: Mapping[str, inspect.Parameter], searched: Mapping[str, Between]) -> dict[str, float]:
@@ -63,7 +64,7 @@ def _needed(parameters: Mapping[str, inspect.Parameter], searched: Mapping[str, 
         if parameter.default is inspect.Parameter.empty
         or (parameter.default is None and name in ("tau", "sigma"))
     ]
-    return {name: (searched[name] if name in searched else SPARE).at(0.5) for name in missing}
+    return {name: searched.get(name, SPARE).at(0.5) for name in missing}
 
 
 def catalogue() -> dict[str, Any]:

@@ -134,7 +134,6 @@ class Flight:
         """A look at the map."""
         begin = time.perf_counter()
         seen = self.live.look(self.domain.grid(self.size(view.size)))
-        assert seen.outputs is not None
         values = _map(seen.outputs[:, :, 0], view)
         units = self._units(view.chain) if view.units else None
         return Picture(self.step, _means_of(seen), values, units, time.perf_counter() - begin)
@@ -194,9 +193,7 @@ class Flight:
         self.moment += 1
         self._stand()
         self._next_record = _after(self.live.step) + self.offset
-        self.post(
-            write("rewound", run=self.name, step=step, history=self.history, **self._plain())
-        )
+        self.post(write("rewound", run=self.name, step=step, history=self.history, **self._plain()))
 
     def settings_at(self, step: int) -> RunSettings:
         """What the settings were at a step."""
@@ -241,9 +238,14 @@ class Flight:
         self.history.append((self.step, change))
         self.post(
             write(
-                "changed", id=number, run=self.name, step=self.step, entry=[self.step, change],
-                replayed=replayed, **self._plain(),
-            )  # fmt: skip
+                "changed",
+                id=number,
+                run=self.name,
+                step=self.step,
+                entry=[self.step, change],
+                replayed=replayed,
+                **self._plain(),
+            )
         )
 
     def _plain(self) -> dict[str, Any]:
@@ -259,9 +261,13 @@ class Flight:
             self._lost = len(lost)
             self.post(
                 write(
-                    "diverged", run=self.name, step=self.offset + int(died[last]),
-                    part=self.live.diverged_part(last), chains=len(lost), living=len(died) - len(lost),
-                )  # fmt: skip
+                    "diverged",
+                    run=self.name,
+                    step=self.offset + int(died[last]),
+                    part=self.live.diverged_part(last),
+                    chains=len(lost),
+                    living=len(died) - len(lost),
+                )
             )
 
     def _record(self) -> None:
@@ -271,11 +277,14 @@ class Flight:
         if self._noting > 0.05 + SHARE * self._working:
             return
         seen = self.live.note()
-        self._append(self._point(replace(seen, configurational=self.live.look(losses=False, gradients=True).configurational)))
+        self._append(
+            self._point(
+                replace(seen, configurational=self.live.look(losses=False, gradients=True).configurational)
+            )
+        )
         self._noting += time.perf_counter() - begin
 
     def _point(self, seen: Look) -> Point:
-        assert seen.loss is not None and seen.accuracy is not None and seen.configurational is not None
         loss, accuracy = seen.loss[seen.alive], seen.accuracy[seen.alive]
         splits = ("train", "test") if self.settings.problem.X_test.size else ("train",)
         return Point(
@@ -306,10 +315,13 @@ class Flight:
         shown = {}
         for part in self.live.parts():
             inside = [slice(span.start, span.stop) for span in part.tensors]
-            largest = max((float(np.abs(theta[alive][:, s]).max()) for s in inside), default=0.0) if alive.any() else 0.0
+            largest = (
+                max((float(np.abs(theta[alive][:, s]).max()) for s in inside), default=0.0)
+                if alive.any()
+                else 0.0
+            )
             end = _round_up(largest)
             counts = self.live.look(losses=False, histogram=(-end, end, BINS)).histogram
-            assert counts is not None
             shown[part.name] = {"low": -end, "high": end, "counts": counts[part.name][alive].sum(axis=0)}
         return shown
 
@@ -337,7 +349,12 @@ def domain_of(settings: Settings) -> Domain:
     X = np.concatenate([problem.X_train[0], problem.X_test[0]]) * problem.scale + problem.shift
     middle = (X.min(axis=0) + X.max(axis=0)) / 2
     half = np.maximum(np.ptp(X, axis=0) / 2, 1e-9) * 1.1
-    return Domain(*(short(v) for v in (middle[0] - half[0], middle[0] + half[0], middle[1] - half[1], middle[1] + half[1])))
+    return Domain(
+        *(
+            short(v)
+            for v in (middle[0] - half[0], middle[0] + half[0], middle[1] - half[1], middle[1] + half[1])
+        )
+    )
 
 
 def points_of(settings: Settings, split: str) -> list[list[float]]:
@@ -375,7 +392,6 @@ def _mean(values: Floats) -> float:
 
 def _means_of(seen: Look) -> list[float]:
     """Losses and accuracies, train and test."""
-    assert seen.loss is not None and seen.accuracy is not None
     return [_mean(values[seen.alive, k]) for values in (seen.loss, seen.accuracy) for k in (0, 1)]
 
 
@@ -391,7 +407,7 @@ def _map(values: Floats, view: View) -> NDArray[np.uint8]:
         shown = values[well].mean(axis=0) if view.map == "mean" else 2 * values[well].std(axis=0)
     if shown is None:
         return np.full(values.shape[1], 0 if view.map == "sd" else 128, np.uint8)
-    return np.clip(np.rint(255 * shown), 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(np.rint(255 * shown), 0, 255), np.uint8)
 
 
 def _round_up(value: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,15 +24,13 @@ def between(settings: Settings, states: Mapping[str, tuple[Any, Any]], chain: in
         "start-B": (first["B"], ends["B"]),
         "A-B": (ends["A"], ends["B"]),
     }
-    splits = ("train", "test") if problem.X_test.size else ("train",)
+    splits: list[Literal["train", "test"]] = ["train", "test"] if problem.X_test.size else ["train"]
     found = {}
     for name, (one, two) in pairs.items():
         losses = {
             split: landscape.line(problem, network, one, two, AT, split, threads=1)["loss"].values
             for split in splits
         }
-        found[name] = {
-            "at": [short(a) for a in AT],
-            **{split: [short(float(v)) for v in values] for split, values in losses.items()},
-        }
+        found[name] = {"at": [short(a) for a in AT]}
+        found[name] |= {split: [short(float(v)) for v in values] for split, values in losses.items()}
     return found

@@ -89,7 +89,7 @@ def read(text: str | bytes) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number here: infinite friction is written as \"inf\"")
+    raise ValueError(f'{constant} is no number here: infinite friction is written as "inf"')
 
 
 def _is_run(name: str, value: object) -> None:
@@ -150,7 +150,9 @@ def short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def frame(number: int, size: int, steps: list[int], losses: list[float], maps: list[NDArray[np.uint8]]) -> bytes:
+def frame(
+    number: int, size: int, steps: list[int], losses: list[float], maps: list[NDArray[np.uint8]]
+) -> bytes:
     """A frame: steps and losses of both runs, and their maps, row 0 at the top."""
     head = MAGIC + struct.pack("<IIIdd8f", number, size, size, *steps, *losses)
     return head + b"".join(single.tobytes() for single in maps)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import secrets
 import tempfile
 import time
@@ -36,7 +35,6 @@ from heatbath.explorer.session import Session, make_flights
 from heatbath.explorer.settings import RUNS, Settings, Wrong
 from heatbath.explorer.words import checked_word
 from heatbath.explorer.workers import Workers
-from heatbath.writing import write as write_file
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page"
@@ -139,7 +137,9 @@ class Explorer:
         no way in.
         """
         if self.token is not None:
-            return secrets.compare_digest(connection.query_params.get("token", "").encode(), self.token.encode())
+            return secrets.compare_digest(
+                connection.query_params.get("token", "").encode(), self.token.encode()
+            )
         return _is_loopback(connection.headers.get("host", ""))
 
     # Websockets
@@ -167,9 +167,14 @@ class Explorer:
         try:
             page.post(
                 write(
-                    "hello", version=heatbath.__version__, session=session.key, catalogue=self.catalogue,
-                    limits=LIMITS, scenes=self.scenes, defaults=self.usual,
-                )  # fmt: skip
+                    "hello",
+                    version=heatbath.__version__,
+                    session=session.key,
+                    catalogue=self.catalogue,
+                    limits=LIMITS,
+                    scenes=self.scenes,
+                    defaults=self.usual,
+                )
             )
             if session.flights:
                 session.ready()
@@ -215,7 +220,9 @@ class Explorer:
                     return
                 if not warned:
                     warned = now
-                    session.say("error", text=f"at most {A_SECOND} messages a second are taken: this one is left")
+                    session.say(
+                        "error", text=f"at most {A_SECOND} messages a second are taken: this one is left"
+                    )
                 recent.append(now)
                 continue
             recent.append(now)
@@ -306,7 +313,9 @@ class Explorer:
         if session.playing:
             raise ValueError("lines are for runs that stand still: pause first")
         states = {
-            name: await self._from_flight(session, name, lambda flight: (flight.first_theta, flight.live.theta))
+            name: await self._from_flight(
+                session, name, lambda flight: (flight.first_theta, flight.live.theta)
+            )
             for name in RUNS
         }
         chain = min(session.view.chain, session.settings.chains - 1)

@@ -119,7 +119,11 @@ class Session:
 
     def say(self, kind: str, **fields: Any) -> None:
         """Send a message."""
-        self.post(write(kind, **{name: value for name, value in fields.items() if value is not None or name != "id"}))
+        self.post(
+            write(
+                kind, **{name: value for name, value in fields.items() if value is not None or name != "id"}
+            )
+        )
 
     def state(self, number: int | None = None) -> None:
         """Send the state."""
@@ -188,7 +192,9 @@ class Session:
     def fail(self, flight: Flight, error: Exception) -> None:
         """Something went wrong that should not: the run stops, and the page is told."""
         flight.alive = False
-        self.say("error", run=flight.name, text=f"run {flight.name} has ended by an error of the explorer: {error}")
+        self.say(
+            "error", run=flight.name, text=f"run {flight.name} has ended by an error of the explorer: {error}"
+        )
 
     def _seen(self) -> tuple[Any, ...]:
         """What a frame of now would be of."""
@@ -215,7 +221,10 @@ class Session:
             pictures = [self._pictures[name] for name in RUNS]
             self._looking, self._pictures = False, {}
             self._number += 1
-            self._shown = (view, *((id(f), p.step, f.moment) for f, p in zip(self.flights.values(), pictures, strict=True)))
+            self._shown = (
+                view,
+                *((id(f), p.step, f.moment) for f, p in zip(self.flights.values(), pictures, strict=True)),
+            )
             self._spacing = max(BETWEEN, sum(picture.took for picture in pictures) / LOOKING / 2)
         size = math.isqrt(pictures[0].map.size)
         if len({picture.map.size for picture in pictures}) > 1:  # the view has changed in between

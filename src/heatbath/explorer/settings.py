@@ -65,7 +65,9 @@ class Checks:
         """A JSON object with only keys that are accepted."""
         if not isinstance(given, Mapping):
             shown = repr(given)[:60]
-            self.problems.append((field, f"{field} must be an object with {', '.join(accepted)}, got {shown}"))
+            self.problems.append(
+                (field, f"{field} must be an object with {', '.join(accepted)}, got {shown}")
+            )
             return {}
         if unknown := [str(key)[:40] for key in given if key not in accepted]:
             text = f"{field} has no {', '.join(unknown[:5])}; accepted: {', '.join(accepted)}"
@@ -160,7 +162,7 @@ class RunSettings:
 
 
 def same_phase(one: Partition, two: Partition) -> bool:
-    """Whether only coefficients differ, so that a run can go on: parts, methods, words and options are alike."""
+    """Whether only coefficients differ, so that a run can go on; parts, methods, words, options do not."""
     if one.methods.keys() != two.methods.keys():
         return False
     pairs = [(method, two.methods[key]) for key, method in one.methods.items()]
@@ -207,7 +209,7 @@ def read(given: object) -> Settings:
     checks = Checks()
     accepted = ("problem", "network", "batch", "chains", "seed", "runs", "view")
     table = checks.table("settings", given, accepted)
-    problem, of_problem = None, {}
+    problem, of_problem = None, dict[str, Any]()
     with checks.of("problem"):
         problem, of_problem = _problem(checks, table.get("problem", {}))
     network = Dense()
@@ -372,9 +374,7 @@ def _history(run: RunSettings, given: object) -> tuple[tuple[int, Mapping[str, A
     return tuple(entries)
 
 
-def _parts(
-    checks: Checks, methods: Mapping[Any, Method], given: object
-) -> dict[Any, Method]:
+def _parts(checks: Checks, methods: Mapping[Any, Method], given: object) -> dict[Any, Method]:
     """The methods of parts with what is given in place of what they have."""
     table = checks.table("parts", given, [str(key) for key in methods])
     made = dict(methods)

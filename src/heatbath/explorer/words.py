@@ -27,7 +27,9 @@ def checked_word(run: RunSettings, part: str, word: str, gamma: Any = None) -> d
         if gamma is not None and hasattr(method, "gamma"):
             values["gamma"] = real("gamma", math.inf if gamma == "inf" else gamma, FRICTION)
         spelled = replace(method, **values)
-        Partition({**run.base.methods, **{key: spelled for key in run.base.methods if str(key) == part}}, run.base.h)
+        Partition(
+            {**run.base.methods, **{key: spelled for key in run.base.methods if str(key) == part}}, run.base.h
+        )
     except (ValueError, TypeError) as error:
         return {"ok": False, "letters": [], "gradients": None, "order": None, "text": str(error)}
     order = NAMED.get(word)

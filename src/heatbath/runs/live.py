@@ -19,6 +19,7 @@ from heatbath.datasets.problem import Floats, numbers
 from heatbath.engine.batches import tabulate
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.layouts import Wide
+from heatbath.engine.loop import Chains
 from heatbath.engine.program import compile_program
 from heatbath.likelihood import settle
 from heatbath.methods import Frozen
@@ -43,18 +44,18 @@ class Look:
     `outputs` (chain, example, output) are what the networks say of the inputs that were asked about, in the
     units of `Run.outputs`; `loss` and `accuracy` (chain, split) are over all training and all test examples.
     By part there are the kinetic `temperature` (chain,), the `configurational` one and the `histogram` of the
-    parameters (chain, bin), by thermostat `xi` (chain,). What was not asked for is None.
+    parameters (chain, bin), by thermostat `xi` (chain,). What was not asked for is NaN, or empty.
     """
 
     step: int
     alive: NDArray[np.bool_]
     temperature: dict[str, Floats]
     xi: dict[str, Floats]
-    loss: Floats | None = None
-    accuracy: Floats | None = None
-    outputs: Floats | None = None
-    configurational: dict[str, Floats] | None = None
-    histogram: dict[str, NDArray[np.int64]] | None = None
+    loss: Floats
+    accuracy: Floats
+    outputs: Floats
+    configurational: dict[str, Floats]
+    histogram: dict[str, NDArray[np.int64]]
 
 
 class _Record(NamedTuple):
@@ -72,7 +73,7 @@ class _State(NamedTuple):
 
     step: int
     plan: Plan
-    chains: Any
+    chains: Chains
 
 
 class Live:
@@ -125,7 +126,7 @@ class Live:
         self._pace = 0.0  # seconds that a step takes
         self._inputs = np.empty((0, plan.problem.inputs))
         self._grid = tabulate(self._inputs[None], np.zeros((1, 0, 0)), kind)
-        self._begin(None)
+        self._ensemble = self._begin(None, partition)
         self._kept: deque[_State] = deque([self._state()], KEPT)
         self._worked = 0.0  # seconds since the last state that was kept
         self._eye = self._blind()
@@ -149,9 +150,7 @@ class Live:
     def plan(self) -> Plan:
         """The plan of a run up to here, as `train` makes it, with the records that were noted."""
         steps = [record.step for record in self._records if record.step < self.step]
-        return replace(
-            self._plan, steps=max(self.step, 1), record=tuple(steps) or 1, records=(), losses=()
-        )
+        return replace(self._plan, steps=max(self.step, 1), record=tuple(steps) or 1, records=(), losses=())
 
     def parts(self) -> list[Part]:
         """The parts that its methods make of the network."""
@@ -188,7 +187,7 @@ class Live:
             left = steps
             while left:
                 if self._until and self.step >= self._until:
-                    self._begin(grid.latest(self.partition))
+                    self._ensemble = self._begin(self._ensemble, grid.latest(self.partition))
                 now = min(left, self._until - self.step) if self._until else left
                 self._ensemble.advance(now)
                 left -= now
@@ -220,17 +219,16 @@ class Live:
         """
         if self.step:
             self._plan = self._plan.with_change(partition, self.step)
-            self._begin(self.partition)
+            self._ensemble = self._begin(self._ensemble, self.partition)
             return
         changed = grid.changed(self.partition, partition, 0)  # nothing has begun: it starts with these
         self._plan = replace(self._plan, partition=changed)
-        self._begin(None)
+        self._ensemble = self._begin(None, changed)
         self._kept = deque([self._state()], KEPT)
 
     def note(self) -> Look:
         """Look at losses, temperatures and ξ, and have them as a record in `run()`."""
         seen = self.look()
-        assert seen.loss is not None and seen.accuracy is not None
         chains = self._ensemble.chains
         alive = seen.alive[:, None]
         temperature, xi = (np.where(alive, values, np.nan) for values in (chains.temperature, chains.xi))
@@ -273,26 +271,21 @@ class Live:
         with threadpool_limits(1, "blas") if isinstance(eye.layout, Wide) else nullcontext():
             eye.work(0 if X is None else 1)(0, eye.groups)
         alive, here = chains.died < 0, Group(self._ensemble, self._chains)
-        outputs = None
-        if X is not None:
-            outputs = notes.average[:, 0, :, : self._plan.problem.outputs]
-            outputs[~(alive & (died < 0))] = np.nan
-            if self._plan.problem.task == "regression":
-                outputs = outputs * self._plan.problem.target_scale + self._plan.problem.target_shift
-        counts = None
-        if histogram is not None:
-            units = Group(eye, self._chains).units()
-            counts = {name: notes.histogram[:, 0, chosen].sum(axis=1) for name, chosen in units.items()}
+        outputs = notes.average[:, 0, :, : self._plan.problem.outputs]
+        outputs[~(alive & (died < 0))] = np.nan
+        if self._plan.problem.task == "regression":
+            outputs = outputs * self._plan.problem.target_scale + self._plan.problem.target_shift
+        units = {} if histogram is None else Group(eye, self._chains).units()
         return Look(
             self.step,
             alive,
             {name: np.where(alive, v, np.nan) for name, v in here.by_part(chains.temperature).items()},
             {name: np.where(alive, chains.xi[:, u], np.nan) for name, u in here.thermostats().items()},
-            notes.loss[:, 0] if losses else None,
-            notes.accuracy[:, 0] if losses else None,
+            notes.loss[:, 0],
+            notes.accuracy[:, 0],
             outputs,
-            self._configurational() if gradients else None,
-            counts,
+            self._configurational() if gradients else {},
+            {name: notes.histogram[:, 0, chosen].sum(axis=1) for name, chosen in units.items()},
         )
 
     def rewind(self) -> int:
@@ -305,7 +298,7 @@ class Live:
             there[...] = then
         self._plan = state.plan
         self._ensemble.step = state.step
-        self._begin(self.partition)
+        self._ensemble = self._begin(self._ensemble, self.partition)
         self._kept = deque([state], KEPT)
         self._worked = 0.0
         self._records = [record for record in self._records if record.step <= state.step]
@@ -328,25 +321,20 @@ class Live:
         ensemble.take_notes((), ())
         return Run(plan, self.step, data)
 
-    def _begin(self, partition: Partition | None) -> None:
-        """Go on with a partition, which from the step where it stands on is what the plan has."""
+    def _begin(self, before: Ensemble | None, partition: Partition) -> Ensemble:
+        """An ensemble at the start, or where one is, with a partition that is the plan's from there on."""
         plan = self._plan
-        before = None if partition is None else self._ensemble
-        chosen = self.partition if partition is None else partition
-        settled = settle(chosen, plan.network, plan.problem, plan.batch)
-        program = compile_program(
-            chosen, plan.layers, plan.rotated, settled.draws is not None, settled.parts
-        )
+        settled = settle(partition, plan.network, plan.problem, plan.batch)
+        stops = settled.draws is not None
+        program = compile_program(partition, plan.layers, plan.rotated, stops, settled.parts)
         theta = start_of(plan) if before is None else before.chains.theta
-        self._ensemble = make_ensemble(
-            plan, [program], settled, theta, self._data, self._chains, self._threads, before
-        )
         # the closing letters of a step belong to the one before, and have its coefficients
-        self._until = change + 1 if (change := grid.last_change(chosen)) else 0
+        self._until = change + 1 if (change := grid.last_change(partition)) else 0
+        return make_ensemble(plan, [program], settled, theta, self._data, self._chains, self._threads, before)
 
     def _state(self) -> _State:
-        chains = self._ensemble.chains
-        return _State(self.step, self._plan, type(chains)(*(values.copy() for values in chains)))
+        copies: Any = (values.copy() for values in self._ensemble.chains)
+        return _State(self.step, self._plan, Chains(*copies))
 
     def _is_finite(self) -> bool:
         chains = self._ensemble.chains

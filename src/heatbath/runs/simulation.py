@@ -317,10 +317,10 @@ def make_descent(
 
 
 def descend(ensemble: Ensemble) -> NDArray[np.float64]:
-    """The gradients that chains of `make_descent` find where they stand: a step far down, and the way back."""
+    """The gradients where chains of `make_descent` stand: a step far down, and the way back."""
     before = ensemble.chains.theta.astype(np.float64)
     ensemble.advance(1)
-    return (before - ensemble.chains.theta) / FAR
+    return np.asarray((before - ensemble.chains.theta) / FAR)
 
 
 def _grouped(plan: Plan) -> list[tuple[list[int], list[Program], Settled]]:
