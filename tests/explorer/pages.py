@@ -50,6 +50,7 @@ class Page:
             return {"type": "frame", **unpack(received)}
         message = json.loads(received, parse_constant=lambda name: 1 / 0)
         self.seen[message["type"]] += 1
+        assert "error of the explorer" not in message.get("text", ""), message
         return message
 
     def wait(self, *kinds, timeout=30, where=lambda message: True):

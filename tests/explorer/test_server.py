@@ -375,6 +375,7 @@ def wait_until(holds):
     return False
 
 
+@pytest.mark.slow
 def test_fifty_pages_opened_and_closed_leave_no_thread_and_no_memory_behind(served, monkeypatch):
     monkeypatch.setattr("heatbath.explorer.server.GRACE", 0.1)
 
