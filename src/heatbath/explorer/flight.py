@@ -178,8 +178,7 @@ class Flight:
 
     def change(self, change: dict[str, Any], number: int | None = None, replayed: bool = False) -> None:
         """Change coefficients from the next step on; another word or method begins a new phase."""
-        if not replayed and len(self.history) >= CHANGES:
-            raise ValueError(f"at most {CHANGES} changes are kept of a run: reset it, or open a link of it")
+        self._check_room()
         run = self.run.changed(change, self.step)
         self._apply(run.heated(self.heat))
         self.run = run
@@ -191,6 +190,8 @@ class Flight:
 
     def set_heat(self, factor: float, number: int | None = None) -> None:
         """Multiply all temperatures while held; 1 ends it."""
+        if factor != 1:
+            self._check_room()
         hot = self.run.heated(factor)
         self._apply(hot)
         self.heat = factor
@@ -247,6 +248,10 @@ class Flight:
         except ValueError:
             self.phases, self.offset = phases, offset
             raise
+
+    def _check_room(self) -> None:
+        if len(self.history) >= CHANGES:
+            raise ValueError(f"at most {CHANGES} changes are kept of a run: reset begins anew")
 
     def _replay(self) -> None:
         while self._pending and self._pending[0][0] <= self.step:

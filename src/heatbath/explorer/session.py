@@ -110,12 +110,17 @@ class Session:
             self._wanted, self._looking, self._pictures, self._shown = False, False, {}, ()
             self._told = {name: (-math.inf, -1) for name in self.flights}
             self._pace()
+        self.attached = True
+
+        def tell(flight: Flight) -> None:
+            if flight.name == RUNS[0]:
+                self.post(ready(self.settings, self.flights))
+                self.state()
+                self.command(RUNS[1], tell)
+            flight.tell_traces(whole=True)
+
         if self.flights:
-            self.ready()
-            self.state()
-        self.attached = True  # from here on it is served
-        for name in self.flights:
-            self.command(name, lambda flight: flight.tell_traces(whole=True))
+            self.command(RUNS[0], tell)
 
     def detach(self) -> None:
         """The page is gone: nothing is computed until it is back."""
@@ -149,20 +154,6 @@ class Session:
         steps = {name: flight.step for name, flight in self.flights.items()}
         self.say("state", id=number, playing=self.playing, speed=self.speed, steps=steps)
 
-    def ready(self, number: int | None = None) -> None:
-        """Send all that the page needs to begin."""
-        settings = self.settings
-        self.say(
-            "ready",
-            id=number,
-            settings=settings.plain,
-            domain=list(domain_of(settings)),
-            train=points_of(settings, "train"),
-            test=points_of(settings, "test"),
-            targets=list(settings.problem.targets),
-            parts={name: flight.layout() for name, flight in self.flights.items()},
-        )
-
     # From workers
 
     def due(self, now: float) -> Iterator[tuple[Flight, float]]:
@@ -171,12 +162,14 @@ class Session:
             yield from ((f, -math.inf) for f in self.flights.values() if f.commands and not f.held)
             return
         for flight in sorted(self.flights.values(), key=lambda flight: flight.step):
-            if not (flight.held or flight.failed):
+            if not flight.held:
                 yield flight, self._due(flight, now)
 
     def _due(self, flight: Flight, now: float) -> float:
         if self._is_urgent(flight):
             return -math.inf
+        if flight.failed:
+            return math.inf
         if not flight.prepared or self._most(flight, now) > 0 or (self._asked and not flight.alive):
             return now
         due = math.inf
@@ -303,6 +296,20 @@ class Session:
             asked, self._stop, self._asked = self._asked, {}, []
         for number in asked:
             self.state(number)
+
+
+def ready(settings: Settings, flights: dict[str, Flight], number: int | None = None) -> str:
+    """The message with all that a page needs to begin."""
+    return write(
+        "ready",
+        id=number,
+        settings=settings.plain,
+        domain=list(domain_of(settings)),
+        train=points_of(settings, "train"),
+        test=points_of(settings, "test"),
+        targets=list(settings.problem.targets),
+        parts={name: flight.layout() for name, flight in flights.items()},
+    )
 
 
 def make_flights(settings: Settings, post: Callable[[str], None]) -> dict[str, Flight]:
