@@ -195,8 +195,9 @@ class Live:
                 self._ensemble.advance(now)
                 left -= now
         took = time.perf_counter() - begin
-        if steps:
-            self._pace = took / steps if not self._pace else 0.7 * self._pace + 0.3 * took / steps
+        if steps:  # the first steps may have waited for code to be compiled: what is faster holds at once
+            pace = took / steps
+            self._pace = min(pace, 0.7 * self._pace + 0.3 * pace) if self._pace else pace
         self._worked += took
 
     def advance_for(self, seconds: float, most: int = MOST_STEPS) -> int:
@@ -229,12 +230,7 @@ class Live:
     def note(self, *, gradients: bool = False) -> Look:
         """Look at losses, temperatures and ξ, and have them as a record in `run()`."""
         seen = self.look(gradients=gradients)
-        chains = self._ensemble.chains
-        alive = seen.alive[:, None]
-        temperature, xi = (np.where(alive, values, np.nan) for values in (chains.temperature, chains.xi))
-        record = _Record(self.step, seen.loss, seen.accuracy, temperature, xi)
-        if not self._records or self._records[-1].step < self.step:
-            self._records.append(record)
+        self._records = self._with(seen)
         return seen
 
     def look(
@@ -304,10 +300,8 @@ class Live:
 
         Its records are those that were noted, and one of the last step.
         """
-        if self.step:
-            self.note()
         plan, ensemble = self.plan, self._ensemble
-        records = self._records if self.step else []
+        records = self._with(self.look()) if self.step else []
         notes = ensemble.take_notes([record.step for record in records], [True] * len(records))
         for place, record in enumerate(records):
             notes.loss[:, place], notes.accuracy[:, place] = record.loss, record.accuracy
@@ -326,6 +320,14 @@ class Live:
         # the closing letters of a step belong to the one before, and have its coefficients
         self._until = change + 1 if (change := grid.last_change(partition)) else 0
         return make_ensemble(plan, [program], settled, theta, self._data, self._chains, self._threads, before)
+
+    def _with(self, seen: Look) -> list[_Record]:
+        """The records with one of what is seen now, if there is none."""
+        if self._records and self._records[-1].step == seen.step:
+            return self._records
+        chains, alive = self._ensemble.chains, seen.alive[:, None]
+        temperature, xi = (np.where(alive, values, np.nan) for values in (chains.temperature, chains.xi))
+        return [*self._records, _Record(seen.step, seen.loss, seen.accuracy, temperature, xi)]
 
     def _one_thread(self) -> AbstractContextManager[object]:
         """Within, BLAS has one thread, where the network uses it: so it has in every run."""
