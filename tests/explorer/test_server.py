@@ -196,9 +196,12 @@ def test_a_link_with_a_history_makes_the_same_run_again(page):
         if steps:
             page.steps(steps)
         history.append(page.ask("change", run="A", **change)["entry"])
-    page.ask("heat", run="A", on=True)
-    page.steps(60)
-    history.append([80, {"parts": {"hidden": {"tau": 1e-3}, "output": {"tau": 1e-3}}}])
+    history.append(page.ask("heat", run="A", on=True)["entry"])
+    page.steps(20)
+    history.append(page.ask("change", run="A", h=0.1)["entry"])  # while it is hot
+    page.steps(20)
+    history.append(page.ask("heat", run="A", on=False)["entry"])
+    page.steps(20)
     expected = python_of(page, "A").theta
     page.setup(runs={"A": {"method": "AdLaLa", "history": history}, "B": {"method": "Adam"}})
     page.steps(140)
@@ -255,6 +258,7 @@ def test_a_run_that_diverges_is_told_of_and_the_other_goes_on_and_rewind_goes_ba
     rewound = page.ask("rewind", run="A")
     assert rewound["step"] < diverged["step"]
     assert rewound["parts"]["hidden"]["tau"] < 1
+    assert rewound["history"] == []
     frame = page.frame()
     assert np.isfinite(frame["losses"]).all()
     assert page.steps(30)["A"] == rewound["step"] + 30
@@ -505,6 +509,17 @@ def test_large_networks_have_coarser_maps_and_are_the_same_runs(page):
     assert page.frame()["size"] < (100, 100)
     assert len(page.ask("code", run="A", **{"as": "python"})["text"]) < 1000
     assert np.isfinite(python_of(page, "A").theta).all()
+
+
+def test_changes_are_limited_and_heat_can_always_be_ended(page, monkeypatch):
+    monkeypatch.setattr("heatbath.explorer.flight.CHANGES", 3)
+    page.setup()
+    page.ask("change", run="A", h=0.1)
+    page.ask("change", run="A", h=0.2)
+    page.ask("heat", run="A", on=True)
+    assert "at most 3 changes" in page.ask("change", run="A", h=0.3)["text"]
+    assert page.ask("heat", run="A", on=False)["heat"] == 1
+    assert page.ask("change", run="B", h=0.3)["type"] == "changed"
 
 
 def test_many_changes_at_once_are_all_answered(page):
