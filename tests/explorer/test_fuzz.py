@@ -23,6 +23,7 @@ VALID = [
     },
     {"type": "setup", "settings": {"runs": {"A": {"method": "LOL", "history": [[3, {"h": 0.1}]]}}, **SMALL}},
     {"type": "change", "run": "A", "h": 0.1, "parts": {"hidden": {"tau": 1e-4, "word": "BAFEFAB"}}},
+    {"type": "change", "run": "A", "h": 0.1, "parts": {"hidden": {"sigma": 0.01, "epsilon": 0.1}}},
     {"type": "change", "run": "B", "method": "LaLa", "anneal": {"factor": 0.1, "steps": 100}},
     {"type": "play"},
     {"type": "pause"},
@@ -61,6 +62,15 @@ def mutated(value, random):
     return random.choice(NASTY)
 
 
+def scaled(value, random):
+    """A value with its numbers as they might be, or a little absurd."""
+    if isinstance(value, dict):
+        return {key: scaled(single, random) for key, single in value.items()}
+    if isinstance(value, float):
+        return value * 10 ** random.uniform(-3, 6)
+    return value
+
+
 def message(random):
     kind = random.random()
     if kind < 0.1:
@@ -69,7 +79,8 @@ def message(random):
         return "".join(chr(random.randrange(1, 0x250)) for _ in range(random.randrange(40)))
     if kind < 0.3:
         return json.dumps(random.choice(NASTY))
-    text = json.dumps(mutated(random.choice(VALID), random))
+    given = random.choice(VALID)
+    text = json.dumps(mutated(given, random) if kind < 0.7 else scaled(given, random))
     return text[: random.randrange(len(text))] if kind < 0.35 else text
 
 
@@ -87,6 +98,7 @@ def test_the_server_survives_ten_thousand_fuzzed_messages(served, page, monkeypa
                 answer = fuzzed.ask("word", run="A", part="nowhere", text="BAOAB")
                 assert not answer["ok"]
         assert fuzzed.seen["error"] > 3000
+        assert fuzzed.seen["changed"] + fuzzed.seen["ready"] > 300
         fuzzed.setup()
         assert fuzzed.steps(3) == {"A": 3, "B": 3}
         assert fuzzed.frame()["steps"] == {"A": 3, "B": 3}

@@ -363,11 +363,11 @@ class Flight:
             return None
         count = network.hidden[0]
         theta = self.live.theta[min(chain, self.settings.chains - 1)].astype(np.float64)
+        if not np.isfinite(theta).all():
+            return []
         w = theta[: 2 * count].reshape(count, 2) / problem.scale
         b = theta[2 * count : 3 * count] - w @ problem.shift
         v = theta[3 * count : 4 * count]
-        if not np.isfinite(theta).all():
-            return []
         strongest = np.argsort(-np.abs(v) * np.hypot(*w.T))[:UNITS]
         v = v / max(float(np.abs(v).max()), 1e-30)
         lines = np.column_stack([w, b, v])[strongest]
@@ -409,7 +409,7 @@ def _means_of(seen: Look) -> list[float]:
 
 def _map(values: Floats, view: View) -> NDArray[np.uint8]:
     """Probabilities (chain, point) as bytes; grey where there is nothing to show."""
-    well = np.isfinite(values[:, 0]) if values.shape[1] else np.zeros(len(values), bool)
+    well = np.asarray(np.isfinite(values).all(axis=1))
     if view.map == "chain":
         chain = min(view.chain, len(values) - 1)
         shown = values[chain] if well[chain] else None

@@ -79,6 +79,7 @@ SESSIONS = 8
 STEPS = 1000  # that can be made by hand at a time
 SIZES = (64, 160)  # of a map
 MAGIC = b"HBF1"
+LARGE = 3e38  # as float32 has room for
 LIMITS: dict[str, Any] = {
     "layers": LAYERS, "width": WIDTH, "parameters": PARAMETERS, "chains": MOST_CHAINS, "points": MOST_POINTS,
     "drawn": MOST_DRAWN, "letters": LETTERS, "changes": CHANGES, "steps": STEPS, "sessions": SESSIONS,
@@ -202,5 +203,5 @@ def frame(
     number: int, size: int, steps: list[int], losses: list[float], maps: list[NDArray[np.uint8]]
 ) -> bytes:
     """A frame: steps and losses of both runs, and their maps, row 0 at the top."""
-    head = MAGIC + struct.pack("<IIIdd8f", number, size, size, *steps, *losses)
+    head = MAGIC + struct.pack("<IIIdd8f", number, size, size, *steps, *np.clip(losses, -LARGE, LARGE))
     return head + b"".join(single.tobytes() for single in maps)

@@ -17,6 +17,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from heatbath.engine.threads import thread_count
 
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ class Workers:
         for thread in self._threads:
             thread.join()
 
+    @np.errstate(over="ignore", invalid="ignore")  # pages ask for absurd values, and chains diverge
     def _serve(self) -> None:
         while (task := self._wait()) is not None:
             task()
