@@ -149,6 +149,9 @@ def test_steps_for_some_time_are_the_same_steps():
     made = live.advance_for(0.01)
     made += live.advance_for(10, most=5)
     assert made == live.step >= 6
+    live._pace = 1e9  # as if steps took years
+    assert live.advance_for(1e-9) == 1
+    made += 1
     assert np.array_equal(live.theta, hb.train(PROBLEM, NETWORK, hb.AdLaLa(), made, 7, 2).theta)
 
 

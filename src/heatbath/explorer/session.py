@@ -15,7 +15,7 @@ from heatbath.explorer.flight import SLICE, Domain, Flight, Picture, View, domai
 from heatbath.explorer.messages import frame, write
 from heatbath.explorer.settings import RUNS, Settings, Wrong
 
-BETWEEN = 0.04  # seconds from frame to frame, at least
+BETWEEN = 0.045  # seconds from frame to frame, at least
 WORK, REST = 3.0, 10.0  # times as long as it took to look: of work, or of waiting, before the next frame
 TRACES = 0.25  # seconds from traces to traces
 AHEAD, AT_ONCE = 1.25, 1000  # a run may be so far ahead of the other: a factor, and some steps

@@ -201,15 +201,15 @@ class Live:
         self._worked += took
 
     def advance_for(self, seconds: float, most: int = MOST_STEPS) -> int:
-        """Make steps for about so many seconds, `most` at the most, and return how many."""
-        end = time.perf_counter() + real("seconds", seconds, POSITIVE)
-        made, now = 0, 1
-        while made < most and (left := end - time.perf_counter()) > 0:
-            now = max(1, min(8 * now, int(left / self._pace), most - made)) if self._pace else 1
-            if made and now * self._pace > 2 * left:
-                break
+        """Make steps for about so many seconds, at least one and `most` at the most, and return how many."""
+        left = real("seconds", seconds, POSITIVE)
+        end, most = time.perf_counter() + left, whole("most", most, low=1)
+        made = 0
+        while made < most and (made == 0 or left > self._pace / 2):
+            now = max(1, min(int(left / self._pace), most - made)) if self._pace else 1
             self.advance(now)
             made += now
+            left = end - time.perf_counter()
         return made
 
     def change(self, partition: Partition) -> None:
