@@ -1,0 +1,332 @@
+/** Curves over steps, histograms, and the loss on lines: drawn on any canvas, that of the page or of a picture. */
+
+import { colours } from "./colours.js";
+import { power, pretty, short } from "./format.js";
+import { FONT } from "./surface.js";
+
+/** @typedef {CanvasRenderingContext2D} Context */
+/** @typedef {import("./types.js").Series} Series */
+/** @typedef {{x: number[], y: Series, colour: string, width?: number, dash?: number[], alpha?: number}} Curve */
+/** @typedef {{low: number, high: number}} Range */
+/** @typedef {{at: number, text: string}} Tick */
+
+const WIDE = 38; // room for the numbers of an axis
+const NARROW = 28;
+const RIGHT = 8;
+const TOP = 6;
+const BOTTOM = 18;
+
+/**
+ * @param {Series[]} all
+ * @returns {Range | null}
+ */
+function extent(all, positive = false) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const series of all)
+    for (const value of series) {
+      if (value === null || !Number.isFinite(value) || (positive && value <= 0)) continue;
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+  return low <= high ? { low, high } : null;
+}
+
+/** Round numbers on a linear axis. @param {Range} range @returns {Tick[]} */
+function linearTicks({ low, high }, most = 4) {
+  const rough = (high - low) / most;
+  const unit = 10 ** Math.floor(Math.log10(rough));
+  const step = unit * ([1, 2, 5, 10].find((m) => m * unit >= rough) ?? 10);
+  const ticks = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) {
+    ticks.push({ at: k * step, text: pretty(Number((k * step).toPrecision(6))) });
+  }
+  return ticks;
+}
+
+/** Powers of ten, or 1, 2, 5 where there are few. @param {Range} range @returns {Tick[]} */
+function logTicks({ low, high }, most = 5) {
+  const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+  const stride = Math.max(1, Math.ceil((last - first) / most));
+  const mantissas = Math.log10(high / low) < 1.6 ? [1, 2, 5] : [1];
+  const ticks = [];
+  for (let e = first; e <= last; e += stride)
+    for (const m of mantissas) {
+      const at = m * 10 ** e;
+      if (at < low * 0.999 || at > high * 1.001) continue;
+      ticks.push({ at, text: e >= -3 && e <= 3 ? String(Number(at.toPrecision(3))) : m === 1 ? power(e) : `${m}·${power(e)}` });
+    }
+  return ticks;
+}
+
+/**
+ * Curves over steps, on a logarithmic axis.
+ * @param {Context} g
+ * @param {number} width
+ * @param {number} height
+ * @param {Curve[]} curves
+ * @param {{scale: "log" | "linear" | "percent", empty?: string, marks?: {at: number, colour: string}[], range?: Range}} options
+ */
+export function drawCurves(g, width, height, curves, { scale, empty = "", marks = [], range }) {
+  const ink = colours();
+  const left = width < 200 ? NARROW : WIDE;
+  const log = scale === "log";
+  const last = Math.max(10, ...curves.map(({ x }) => x[x.length - 1] ?? 0));
+  let y = range ?? extent(curves.map((c) => c.y), log);
+  if (!y) {
+    frame(g, width, height, empty);
+    return;
+  }
+  y = padded(y, log, scale);
+  const right = width - RIGHT;
+  const bottom = height - BOTTOM;
+  const decades = Math.log10(last);
+  const px = (/** @type {number} */ step) => left + (Math.log10(Math.max(step, 1)) / decades) * (right - left);
+  const [base, span] = log ? [Math.log10(y.low), Math.log10(y.high / y.low)] : [y.low, y.high - y.low];
+  const py = (/** @type {number} */ v) =>
+    bottom - (((log ? Math.log10(Math.max(v, y.low / 10)) : v) - base) / span) * (bottom - TOP);
+
+  g.font = `10px ${FONT}`;
+  g.lineWidth = 1;
+  const rows = Math.max(2, Math.floor((bottom - TOP) / 26));
+  const yTicks = log ? logTicks(y, rows) : linearTicks(y, rows);
+  g.textAlign = "right";
+  g.textBaseline = "middle";
+  for (const { at, text } of yTicks) {
+    const v = Math.round(py(at)) + 0.5;
+    g.strokeStyle = ink.line;
+    line(g, left, v, right, v);
+    g.fillStyle = ink.muted;
+    g.fillText(scale === "percent" ? `${Math.round(100 * at)} %` : text, left - 5, v);
+  }
+  g.textAlign = "center";
+  g.textBaseline = "top";
+  for (let e = 0, stride = decades > 5 ? 2 : 1; e <= decades + 1e-9; e += stride) {
+    const v = Math.round(px(10 ** e)) + 0.5;
+    g.strokeStyle = ink.line;
+    line(g, v, TOP, v, bottom);
+    g.fillStyle = ink.muted;
+    g.fillText(short(10 ** e), Math.min(v, right - 6), bottom + 5);
+  }
+  for (const { at, colour } of marks) {
+    g.strokeStyle = colour;
+    g.setLineDash([2, 3]);
+    line(g, px(at), TOP, px(at), bottom);
+    g.setLineDash([]);
+  }
+  g.save();
+  g.beginPath();
+  g.rect(left, TOP - 2, right - left + 2, bottom - TOP + 4);
+  g.clip();
+  g.lineJoin = "round";
+  for (const { x, y: values, colour, width: thick = 1.75, dash = [], alpha = 1 } of curves) {
+    g.globalAlpha = alpha;
+    g.strokeStyle = colour;
+    g.lineWidth = thick;
+    g.setLineDash(dash);
+    path(g, x, values, px, py);
+    g.setLineDash([]);
+    const end = values.length - 1;
+    const value = values[end];
+    if (dash.length === 0 && value !== null && Number.isFinite(value)) {
+      g.fillStyle = colour;
+      g.beginPath();
+      g.arc(px(x[end]), py(value), 2.75, 0, 2 * Math.PI);
+      g.fill();
+    }
+  }
+  g.restore();
+}
+
+/**
+ * A line through what is finite, with gaps where nothing is.
+ * @param {Context} g
+ * @param {number[]} x
+ * @param {Series} y
+ * @param {(v: number) => number} px
+ * @param {(v: number) => number} py
+ */
+function path(g, x, y, px, py) {
+  g.beginPath();
+  let open = false;
+  for (let i = 0; i < x.length; i++) {
+    const value = y[i];
+    if (value === null || value === undefined || !Number.isFinite(value)) open = false;
+    else if (open) g.lineTo(px(x[i]), py(value));
+    else {
+      g.moveTo(px(x[i]), py(value));
+      open = true;
+    }
+  }
+  g.stroke();
+}
+
+/** @param {Range} range @param {boolean} log @param {string} scale */
+function padded({ low, high }, log, scale) {
+  if (scale === "percent") return { low: Math.min(0.45, low - 0.02), high: Math.max(1, high) };
+  if (log) {
+    const least = high / low < 2 ? 1.5 : 1.15;
+    return { low: low / least, high: high * least };
+  }
+  const room = Math.max(0.1 * (high - low), 1e-3 * Math.max(Math.abs(low), Math.abs(high)), 1e-9);
+  return { low: low - room, high: high + room };
+}
+
+/** @param {Context} g @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1 */
+function line(g, x0, y0, x1, y1) {
+  g.beginPath();
+  g.moveTo(x0, y0);
+  g.lineTo(x1, y1);
+  g.stroke();
+}
+
+/** An empty chart that says why. @param {Context} g @param {number} width @param {number} height @param {string} text */
+function frame(g, width, height, text) {
+  const ink = colours();
+  const left = width < 200 ? 8 : WIDE;
+  g.strokeStyle = ink.line;
+  g.lineWidth = 1;
+  g.strokeRect(left + 0.5, TOP + 0.5, width - left - RIGHT, height - TOP - BOTTOM);
+  g.fillStyle = ink.muted;
+  g.font = `11px ${FONT}`;
+  g.textAlign = "center";
+  g.textBaseline = "middle";
+  wrapped(g, text, (left + width - RIGHT) / 2, (TOP + height - BOTTOM) / 2, width - left - RIGHT - 12, 14);
+}
+
+/** @param {Context} g @param {string} text @param {number} x @param {number} y @param {number} room @param {number} leading */
+export function wrapped(g, text, x, y, room, leading) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = lines[lines.length - 1] ? `${lines[lines.length - 1]} ${word}` : word;
+    if (g.measureText(longer).width <= room || !lines[lines.length - 1]) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  lines.forEach((part, i) => g.fillText(part, x, y + (i - (lines.length - 1) / 2) * leading));
+}
+
+/**
+ * Histograms of the weights of parts: shares per bin, the first filled.
+ * @param {Context} g
+ * @param {number} width
+ * @param {number} height
+ * @param {{name: string, data: import("./types.js").Histogram}[]} parts
+ * @param {string} colour
+ */
+export function drawHistograms(g, width, height, parts, colour) {
+  const ink = colours();
+  if (!parts.length) {
+    frame(g, width, height, "");
+    return;
+  }
+  const low = Math.min(...parts.map(({ data }) => data.low));
+  const high = Math.max(...parts.map(({ data }) => data.high));
+  const [left, right, bottom] = [8, width - 8, height - BOTTOM];
+  const px = (/** @type {number} */ v) => left + ((v - low) / (high - low || 1)) * (right - left);
+  g.font = `10px ${FONT}`;
+  g.textAlign = "center";
+  g.textBaseline = "top";
+  for (const { at, text } of linearTicks({ low, high }, 3)) {
+    g.strokeStyle = ink.line;
+    g.lineWidth = 1;
+    const x = Math.round(px(at)) + 0.5;
+    line(g, x, TOP, x, bottom);
+    g.fillStyle = ink.muted;
+    g.fillText(text, Math.max(left + 8, Math.min(right - 8, x)), bottom + 5);
+  }
+  g.strokeStyle = ink.muted;
+  line(g, left, bottom + 0.5, right, bottom + 0.5);
+  parts.forEach(({ data }, place) => {
+    const width = (data.high - data.low) / data.counts.length;
+    const total = data.counts.reduce((a, b) => a + b, 0) * width || 1;
+    const most = Math.max(...data.counts) / total || 1;
+    g.beginPath();
+    g.moveTo(px(data.low), bottom);
+    data.counts.forEach((count, i) => {
+      const top = bottom - (count / total / most) * (bottom - TOP - 2);
+      g.lineTo(px(data.low + i * width), top);
+      g.lineTo(px(data.low + (i + 1) * width), top);
+    });
+    g.lineTo(px(data.high), bottom);
+    g.globalAlpha = 1;
+    if (place === 0) {
+      g.fillStyle = colour;
+      g.globalAlpha = 0.3;
+      g.fill();
+      g.globalAlpha = 1;
+    }
+    g.strokeStyle = place === 0 ? colour : ink.ink;
+    g.lineWidth = 1.25;
+    g.setLineDash(place === 0 ? [] : [3, 2]);
+    g.stroke();
+    g.setLineDash([]);
+  });
+}
+
+/**
+ * The loss on the way from the start to A, on to B, and back to the start.
+ * @param {Context} g
+ * @param {number} width
+ * @param {number} height
+ * @param {Record<string, import("./types.js").Line>} lines
+ */
+export function drawLines(g, width, height, lines) {
+  const ink = colours();
+  const legs = [
+    { line: lines["start-A"], names: ["start", "A"], colour: ink.A, back: false },
+    { line: lines["A-B"], names: ["A", "B"], colour: ink.ink, back: false },
+    { line: lines["start-B"], names: ["B", "start"], colour: ink.B, back: true },
+  ];
+  const y = extent(legs.flatMap(({ line: l }) => (l ? [l.train, l.test] : [])), true);
+  if (!y) {
+    frame(g, width, height, "");
+    return;
+  }
+  const range = padded(y, true, "log");
+  const [right, bottom] = [width - RIGHT - 8, height - BOTTOM];
+  const third = (right - WIDE) / 3;
+  const span = Math.log10(range.high / range.low);
+  const py = (/** @type {number} */ v) => bottom - (Math.log10(v / range.low) / span) * (bottom - TOP);
+  g.font = `10px ${FONT}`;
+  g.textBaseline = "middle";
+  g.textAlign = "right";
+  g.lineWidth = 1;
+  for (const { at, text } of logTicks(range, Math.max(2, Math.floor((bottom - TOP) / 26)))) {
+    g.strokeStyle = ink.line;
+    line(g, WIDE, py(at), right, py(at));
+    g.fillStyle = ink.muted;
+    g.fillText(text, WIDE - 5, py(at));
+  }
+  g.textAlign = "center";
+  g.textBaseline = "top";
+  legs.forEach(({ line: leg, names, colour, back }, i) => {
+    const from = WIDE + i * third;
+    g.strokeStyle = ink.muted;
+    g.lineWidth = 1;
+    line(g, from, TOP, from, bottom);
+    g.fillStyle = ink.ink;
+    g.font = `600 11px ${FONT}`;
+    g.fillText(names[0], from + (i ? 0 : 10), bottom + 4);
+    if (i === 2) {
+      line(g, right, TOP, right, bottom);
+      g.fillText(names[1], right - 6, bottom + 4);
+    }
+    if (!leg) return;
+    const [first, last] = [leg.at[0], leg.at[leg.at.length - 1]];
+    const px = (/** @type {number} */ at) => {
+      const share = (at - first) / (last - first);
+      return from + (back ? 1 - share : share) * third;
+    };
+    g.strokeStyle = colour;
+    for (const [values, thick, dash, alpha] of /** @type {[number[], number, number[], number][]} */ ([
+      [leg.train, 1.25, [4, 3], 0.9],
+      [leg.test, 2, [], 1],
+    ])) {
+      g.lineWidth = thick;
+      g.globalAlpha = alpha;
+      g.setLineDash(dash);
+      path(g, leg.at, values.map((v) => (v > 0 ? v : null)), px, py);
+    }
+    g.setLineDash([]);
+    g.globalAlpha = 1;
+  });
+}

@@ -1,0 +1,333 @@
+/** A run: its method and coefficients, its map, its thermometers. */
+
+import { colours } from "./colours.js";
+import { drawCurves, drawHistograms } from "./chart.js";
+import { parsed, percent, pretty, thousands, typed } from "./format.js";
+import { MapView } from "./map.js";
+import { Slider } from "./slider.js";
+import { state } from "./state.js";
+import { Surface } from "./surface.js";
+import { described, drawThermometer } from "./thermometer.js";
+import { Word } from "./word.js";
+import { Refusal } from "./connection.js";
+
+/** @typedef {import("./types.js").Name} Name */
+/** @typedef {import("./thermometer.js").Reading} Reading */
+
+/**
+ * What a panel asks of the page.
+ * @typedef {object} Actions
+ * @property {(message: Record<string, unknown> & {type: string}) => Promise<any>} ask
+ * @property {(name: Name, method: string) => void} choose another method: both runs begin anew
+ */
+
+const HEATS = [10, 100, 1000];
+
+export class Panel {
+  /** @param {Name} name @param {Actions} actions */
+  constructor(name, actions) {
+    this.name = name;
+    this.actions = actions;
+    this.root = /** @type {HTMLElement} */ (document.getElementById(`run-${name}`));
+    const template = /** @type {HTMLTemplateElement} */ (document.getElementById("run-template"));
+    this.root.append(template.content.cloneNode(true));
+    const badge = this.find(".badge");
+    badge.textContent = name;
+    badge.id = `title-${name}`;
+    badge.setAttribute("aria-label", `Run ${name}`);
+    this.method = /** @type {HTMLSelectElement} */ (this.find(".method select"));
+    this.find(".method .hidden-label").textContent = `Method of run ${name}`;
+    this.method.addEventListener("change", () => actions.choose(name, this.method.value));
+    this.map = new MapView(this.find(".map"));
+    this.find("canvas.values").setAttribute("aria-label", `Map of run ${name}`);
+    this.note = this.find(".note");
+    this.test = this.find(".test");
+    this.train = this.find(".train");
+    this.controls = this.find(".controls");
+    /** @type {Map<string, Slider | Word>} */
+    this.fields = new Map();
+    /** @type {{surface: Surface, part: string}[]} */
+    this.tubes = [];
+    /** @type {Record<string, import("./types.js").Histogram>} */
+    this.histogram = {};
+    this.xi = new Surface(/** @type {HTMLCanvasElement} */ (this.find("canvas.xi")), (g, w, h) => this.drawXi(g, w, h));
+    this.weights = new Surface(/** @type {HTMLCanvasElement} */ (this.find("canvas.weights")), (g, w, h) =>
+      drawHistograms(g, w, h, Object.entries(this.histogram).map(([part, data]) => ({ name: part, data })), colours()[name]),
+    );
+    this.find("canvas.xi").setAttribute("aria-label", `Friction of run ${name} over steps`);
+    this.find("canvas.weights").setAttribute("aria-label", `Histogram of the weights of run ${name}`);
+  }
+
+  /** @param {string} selector @returns {HTMLElement} */
+  find(selector) {
+    const found = this.root.querySelector(selector);
+    if (!(found instanceof HTMLElement)) throw new Error(`the page has no ${selector}`);
+    return found;
+  }
+
+  /** What this run's method is made of. */
+  get methodInfo() {
+    const name = state.settings?.runs[this.name].method;
+    return state.hello?.catalogue.methods.find((method) => method.name === name) ?? null;
+  }
+
+  /** The names of its parts in this network, as traces and thermometers call them. */
+  get parts() {
+    return state.ready?.parts[this.name] ?? [];
+  }
+
+  /** A new catalogue: the methods to choose from. */
+  offer() {
+    const groups = [
+      { label: "presets", kind: "preset" },
+      { label: "one method for all parts", kind: "method" },
+    ].map(({ label, kind }) => {
+      const group = document.createElement("optgroup");
+      group.label = label;
+      for (const method of state.hello?.catalogue.methods ?? [])
+        if (method.kind === kind) group.append(new Option(method.name, method.name));
+      return group;
+    });
+    this.method.replaceChildren(...groups);
+  }
+
+  /** New settings: everything anew. */
+  begin() {
+    this.method.value = state.settings?.runs[this.name].method ?? "";
+    this.method.title = this.methodInfo?.about ?? "";
+    this.say(null);
+    this.histogram = {};
+    this.map.clear();
+    this.build();
+    this.buildTubes();
+    this.redraw();
+  }
+
+  build() {
+    const { name, methodInfo: info } = this;
+    this.fields.clear();
+    this.controls.replaceChildren();
+    if (!info || !state.now) return;
+    const ask = this.actions.ask;
+    const h = new Slider(info.h, `run ${name}`, (value) => ask({ type: "change", run: name, h: value }));
+    this.fields.set("h", h);
+    this.controls.append(h.row);
+    for (const part of info.parts) {
+      const box = document.createElement("div");
+      box.className = "part";
+      box.setAttribute("role", "group");
+      box.setAttribute("aria-label", `${part.name} of run ${name}`);
+      const head = document.createElement("div");
+      head.className = "part-head";
+      const title = document.createElement("h3");
+      title.textContent = part.name === "all" ? "all parts" : part.name;
+      const method = document.createElement("span");
+      method.className = "part-method";
+      method.textContent = part.method.replace(/([a-z])([A-Z])/g, "$1 $2");
+      head.append(title, method);
+      const owner = `${part.name}, run ${name}`;
+      if (part.letters) {
+        const word = new Word(
+          head,
+          owner,
+          state.hello?.limits.word ?? 64,
+          (text) => ask({ type: "word", run: name, part: part.name, text }),
+          (text) => ask({ type: "change", run: name, parts: { [part.name]: { word: text } } }),
+        );
+        this.fields.set(`${part.name}.word`, word);
+        box.append(word.row);
+      } else box.append(head);
+      for (const coefficient of part.coefficients) {
+        const slider = new Slider(coefficient, owner, (value) =>
+          ask({ type: "change", run: name, parts: { [part.name]: { [coefficient.name]: value } } }),
+        );
+        this.fields.set(`${part.name}.${coefficient.name}`, slider);
+        box.append(slider.row);
+      }
+      this.controls.append(box);
+    }
+    if (info.parts.some((part) => part.coefficients.some((c) => c.name === "tau"))) this.controls.append(this.bath());
+    if (info.parts.length === 1) {
+      const about = document.createElement("p");
+      about.className = "about";
+      about.textContent = info.about;
+      this.controls.append(about);
+    }
+    this.showValues();
+  }
+
+  /** Annealing, and the button that heats while it is held. */
+  bath() {
+    const { name } = this;
+    const row = document.createElement("div");
+    row.className = "bath";
+    row.innerHTML = `<label class="switch" data-help="anneal"><input type="checkbox" role="switch" class="anneal" aria-label="Anneal run ${name}"><span class="knob" aria-hidden="true"></span><span>anneal</span></label>
+      <span class="anneal-fields"><label>×<input type="text" class="number factor" inputmode="decimal" value="0.01" aria-label="Temperatures of run ${name} fall to this factor"></label><label>in<input type="text" class="number steps" inputmode="numeric" value="20000" aria-label="Within so many steps, run ${name}"></label></span>
+      <span class="heating"><button type="button" class="heat" data-help="heat">Heat</button><select class="factor-heat" aria-label="How much to heat run ${name}">${HEATS.map((f) => `<option value="${f}" ${f === 100 ? "selected" : ""}>×${f}</option>`).join("")}</select></span>
+      <p class="error" role="alert" hidden></p>`;
+    const get = (/** @type {string} */ s) => /** @type {HTMLInputElement} */ (row.querySelector(s));
+    const [toggle, factor, steps] = [get(".anneal"), get(".factor"), get(".steps")];
+    const [button, by] = [get(".heat"), /** @type {HTMLSelectElement} */ (/** @type {unknown} */ (get(".factor-heat")))];
+    const error = /** @type {HTMLElement} */ (row.querySelector(".error"));
+    const complain = (/** @type {string} */ text) => {
+      error.textContent = text;
+      error.hidden = !text;
+    };
+    const send = async (/** @type {Record<string, unknown> & {type: string}} */ message) => {
+      try {
+        await this.actions.ask(message);
+        complain("");
+      } catch (refusal) {
+        if (!(refusal instanceof Refusal)) throw refusal;
+        complain(refusal.message);
+        this.showValues();
+      }
+    };
+    const anneal = () => {
+      const [to, within] = [parsed(factor.value), parsed(steps.value)];
+      if (toggle.checked && (typeof to !== "number" || typeof within !== "number")) {
+        complain("Annealing needs two numbers: a factor such as 0.01, and steps such as 20000.");
+        toggle.checked = false;
+        return;
+      }
+      send({ type: "change", run: name, anneal: toggle.checked ? { factor: to, steps: within } : null });
+    };
+    toggle.addEventListener("change", anneal);
+    for (const input of [factor, steps]) input.addEventListener("change", () => toggle.checked && anneal());
+    let held = false;
+    const hold = (/** @type {boolean} */ on) => {
+      if (held === on) return;
+      held = on;
+      button.classList.toggle("held", on);
+      this.root.classList.toggle("heated", on);
+      send({ type: "heat", run: name, on, factor: Number(by.value) });
+    };
+    button.addEventListener("pointerdown", (event) => {
+      button.setPointerCapture?.(event.pointerId);
+      hold(true);
+    });
+    for (const end of ["pointerup", "pointercancel", "lostpointercapture", "blur"]) button.addEventListener(end, () => hold(false));
+    button.addEventListener("contextmenu", (event) => event.preventDefault());
+    button.addEventListener("keydown", (event) => {
+      if (event.key === " " || event.key === "Enter") {
+        event.preventDefault();
+        hold(true);
+      }
+    });
+    button.addEventListener("keyup", (event) => {
+      if (event.key === " " || event.key === "Enter") hold(false);
+    });
+    this.annealing = { toggle, factor, steps };
+    return row;
+  }
+
+  /** The values in effect. */
+  showValues() {
+    if (!state.now) return;
+    const { h, parts, anneal } = state.now[this.name];
+    for (const [path, field] of this.fields) {
+      const [part, name] = path.split(".");
+      const value = path === "h" ? h : parts[part]?.[name];
+      if (value === undefined || value === null) continue;
+      if (field instanceof Word) field.show(String(value));
+      else field.show(/** @type {import("./types.js").Value} */ (value));
+    }
+    if (this.annealing) {
+      this.annealing.toggle.checked = Boolean(anneal);
+      if (anneal) {
+        this.annealing.factor.value = typed(anneal.factor);
+        this.annealing.steps.value = String(anneal.steps);
+      }
+    }
+  }
+
+  buildTubes() {
+    const holder = this.find(".tubes");
+    this.tubes = [];
+    holder.replaceChildren(
+      ...this.parts.map(({ name: part }) => {
+        const canvas = document.createElement("canvas");
+        canvas.setAttribute("role", "img");
+        canvas.setAttribute("aria-label", `Thermometer of ${part}`);
+        this.tubes.push({ part, surface: new Surface(canvas, (g, w, h) => drawThermometer(g, w, h, this.reading(part))) });
+        return canvas;
+      }),
+    );
+  }
+
+  /** @param {string} part @returns {Reading} */
+  reading(part) {
+    const trace = state.traces[this.name];
+    const info = this.parts.find(({ name }) => name === part);
+    const last = (/** @type {import("./types.js").Series | undefined} */ series) => series?.[series.length - 1] ?? null;
+    const parts = state.now?.[this.name].parts ?? {};
+    const own = parts[part] ?? parts[part.replace(/\d+$/, "")] ?? parts.all;
+    const set = typeof own?.tau === "number" ? own.tau : null;
+    return {
+      part,
+      run: this.name,
+      thermal: info?.thermal ?? false,
+      kinetic: last(trace?.temperature?.[part]),
+      configurational: last(trace?.configurational?.[part]),
+      target: trace?.target?.[part] ?? set,
+    };
+  }
+
+  /** @param {CanvasRenderingContext2D} g @param {number} width @param {number} height */
+  drawXi(g, width, height) {
+    const adaptive = this.parts.filter((part) => part.adaptive);
+    const trace = state.traces[this.name];
+    const curves = adaptive.map(({ name: part }, i) => ({
+      x: trace?.step ?? [],
+      y: trace?.xi?.[part] ?? [],
+      colour: i ? colours().ink : colours()[this.name],
+      dash: i ? [3, 2] : [],
+    }));
+    const empty = adaptive.length ? "" : "no thermostat: its friction is fixed, or it has none";
+    drawCurves(g, width, height, curves, { scale: "linear", empty });
+  }
+
+  /** @param {import("./types.js").Frame} frame */
+  frame(frame) {
+    const own = frame.runs[this.name];
+    this.map.show(own.map, frame.width, frame.height);
+    this.test.textContent = percent(own.accuracy.test);
+    this.train.textContent = percent(own.accuracy.train);
+  }
+
+  /** New traces: thermometers, friction and weights. */
+  redraw() {
+    for (const { part, surface } of this.tubes) {
+      surface.redraw();
+      surface.canvas.setAttribute("aria-label", described(this.reading(part)));
+    }
+    this.xi.redraw();
+    this.weights.redraw();
+  }
+
+  /**
+   * Something to say on the map, or nothing.
+   * @param {"compiling" | "diverged" | null} kind
+   * @param {import("./types.js").Diverged} [what]
+   */
+  say(kind, what) {
+    this.note.hidden = !kind;
+    this.note.className = `note ${kind ?? ""}`;
+    this.note.replaceChildren();
+    if (kind === "compiling") this.note.append("Compiling: some seconds, once for each kind of network and method.");
+    if (kind === "diverged" && what) {
+      const title = document.createElement("strong");
+      title.textContent = `${what.part} diverged at step ${thousands(what.step)}`;
+      const text = document.createElement("span");
+      const all = what.chains + what.living;
+      text.textContent = what.living
+        ? `${what.chains} of ${all} chains stopped, ${what.living} go on. A smaller h, or a lower temperature of ${what.part}, may help.`
+        : `All chains stopped. A smaller h, or a lower temperature of ${what.part}, may help.`;
+      const back = document.createElement("button");
+      back.type = "button";
+      back.textContent = "Back to the last good state";
+      back.addEventListener("click", () => this.actions.ask({ type: "rewind", run: this.name }));
+      this.note.append(title, text, back);
+    }
+  }
+}
