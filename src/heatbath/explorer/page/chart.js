@@ -47,7 +47,8 @@ function linearTicks({ low, high }, most = 4) {
 function logTicks({ low, high }, most = 5) {
   const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
   const stride = Math.max(1, Math.ceil((last - first) / most));
-  const mantissas = Math.log10(high / low) < 1.6 ? [1, 2, 5] : [1];
+  const span = Math.log10(high / low);
+  const mantissas = span < 1.4 ? [1, 2, 5] : span < 2.6 ? [1, 3] : [1];
   const ticks = [];
   for (let e = first; e <= last; e += stride)
     for (const m of mantissas) {
@@ -205,7 +206,7 @@ export function wrapped(g, text, x, y, room, leading) {
 }
 
 /**
- * Histograms of the weights of parts: shares per bin, the first filled.
+ * Histograms of the weights of parts side by side, each on a scale of its own; counts are logarithmic.
  * @param {Context} g
  * @param {number} width
  * @param {number} height
@@ -218,47 +219,34 @@ export function drawHistograms(g, width, height, parts, colour) {
     frame(g, width, height, "");
     return;
   }
-  const low = Math.min(...parts.map(({ data }) => data.low));
-  const high = Math.max(...parts.map(({ data }) => data.high));
-  const [left, right, bottom] = [8, width - 8, height - BOTTOM];
-  const px = (/** @type {number} */ v) => left + ((v - low) / (high - low || 1)) * (right - left);
-  g.font = `10px ${FONT}`;
-  g.textAlign = "center";
-  g.textBaseline = "top";
-  for (const { at, text } of linearTicks({ low, high }, 3)) {
-    g.strokeStyle = ink.line;
-    g.lineWidth = 1;
-    const x = Math.round(px(at)) + 0.5;
-    line(g, x, TOP, x, bottom);
-    g.fillStyle = ink.muted;
-    g.fillText(text, Math.max(left + 8, Math.min(right - 8, x)), bottom + 5);
-  }
-  g.strokeStyle = ink.muted;
-  line(g, left, bottom + 0.5, right, bottom + 0.5);
-  parts.forEach(({ data }, place) => {
-    const width = (data.high - data.low) / data.counts.length;
-    const total = data.counts.reduce((a, b) => a + b, 0) * width || 1;
-    const most = Math.max(...data.counts) / total || 1;
+  const room = width / parts.length;
+  const bottom = height - BOTTOM;
+  parts.forEach(({ name, data }, place) => {
+    const [left, right] = [place * room + 5, (place + 1) * room - 5];
+    const px = (/** @type {number} */ v) => left + ((v - data.low) / (data.high - data.low || 1)) * (right - left);
+    const most = Math.log1p(Math.max(1, ...data.counts));
+    const step = (data.high - data.low) / data.counts.length;
+    g.fillStyle = colour;
+    g.globalAlpha = 0.75;
     g.beginPath();
-    g.moveTo(px(data.low), bottom);
     data.counts.forEach((count, i) => {
-      const top = bottom - (count / total / most) * (bottom - TOP - 2);
-      g.lineTo(px(data.low + i * width), top);
-      g.lineTo(px(data.low + (i + 1) * width), top);
+      const top = (Math.log1p(count) / most) * (bottom - TOP - 9);
+      const [from, to] = [px(data.low + i * step), px(data.low + (i + 1) * step)];
+      if (count) g.rect(from, bottom - top, to - from + 0.3, top);
     });
-    g.lineTo(px(data.high), bottom);
+    g.fill();
     g.globalAlpha = 1;
-    if (place === 0) {
-      g.fillStyle = colour;
-      g.globalAlpha = 0.3;
-      g.fill();
-      g.globalAlpha = 1;
-    }
-    g.strokeStyle = place === 0 ? colour : ink.ink;
-    g.lineWidth = 1.25;
-    g.setLineDash(place === 0 ? [] : [3, 2]);
-    g.stroke();
-    g.setLineDash([]);
+    g.strokeStyle = ink.muted;
+    g.lineWidth = 1;
+    line(g, left, bottom + 0.5, right, bottom + 0.5);
+    line(g, px(0), bottom, px(0), bottom + 4);
+    g.fillStyle = ink.muted;
+    g.font = `9.5px ${FONT}`;
+    g.textBaseline = "top";
+    g.textAlign = "left";
+    g.fillText(name, left, TOP - 4);
+    g.textAlign = "center";
+    g.fillText(`±${pretty(data.high)}`, (left + right) / 2, bottom + 6);
   });
 }
 
@@ -276,7 +264,8 @@ export function drawLines(g, width, height, lines) {
     { line: lines["A-B"], names: ["A", "B"], colour: ink.ink, back: false },
     { line: lines["start-B"], names: ["B", "start"], colour: ink.B, back: true },
   ];
-  const y = extent(legs.flatMap(({ line: l }) => (l ? [l.train, l.test] : [])), true);
+  const between = (/** @type {number} */ at) => at >= -1e-9 && at <= 1 + 1e-9; // not beyond the ends
+  const y = extent(legs.flatMap(({ line: l }) => (l ? [l.train, l.test].map((loss) => loss.filter((_, k) => between(l.at[k]))) : [])), true);
   if (!y) {
     frame(g, width, height, "");
     return;
@@ -311,11 +300,7 @@ export function drawLines(g, width, height, lines) {
       g.fillText(names[1], right - 6, bottom + 4);
     }
     if (!leg) return;
-    const [first, last] = [leg.at[0], leg.at[leg.at.length - 1]];
-    const px = (/** @type {number} */ at) => {
-      const share = (at - first) / (last - first);
-      return from + (back ? 1 - share : share) * third;
-    };
+    const px = (/** @type {number} */ at) => from + (back ? 1 - at : at) * third;
     g.strokeStyle = colour;
     for (const [values, thick, dash, alpha] of /** @type {[number[], number, number[], number][]} */ ([
       [leg.train, 1.25, [4, 3], 0.9],
@@ -324,7 +309,7 @@ export function drawLines(g, width, height, lines) {
       g.lineWidth = thick;
       g.globalAlpha = alpha;
       g.setLineDash(dash);
-      path(g, leg.at, values.map((v) => (v > 0 ? v : null)), px, py);
+      path(g, leg.at, values.map((v, k) => (v > 0 && between(leg.at[k]) ? v : null)), px, py);
     }
     g.setLineDash([]);
     g.globalAlpha = 1;

@@ -22,7 +22,7 @@ const TEXTS = {
   loss: { symbol: "loss", text: "Cross entropy, the mean over chains; on the test examples (line) and on the training examples (dashed)." },
   accuracy: { symbol: "accuracy", text: "Share of examples put into their class, the mean over chains; on the test examples (line) and on the training examples (dashed)." },
   lines: { symbol: "on lines", text: "When paused: the loss on the straight lines in parameter space from the start to A, from A to B, and from B back to the start (first chain). A hill between A and B: two different valleys." },
-  weights: { symbol: "weights", text: "Histogram of the parameters: hidden layers filled, output layer dashed." },
+  weights: { symbol: "weights", text: "Histograms of the parameters of each part, over all chains; counts are on a logarithmic scale, so that the tails are seen." },
   mean: { symbol: "mean", text: "The probability of class 1, averaged over the networks of all chains." },
   sd: { symbol: "doubt", text: "The standard deviation over chains: where the networks disagree, the classifier does not know." },
   chain: { symbol: "one chain", text: "What one network says." },
@@ -35,8 +35,8 @@ const TEXTS = {
 function explained(key) {
   if (key.startsWith("letter ")) {
     const letter = key.slice(7);
-    const about = state.hello?.catalogue.letters[letter]?.about;
-    return about ? { symbol: letter, text: about } : null;
+    const known = state.hello?.catalogue.letters[letter];
+    return known ? { symbol: letter, text: `${known.symbol}. ${known.about}` } : null;
   }
   if (key in TEXTS) return TEXTS[key];
   for (const method of state.hello?.catalogue.methods ?? [])
@@ -131,7 +131,7 @@ export function startTips() {
 /** All of it at once, for the dialog. @param {HTMLElement} list */
 export function fillHelp(list) {
   const entries = Object.keys(TEXTS).map((key) => explained(key));
-  for (const [letter, { about }] of Object.entries(state.hello?.catalogue.letters ?? {})) entries.push({ symbol: letter, text: about });
+  for (const letter of Object.keys(state.hello?.catalogue.letters ?? {})) entries.push(explained(`letter ${letter}`));
   list.replaceChildren(
     ...entries.flatMap((entry) => {
       if (!entry) return [];

@@ -3,14 +3,14 @@
 import { drawCurves, drawLines } from "./chart.js";
 import { shades, theme } from "./colours.js";
 import { Connection, Refusal } from "./connection.js";
-import { pretty, short, thousands } from "./format.js";
+import { short, thousands } from "./format.js";
 import { fillHelp, startTips } from "./help.js";
 import { decode, encode } from "./link.js";
 import { Panel } from "./panel.js";
 import { curvesOf, told } from "./picture.js";
 import { ProblemDialog, summary } from "./problem.js";
 import { ShareDialog } from "./share.js";
-import { begin, change, copy, extend, NAMES, state } from "./state.js";
+import { begin, change, copy, extend, NAMES, rewind, state } from "./state.js";
 import { Surface } from "./surface.js";
 import { Tour } from "./tour.js";
 
@@ -59,21 +59,7 @@ const accuracy = new Surface(get("accuracy"), (g, width, height) =>
 function actions() {
   return {
     ask: (message) => connection.ask(message),
-    choose: async (name, method) => {
-      const settings = current();
-      if (!settings) return;
-      const asked = /** @type {any} */ (settings);
-      for (const other of NAMES) {
-        const { h, parts, anneal } = state.now?.[other] ?? settings.runs[other];
-        asked.runs[other] = other === name ? { method } : { method: settings.runs[other].method, h, parts, anneal };
-      }
-      try {
-        await setup(asked, state.playing);
-      } catch (refusal) {
-        panels[name].method.value = settings.runs[name].method;
-        report(refusal);
-      }
-    },
+    report,
   };
 }
 
@@ -120,8 +106,7 @@ function receive(message) {
       return showState(/** @type {any} */ (message));
     case "changed":
       change(/** @type {any} */ (message));
-      panels[/** @type {Name} */ (message.run)].showValues();
-      panels[/** @type {Name} */ (message.run)].redraw();
+      panels[/** @type {Name} */ (message.run)].changed();
       return remember();
     case "compiling":
       return panels[/** @type {Name} */ (message.run)].say(message.done ? null : "compiling");
@@ -148,7 +133,10 @@ function receive(message) {
     case "diverged":
       return panels[/** @type {Name} */ (message.run)].say("diverged", /** @type {any} */ (message));
     case "rewound":
-      return panels[/** @type {Name} */ (message.run)].say(null);
+      rewind(/** @type {any} */ (message));
+      panels[/** @type {Name} */ (message.run)].say(null);
+      panels[/** @type {Name} */ (message.run)].changed();
+      return remember();
     case "line":
       lines = message.lines;
       return loss.redraw();
@@ -200,7 +188,7 @@ function start(ready) {
     map.domain = ready.domain;
     panels[name].begin();
   }
-  showView();
+  sendView();
   const { problem, network, chains } = summary(ready.settings);
   get("problem-summary").replaceChildren(
     ...[problem, network, chains].map((text) => {
@@ -212,7 +200,6 @@ function start(ready) {
   get("chain").max = String(ready.settings.chains);
   loss.redraw();
   accuracy.redraw();
-  remember();
   connection.send({ type: "ready", frame: 0 });
 }
 
@@ -251,7 +238,7 @@ function showFrame(frame) {
   const now = performance.now();
   if (state.playing && now - rated.time > 1000) {
     if (rated.time && frame.runs.A.step > rated.step)
-      get("rate").textContent = pretty(Math.round((1000 * (frame.runs.A.step - rated.step)) / (now - rated.time)), 1);
+      get("rate").textContent = short(Number(((1000 * (frame.runs.A.step - rated.step)) / (now - rated.time)).toPrecision(2)));
     rated = { time: now, step: frame.runs.A.step };
     for (const name of NAMES) panels[name].map.values.setAttribute("aria-label", told(panels[name]));
   }
@@ -312,7 +299,9 @@ function chooseLines(on) {
 }
 
 function showSpeed() {
-  const speed = SPEEDS[Number(get("speed").value)];
+  const place = Number(get("speed").value);
+  const speed = SPEEDS[place];
+  get("speed").style.setProperty("--share", `${(100 * place) / (SPEEDS.length - 1)}%`);
   get("speed-text").textContent = speed === null ? "all" : `${short(speed)}/s`;
   get("speed").setAttribute("aria-valuetext", speed === null ? "all that the machine can" : `${speed} steps a second`);
 }

@@ -18,10 +18,11 @@ import { Refusal } from "./connection.js";
  * What a panel asks of the page.
  * @typedef {object} Actions
  * @property {(message: Record<string, unknown> & {type: string}) => Promise<any>} ask
- * @property {(name: Name, method: string) => void} choose another method: both runs begin anew
+ * @property {(refusal: unknown) => void} report where a message has no field
  */
 
 const HEATS = [10, 100, 1000];
+const MINOR = new Set(["weight_decay", "eps"]); // coefficients that are seldom moved
 
 export class Panel {
   /** @param {Name} name @param {Actions} actions */
@@ -37,7 +38,14 @@ export class Panel {
     badge.setAttribute("aria-label", `Run ${name}`);
     this.method = /** @type {HTMLSelectElement} */ (this.find(".method select"));
     this.find(".method .hidden-label").textContent = `Method of run ${name}`;
-    this.method.addEventListener("change", () => actions.choose(name, this.method.value));
+    this.method.addEventListener("change", async () => {
+      try {
+        await actions.ask({ type: "change", run: name, method: this.method.value });
+      } catch (refusal) {
+        actions.report(refusal);
+        this.method.value = state.now?.[name].method ?? "";
+      }
+    });
     this.map = new MapView(this.find(".map"));
     this.find("canvas.values").setAttribute("aria-label", `Map of run ${name}`);
     this.note = this.find(".note");
@@ -46,6 +54,12 @@ export class Panel {
     this.controls = this.find(".controls");
     /** @type {Map<string, Slider | Word>} */
     this.fields = new Map();
+    /** @type {Map<string, HTMLSelectElement>} */
+    this.options = new Map();
+    /** @type {{toggle: HTMLInputElement, factor: HTMLInputElement, steps: HTMLInputElement} | null} */
+    this.annealing = null;
+    /** @type {string | undefined} */
+    this.shown = undefined;
     /** @type {{surface: Surface, part: string}[]} */
     this.tubes = [];
     /** @type {Record<string, import("./types.js").Histogram>} */
@@ -67,7 +81,7 @@ export class Panel {
 
   /** What this run's method is made of. */
   get methodInfo() {
-    const name = state.settings?.runs[this.name].method;
+    const name = state.now?.[this.name].method;
     return state.hello?.catalogue.methods.find((method) => method.name === name) ?? null;
   }
 
@@ -93,13 +107,25 @@ export class Panel {
 
   /** New settings: everything anew. */
   begin() {
-    this.method.value = state.settings?.runs[this.name].method ?? "";
-    this.method.title = this.methodInfo?.about ?? "";
     this.say(null);
     this.histogram = {};
     this.map.clear();
+    this.rebuild();
+  }
+
+  /** Another method: other controls and thermometers. */
+  rebuild() {
+    this.method.value = state.now?.[this.name].method ?? "";
+    this.method.title = this.methodInfo?.about ?? "";
     this.build();
     this.buildTubes();
+    this.redraw();
+  }
+
+  /** What the server has changed. */
+  changed() {
+    if (this.shown !== state.now?.[this.name].method) this.rebuild();
+    else this.showValues();
     this.redraw();
   }
 
@@ -107,6 +133,8 @@ export class Panel {
     const { name, methodInfo: info } = this;
     this.fields.clear();
     this.controls.replaceChildren();
+    this.annealing = null;
+    this.shown = info?.name;
     if (!info || !state.now) return;
     const ask = this.actions.ask;
     const h = new Slider(info.h, `run ${name}`, (value) => ask({ type: "change", run: name, h: value }));
@@ -126,11 +154,13 @@ export class Panel {
       method.textContent = part.method.replace(/([a-z])([A-Z])/g, "$1 $2");
       head.append(title, method);
       const owner = `${part.name}, run ${name}`;
-      if (part.letters) {
+      const more = document.createElement("details");
+      more.innerHTML = "<summary>more</summary>";
+      if (part.word) {
         const word = new Word(
           head,
           owner,
-          state.hello?.limits.word ?? 64,
+          state.hello?.limits.letters ?? 64,
           (text) => ask({ type: "word", run: name, part: part.name, text }),
           (text) => ask({ type: "change", run: name, parts: { [part.name]: { word: text } } }),
         );
@@ -142,8 +172,10 @@ export class Panel {
           ask({ type: "change", run: name, parts: { [part.name]: { [coefficient.name]: value } } }),
         );
         this.fields.set(`${part.name}.${coefficient.name}`, slider);
-        box.append(slider.row);
+        (MINOR.has(coefficient.name) ? more : box).append(slider.row);
       }
+      for (const option of part.options ?? []) more.append(this.option(part.name, owner, option));
+      if (more.childElementCount > 1) box.append(more);
       this.controls.append(box);
     }
     if (info.parts.some((part) => part.coefficients.some((c) => c.name === "tau"))) this.controls.append(this.bath());
@@ -154,6 +186,34 @@ export class Panel {
       this.controls.append(about);
     }
     this.showValues();
+  }
+
+  /**
+   * A choice, such as which friction the thermostat has.
+   * @param {string} part
+   * @param {string} owner
+   * @param {import("./types.js").PartMethod["options"][number]} option
+   */
+  option(part, owner, { name, about, choices }) {
+    const label = document.createElement("label");
+    label.className = "option";
+    label.title = about;
+    const text = document.createElement("span");
+    text.textContent = name;
+    const select = document.createElement("select");
+    select.setAttribute("aria-label", `${name} of ${owner}`);
+    for (const choice of choices) select.append(new Option(String(choice)));
+    select.addEventListener("change", async () => {
+      try {
+        await this.actions.ask({ type: "change", run: this.name, parts: { [part]: { [name]: choices[select.selectedIndex] } } });
+      } catch (refusal) {
+        this.actions.report(refusal);
+        this.showValues();
+      }
+    });
+    this.options.set(`${part}.${name}`, select);
+    label.append(text, select);
+    return label;
   }
 
   /** Annealing, and the button that heats while it is held. */
@@ -232,6 +292,10 @@ export class Panel {
       if (field instanceof Word) field.show(String(value));
       else field.show(/** @type {import("./types.js").Value} */ (value));
     }
+    for (const [path, select] of this.options) {
+      const [part, name] = path.split(".");
+      select.value = String(parts[part]?.[name] ?? select.value);
+    }
     if (this.annealing) {
       this.annealing.toggle.checked = Boolean(anneal);
       if (anneal) {
@@ -260,17 +324,25 @@ export class Panel {
     const trace = state.traces[this.name];
     const info = this.parts.find(({ name }) => name === part);
     const last = (/** @type {import("./types.js").Series | undefined} */ series) => series?.[series.length - 1] ?? null;
-    const parts = state.now?.[this.name].parts ?? {};
-    const own = parts[part] ?? parts[part.replace(/\d+$/, "")] ?? parts.all;
-    const set = typeof own?.tau === "number" ? own.tau : null;
     return {
       part,
       run: this.name,
       thermal: info?.thermal ?? false,
       kinetic: last(trace?.temperature?.[part]),
       configurational: last(trace?.configurational?.[part]),
-      target: trace?.target?.[part] ?? set,
+      target: this.target(info?.key ?? part),
     };
+  }
+
+  /** The temperature that a part is to have now, heated and annealed. @param {string} key */
+  target(key) {
+    const now = state.now?.[this.name];
+    const tau = now?.parts[key]?.tau;
+    if (!now || typeof tau !== "number") return null;
+    const { anneal, heat } = now;
+    if (!anneal) return tau * heat;
+    const passed = (state.steps[this.name] - (anneal.from ?? 0)) / anneal.steps;
+    return tau * heat * anneal.factor ** Math.max(0, Math.min(1, passed));
   }
 
   /** @param {CanvasRenderingContext2D} g @param {number} width @param {number} height */

@@ -53,7 +53,7 @@ export function compose(g, panels) {
     g.fillStyle = ink.ink;
     g.textAlign = "left";
     g.font = `600 19px ${FONT}`;
-    g.fillText(settings.runs[name].method, x + 42, 35);
+    g.fillText(state.now?.[name].method ?? "", x + 42, 35);
     g.textAlign = "right";
     g.fillText(panel.test.textContent ?? "", x + MAP, 35);
     g.save();
@@ -99,6 +99,5 @@ export function compose(g, panels) {
 
 /** In words, for the link's page and the maps' labels. @param {Panel} panel */
 export function told(panel) {
-  const run = state.settings?.runs[panel.name];
-  return `Map of run ${panel.name}, ${run?.method}: test accuracy ${panel.test.textContent ?? percent(NaN)} at step ${thousands(state.steps[panel.name])}`;
+  return `Map of run ${panel.name}, ${state.now?.[panel.name].method}: test accuracy ${panel.test.textContent ?? percent(NaN)} at step ${thousands(state.steps[panel.name])}`;
 }

@@ -3,7 +3,6 @@
 /** @typedef {import("./types.js").Name} Name */
 /** @typedef {import("./types.js").Settings} Settings */
 /** @typedef {import("./types.js").Change} Change */
-/** @typedef {import("./types.js").Parts} Parts */
 /** @typedef {import("./types.js").Trace} Trace */
 
 /** @type {Name[]} */
@@ -16,7 +15,7 @@ export const state = {
   ready: null,
   /** With which the runs began, and their histories: this is what a link holds. @type {Settings | null} */
   settings: null,
-  /** What holds now. @type {Record<Name, {h: number, parts: Parts, anneal: import("./types.js").Anneal | null, heat: number | null}> | null} */
+  /** What holds now. @type {Record<Name, import("./types.js").Now> | null} */
   now: null,
   playing: false,
   /** @type {Record<Name, number>} */
@@ -33,29 +32,11 @@ export function begin(ready) {
   state.ready = ready;
   state.settings = copy(ready.settings);
   const of = (/** @type {Name} */ name) => {
-    const { h, parts, anneal = null } = copy(ready.settings.runs[name]);
-    return { h, parts, anneal, heat: null };
+    const { method, h, parts, anneal = null } = copy(ready.settings.runs[name]);
+    return { method, h, parts, anneal, heat: 1 };
   };
   state.now = { A: of("A"), B: of("B") };
   state.traces = {};
-}
-
-/**
- * What `later` has that `sooner` has not.
- * @param {{h: number, parts: Parts, anneal: any, heat: any}} sooner
- * @param {{h: number, parts: Parts, anneal: any, heat: any}} later
- * @returns {Change}
- */
-function difference(sooner, later) {
-  /** @type {Change} */
-  const change = {};
-  if (later.h !== sooner.h) change.h = later.h;
-  for (const [part, values] of Object.entries(later.parts))
-    for (const [name, value] of Object.entries(values))
-      if (sooner.parts[part]?.[name] !== value) ((change.parts ??= {})[part] ??= {})[name] = value;
-  for (const name of /** @type {const} */ (["anneal", "heat"]))
-    if (JSON.stringify(later[name]) !== JSON.stringify(sooner[name])) change[name] = later[name];
-  return change;
 }
 
 /** @param {Change} sooner @param {Change} later @returns {Change} */
@@ -69,21 +50,31 @@ function joined(sooner, later) {
  * A change that the server has made: it holds now, and the history says since when.
  * @param {import("./types.js").Changed} message
  */
-export function change({ run, step, h, parts, anneal, heat = null, replayed = false }) {
+export function change({ entry, replayed, ...message }) {
+  const { run } = message;
+  hold(message);
   if (!state.now || !state.settings) return;
-  const later = { h, parts, anneal: anneal === undefined ? state.now[run].anneal : anneal, heat };
-  const made = difference(state.now[run], later);
-  state.now[run] = later;
-  if (replayed || Object.keys(made).length === 0) return;
-  const settings = state.settings.runs[run];
-  if (step === 0 && made.heat === undefined) {
-    Object.assign(settings, { h, parts: copy(parts), anneal: later.anneal });
-    return;
-  }
-  const history = (settings.history ??= []);
+  if (replayed || !entry) return;
+  const history = (state.settings.runs[run].history ??= []);
   const last = history[history.length - 1];
-  if (last && last[0] === step) last[1] = joined(last[1], made);
+  const [step, made] = entry;
+  if (last && last[0] === step && made.method === undefined) last[1] = joined(last[1], made);
   else history.push([step, made]);
+}
+
+/**
+ * Back to an earlier state, with what was set and had been changed by then.
+ * @param {import("./types.js").Changed & {history: [number, Change][]}} message
+ */
+export function rewind({ history, ...message }) {
+  hold(message);
+  if (state.settings) state.settings.runs[message.run].history = history;
+}
+
+/** @param {import("./types.js").Changed} message */
+function hold({ run, method, h, parts, anneal, heat, layout }) {
+  if (state.now) state.now[run] = { method, h, parts, anneal, heat };
+  if (state.ready && layout) state.ready.parts[run] = layout;
 }
 
 /**
@@ -113,6 +104,5 @@ export function extend(name, piece) {
     temperature: each(trace.temperature, piece.temperature),
     configurational: each(trace.configurational, piece.configurational),
     xi: each(trace.xi, piece.xi),
-    target: piece.target,
   };
 }

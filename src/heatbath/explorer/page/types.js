@@ -6,21 +6,27 @@
 /** @typedef {"A" | "B"} Name */
 /** @typedef {number | "inf"} Value */
 
-/**
- * @typedef {object} Coefficients
- * @property {string} [word]
- */
 /** @typedef {Record<string, Value | string>} Part */
 /** @typedef {Record<string, Part>} Parts */
-/** @typedef {{factor: number, steps: number}} Anneal */
+/** Temperatures fall to `factor` of theirs within `steps`, counted from a step. @typedef {{factor: number, steps: number, from?: number}} Anneal */
 
 /**
- * What was changed on the way: only what differs from before.
+ * What was changed on the way.
  * @typedef {object} Change
+ * @property {string} [method]
  * @property {number} [h]
  * @property {Parts} [parts]
  * @property {Anneal | null} [anneal]
- * @property {number | null} [heat]
+ */
+
+/**
+ * What holds at the moment: the values of the sliders, and by how much it is heated.
+ * @typedef {object} Now
+ * @property {string} method
+ * @property {number} h
+ * @property {Parts} parts
+ * @property {Anneal | null} anneal
+ * @property {number} heat
  */
 
 /**
@@ -71,9 +77,10 @@
  * @typedef {object} PartMethod
  * @property {string} name
  * @property {string} method
- * @property {string} word
+ * @property {string | null} word null where there is none to choose
  * @property {string} letters
  * @property {Coefficient[]} coefficients
+ * @property {{name: string, about: string, choices: (string | number)[], default: string | number}[]} options
  */
 
 /**
@@ -87,20 +94,20 @@
 
 /** @typedef {{about: string, symbol: string}} Letter */
 /** @typedef {{methods: Method[], letters: Record<string, Letter>}} Catalogue */
-/** @typedef {{name: string, title: string, text: string, settings: Settings}} Scene */
+/** @typedef {{title: string, text: string, settings: Settings}} Scene */
 
 /**
  * @typedef {object} Hello
  * @property {string} version
  * @property {string} session
  * @property {Catalogue} catalogue
- * @property {Record<string, number>} limits
+ * @property {Record<string, any>} limits
  * @property {Scene[]} scenes
  * @property {Settings} defaults
  */
 
 /** @typedef {[number, number, number]} Point */
-/** @typedef {{name: string, parameters: number, thermal: boolean, adaptive: boolean}} PartInfo */
+/** `key` is the part's name in the settings: "hidden" of hidden1 and hidden2. @typedef {{name: string, key: string, parameters: number, thermal: boolean, adaptive: boolean}} PartInfo */
 
 /**
  * @typedef {object} Ready
@@ -115,14 +122,7 @@
 /** @typedef {{playing: boolean, speed: number | null, steps: Record<Name, number>}} State */
 
 /**
- * @typedef {object} Changed
- * @property {Name} run
- * @property {number} step
- * @property {number} h
- * @property {Parts} parts
- * @property {Anneal | null} [anneal]
- * @property {number | null} [heat]
- * @property {boolean} [replayed]
+ * @typedef {Now & {run: Name, step: number, layout?: PartInfo[], entry?: [number, Change], replayed?: boolean}} Changed
  */
 
 /** @typedef {(number | null)[]} Series */
@@ -136,7 +136,6 @@
  * @property {Record<string, Series>} temperature
  * @property {Record<string, Series>} configurational
  * @property {Record<string, Series>} xi
- * @property {Record<string, number | null>} [target]
  */
 
 /** @typedef {{low: number, high: number, counts: number[]}} Histogram */
@@ -149,7 +148,7 @@
  * @property {boolean} ok
  * @property {{letter: string, share: number}[]} letters
  * @property {number} [gradients]
- * @property {number} [order]
+ * @property {{position: number, joint: number} | null} [order]
  * @property {string} [text]
  */
 

@@ -97,7 +97,7 @@ export class Word {
     );
     const facts = [];
     if (gradients) facts.push(`${gradients} gradient${gradients > 1 ? "s" : ""} a step`);
-    if (order) facts.push(`order ${order}`);
+    if (order) facts.push(`order ${order.position} in θ`);
     this.row.dataset.facts = facts.join(", ");
   }
 
