@@ -51,6 +51,7 @@ LAYOUT = [
     "plotting",
     "estimators",
     "experiments",
+    "explorer",
     "cli",
 ]
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from heatbath.automatic import OffTemperature as OffTemperature
     from heatbath.estimators import ThermodynamicClassifier as ThermodynamicClassifier
     from heatbath.estimators import ThermodynamicRegressor as ThermodynamicRegressor
+    from heatbath.explorer import explore as explore
     from heatbath.methods import SGD as SGD
     from heatbath.methods import SGLD as SGLD
     from heatbath.methods import Adam as Adam
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from heatbath.presets import LaLa as LaLa
     from heatbath.ranges import between as between
     from heatbath.reference import Reference as Reference
+    from heatbath.runs.live import Live as Live
+    from heatbath.runs.live import Look as Look
     from heatbath.runs.run import Run as Run
     from heatbath.runs.run import load as load
     from heatbath.runs.simulation import Diverged as Diverged
@@ -76,11 +79,13 @@ _HOME: dict[str, str | None] = {
     "Posterior": "posterior",
     **dict.fromkeys(["Samples", "predict"], "prediction"),
     "Reference": "reference",
+    **dict.fromkeys(["Live", "Look"], "runs.live"),
     **dict.fromkeys(["Run", "load"], "runs.run"),
     **dict.fromkeys(["Diverged", "Interrupted", "Progress"], "runs.simulation"),
     **dict.fromkeys(["compare", "sweep", "train"], "training"),
     "sample": "sampling",
     "between": "ranges",
+    "explore": "explorer",
     **dict.fromkeys(["AtEdge", "Tuned", "tune"], "tuning"),
 }
 

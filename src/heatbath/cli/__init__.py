@@ -1,4 +1,4 @@
-"""The command line: train, compare, sweep, tune, resume, predict, info, and reproduce for the paper."""
+"""The command line: train, compare, sweep, tune, resume, predict, explore, info, reproduce (the paper)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from heatbath.cli.commands import compare, resume, sweep, train, tune
 from heatbath.cli.errors import USAGE as USAGE_CODE
 from heatbath.cli.errors import complain, ending
+from heatbath.cli.explore import explore
 from heatbath.cli.info import info
 from heatbath.cli.predict import predict
 from heatbath.cli.reproduce import reproduce
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": 100},
 )
-for command in (train, compare, sweep, tune, resume, predict, reproduce, info):
+for command in (train, compare, sweep, tune, resume, predict, explore, reproduce, info):
     app.command()(command)
 
 

@@ -41,7 +41,7 @@ def _text(text: str, methods: list[str]) -> str:
 
 
 SETTINGS = (
-    Setting("problem", "name", "text", "spirals, trigonometric, rings or mnist.", "--problem"),
+    Setting("problem", "name", "text", "spirals, trigonometric, rings, blobs or mnist.", "--problem"),
     Setting("problem", "data", "text", "Your own data: a CSV or Parquet file, instead of a problem."),
     Setting("problem", "target", "text", "The column of the file to predict."),
     Setting("problem", "weights", "text", "The column of the file that says how often each row counts."),
@@ -52,10 +52,11 @@ SETTINGS = (
     Setting("problem", "a", "number", "Of spirals (2), trigonometric (6)."),
     Setting("problem", "b", "number", "Of trigonometric (1)."),
     Setting("problem", "p", "number", "Of spirals (0.5)."),
-    Setting("problem", "c", "number", "Noise of the data (0.02)."),
+    Setting("problem", "c", "number", "Noise of the data (0.02, of blobs 0.3)."),
     Setting("problem", "gap", "number", "Of rings (0.5)."),
     Setting("problem", "pinch", "number", "Of rings (0.1)."),
     Setting("problem", "pinches", "whole", "Of rings (4)."),
+    Setting("problem", "centres", "whole", "Of blobs (4)."),
     Setting("problem", "n_train", "whole", "Training examples of a built-in problem (1000)."),
     Setting("problem", "n_test", "whole", "Test examples of a built-in problem (1000)."),
     Setting("problem", "draws", "whole", "Independent data sets, which the chains take in turns (1)."),

@@ -1,4 +1,4 @@
-"""Problems in the plane that are drawn at random: spirals, trigonometric, rings."""
+"""Problems in the plane that are drawn at random: spirals, trigonometric, rings, blobs."""
 
 from __future__ import annotations
 
@@ -91,6 +91,29 @@ def rings(
     recipe = {"name": "rings", "gap": gap, "pinch": pinch, "pinches": pinches, "c": c}
     sizes = {"n_train": n_train, "n_test": n_test, "draws": draws, "seed": seed}
     return _drawn({**recipe, **sizes}, ("inner", "outer"), ring, (c, c))
+
+
+def blobs(
+    centres: int = 4,
+    c: float = 0.3,
+    n_train: int = 1000,
+    n_test: int = 1000,
+    draws: int = 1,
+    seed: int = 0,
+) -> Problem:
+    """Clouds of points around centres that are evenly spaced on the unit circle, the classes in turns.
+
+    A point is one of the centres of its class, all alike, plus c N(0, 1) in both coordinates.
+    """
+    centres = whole("blobs: centres", centres, low=2)
+    c = real("blobs: c", c, NON_NEGATIVE)
+
+    def cloud(t: Floats, label: Floats) -> Floats:
+        count = (centres + 1 - label) // 2  # centres 0, 2, ... are of class 0
+        return _polar(np.ones_like(t), 2 * np.pi * (2 * np.floor(t * count) + label) / centres)
+
+    recipe = {"name": "blobs", "centres": centres, "c": c, "n_train": n_train, "n_test": n_test}
+    return _drawn({**recipe, "draws": draws, "seed": seed}, ("even", "odd"), cloud, (c, c))
 
 
 def _drawn(

@@ -115,6 +115,22 @@ def changed(before: Partition, after: Partition, step: int) -> Partition:
     return joined
 
 
+def last_change(partition: Partition) -> int:
+    """The step from which on no coefficient changes from one piece to another."""
+    values = [partition.h, *(v for m in partition.methods.values() for v in vars(m).values())]
+    return max((value.steps[-1] for value in values if isinstance(value, Piecewise)), default=0)
+
+
+def latest(partition: Partition) -> Partition:
+    """The partition with the last piece of every coefficient, as it is from the last change on."""
+
+    def pick(name: str, value: Coefficient) -> Any:
+        return _pieces(value)[-1][1]
+
+    methods = {key: replace(method, **_picked(method, pick)) for key, method in partition.methods.items()}
+    return Partition(methods, pick("h", partition.h), partition.posterior)
+
+
 def same_until(one: Methods, two: Methods, step: int) -> bool:
     """Whether two grids are the same up to a step: names, parts, methods, and all coefficients before it."""
     some, others = named(one), named(two)

@@ -21,7 +21,7 @@ from heatbath.posterior import Posterior
 from heatbath.runs.grid import Methods
 from heatbath.schedules import Schedule, SimulatedTempering, from_plain, to_plain
 
-RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric", "rings", "mnist")}
+RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric", "rings", "blobs", "mnist")}
 ARRAYS = ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale")
 WEIGHTS = ("weights_train", "weights_test")  # arrays that need not be there
 

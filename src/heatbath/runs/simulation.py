@@ -17,9 +17,10 @@ import xarray as xr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from heatbath.engine.batches import tabulate
+from heatbath.engine.batches import Table, tabulate
 from heatbath.engine.dense import Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure, usual_layout
+from heatbath.engine.layouts import Layout
 from heatbath.engine.program import Program, compile_program
 from heatbath.likelihood import Likelihood, settle
 from heatbath.methods import SGD
@@ -29,7 +30,7 @@ from heatbath.posterior import Settled
 from heatbath.runs.dataset import Group, restore
 from heatbath.runs.plan import Plan
 
-FAR, MANY = 100.0, 16  # of a step of gradient descent, so that little is rounded; chains of a usual run
+FAR, MANY = 100.0, 16  # h of a step down, so that little is rounded; chains of a usual run
 PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
 
 
@@ -83,16 +84,11 @@ class Simulation:
 
     def __init__(self, plan: Plan, step: int, before: xr.Dataset | None, threads: int | None) -> None:
         self.plan, self.first = plan, step
-        problem, network, kind = plan.problem, plan.network, np.dtype(plan.dtype)
-        outputs = plan.likelihood.outputs
-        shape = _shape(plan)
-        self._large = shape.uses_blas
+        problem, kind = plan.problem, np.dtype(plan.dtype)
+        self._large = _shape(plan).uses_blas
         data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
         test = tabulate(problem.X_test, problem.Y_test, kind, problem.relative_weights("test"))
-        theta = plan.start
-        if theta is None:
-            starts = network.start(problem.inputs, outputs, np.arange(plan.chains), plan.seed)
-            theta = np.tile(starts, (len(plan.points), 1))
+        theta = start_of(plan)
         records, done = plan.records[len(plan.records_by(step)) :], plan.samples_by(step)
         losses = np.isin(records, plan.losses).tolist()
         average = None
@@ -101,15 +97,8 @@ class Simulation:
             average = tabulate(X[None], np.zeros((1, len(X), 0)), kind)
         self.groups: list[Group] = []
         for places, programs, settled in _grouped(plan):
-            likelihood = Likelihood(problem, programs[0].partition.posterior)
             chains = np.concatenate([place * plan.chains + np.arange(plan.chains) for place in places])
-            ensemble = Ensemble(
-                programs, replace(shape, loss=likelihood.number, degrees=likelihood.degrees),
-                theta[chains].astype(kind), data, plan.batch, shuffled=plan.shuffled, momenta=plan.momenta,
-                seed=plan.seed, number=chains % plan.chains, threads=threads,
-                point=np.repeat(np.arange(len(places)), plan.chains),
-                noise=_noise(plan, settled, theta[chains]), variance=settled.draws,
-            )  # fmt: skip
+            ensemble = make_ensemble(plan, programs, settled, theta[chains], data, chains, threads)
             ensemble.take_notes(
                 records, losses, test,
                 weights=plan.weights, histogram=plan.histogram or (0.0, 1.0, 0),
@@ -225,6 +214,42 @@ class Simulation:
         return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first, accuracy)
 
 
+def start_of(plan: Plan) -> NDArray[np.float64]:
+    """θ of all chains at the start, (chains, parameters)."""
+    if plan.start is not None:
+        return plan.start
+    numbers, outputs = np.arange(plan.chains), plan.likelihood.outputs
+    starts = plan.network.start(plan.problem.inputs, outputs, numbers, plan.seed)
+    return np.tile(starts, (len(plan.points), 1))
+
+
+def make_ensemble(
+    plan: Plan,
+    programs: list[Program],
+    settled: Settled,
+    theta: NDArray[Any],
+    data: Table,
+    chains: NDArray[np.int64],
+    threads: int | None,
+    before: Ensemble | None = None,
+) -> Ensemble:
+    """These chains of a plan, at their start; `programs` are those of their points, in order.
+
+    With `before` they are where that ensemble has them, in its arrays, and go on with these programs.
+    """
+    likelihood = Likelihood(plan.problem, programs[0].partition.posterior)
+    shape = replace(_shape(plan), loss=likelihood.number, degrees=likelihood.degrees)
+    ensemble = Ensemble(
+        programs, shape, theta.astype(plan.dtype, copy=False), data, plan.batch, shuffled=plan.shuffled,
+        momenta=plan.momenta if before is None else "zero", seed=plan.seed, number=chains % plan.chains,
+        threads=threads, point=np.repeat(np.arange(len(programs)), plan.chains), variance=settled.draws,
+        noise=None if before else _noise(plan, settled, theta), layout=before.layout if before else None,
+    )  # fmt: skip
+    if before is not None:
+        ensemble.chains, ensemble.step = before.chains, before.step
+    return ensemble
+
+
 def _noise(plan: Plan, settled: Settled, theta: NDArray[Any]) -> NDArray[np.float64] | None:
     """The variances of the targets that chains begin with; where they are drawn and θ is given, what the
     residuals say there."""
@@ -260,25 +285,42 @@ def full_gradients(
 ) -> NDArray[np.float64]:
     """The gradient of the loss on all training examples, without any prior, at many θ (networks, parameters).
 
-    By the engine, with the plan's precision: a step of gradient descent, and back. Each network has its set
-    of data and, where there are any, its variances of the targets.
+    By the engine, with the plan's precision. Each network has its set of data and, where there are any, its
+    variances of the targets.
     """
     problem, kind = plan.problem, np.dtype(plan.dtype)
     data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
+    layout = usual_layout(_shape(plan), max(plan.total, MANY), kind)
+    ensemble = make_descent(plan, np.asarray(theta, kind), data, draw, variances, threads, layout)
+    ensemble.prepare()
+    with threadpool_limits(1, "blas") if _shape(plan).uses_blas else nullcontext():
+        return descend(ensemble)
+
+
+def make_descent(
+    plan: Plan,
+    theta: NDArray[Any],
+    data: Table,
+    number: NDArray[np.int64],
+    variances: NDArray[np.float64] | None,
+    threads: int | None,
+    layout: Layout,
+) -> Ensemble:
+    """Chains at θ that descend the loss on all training examples, for `descend`."""
     draws = plan.settled().draws
     never = None if draws is None else draws._replace(every=2**60)
-    shape = _shape(plan)
     program = compile_program(Partition(SGD(), FAR), plan.layers, stops=never is not None)
-    ensemble = Ensemble(
-        program, shape, np.asarray(theta, kind), data, problem.X_train.shape[1],
-        number=np.asarray(draw, np.int64), noise=variances, variance=never, threads=threads,
-        layout=usual_layout(shape, max(plan.total, MANY), kind),
+    return Ensemble(
+        program, _shape(plan), theta, data, data.data, number=np.asarray(number, np.int64), noise=variances,
+        variance=never, threads=threads, layout=layout,
     )  # fmt: skip
-    ensemble.prepare()
-    with threadpool_limits(1, "blas") if shape.uses_blas else nullcontext():
-        ensemble.advance(1)
-    before, after = (np.asarray(values, np.float64) for values in (theta, ensemble.chains.theta))
-    return (before.astype(kind) - after) / FAR
+
+
+def descend(ensemble: Ensemble) -> NDArray[np.float64]:
+    """The gradients where chains of `make_descent` stand: a step far down, and the way back."""
+    before = ensemble.chains.theta.astype(np.float64)
+    ensemble.advance(1)
+    return np.asarray((before - ensemble.chains.theta) / FAR)
 
 
 def _grouped(plan: Plan) -> list[tuple[list[int], list[Program], Settled]]:

@@ -1,0 +1,254 @@
+"""A run as code: Python, or a command, that makes the same run again, bit for bit.
+
+Every phase is a call of `train`; changes of coefficients are in its partition. The command line knows no
+second phase, and no parts that are not those of a preset: then the text says so, and has what there is.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import tomli_w
+
+from heatbath.explorer.flight import Flight
+from heatbath.explorer.settings import NAMES, Settings
+from heatbath.methods import Method, coefficients, known_methods, module_of
+from heatbath.partition import Partition
+from heatbath.presets import PRESETS
+from heatbath.runs.plan import Plan
+from heatbath.schedules import Schedule, to_plain
+
+STEPS = 20_000  # of a run that has not begun
+OUTPUT = "_output"  # how the arguments of presets for the output layer end
+
+
+def text(flight: Flight, kind: str) -> str:
+    """The code of a run up to where it stands: "python" or "command"."""
+    plan = flight.live.plan
+    begun = flight.live.step or flight.phases
+    lengths = [*(phase.steps for phase in flight.phases), flight.live.step if begun else STEPS]
+    phases = [*flight.phases, plan]
+    if len(phases) > 1 and not flight.live.step:  # another method, and no step of it yet
+        phases, lengths = phases[:-1], lengths[:-1]
+    write = _python if kind == "python" else _command
+    return write(flight.settings, phases, lengths)
+
+
+# Python
+
+
+def _python(settings: Settings, phases: Sequence[Plan], lengths: Sequence[int]) -> str:
+    kinds = {type(m) for plan in phases for m in _partition(plan).methods.values()}
+    modules = sorted({module for kind in kinds if (module := module_of(kind))})
+    lines = [
+        *(["import numpy as np"] if settings.of_problem["kind"] == "points" else []),
+        "import heatbath as hb",
+        *(f"import {module}" for module in modules),
+        "",
+        *_problem_in_python(settings),
+        f"network = hb.Dense({_call(_network(settings))})",
+    ]
+    for place, (plan, steps) in enumerate(zip(phases, lengths, strict=True)):
+        going_on = "" if place == 0 else ', start=run.theta, momenta="thermal"'
+        lines += [
+            "",
+            *_partition_in_python(_partition(plan)),
+            f"run = hb.train(problem, network, partition, steps={steps}, batch={plan.batch}, "
+            f"chains={plan.chains}, seed={plan.seed}{going_on})",
+        ]
+    return "\n".join([*lines, "print(run)", ""])
+
+
+def _problem_in_python(settings: Settings) -> list[str]:
+    given = dict(settings.of_problem)
+    kind = given.pop("kind")
+    if kind == "csv":
+        name = given["target"]
+        return [f'problem = hb.datasets.from_csv("table.csv", {name!r})  # the table that was dropped']
+    if kind == "points":
+        rows = [f"    [{x!r}, {y!r}, {c!r}]," for x, y, c in given["points"]]
+        return [
+            "points = np.array([",
+            *rows,
+            "])",
+            'problem = hb.datasets.from_arrays(points[:, :2], points[:, 2], task="binary")',
+        ]
+    return [f"problem = hb.datasets.{kind}({_call(_recipe(settings))})"]
+
+
+def _partition_in_python(partition: Partition) -> list[str]:
+    parts = {key: _method_in_python(method) for key, method in partition.methods.items()}
+    if list(parts) == ["all"]:
+        return [f"partition = hb.Partition({parts['all']}, h={_spelled(partition.h)})"]
+    rows = [f"        {key!r}: {code}," for key, code in parts.items()]
+    return [
+        "partition = hb.Partition(", "    {", *rows, "    },", f"    h={_spelled(partition.h)},", ")",
+    ]  # fmt: skip
+
+
+def _method_in_python(method: Method) -> str:
+    kind = type(method)
+    return f"{module_of(kind) or 'hb'}.{kind.__name__}({_call(_values(method))})"
+
+
+def _call(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_spelled(value)}" for name, value in values.items())
+
+
+def _spelled(value: Any) -> str:
+    """A value as Python writes it."""
+    if isinstance(value, Schedule):
+        fields = {name: v for name, v in vars(value).items()}
+        return f"hb.schedules.{type(value).__name__}({_call(fields)})"
+    if isinstance(value, tuple | list):
+        inner = ", ".join(map(_spelled, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return 'float("inf")' if value == math.inf else repr(value)
+
+
+# The command line
+
+
+def _command(settings: Settings, phases: Sequence[Plan], lengths: Sequence[int]) -> str:
+    notes = []
+    if len(phases) > 1:
+        notes.append(
+            "the command line has no second phase: this is the run up to its change of method or word"
+        )
+    plan, steps = phases[0], lengths[0]
+    partition = _partition(plan)
+    table = _named(partition)
+    if table is None:
+        notes.append(
+            "the command line has only parts as presets make them, and these are none: copy as Python instead"
+        )
+        return "".join(f"# {note}\n" for note in notes)
+    kind = settings.of_problem["kind"]
+    if kind == "csv":
+        notes.append("table.csv is the table that was dropped onto the page")
+    training = {"steps": steps, "batch": plan.batch, "chains": plan.chains, "seed": plan.seed}
+    sections = {
+        "problem": _problem_on_command_line(settings),
+        "network": _network(settings),
+        "method": {name: _in_toml(value) for name, value in table.items()},
+        "training": training,
+    }
+    lines = [f"# {note}" for note in notes]
+    if kind == "points":
+        rows = [f"{x!r},{y!r},{c!r}" for x, y, c in settings.of_problem["points"]]
+        lines += ["cat > table.csv <<'END'", "x1,x2,class", *rows, "END"]
+    if any(isinstance(value, dict) for value in sections["method"].values()):
+        content = tomli_w.dumps({"command": "train", **sections}).rstrip()
+        lines += ["cat > run.toml <<'END'", content, "END", _imports(partition) + "train --settings run.toml"]
+    else:
+        lines.append(_imports(partition) + "train " + shlex.join(_options(sections)))
+    return "\n".join([*lines, ""])
+
+
+def _imports(partition: Partition) -> str:
+    modules = sorted({m for method in partition.methods.values() if (m := module_of(type(method)))})
+    return "heatbath " + "".join(f"--import {module} " for module in modules)
+
+
+def _options(sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Settings as options."""
+    flags = {
+        ("problem", "name"): "problem",
+        ("problem", "seed"): "problem-seed",
+        ("network", "scale"): "init-scale",
+    }
+    words = []
+    for section, values in sections.items():
+        if section == "method":
+            rest = ",".join(f"{name}={value}" for name, value in values.items() if name != "name")
+            words += ["--method", f"{values['name']}:{rest}"]
+            continue
+        for name, value in values.items():
+            flag = flags.get((section, name), name.replace("_", "-"))
+            if isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+    return words
+
+
+def _problem_on_command_line(settings: Settings) -> dict[str, Any]:
+    kind = settings.of_problem["kind"]
+    if kind == "points":
+        return {"data": "table.csv", "target": "class", "task": "binary", "standardise": False}
+    if kind == "csv":
+        return {"data": "table.csv", "target": settings.of_problem["target"]}
+    return {"name": kind, **_recipe(settings)}
+
+
+def _named(partition: Partition) -> dict[str, Any] | None:
+    """What makes a partition on the command line: a method or preset with what is not its default."""
+    methods = partition.methods
+    if list(methods) == ["all"]:
+        method = methods["all"]
+        return {"name": type(method).title.lower(), "h": partition.h, **_values(method)}
+    for name, preset in PRESETS.items():
+        accepted = {n: p for n, p in signature(preset).parameters.items() if n != "posterior"}
+        given = {argument: _argument(argument, partition) for argument in accepted}
+        given = {argument: value for argument, value in given.items() if value is not None}
+        try:
+            same = preset(**given) == partition
+        except (ValueError, TypeError):
+            continue
+        if same:
+            return {"name": name.lower()} | {n: v for n, v in given.items() if v != accepted[n].default}
+    return None
+
+
+def _argument(argument: str, partition: Partition) -> Any:
+    """What a partition has for an argument of a preset."""
+    if argument == "h":
+        return partition.h
+    hidden, output = partition.methods.get("hidden"), partition.methods.get("output")
+    if argument.endswith(OUTPUT):
+        return getattr(output, argument.removesuffix(OUTPUT), None)
+    return getattr(hidden, argument) if hasattr(hidden, argument) else getattr(output, argument, None)
+
+
+def _in_toml(value: Any) -> Any:
+    return to_plain(value) if isinstance(value, Schedule) else value
+
+
+# Both
+
+
+def _partition(plan: Plan) -> Partition:
+    assert isinstance(plan.partition, Partition)
+    return plan.partition
+
+
+def _values(method: Method) -> dict[str, Any]:
+    """What a method is made of, as far as it is not the default; its coefficients always."""
+    usual = {
+        name: p.default for name, p in signature(known_methods()[type(method).__name__]).parameters.items()
+    }
+    always = set(coefficients(type(method))) - {"weight_decay"} | {"word"}
+    values = {name: getattr(method, name) for name in usual}
+    return {name: value for name, value in values.items() if name in always or value != usual[name]}
+
+
+def _recipe(settings: Settings) -> dict[str, Any]:
+    """The arguments of a problem that is drawn at random."""
+    given = {name: value for name, value in settings.of_problem.items() if name != "kind"}
+    return {NAMES.get(name, name): value for name, value in given.items()} | {
+        "n_test": settings.problem.X_test.shape[1]
+    }
+
+
+def _network(settings: Settings) -> dict[str, Any]:
+    network = settings.network
+    return {
+        "hidden": list(network.hidden),
+        "activation": network.activation,
+        "init": network.init,
+        "scale": network.scale,
+    }

@@ -1,0 +1,418 @@
+"""A run of a session: a `Live` with its phases, the changes on the way, and what the page is shown of it.
+
+One worker at a time holds a flight, and only that one touches it; everyone else leaves a command.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath.datasets.problem import Floats
+from heatbath.engine.compile import reporting
+from heatbath.explorer.messages import short, write
+from heatbath.explorer.settings import CHANGES, RunSettings, Settings, same_phase
+from heatbath.runs.live import Live, Look
+from heatbath.runs.plan import Plan
+
+SLICE = 0.015  # seconds of work at a time
+GROWTH = 1.04  # of the steps of the records: some 350 up to a million
+RECORDS = 400
+SHARE = 0.3  # of the time that records may take
+CELLS = 3e8  # parameters x chains x points of a map: some 20 ms
+COARSEST = 24  # a map has at least so many points on a side
+BINS = 48
+UNITS = 200
+
+
+class View(NamedTuple):
+    """What the page shows: which map, of which chain, whether hidden units, and how many points on a side."""
+
+    map: str = "mean"
+    chain: int = 0
+    units: bool = False
+    size: int = 100
+
+
+class Domain(NamedTuple):
+    """The part of the plane that is shown, in the user's coordinates."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+    def grid(self, size: int) -> Floats:
+        """The middles of size x size cells, row by row from the top."""
+        share = (np.arange(size) + 0.5) / size
+        x, y = self.left + share * (self.right - self.left), self.top - share * (self.top - self.bottom)
+        return np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+
+
+class Point(NamedTuple):
+    """A record of a trace: means over living chains."""
+
+    step: int
+    values: dict[str, Any]
+
+
+class Picture(NamedTuple):
+    """What a frame shows of a run."""
+
+    step: int
+    losses: list[float]
+    map: NDArray[np.uint8]
+    units: list[list[float]] | None
+    took: float
+
+
+class Flight:
+    """A run on its way. `post` takes messages to the page."""
+
+    def __init__(self, name: str, settings: Settings, domain: Domain, post: Callable[[str], None]) -> None:
+        self.name, self.settings, self.domain, self.post = name, settings, domain, post
+        self.commands: deque[Callable[[], None]] = deque()
+        self.held = False
+        self.run: RunSettings = settings.runs[name]
+        self.history: list[tuple[int, dict[str, Any]]] = []  # of changes that were made
+        self._pending = deque(self.run.history)  # of those that are to be made
+        self.phases: list[Plan] = []  # those that have ended
+        self.offset = 0  # steps of them
+        self.heat = 1.0
+        self.trace: list[Point] = []
+        self._changed_from = 0  # the first record that the page has not got
+        self._next_record, self._noting, self._working = 1, 0.0, 0.0
+        self._lost = 0  # chains that diverged and were told of
+        self.prepared = False
+        self.moment = 0  # counts what changes the picture beside steps
+        self.live = self._made(self.run.partition(), None)
+        self.first_theta = self.live.start
+        self.step = 0  # for everyone to read
+        self.alive = True
+
+    # What a worker does
+
+    def work(self, seconds: float, most: int) -> None:
+        """Make steps for some time, `most` at the most, with records and changes where they are due."""
+        begin = time.perf_counter()
+        end = begin + seconds
+        stop = self.step + most
+        self._replay()
+        while self.step < stop and self.alive and (left := end - time.perf_counter()) > 0:
+            due = min(self._next_record, stop, *(entry[0] for entry in list(self._pending)[:1]))
+            self.live.advance_for(left, max(1, due - self.step))
+            self._stand()
+            self._replay()
+            if self.step >= self._next_record:
+                self._record()
+        self._working += time.perf_counter() - begin
+
+    def prepare(self) -> None:
+        """Compile, and say so, if that was never done on this computer."""
+        if self.prepared:
+            return
+        told: list[str] = []
+
+        def tell(text: str) -> None:
+            told.append(text)
+            self.post(write("compiling", run=self.name, done=False, text=text))
+
+        with reporting(tell):
+            self.live.prepare()
+        self.prepared = True
+        if told:
+            self.post(write("compiling", run=self.name, done=True))
+
+    def picture(self, view: View) -> Picture:
+        """A look at the map."""
+        begin = time.perf_counter()
+        seen = self.live.look(self.domain.grid(self.size(view.size)))
+        values = _map(seen.outputs[:, :, 0], view)
+        units = self._units(view.chain) if view.units else None
+        return Picture(self.step, _means_of(seen), values, units, time.perf_counter() - begin)
+
+    def size(self, wanted: int) -> int:
+        """How many points a map has on a side: fewer where the networks are large."""
+        cost = self.settings.chains * self.settings.network.parameters(2, 1)
+        return max(COARSEST, min(wanted, math.isqrt(int(CELLS / cost))))
+
+    def tell_traces(self, whole: bool = False) -> None:
+        """Send the records that the page has not got, with one of now, and the histograms."""
+        if not self.trace or self.trace[-1].step < self.step:
+            self._append(self._point(self.live.look(gradients=True)))
+        first = 0 if whole else self._changed_from
+        new = self.trace[first:]
+        self._changed_from = len(self.trace)
+        columns: dict[str, Any] = {"from": first, "step": [point.step for point in new]}
+        for name in ("loss", "accuracy", "temperature", "configurational", "xi"):
+            keys = self.trace[-1].values[name]
+            columns[name] = {key: [point.values[name].get(key) for point in new] for key in keys}
+        self.post(write("traces", runs={self.name: columns}))
+        self.post(write("histogram", runs={self.name: self._histogram()}))
+
+    # Commands
+
+    def change(self, change: dict[str, Any], number: int | None = None, replayed: bool = False) -> None:
+        """Change coefficients from the next step on; another word or method begins a new phase."""
+        if not replayed and len(self.history) >= CHANGES:
+            raise ValueError(f"at most {CHANGES} changes are kept of a run: reset it, or open a link of it")
+        run = self.run.changed(change, self.step)
+        self._apply(run.heated(self.heat))
+        self.run = run
+        if "anneal" in change:
+            change = {**change, "anneal": run.plain["anneal"]}
+        if self.heat != 1:
+            change = {**change, "parts": run.heated(self.heat).plain["parts"]}
+        self._note_change(change, number, replayed)
+
+    def set_heat(self, factor: float, number: int | None = None) -> None:
+        """Multiply all temperatures while held; 1 ends it."""
+        hot = self.run.heated(factor)
+        self._apply(hot)
+        self.heat = factor
+        methods = {str(key): method for key, method in hot.base.methods.items()}
+        values = {key: (m.thermal, getattr(m, m.thermal, None)) for key, m in methods.items()}
+        parts = {key: {name: value} for key, (name, value) in values.items() if value}
+        self._note_change({"parts": parts}, number, False)
+
+    def rewind(self) -> None:
+        """Go back to the last good state."""
+        step = self.offset + self.live.rewind()
+        self.history = [entry for entry in self.history if entry[0] <= step]
+        self.run = self.settings_at(step)
+        self.trace = [point for point in self.trace if point.step <= step]
+        self._changed_from = min(self._changed_from, len(self.trace))
+        self._lost, self.heat = 0, 1.0
+        self.moment += 1
+        self._stand()
+        self._next_record = _after(self.live.step) + self.offset
+        self.post(write("rewound", run=self.name, step=step, history=self.history, **self._plain()))
+
+    def settings_at(self, step: int) -> RunSettings:
+        """What the settings were at a step."""
+        run = self.settings.runs[self.name]
+        for when, change in self.history:
+            if when <= step:
+                run = run.changed(change, when)
+        return run
+
+    # Inside
+
+    def _made(self, partition: Any, start: Any) -> Live:
+        settings = self.settings
+        return Live(
+            settings.problem, settings.network, partition, settings.batch, settings.chains,
+            seed=settings.seed + len(self.phases), start=start,
+            momenta="zero" if start is None else "thermal",
+        )  # fmt: skip
+
+    def _apply(self, run: RunSettings) -> None:
+        if same_phase(self.live.partition, run.base):
+            self.live.change(run.partition(self.offset))
+            return
+        if (self.live.died >= 0).any():
+            raise ValueError("some chains have diverged: go back to the last good state first, or reset")
+        before, phases, offset = self.live, self.phases, self.offset
+        start = before.theta if before.step else before.plan.start
+        try:
+            if before.step:
+                self.phases, self.offset = [*phases, before.plan], offset + before.step
+            self.live = self._made(run.partition(self.offset), start)
+        except ValueError:
+            self.phases, self.offset = phases, offset
+            raise
+
+    def _replay(self) -> None:
+        while self._pending and self._pending[0][0] <= self.step:
+            _, change = self._pending.popleft()
+            self.change(dict(change), replayed=True)
+
+    def _note_change(self, change: dict[str, Any], number: int | None, replayed: bool) -> None:
+        self.history.append((self.step, change))
+        self.post(
+            write(
+                "changed",
+                id=number,
+                run=self.name,
+                step=self.step,
+                entry=[self.step, change],
+                replayed=replayed,
+                **self._plain(),
+            )
+        )
+
+    def _plain(self) -> dict[str, Any]:
+        return {**self.run.plain, "heat": self.heat}
+
+    def _stand(self) -> None:
+        """See where it stands, and tell of chains that have diverged."""
+        died = self.live.died
+        lost = np.flatnonzero(died >= 0)
+        self.step, self.alive = self.offset + self.live.step, len(lost) < len(died)
+        if len(lost) > self._lost:
+            last = int(lost[np.argmax(died[lost])])
+            self._lost = len(lost)
+            self.post(
+                write(
+                    "diverged",
+                    run=self.name,
+                    step=self.offset + int(died[last]),
+                    part=self.live.diverged_part(last),
+                    chains=len(lost),
+                    living=len(died) - len(lost),
+                )
+            )
+
+    def _record(self) -> None:
+        """Note a record, if records do not take too much of the time."""
+        self._next_record = self.offset + _after(self.live.step)
+        begin = time.perf_counter()
+        if self._noting > 0.05 + SHARE * self._working:
+            return
+        seen = self.live.note()
+        self._append(
+            self._point(
+                replace(seen, configurational=self.live.look(losses=False, gradients=True).configurational)
+            )
+        )
+        self._noting += time.perf_counter() - begin
+
+    def _point(self, seen: Look) -> Point:
+        loss, accuracy = seen.loss[seen.alive], seen.accuracy[seen.alive]
+        splits = ("train", "test") if self.settings.problem.X_test.size else ("train",)
+        return Point(
+            self.step,
+            {
+                "loss": {split: _mean(loss[:, k]) for k, split in enumerate(splits)},
+                "accuracy": {split: _mean(accuracy[:, k]) for k, split in enumerate(splits)},
+                "temperature": {name: _mean(v) for name, v in seen.temperature.items()},
+                "configurational": {name: _mean(v) for name, v in seen.configurational.items()},
+                "xi": {name: _mean(v) for name, v in seen.xi.items()},
+            },
+        )
+
+    def _append(self, point: Point) -> None:
+        """Have a record in the trace; the last one stays only if it is far enough from that before."""
+        if self.trace and self.trace[-1].step >= point.step:
+            return
+        if len(self.trace) > 1 and self.trace[-1].step < _after(self.trace[-2].step):
+            self.trace.pop()
+        self.trace.append(point)
+        self._changed_from = min(self._changed_from, len(self.trace) - 1)
+        if len(self.trace) > RECORDS:
+            self.trace = [*self.trace[:-2][::2], *self.trace[-2:]]
+            self._changed_from = 0
+
+    def _histogram(self) -> dict[str, Any]:
+        theta, alive = self.live.theta, self.live.died < 0
+        shown = {}
+        for part in self.live.parts():
+            inside = [slice(span.start, span.stop) for span in part.tensors]
+            largest = (
+                max((float(np.abs(theta[alive][:, s]).max()) for s in inside), default=0.0)
+                if alive.any()
+                else 0.0
+            )
+            end = _round_up(largest)
+            counts = self.live.look(losses=False, histogram=(-end, end, BINS)).histogram
+            shown[part.name] = {"low": -end, "high": end, "counts": counts[part.name][alive].sum(axis=0)}
+        return shown
+
+    def _units(self, chain: int) -> list[list[float]] | None:
+        """The lines of the hidden units of a chain, in the user's coordinates, with their output weights."""
+        network, problem = self.settings.network, self.settings.problem
+        if len(network.hidden) > 1:
+            return None
+        count = network.hidden[0]
+        theta = self.live.theta[min(chain, self.settings.chains - 1)].astype(np.float64)
+        w = theta[: 2 * count].reshape(count, 2) / problem.scale
+        b = theta[2 * count : 3 * count] - w @ problem.shift
+        v = theta[3 * count : 4 * count]
+        if not np.isfinite(theta).all():
+            return []
+        strongest = np.argsort(-np.abs(v) * np.hypot(*w.T))[:UNITS]
+        v = v / max(float(np.abs(v).max()), 1e-30)
+        lines = np.column_stack([w, b, v])[strongest]
+        return [[short(value) for value in line] for line in lines.tolist()]
+
+
+def domain_of(settings: Settings) -> Domain:
+    """The plane with all points in it, and some room around."""
+    problem = settings.problem
+    X = np.concatenate([problem.X_train[0], problem.X_test[0]]) * problem.scale + problem.shift
+    middle = (X.min(axis=0) + X.max(axis=0)) / 2
+    half = np.maximum(np.ptp(X, axis=0) / 2, 1e-9) * 1.1
+    return Domain(
+        *(
+            short(v)
+            for v in (middle[0] - half[0], middle[0] + half[0], middle[1] - half[1], middle[1] + half[1])
+        )
+    )
+
+
+def points_of(settings: Settings, split: str) -> list[list[float]]:
+    """The examples of a split, [x, y, class], in the user's coordinates."""
+    problem = settings.problem
+    X, Y = (problem.X_train, problem.Y_train) if split == "train" else (problem.X_test, problem.Y_test)
+    raw = X[0] * problem.scale + problem.shift
+    return [[short(x), short(y), int(c)] for (x, y), (c,) in zip(raw.tolist(), Y[0].tolist(), strict=True)]
+
+
+def parts_of(flight: Flight) -> list[dict[str, Any]]:
+    """The parts of a run, as the page lists them."""
+    return [
+        {
+            "name": part.name,
+            "key": str(part.key),
+            "parameters": part.size,
+            "thermal": part.method.measures_temperature,
+            "adaptive": bool(part.thermostats),
+            "thermal_name": part.method.thermal if hasattr(part.method, part.method.thermal) else None,
+        }
+        for part in flight.live.parts()
+    ]
+
+
+def _after(step: int) -> int:
+    """The step of the next record."""
+    return max(step + 1, math.ceil(step * GROWTH))
+
+
+def _mean(values: Floats) -> float:
+    values = values[np.isfinite(values)]
+    return short(float(values.mean())) if values.size else math.nan
+
+
+def _means_of(seen: Look) -> list[float]:
+    """Losses and accuracies, train and test."""
+    return [_mean(values[seen.alive, k]) for values in (seen.loss, seen.accuracy) for k in (0, 1)]
+
+
+def _map(values: Floats, view: View) -> NDArray[np.uint8]:
+    """Probabilities (chain, point) as bytes; grey where there is nothing to show."""
+    well = np.isfinite(values[:, 0]) if values.shape[1] else np.zeros(len(values), bool)
+    if view.map == "chain":
+        chain = min(view.chain, len(values) - 1)
+        shown = values[chain] if well[chain] else None
+    elif not well.any():
+        shown = None
+    else:
+        shown = values[well].mean(axis=0) if view.map == "mean" else 2 * values[well].std(axis=0)
+    if shown is None:
+        return np.full(values.shape[1], 0 if view.map == "sd" else 128, np.uint8)
+    return np.asarray(np.clip(np.rint(255 * shown), 0, 255), np.uint8)
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 5, 10, ... times a power of ten, so that the bins stay where they are for a while."""
+    if not math.isfinite(value) or value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= value)

@@ -1,0 +1,158 @@
+"""What the page and the server say to each other."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath.checks import POSITIVE, Interval, choice, real, whole
+from heatbath.explorer.settings import (
+    CHANGES,
+    LAYERS,
+    LETTERS,
+    MOST_CHAINS,
+    MOST_DRAWN,
+    MOST_POINTS,
+    PARAMETERS,
+    RUNS,
+    WIDTH,
+    Checks,
+)
+
+LARGEST, USUAL = 2**20, 2**14  # bytes of a setup, and of any other message
+A_SECOND = 100  # messages of a page, at the most
+SESSIONS = 8
+STEPS = 1000  # that can be made by hand at a time
+SIZES = (64, 160)  # of a map
+MAGIC = b"HBF1"
+LIMITS: dict[str, Any] = {
+    "layers": LAYERS, "width": WIDTH, "parameters": PARAMETERS, "chains": MOST_CHAINS, "points": MOST_POINTS,
+    "drawn": MOST_DRAWN, "letters": LETTERS, "changes": CHANGES, "steps": STEPS, "sessions": SESSIONS,
+    "messages": A_SECOND, "size": list(SIZES), "bytes": {"setup": LARGEST, "other": USUAL},
+}  # fmt: skip
+FIELDS: dict[str, tuple[str, ...]] = {
+    "setup": ("settings",),
+    "change": ("run", "method", "h", "parts", "anneal"),
+    "play": (),
+    "pause": (),
+    "step": ("steps",),
+    "reset": (),
+    "speed": ("speed",),
+    "heat": ("run", "on", "factor"),
+    "view": ("map", "chain", "units", "size"),
+    "ready": ("frame",),
+    "hide": (),
+    "show": (),
+    "word": ("run", "part", "text", "gamma"),
+    "rewind": ("run",),
+    "line": (),
+    "code": ("run", "as"),
+}
+
+
+def read(text: str | bytes) -> dict[str, Any]:
+    """A message of the page, its form checked; `Wrong` says what is not as it should be."""
+    checks = Checks()
+    with checks.of("message"):
+        if not isinstance(text, str):
+            raise TypeError("text is needed, got bytes")
+        if len(text) > LARGEST:
+            raise ValueError(f"at most {LARGEST:,} characters are accepted, got {len(text):,}")
+        try:
+            message = json.loads(text, parse_constant=_refuse)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+    checks.end()
+    with checks.of("type"):
+        if not isinstance(message, dict):
+            raise TypeError(f"a JSON object is needed, got {text[:60]}")
+        choice("type", message.get("type"), tuple(FIELDS))
+        if message["type"] != "setup" and len(text) > USUAL:
+            raise ValueError(f"at most {USUAL:,} characters are accepted of {message['type']}")
+    checks.end()
+    kind = message["type"]
+    fields = checks.table(kind, message, ("type", "id", *FIELDS[kind]))
+    number = message.get("id")
+    if isinstance(number, bool) or not isinstance(number, int | None):
+        checks.problems.append(("id", f"id must be a whole number, got {str(number)[:40]!r}"))
+    for name, accepted in CHECKED.get(kind, {}).items():
+        with checks.of(name):
+            accepted(name, fields.get(name))
+    checks.end()
+    return fields
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f'{constant} is no number here: infinite friction is written as "inf"')
+
+
+def _is_run(name: str, value: object) -> None:
+    choice(name, value, RUNS)
+
+
+def _is_truth(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false, got {str(value)[:40]!r}")
+
+
+def _is_text(name: str, value: object) -> None:
+    if not isinstance(value, str) or len(value) > 4 * LETTERS:
+        raise TypeError(f"{name} must be a short text, got {str(value)[:40]!r}")
+
+
+CHECKED: dict[str, dict[str, Any]] = {
+    "change": {"run": _is_run},
+    "step": {"steps": lambda name, value: whole(name, value, 1, STEPS + 1)},
+    "speed": {"speed": lambda name, value: None if value is None else real(name, value, Interval(1, 1e9))},
+    "heat": {
+        "run": _is_run,
+        "on": _is_truth,
+        "factor": lambda name, value: None if value is None else real(name, value, POSITIVE),
+    },
+    "view": {
+        "map": lambda name, value: None if value is None else choice(name, value, ("mean", "sd", "chain")),
+        "chain": lambda name, value: None if value is None else whole(name, value, 0, MOST_CHAINS),
+        "units": lambda name, value: None if value is None else _is_truth(name, value),
+        "size": lambda name, value: None if value is None else whole(name, value, SIZES[0], SIZES[1] + 1),
+    },
+    "ready": {"frame": lambda name, value: whole(name, value, 0, 2**32)},
+    "word": {"run": _is_run, "part": _is_text, "text": _is_text},
+    "rewind": {"run": _is_run},
+    "code": {"run": _is_run, "as": lambda name, value: choice(name, value, ("python", "command"))},
+}
+
+
+def write(kind: str, **fields: Any) -> str:
+    """A message to the page; what is not finite is null."""
+    return json.dumps({"type": kind, **_plain(fields)}, allow_nan=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(single) for key, single in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(single) for single in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def short(value: float) -> float:
+    """A number with as many digits as can be seen."""
+    return float(f"{value:.6g}")
+
+
+def frame(
+    number: int, size: int, steps: list[int], losses: list[float], maps: list[NDArray[np.uint8]]
+) -> bytes:
+    """A frame: steps and losses of both runs, and their maps, row 0 at the top."""
+    head = MAGIC + struct.pack("<IIIdd8f", number, size, size, *steps, *losses)
+    return head + b"".join(single.tobytes() for single in maps)

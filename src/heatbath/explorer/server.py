@@ -1,0 +1,402 @@
+"""The server: the page, its files, its runs as files, and a websocket for each page.
+
+The event loop checks messages, hands them on and sends bytes; it never computes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import tempfile
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+import heatbath
+from heatbath.explorer import code, lines
+from heatbath.explorer import settings as settings_
+from heatbath.explorer.catalogue import catalogue
+from heatbath.explorer.flight import Flight, View
+from heatbath.explorer.messages import A_SECOND, LIMITS, SESSIONS, read, write
+from heatbath.explorer.session import Session, make_flights
+from heatbath.explorer.settings import RUNS, Settings, Wrong
+from heatbath.explorer.words import checked_word
+from heatbath.explorer.workers import Workers
+
+HERE = Path(__file__).parent
+PAGE = HERE / "page"
+GRACE = 2.0  # seconds in which a page may come back to its runs
+WAITING = 256  # messages that may wait for a page before it is given up
+POLICY, LATER = 1008, 1013  # codes with which a websocket is closed
+HEATING = 10.0  # factor of a heat button that says none
+TYPES = {
+    ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
+    ".png": "image/png", ".json": "application/json", ".ico": "image/x-icon",
+    ".webmanifest": "application/manifest+json",
+}  # fmt: skip
+SAFETY = {
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; style-src 'self' "
+        "'unsafe-inline'; connect-src 'self' ws: wss:; object-src 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+class Explorer:
+    """All sessions of a server, and what they share."""
+
+    def __init__(self, token: str | None = None, page: Path = PAGE) -> None:
+        self.token, self.page = token, page
+        self.sessions: dict[str, Session] = {}
+        self.workers = Workers()
+        self.scenes = json.loads((HERE / "scenes.json").read_text(encoding="utf-8"))
+        self.usual = settings_.read(self.scenes[0]["settings"]).plain
+        self.catalogue = catalogue()
+        self._dropping: dict[str, asyncio.TimerHandle] = {}
+
+    def app(self) -> Starlette:
+        """The application, to be mounted anywhere."""
+
+        @asynccontextmanager
+        async def lifespan(app: Starlette) -> AsyncIterator[None]:
+            yield
+            self.close()
+
+        return Starlette(
+            routes=[
+                Route("/", self._index),
+                Route("/page/{name}", self._file),
+                Route("/run/{session}/{name}.nc", self._download),
+                WebSocketRoute("/socket", self._socket),
+            ],
+            lifespan=lifespan,
+        )
+
+    def close(self) -> None:
+        """End all work."""
+        for handle in self._dropping.values():
+            handle.cancel()
+        for session in list(self.sessions.values()):
+            self._drop(session)
+        self.workers.close()
+
+    # Files
+
+    async def _index(self, request: Request) -> Response:
+        return self._page(request, "index.html")
+
+    async def _file(self, request: Request) -> Response:
+        return self._page(request, request.path_params["name"])
+
+    def _page(self, request: Request, name: str) -> Response:
+        if (refused := self._refused(request)) is not None:
+            return refused
+        path = self.page / name
+        if "/" in name or name.startswith(".") or path.suffix not in TYPES or not path.is_file():
+            return PlainTextResponse(f"there is no {name}\n", 404, SAFETY)
+        return FileResponse(path, headers=SAFETY, media_type=TYPES[path.suffix])
+
+    async def _download(self, request: Request) -> Response:
+        if (refused := self._refused(request)) is not None:
+            return refused
+        session, name = self.sessions.get(request.path_params["session"]), request.path_params["name"]
+        if session is None or name not in session.flights:
+            return PlainTextResponse("there is no such run: its page has been closed\n", 404, SAFETY)
+        run = await self._from_flight(session, name, lambda flight: flight.live.run())
+        content = await self._job(partial(_as_file, run))
+        filename = f"{session.settings.problem.name}-{name}.nc"
+        disposition = {"Content-Disposition": f'attachment; filename="{filename}"'}
+        return Response(content, 200, SAFETY | disposition, "application/x-netcdf")
+
+    def _refused(self, connection: HTTPConnection) -> Response | None:
+        if self._is_welcome(connection):
+            return None
+        text = "this explorer needs the token that is in the address it was started with\n"
+        return PlainTextResponse(text, 403, SAFETY)
+
+    def _is_welcome(self, connection: HTTPConnection) -> bool:
+        """Whether a request has the token, if one is needed, and a host that is ours, if none is.
+
+        Without a token only this computer is served, and a name that someone else's page has given to it is
+        no way in.
+        """
+        if self.token is not None:
+            return secrets.compare_digest(
+                connection.query_params.get("token", "").encode(), self.token.encode()
+            )
+        return _is_loopback(connection.headers.get("host", ""))
+
+    # Websockets
+
+    async def _socket(self, socket: WebSocket) -> None:
+        if not self._is_welcome(socket) or not _is_same_origin(socket.headers):
+            await socket.close(POLICY)
+            return
+        await socket.accept()
+        session = self._returning(socket.query_params.get("session", ""))
+        page = _Page(socket)
+        if session is None:
+            if len(self.sessions) >= SESSIONS:
+                await socket.send_text(
+                    write("busy", text=f"{SESSIONS} pages are open already: close one, and try again")
+                )
+                await socket.close(LATER)
+                return
+            session = Session(page.post, self.workers.wake)
+            self.sessions[session.key] = session
+            self.workers.add(session)
+        else:
+            session.attach(page.post)
+        sender = asyncio.create_task(page.send())
+        try:
+            page.post(
+                write(
+                    "hello",
+                    version=heatbath.__version__,
+                    session=session.key,
+                    catalogue=self.catalogue,
+                    limits=LIMITS,
+                    scenes=self.scenes,
+                    defaults=self.usual,
+                )
+            )
+            if session.flights:
+                session.ready()
+                session.state()
+            await self._listen(socket, session)
+        finally:
+            session.detach()
+            sender.cancel()
+            with suppress(asyncio.CancelledError):
+                await sender
+            loop = asyncio.get_running_loop()
+            self._dropping[session.key] = loop.call_later(GRACE, self._drop, session)
+
+    def _returning(self, key: str) -> Session | None:
+        """The session of a page that is back in time; one that another page has is not given away."""
+        session = self.sessions.get(key)
+        if session is None or session.attached:
+            return None
+        self._dropping.pop(key).cancel()
+        return session
+
+    def _drop(self, session: Session) -> None:
+        self._dropping.pop(session.key, None)
+        self.sessions.pop(session.key, None)
+        self.workers.remove(session)
+        session.flights = {}
+
+    async def _listen(self, socket: WebSocket, session: Session) -> None:
+        """Take messages of a page until it is closed, or sends too many."""
+        recent: deque[float] = deque(maxlen=A_SECOND)
+        warned = 0.0
+        while True:
+            try:
+                received = await socket.receive()
+            except (WebSocketDisconnect, RuntimeError):
+                return
+            if received["type"] == "websocket.disconnect":
+                return
+            now = time.monotonic()
+            if len(recent) == A_SECOND and now - recent[0] < 1:
+                if warned and now - warned > 1:
+                    await socket.close(POLICY, "too many messages")
+                    return
+                if not warned:
+                    warned = now
+                    session.say(
+                        "error", text=f"at most {A_SECOND} messages a second are taken: this one is left"
+                    )
+                recent.append(now)
+                continue
+            recent.append(now)
+            if warned and now - warned > 2:
+                warned = 0.0
+            text = received.get("text")
+            await self._take(session, text if text is not None else received.get("bytes", b""))
+
+    async def _take(self, session: Session, text: str | bytes) -> None:
+        """Do what a message says; if it cannot be done the page is told why, and nothing has changed."""
+        number = None
+        try:
+            message = read(text)
+            kind, number = message.pop("type"), message.pop("id", None)
+            if kind != "setup" and not session.flights and kind not in ("ready", "hide", "show", "view"):
+                raise ValueError(f"there are no runs yet: {kind} comes after setup")
+            await getattr(self, f"_on_{kind}")(session, number, **message)
+        except Wrong as wrong:
+            problems = [{"field": field, "text": what} for field, what in wrong.problems]
+            session.say("error", id=number, field=wrong.field, text=str(wrong), problems=problems)
+        except (ValueError, TypeError, ArithmeticError, MemoryError, RuntimeError) as error:
+            session.say("error", id=number, text=str(error))
+
+    async def _on_setup(self, session: Session, number: int | None, settings: Any = None) -> None:
+        await self._install(session, number, lambda: settings_.read(settings))
+
+    async def _on_reset(self, session: Session, number: int | None) -> None:
+        flights = session.flights
+        await self._install(session, number, lambda: settings_.restarted(session.settings, flights))
+
+    async def _install(self, session: Session, number: int | None, made: Callable[[], Settings]) -> None:
+        def begin() -> tuple[Settings, dict[str, Flight]]:
+            settings = made()
+            return settings, make_flights(settings, lambda text: session.post(text))
+
+        settings, flights = await self._job(begin)
+        session.install(settings, flights)
+        session.ready(number)
+        session.state()
+
+    async def _on_change(self, session: Session, number: int | None, run: str, **change: Any) -> None:
+        session.command(run, lambda flight: flight.change(change, number), number)
+
+    async def _on_play(self, session: Session, number: int | None) -> None:
+        session.play(True)
+        session.state(number)
+
+    async def _on_pause(self, session: Session, number: int | None) -> None:
+        session.play(False)
+        session.state(number)
+
+    async def _on_step(self, session: Session, number: int | None, steps: int) -> None:
+        session.make_steps(steps)
+
+    async def _on_speed(self, session: Session, number: int | None, speed: float | None = None) -> None:
+        session.set_speed(speed)
+        session.state(number)
+
+    async def _on_heat(
+        self, session: Session, number: int | None, run: str, on: bool, factor: float | None = None
+    ) -> None:
+        by = (HEATING if factor is None else factor) if on else 1.0
+        session.command(run, lambda flight: flight.set_heat(by, number), number)
+
+    async def _on_view(self, session: Session, number: int | None, **view: Any) -> None:
+        session.view = View(*(view.get(name, getattr(session.view, name)) for name in View._fields))
+        session.wake()
+
+    async def _on_ready(self, session: Session, number: int | None, frame: int) -> None:
+        session.want_frame()
+
+    async def _on_hide(self, session: Session, number: int | None) -> None:
+        session.show(False)
+
+    async def _on_show(self, session: Session, number: int | None) -> None:
+        session.show(True)
+
+    async def _on_word(
+        self, session: Session, number: int | None, run: str, part: str, text: str, gamma: Any = None
+    ) -> None:
+        found = checked_word(session.flights[run].run, part, text, gamma)
+        session.say("word", id=number, run=run, part=part, **found)
+
+    async def _on_rewind(self, session: Session, number: int | None, run: str) -> None:
+        session.command(run, lambda flight: flight.rewind(), number)
+
+    async def _on_line(self, session: Session, number: int | None) -> None:
+        if session.playing:
+            raise ValueError("lines are for runs that stand still: pause first")
+        states = {
+            name: await self._from_flight(
+                session, name, lambda flight: (flight.first_theta, flight.live.theta)
+            )
+            for name in RUNS
+        }
+        chain = min(session.view.chain, session.settings.chains - 1)
+        found = await self._job(lambda: lines.between(session.settings, states, chain))
+        session.say("line", id=number, lines=found)
+
+    async def _on_code(self, session: Session, number: int | None, run: str, **how: str) -> None:
+        text = await self._from_flight(session, run, lambda flight: code.text(flight, how["as"]))
+        session.say("code", id=number, run=run, **{"as": how["as"]}, text=text)
+
+    async def _from_flight(self, session: Session, name: str, what: Callable[[Flight], Any]) -> Any:
+        """What the worker that holds a run next finds out about it."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+
+        def set_once(set_it: Callable[[Any], None], value: Any) -> None:
+            if not future.done():
+                set_it(value)
+
+        def find(flight: Flight) -> None:
+            try:
+                loop.call_soon_threadsafe(set_once, future.set_result, what(flight))
+            except Exception as error:  # whoever waits for it gets it
+                loop.call_soon_threadsafe(set_once, future.set_exception, error)
+
+        session.command(name, find)
+        return await asyncio.wait_for(future, 60)
+
+    async def _job(self, job: Callable[[], Any]) -> Any:
+        return await asyncio.wrap_future(self.workers.submit(job))
+
+
+class _Page:
+    """What waits to be sent to a page."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket, self._loop = socket, asyncio.get_running_loop()
+        self._waiting: deque[str | bytes] = deque()
+        self._some = asyncio.Event()
+
+    def post(self, message: str | bytes) -> None:
+        """Have a message sent; from any thread."""
+        with suppress(RuntimeError):  # of a loop that has ended
+            self._loop.call_soon_threadsafe(self._append, message)
+
+    def _append(self, message: str | bytes) -> None:
+        self._waiting.append(message)
+        self._some.set()
+
+    async def send(self) -> None:
+        """Send what waits, as it comes."""
+        try:
+            while True:
+                await self._some.wait()
+                self._some.clear()
+                if len(self._waiting) > WAITING:
+                    await self._socket.close(LATER, "the page does not read")
+                    return
+                while self._waiting:
+                    message = self._waiting.popleft()
+                    if isinstance(message, str):
+                        await self._socket.send_text(message)
+                    else:
+                        await self._socket.send_bytes(message)
+        except (WebSocketDisconnect, RuntimeError, OSError):
+            return  # the page is gone, which whoever listens to it sees too
+
+
+def _is_loopback(host: str) -> bool:
+    name = urlsplit(f"//{host}").hostname or ""
+    return name in ("localhost", "127.0.0.1", "::1", "testserver")
+
+
+def _is_same_origin(headers: Headers) -> bool:
+    """Whether a page that this server has served opens the websocket; other programs say no origin."""
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == headers.get("host")
+
+
+def _as_file(run: Any) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.nc"
+        run.save(path)
+        return path.read_bytes()

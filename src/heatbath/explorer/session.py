@@ -1,0 +1,270 @@
+"""A session: a page with its two runs. The event loop tells it what the page wants; workers serve it."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from heatbath.explorer.flight import SLICE, Domain, Flight, Picture, View, domain_of, parts_of, points_of
+from heatbath.explorer.messages import frame, write
+from heatbath.explorer.settings import RUNS, Settings, Wrong
+
+BETWEEN = 0.05  # seconds from frame to frame, at least
+LOOKING = 0.25  # share of the time that frames may take
+TRACES = 0.25  # seconds from traces to traces
+AHEAD, AT_ONCE = 1.25, 1000  # a run may be so far ahead of the other: a factor, and some steps
+BATCH_OF_STEPS = 2**40
+
+Post = Callable[[str | bytes], None]
+
+
+class Session:
+    """A page's two runs. `post`, which may be called by any thread, takes messages to the page."""
+
+    def __init__(self, post: Post, wake: Callable[[], None]) -> None:
+        self.key = secrets.token_urlsafe(12)
+        self.post, self.wake = post, wake
+        self.flights: dict[str, Flight] = {}
+        self.playing = False
+        self.speed: float | None = None
+        self.visible = self.attached = True
+        self.view = View()
+        self._lock = threading.Lock()
+        self._stop: dict[str, int] = {}  # steps to make by hand: where to stop
+        self._wanted = False  # whether the page has asked for a frame
+        self._number = 0  # of the frame
+        self._pictures: dict[str, Picture] = {}  # of the frame that is being made
+        self._looking = False
+        self._shown: tuple[Any, ...] = ()  # what the last frame was of
+        self._last, self._spacing = -math.inf, BETWEEN
+        self._told: dict[str, tuple[float, int]] = {}  # when traces were sent, and up to which step
+        self._paced: dict[str, tuple[float, int]] = {}  # since when, and from which step on, speed counts
+
+    # From the event loop
+
+    def install(self, settings: Settings, flights: dict[str, Flight]) -> None:
+        """Begin anew, paused."""
+        with self._lock:
+            self.settings, self.flights = settings, flights
+            self.playing, self._stop = False, {}
+            self._pictures, self._looking, self._shown = {}, False, ()
+            self._told = {name: (-math.inf, -1) for name in flights}
+            self._spacing = BETWEEN
+        self.wake()
+
+    def play(self, playing: bool) -> None:
+        """Go on, or pause."""
+        with self._lock:
+            self.playing, self._stop = playing, {}
+            self._pace()
+        self.wake()
+
+    def make_steps(self, steps: int) -> None:
+        """Pause, and have both runs make so many steps."""
+        with self._lock:
+            self.playing = False
+            self._stop = {name: flight.step + steps for name, flight in self.flights.items()}
+        self.wake()
+
+    def set_speed(self, speed: float | None) -> None:
+        """So many steps a second at the most."""
+        with self._lock:
+            self.speed = speed
+            self._pace()
+        self.wake()
+
+    def want_frame(self) -> None:
+        """The page has shown the last frame."""
+        self._wanted = True
+        self.wake()
+
+    def show(self, visible: bool) -> None:
+        """Whether the page can be seen."""
+        self.visible = visible
+        self.wake()
+
+    def attach(self, post: Post) -> None:
+        """The page is back."""
+        with self._lock:
+            self.post, self.attached, self.visible = post, True, True
+            self._wanted, self._looking, self._pictures, self._shown = False, False, {}, ()
+            self._told = {name: (-math.inf, -1) for name in self.flights}
+            self._pace()
+        for flight in self.flights.values():
+            flight.commands.append(lambda flight=flight: flight.tell_traces(whole=True))  # type: ignore[misc]
+        self.wake()
+
+    def detach(self) -> None:
+        """The page is gone: nothing is computed until it is back."""
+        self.attached = False
+
+    def command(self, name: str, action: Callable[[Flight], None], number: int | None = None) -> None:
+        """Have something done by the worker that holds a run next; the page is told of what is wrong."""
+        flight = self.flights[name]
+
+        def carry_out() -> None:
+            try:
+                action(flight)
+            except Wrong as wrong:
+                self.say("error", id=number, run=name, field=wrong.field, text=str(wrong))
+            except (ValueError, TypeError, ArithmeticError) as error:
+                self.say("error", id=number, run=name, text=str(error))
+
+        flight.commands.append(carry_out)
+        self.wake()
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Send a message."""
+        self.post(
+            write(
+                kind, **{name: value for name, value in fields.items() if value is not None or name != "id"}
+            )
+        )
+
+    def state(self, number: int | None = None) -> None:
+        """Send the state."""
+        steps = {name: flight.step for name, flight in self.flights.items()}
+        self.say("state", id=number, playing=self.playing, speed=self.speed, steps=steps)
+
+    def ready(self, number: int | None = None) -> None:
+        """Send all that the page needs to begin."""
+        settings = self.settings
+        self.say(
+            "ready",
+            id=number,
+            settings=settings.plain,
+            domain=list(domain_of(settings)),
+            train=points_of(settings, "train"),
+            test=points_of(settings, "test"),
+            targets=list(settings.problem.targets),
+            parts={name: parts_of(flight) for name, flight in self.flights.items()},
+        )
+
+    # From workers
+
+    def due(self, now: float) -> Iterator[tuple[Flight, float]]:
+        """When its runs that nobody holds need a worker, the one with fewer steps first."""
+        if not self.attached:
+            return
+        self._begin_frame(now)
+        for flight in sorted(self.flights.values(), key=lambda flight: flight.step):
+            if not flight.held:
+                yield flight, self._due(flight, now)
+
+    def _due(self, flight: Flight, now: float) -> float:
+        if flight.commands or not flight.prepared or (self._looking and flight.name not in self._pictures):
+            return now
+        due = math.inf
+        if self._wanted and self.visible and self._shown != self._seen():
+            due = self._last + self._spacing
+        if self._most(flight, now) > 0:
+            return now
+        if self.visible and self._told[flight.name][1] != flight.step:
+            due = min(due, self._told[flight.name][0] + TRACES)
+        if self.playing and flight.alive and self.speed is not None:
+            since, first = self._paced[flight.name]
+            due = min(due, since + (flight.step - first + 1) / self.speed)
+        return due
+
+    def serve(self, flight: Flight) -> None:
+        """A slice of work on a run, by the one worker that holds it."""
+        while flight.commands:
+            flight.commands.popleft()()
+        if self.flights.get(flight.name) is not flight or not self.attached:
+            return
+        flight.prepare()
+        now = time.perf_counter()
+        if (most := self._most(flight, now)) > 0:
+            flight.work(SLICE, most)
+            self._reached(flight)
+        if self._looking and flight.name not in self._pictures:
+            self._take(flight)
+        now = time.perf_counter()
+        when, step = self._told[flight.name]
+        if self.visible and step != flight.step and now >= when + TRACES:
+            flight.tell_traces()
+            self._told[flight.name] = now, flight.step
+
+    def fail(self, flight: Flight, error: Exception) -> None:
+        """Something went wrong that should not: the run stops, and the page is told."""
+        flight.alive = False
+        self.say(
+            "error", run=flight.name, text=f"run {flight.name} has ended by an error of the explorer: {error}"
+        )
+
+    def _seen(self) -> tuple[Any, ...]:
+        """What a frame of now would be of."""
+        flights = self.flights.values()
+        return self.view, *((id(flight), flight.step, flight.moment) for flight in flights)
+
+    def _begin_frame(self, now: float) -> None:
+        if self._looking or not self._wanted or not self.visible or not self.flights:
+            return
+        if now >= self._last + self._spacing and self._shown != self._seen():
+            self._wanted, self._looking, self._pictures = False, True, {}
+            self._last = now
+
+    def _take(self, flight: Flight) -> None:
+        """Look at a run for the frame that is being made, and send it when it has both."""
+        view = self.view
+        picture = flight.picture(view)
+        with self._lock:
+            if self.flights.get(flight.name) is not flight or not self._looking:
+                return
+            self._pictures[flight.name] = picture
+            if len(self._pictures) < len(self.flights):
+                return
+            pictures = [self._pictures[name] for name in RUNS]
+            self._looking, self._pictures = False, {}
+            self._number += 1
+            self._shown = (
+                view,
+                *((id(f), p.step, f.moment) for f, p in zip(self.flights.values(), pictures, strict=True)),
+            )
+            self._spacing = max(BETWEEN, sum(picture.took for picture in pictures) / LOOKING / 2)
+        size = math.isqrt(pictures[0].map.size)
+        if len({picture.map.size for picture in pictures}) > 1:  # the view has changed in between
+            self._wanted, self._shown = True, ()
+            return
+        losses = [value for picture in pictures for value in picture.losses]
+        self.post(frame(self._number, size, [p.step for p in pictures], losses, [p.map for p in pictures]))
+        if view.units:
+            units = {name: p.units for name, p in zip(RUNS, pictures, strict=True) if p.units is not None}
+            self.say("units", runs=units)
+
+    def _most(self, flight: Flight, now: float) -> int:
+        """How many steps a run may make now."""
+        if not flight.alive:
+            return 0
+        if not self.playing:
+            return max(0, self._stop.get(flight.name, 0) - flight.step)
+        others = [other.step for other in self.flights.values() if other is not flight and other.alive]
+        most = int(AHEAD * min(others)) + AT_ONCE - flight.step if others else BATCH_OF_STEPS
+        if self.speed is not None:
+            since, first = self._paced[flight.name]
+            most = min(most, first + int((now - since) * self.speed) - flight.step)
+        return max(0, most)
+
+    def _pace(self) -> None:
+        now = time.perf_counter()
+        self._paced = {name: (now, flight.step) for name, flight in self.flights.items()}
+
+    def _reached(self, flight: Flight) -> None:
+        """Say so when both runs have made the steps that were asked for."""
+        with self._lock:
+            if self.playing or not self._stop:
+                return
+            if any(f.alive and f.step < self._stop[name] for name, f in self.flights.items()):
+                return
+            self._stop = {}
+        self.state()
+
+
+def make_flights(settings: Settings, post: Callable[[str], None]) -> dict[str, Flight]:
+    """The runs of settings, at their start."""
+    domain: Domain = domain_of(settings)
+    return {name: Flight(name, settings, domain, post) for name in RUNS}

@@ -1,0 +1,123 @@
+"""Workers: as many threads as there are cores, which take runs in turns for a slice of work each.
+
+The session that has waited longest goes first, and of its runs the one with fewer steps. What else needs
+computing, such as checking settings, is a job, and goes before all slices.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from heatbath.engine.threads import thread_count
+
+if TYPE_CHECKING:
+    from heatbath.explorer.flight import Flight
+    from heatbath.explorer.session import Session
+
+T = TypeVar("T")
+log = logging.getLogger("heatbath.explorer")
+
+
+class Workers:
+    """Threads that serve sessions."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self._lock = threading.Condition()
+        self._sessions: list[Session] = []  # the one that has waited longest first
+        self._jobs: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._closed = False
+        names = [f"heatbath-explorer-{i}" for i in range(thread_count(count))]
+        self._threads = [threading.Thread(target=self._serve, name=name, daemon=True) for name in names]
+        for thread in self._threads:
+            thread.start()
+
+    def add(self, session: Session) -> None:
+        """Serve a session."""
+        with self._lock:
+            if session not in self._sessions:
+                self._sessions.insert(0, session)
+            self._lock.notify_all()
+
+    def remove(self, session: Session) -> None:
+        """Serve it no more; a slice that is under way ends."""
+        with self._lock:
+            if session in self._sessions:
+                self._sessions.remove(session)
+
+    def wake(self) -> None:
+        """Say that there may be something to do."""
+        with self._lock:
+            self._lock.notify()
+
+    def submit(self, job: Callable[[], T]) -> Future[T]:
+        """Have something computed."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the workers have ended")
+            self._jobs.append((future, job))
+            self._lock.notify()
+        return future
+
+    def close(self) -> None:
+        """End, after the slices that are under way."""
+        with self._lock:
+            self._closed = True
+            self._sessions.clear()
+            jobs, self._jobs = list(self._jobs), deque()
+            self._lock.notify_all()
+        for future, _ in jobs:
+            future.cancel()
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                while not (self._closed or self._jobs or (chosen := self._next())[0]):
+                    self._lock.wait(chosen[1])
+                if self._closed:
+                    return
+                job = self._jobs.popleft() if self._jobs else None
+                if job is None:
+                    session, flight = chosen[0]  # type: ignore[misc]
+                    flight.held = True
+                    self._sessions.remove(session)
+                    self._sessions.append(session)
+            if job is not None:
+                _carry_out(*job)
+                continue
+            try:
+                session.serve(flight)
+            except Exception as error:  # of our own: the page is told, and the others go on
+                log.exception("a slice of run %s failed", flight.name)
+                session.fail(flight, error)
+            finally:
+                with self._lock:
+                    flight.held = False
+                    self._lock.notify()
+
+    def _next(self) -> tuple[tuple[Session, Flight] | None, float | None]:
+        """Whom to serve now; or nobody, and for how long to wait."""
+        now, soonest = time.perf_counter(), None
+        for session in self._sessions:
+            for flight, due in session.due(now):
+                if due <= now:
+                    return (session, flight), None
+                soonest = due if soonest is None else min(soonest, due)
+        return None, None if soonest is None else soonest - now
+
+
+def _carry_out(future: Future[Any], job: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(job())
+    except BaseException as error:  # whoever waits for it gets it
+        future.set_exception(error)
