@@ -295,6 +295,7 @@ function remember() {
 function chooseLines(on) {
   wantsLines = on;
   get("lines-tab").setAttribute("aria-pressed", String(on));
+  get("loss").setAttribute("aria-label", on ? "Loss on the lines between the start, A and B" : "Loss over steps");
   loss.redraw();
 }
 
