@@ -157,7 +157,8 @@ function greet(hello) {
   say("");
   for (const id of ["play", "step", "reset", "open-problem", "open-tour", "open-share"]) get(id).disabled = false;
   if (again) return; // the session lives on, and its `ready` follows
-  begun(current());
+  const before = current();
+  begun(before).then(() => before && say("The server has let go of the runs in the meantime: they begin anew.", "info"));
 }
 
 /** The first settings: of the page before the connection was lost, of its address, or the usual ones. @param {Settings | null} before */
