@@ -539,9 +539,7 @@ def test_symbols_are_explained_on_hover_and_on_focus(page):
         page.keyboard.press("Shift+Tab")
         tip.wait_for(state="visible")
         assert tip.inner_text().startswith(sign)
-    explained = page.evaluate(
-        "[...document.querySelectorAll('main [data-help]')].map((e) => e.dataset.help)"
-    )
+    explained = page.evaluate("[...document.querySelectorAll('main [data-help]')].map((e) => e.dataset.help)")
     assert {"h", "tau", "sigma", "epsilon", "gamma", "xi", "word", "letter O", "letter E"} <= set(explained)
 
 

@@ -2,7 +2,7 @@
 
 import { colours } from "./colours.js";
 import { drawCurves, drawHistograms } from "./chart.js";
-import { parsed, percent, pretty, thousands, typed } from "./format.js";
+import { parsed, percent, thousands, typed } from "./format.js";
 import { MapView } from "./map.js";
 import { Slider } from "./slider.js";
 import { state } from "./state.js";
