@@ -25,7 +25,7 @@ from heatbath.runs.plan import Plan
 SLICE = 0.015  # seconds of work at a time
 GROWTH = 1.04  # of the steps of the records: some 350 up to a million
 RECORDS = 400
-SHARE = 0.3  # of the time that records may take
+FIRST, SHARE = 0.5, 0.3  # seconds, and then the share of all time, that records may take
 CELLS = 3e8  # parameters x chains x points of a map: some 20 ms
 COARSEST = 24  # a map has at least so many points on a side
 BINS = 48
@@ -96,6 +96,20 @@ class Flight:
         self.first_theta = self.live.start
         self.step = 0  # for everyone to read
         self.alive = True
+
+    def layout(self) -> list[dict[str, Any]]:
+        """The parts of the network, as the page lists them."""
+        return [
+            {
+                "name": part.name,
+                "key": str(part.key),
+                "parameters": part.size,
+                "thermal": part.method.measures_temperature,
+                "adaptive": bool(part.thermostats),
+                "thermal_name": part.method.thermal if hasattr(part.method, part.method.thermal) else None,
+            }
+            for part in self.live.parts()
+        ]
 
     # What a worker does
 
@@ -182,7 +196,7 @@ class Flight:
         parts = {key: {name: value} for key, (name, value) in values.items() if value}
         self._note_change({"parts": parts}, number, False)
 
-    def rewind(self) -> None:
+    def rewind(self, number: int | None = None) -> None:
         """Go back to the last good state."""
         step = self.offset + self.live.rewind()
         self.history = [entry for entry in self.history if entry[0] <= step]
@@ -193,7 +207,9 @@ class Flight:
         self.moment += 1
         self._stand()
         self._next_record = _after(self.live.step) + self.offset
-        self.post(write("rewound", run=self.name, step=step, history=self.history, **self._plain()))
+        self.post(
+            write("rewound", id=number, run=self.name, step=step, history=self.history, **self._plain())
+        )
 
     def settings_at(self, step: int) -> RunSettings:
         """What the settings were at a step."""
@@ -249,7 +265,7 @@ class Flight:
         )
 
     def _plain(self) -> dict[str, Any]:
-        return {**self.run.plain, "heat": self.heat}
+        return {**self.run.plain, "heat": self.heat, "layout": self.layout()}
 
     def _stand(self) -> None:
         """See where it stands, and tell of chains that have diverged."""
@@ -274,7 +290,7 @@ class Flight:
         """Note a record, if records do not take too much of the time."""
         self._next_record = self.offset + _after(self.live.step)
         begin = time.perf_counter()
-        if self._noting > 0.05 + SHARE * self._working:
+        if self._noting > FIRST + SHARE * self._working:
             return
         seen = self.live.note()
         self._append(
@@ -363,21 +379,6 @@ def points_of(settings: Settings, split: str) -> list[list[float]]:
     X, Y = (problem.X_train, problem.Y_train) if split == "train" else (problem.X_test, problem.Y_test)
     raw = X[0] * problem.scale + problem.shift
     return [[short(x), short(y), int(c)] for (x, y), (c,) in zip(raw.tolist(), Y[0].tolist(), strict=True)]
-
-
-def parts_of(flight: Flight) -> list[dict[str, Any]]:
-    """The parts of a run, as the page lists them."""
-    return [
-        {
-            "name": part.name,
-            "key": str(part.key),
-            "parameters": part.size,
-            "thermal": part.method.measures_temperature,
-            "adaptive": bool(part.thermostats),
-            "thermal_name": part.method.thermal if hasattr(part.method, part.method.thermal) else None,
-        }
-        for part in flight.live.parts()
-    ]
 
 
 def _after(step: int) -> int:

@@ -149,20 +149,21 @@ class Explorer:
             await socket.close(POLICY)
             return
         await socket.accept()
-        session = self._returning(socket.query_params.get("session", ""))
         page = _Page(socket)
+        session = self._returning(socket.query_params.get("session", ""))
+        returning = session is not None
         if session is None:
+            gone = [session for session in self.sessions.values() if not session.attached]
+            for session in gone[: 1 + len(self.sessions) - SESSIONS]:
+                self._drop(session)
             if len(self.sessions) >= SESSIONS:
-                await socket.send_text(
-                    write("busy", text=f"{SESSIONS} pages are open already: close one, and try again")
-                )
+                text = f"{SESSIONS} pages are open already: close one, and try again"
+                await socket.send_text(write("busy", text=text))
                 await socket.close(LATER)
                 return
             session = Session(page.post, self.workers.wake)
             self.sessions[session.key] = session
             self.workers.add(session)
-        else:
-            session.attach(page.post)
         sender = asyncio.create_task(page.send())
         try:
             page.post(
@@ -176,9 +177,8 @@ class Explorer:
                     defaults=self.usual,
                 )
             )
-            if session.flights:
-                session.ready()
-                session.state()
+            if returning:
+                session.attach(page.post)
             await self._listen(socket, session)
         finally:
             session.detach()
@@ -197,7 +197,9 @@ class Explorer:
         return session
 
     def _drop(self, session: Session) -> None:
-        self._dropping.pop(session.key, None)
+        """Forget a session and its runs."""
+        if handle := self._dropping.pop(session.key, None):
+            handle.cancel()
         self.sessions.pop(session.key, None)
         self.workers.remove(session)
         session.flights = {}
@@ -275,7 +277,7 @@ class Explorer:
         session.state(number)
 
     async def _on_step(self, session: Session, number: int | None, steps: int) -> None:
-        session.make_steps(steps)
+        session.make_steps(steps, number)
 
     async def _on_speed(self, session: Session, number: int | None, speed: float | None = None) -> None:
         session.set_speed(speed)
@@ -307,7 +309,7 @@ class Explorer:
         session.say("word", id=number, run=run, part=part, **found)
 
     async def _on_rewind(self, session: Session, number: int | None, run: str) -> None:
-        session.command(run, lambda flight: flight.rewind(), number)
+        session.command(run, lambda flight: flight.rewind(number), number)
 
     async def _on_line(self, session: Session, number: int | None) -> None:
         if session.playing:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from heatbath.explorer.flight import SLICE, Domain, Flight, Picture, View, domain_of, parts_of, points_of
+from heatbath.explorer.flight import SLICE, Domain, Flight, Picture, View, domain_of, points_of
 from heatbath.explorer.messages import frame, write
 from heatbath.explorer.settings import RUNS, Settings, Wrong
 
@@ -35,6 +35,7 @@ class Session:
         self.view = View()
         self._lock = threading.Lock()
         self._stop: dict[str, int] = {}  # steps to make by hand: where to stop
+        self._asked: list[int | None] = []  # the numbers of the messages that wait for them
         self._wanted = False  # whether the page has asked for a frame
         self._number = 0  # of the frame
         self._pictures: dict[str, Picture] = {}  # of the frame that is being made
@@ -50,7 +51,7 @@ class Session:
         """Begin anew, paused."""
         with self._lock:
             self.settings, self.flights = settings, flights
-            self.playing, self._stop = False, {}
+            self.playing, self._stop, self._asked = False, {}, []
             self._pictures, self._looking, self._shown = {}, False, ()
             self._told = {name: (-math.inf, -1) for name in flights}
             self._spacing = BETWEEN
@@ -60,15 +61,26 @@ class Session:
         """Go on, or pause."""
         with self._lock:
             self.playing, self._stop = playing, {}
+            asked, self._asked = self._asked, []
             self._pace()
+        for number in asked:  # which no one makes any more
+            self.state(number)
         self.wake()
 
-    def make_steps(self, steps: int) -> None:
+    def make_steps(self, steps: int, number: int | None = None) -> None:
         """Pause, and have both runs make so many steps."""
         with self._lock:
             self.playing = False
-            self._stop = {name: flight.step + steps for name, flight in self.flights.items()}
-        self.wake()
+            self._asked.append(number)
+            asked = self._asked
+
+        def begin(flight: Flight) -> None:
+            with self._lock:
+                if self._asked is asked:  # and no one has played or paused since
+                    self._stop[flight.name] = self._stop.get(flight.name, flight.step) + steps
+
+        for name in self.flights:
+            self.command(name, begin)
 
     def set_speed(self, speed: float | None) -> None:
         """So many steps a second at the most."""
@@ -90,13 +102,16 @@ class Session:
     def attach(self, post: Post) -> None:
         """The page is back."""
         with self._lock:
-            self.post, self.attached, self.visible = post, True, True
+            self.post, self.visible = post, True
             self._wanted, self._looking, self._pictures, self._shown = False, False, {}, ()
             self._told = {name: (-math.inf, -1) for name in self.flights}
             self._pace()
-        for flight in self.flights.values():
-            flight.commands.append(lambda flight=flight: flight.tell_traces(whole=True))  # type: ignore[misc]
-        self.wake()
+        if self.flights:
+            self.ready()
+            self.state()
+        self.attached = True  # from here on it is served
+        for name in self.flights:
+            self.command(name, lambda flight: flight.tell_traces(whole=True))
 
     def detach(self) -> None:
         """The page is gone: nothing is computed until it is back."""
@@ -141,7 +156,7 @@ class Session:
             train=points_of(settings, "train"),
             test=points_of(settings, "test"),
             targets=list(settings.problem.targets),
-            parts={name: parts_of(flight) for name, flight in self.flights.items()},
+            parts={name: flight.layout() for name, flight in self.flights.items()},
         )
 
     # From workers
@@ -158,6 +173,8 @@ class Session:
     def _due(self, flight: Flight, now: float) -> float:
         if flight.commands or not flight.prepared or (self._looking and flight.name not in self._pictures):
             return now
+        if self._asked and not flight.alive:
+            return now  # to say that nothing moves
         due = math.inf
         if self._wanted and self.visible and self._shown != self._seen():
             due = self._last + self._spacing
@@ -180,7 +197,7 @@ class Session:
         now = time.perf_counter()
         if (most := self._most(flight, now)) > 0:
             flight.work(SLICE, most)
-            self._reached(flight)
+        self._reached()
         if self._looking and flight.name not in self._pictures:
             self._take(flight)
         now = time.perf_counter()
@@ -253,15 +270,16 @@ class Session:
         now = time.perf_counter()
         self._paced = {name: (now, flight.step) for name, flight in self.flights.items()}
 
-    def _reached(self, flight: Flight) -> None:
+    def _reached(self) -> None:
         """Say so when both runs have made the steps that were asked for."""
         with self._lock:
-            if self.playing or not self._stop:
+            if self.playing or not self._asked or len(self._stop) < len(self.flights):
                 return
-            if any(f.alive and f.step < self._stop[name] for name, f in self.flights.items()):
+            if any(f.alive and f.step < self._stop.get(name, 0) for name, f in self.flights.items()):
                 return
-            self._stop = {}
-        self.state()
+            asked, self._stop, self._asked = self._asked, {}, []
+        for number in asked:
+            self.state(number)
 
 
 def make_flights(settings: Settings, post: Callable[[str], None]) -> dict[str, Flight]:

@@ -29,6 +29,7 @@ LETTERS, CHANGES = 64, 2000  # of a word; of a run on the way
 TEST = 1000  # test examples of a problem that is drawn at random
 RUNS = ("A", "B")
 BATCH, CHAINS, POINTS = 20, 4, 1000  # of the paper's spirals; as many chains as show a standard deviation
+WHOLE = {"points": (4, MOST_POINTS + 1), "seed": (0, 2**32), "centres": (2, 33)}  # from, to below
 NAMES: dict[str, str] = {"noise": "c", "points": "n_train"}  # what the page calls arguments of a problem
 
 
@@ -52,14 +53,14 @@ class Checks:
         self.problems: list[tuple[str, str]] = []
 
     @contextmanager
-    def of(self, field: str) -> Iterator[None]:
-        """Within, an error is about a field, and is kept for `end`."""
+    def of(self, field: str, label: str = "") -> Iterator[None]:
+        """Within, an error is about a field, and is kept for `end`; what is nested in it is about its own."""
         try:
             yield
         except Wrong as wrong:
-            self.problems += wrong.problems
+            self.problems += [(f"{field}.{inner}", label + text) for inner, text in wrong.problems]
         except (ValueError, TypeError, OverflowError) as error:
-            self.problems.append((field, f"{field}: {error}"))
+            self.problems.append((field, label + str(error)))
 
     def table(self, field: str, given: object, accepted: Sequence[str]) -> dict[str, Any]:
         """A JSON object with only keys that are accepted."""
@@ -211,10 +212,10 @@ def read(given: object) -> Settings:
     table = checks.table("settings", given, accepted)
     problem, of_problem = None, dict[str, Any]()
     with checks.of("problem"):
-        problem, of_problem = _problem(checks, table.get("problem", {}))
+        problem, of_problem = _problem(table.get("problem", {}))
     network = Dense()
     with checks.of("network"):
-        network = _network(checks, table.get("network", {}))
+        network = _network(table.get("network", {}))
     chains, seed, batch = CHAINS, 0, BATCH
     with checks.of("chains"):
         chains = whole("chains", table.get("chains", CHAINS), 1, MOST_CHAINS + 1)
@@ -228,7 +229,7 @@ def read(given: object) -> Settings:
     runs = {}
     named = checks.table("runs", table.get("runs", {}), RUNS)
     for name, usual in zip(RUNS, ("AdLaLa", "Adam"), strict=True):
-        with checks.of(f"runs.{name}"):
+        with checks.of(f"runs.{name}", f"run {name}: "):
             runs[name] = _run(named.get(name, {"method": usual}))
     view = table.get("view", {})
     with checks.of("view"):
@@ -248,76 +249,92 @@ def restarted(settings: Settings, flights: Mapping[str, Any]) -> Settings:
 # Problems
 
 
-def _problem(checks: Checks, given: object) -> tuple[Problem, dict[str, Any]]:
+def _problem(given: object) -> tuple[Problem, dict[str, Any]]:
+    checks = Checks()
     kind = given.get("kind", "spirals") if isinstance(given, Mapping) else None
-    if not isinstance(kind, str) or kind not in PROBLEMS:
-        raise ValueError(f"kind must be one of {', '.join(PROBLEMS)}, got {str(kind)[:40]!r}")
-    defaults, make = PROBLEMS[kind]
+    with checks.of("kind"):
+        if not isinstance(kind, str) or kind not in PROBLEMS:
+            raise ValueError(f"kind must be one of {', '.join(PROBLEMS)}, got {str(kind)[:40]!r}")
+    checks.end()
+    defaults, make = PROBLEMS[str(kind)]
     table = defaults | checks.table("problem", given, ("kind", *defaults))
     table.pop("kind", None)
-    return make(kind, table), {"kind": kind, **table}
+    problem = make(checks, str(kind), table)
+    checks.end()
+    assert problem is not None
+    return problem, {"kind": kind, **table}
 
 
-def _drawn(kind: str, table: dict[str, Any]) -> Problem:
+def _drawn(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
     """One of the problems that are drawn at random."""
-    points = whole("points", table["points"], 4, MOST_POINTS + 1)
-    whole("seed", table["seed"], 0, 2**32)
-    for name in ("noise", "turns", "a", "b", "p"):
-        if name in table:
-            real(name, table[name], Interval(low=0.0, high=101.0))
-    if "centres" in table:
-        whole("centres", table["centres"], 2, 33)
+    for name, value in table.items():
+        with checks.of(name):
+            if name in WHOLE:
+                table[name] = whole(name, value, *WHOLE[name])
+            else:
+                table[name] = real(name, value, Interval(low=0.0, high=100.0, open=name != "noise"))
+    if checks.problems:
+        return None
     arguments = {NAMES.get(name, name): value for name, value in table.items()}
-    problem: Problem = getattr(datasets, kind)(**{**arguments, "n_train": points, "n_test": TEST})
+    problem: Problem = getattr(datasets, kind)(**{**arguments, "n_test": TEST})
     return problem
 
 
-def _points(kind: str, table: dict[str, Any]) -> Problem:
+def _points(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
     """Points that the user has drawn."""
-    rows, most = table["points"], MOST_DRAWN
-    if not isinstance(rows, list) or not 4 <= len(rows) <= most:
-        raise ValueError(f"4 to {most} points [x, y, class] are needed, got {_counted(rows)}")
-    X, y = [], []
-    for place, row in enumerate(rows):
-        if not isinstance(row, list) or len(row) != 3:
-            raise ValueError(f"a point is [x, y, class], number {place} is {str(row)[:60]}")
-        X.append([real(f"point {place}", value, Interval(-1e4, 1e4)) for value in row[:2]])
-        y.append(whole(f"class of point {place}", row[2], 0, 2))
-    if len(set(y)) < 2:
-        raise ValueError("points of both classes are needed, 0 and 1: draw some of the other one")
-    return datasets.from_arrays(X, y, task="binary")
+    rows = table["points"]
+    with checks.of("points"):
+        if not isinstance(rows, list) or not 4 <= len(rows) <= MOST_DRAWN:
+            raise ValueError(f"4 to {MOST_DRAWN} points [x, y, class] are needed, got {_counted(rows)}")
+        X, y = [], []
+        for place, row in enumerate(rows):
+            if not isinstance(row, list) or len(row) != 3:
+                raise ValueError(f"a point is [x, y, class], number {place} is {str(row)[:60]}")
+            X.append([real(f"point {place}", value, Interval(-1e4, 1e4)) for value in row[:2]])
+            y.append(whole(f"class of point {place}", row[2], 0, 2))
+        if len(set(y)) < 2:
+            raise ValueError("points of both classes are needed, 0 and 1: draw some of the other one")
+        return datasets.from_arrays(X, y, task="binary")
+    return None
 
 
-def _csv(kind: str, table: dict[str, Any]) -> Problem:
+def _csv(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
     """A table that the user has dropped onto the page."""
     text, target = table["text"], table["target"]
-    if not isinstance(text, str) or not (target is None or isinstance(target, str)):
-        raise TypeError("text must be that of a CSV file, and target the name of a column or null")
-    rows = text.count("\n")
-    if rows > MOST_POINTS + 1:
-        raise ValueError(f"a table of at most {MOST_POINTS} rows is needed, this has {rows}")
-    with tempfile.TemporaryDirectory() as folder:
+    with checks.of("target"):
+        if not (target is None or isinstance(target, str)):
+            raise TypeError(f"target must be the name of a column, or null, got {str(target)[:40]!r}")
+    with checks.of("text"):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError("the text of a CSV file with a header is needed")
+        if (rows := text.count("\n")) > MOST_POINTS + 1:
+            raise ValueError(f"a table of at most {MOST_POINTS} rows is needed, this has {rows}")
+    if checks.problems:
+        return None
+    with checks.of("text"), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         path.write_text(text, encoding="utf-8", newline="")
         try:
             if target is None:
-                target = table["target"] = csv_rows(path)[0][1][-1] if text.strip() else ""
+                target = table["target"] = csv_rows(path)[0][1][-1]
             problem = datasets.from_csv(path, target)
         except (ValueError, OSError) as error:
             raise ValueError(str(error).replace(str(path), "the table")) from None
-    if problem.task != "binary" or problem.inputs != 2:
-        raise ValueError(
-            "a table with two features and a class of two values is needed; this one has "
-            f"{problem.inputs} features, and {target!r} is {problem.task} with {len(problem.targets)} classes"
-        )
-    return problem
+        if problem.task != "binary" or problem.inputs != 2:
+            raise ValueError(
+                "a table with two features and a class of two values is needed; this one has "
+                f"{problem.inputs} features, and {target!r} is {problem.task} with {len(problem.targets)} "
+                "classes"
+            )
+        return problem
+    return None
 
 
 def _counted(rows: object) -> str:
     return f"{len(rows)}" if isinstance(rows, list) else repr(rows)[:60]
 
 
-Make = Callable[[str, dict[str, Any]], Problem]
+Make = Callable[[Checks, str, dict[str, Any]], Problem | None]
 PROBLEMS: dict[str, tuple[dict[str, Any], Make]] = {
     "spirals": ({"turns": 4, "noise": 0.02, "p": 0.5, "points": POINTS, "seed": 0}, _drawn),
     "trigonometric": ({"a": 6, "b": 1, "noise": 0.02, "points": POINTS, "seed": 0}, _drawn),
@@ -331,22 +348,30 @@ PROBLEMS: dict[str, tuple[dict[str, Any], Make]] = {
 # Networks and runs
 
 
-def _network(checks: Checks, given: object) -> Dense:
+def _network(given: object) -> Dense:
+    checks = Checks()
     table = checks.table("network", given, ("hidden", "activation", "init", "scale"))
     hidden = table.get("hidden", [100])
-    if not isinstance(hidden, list) or not 1 <= len(hidden) <= LAYERS:
-        raise ValueError(f"hidden must be the widths of 1 to {LAYERS} layers, got {str(hidden)[:60]}")
-    for width in hidden:
-        whole("width", width, 1, WIDTH + 1)
-    choice("activation", table.get("activation", "relu"), tuple(ACTIVATIONS))
-    real("scale", table.get("scale", 0.01), Interval(low=0.0, high=100.0))
-    network = Dense(**{**table, "hidden": tuple(hidden)})
-    if (count := network.parameters(2, 1)) > PARAMETERS:
-        raise ValueError(
-            f"at most {PARAMETERS:,} parameters are accepted here, {hidden} has {count:,}: make "
-            "layers narrower, or train it with hb.train"
-        )
-    return network
+    with checks.of("hidden"):
+        if not isinstance(hidden, list) or not 1 <= len(hidden) <= LAYERS:
+            raise ValueError(
+                f"hidden must be a list with the widths of 1 to {LAYERS} layers, got {str(hidden)[:60]}"
+            )
+        for width in hidden:
+            whole("hidden: a width", width, 1, WIDTH + 1)
+        if (count := Dense(tuple(hidden)).parameters(2, 1)) > PARAMETERS:
+            raise ValueError(
+                f"at most {PARAMETERS:,} parameters are accepted here, {hidden} has {count:,}: make layers "
+                "narrower, or train it with hb.train"
+            )
+    with checks.of("activation"):
+        choice("activation", table.get("activation", "relu"), tuple(ACTIVATIONS))
+    with checks.of("init"):
+        choice("init", table.get("init", "torch"), ("torch", "gaussian", "zeros"))
+    with checks.of("scale"):
+        real("scale", table.get("scale", 0.01), Interval(low=0.0, high=100.0))
+    checks.end()
+    return Dense(**{**table, "hidden": tuple(hidden)})
 
 
 def _run(given: object) -> RunSettings:
@@ -354,10 +379,15 @@ def _run(given: object) -> RunSettings:
     table = checks.table("run", given, ("method", "h", "parts", "anneal", "history"))
     checks.end()
     name = table.get("method", "AdLaLa")
-    choice("method", name, tuple(catalogue.names()))
+    with checks.of("method"):
+        choice("method", name, tuple(catalogue.names()))
+    checks.end()
     change = {key: table[key] for key in ("h", "parts", "anneal") if key in table}
     run = RunSettings(name, catalogue.default(name)).changed(change)
-    return replace(run, history=_history(run, table.get("history") or []))
+    with checks.of("history"):
+        run = replace(run, history=_history(run, table.get("history") or []))
+    checks.end()
+    return run
 
 
 def _history(run: RunSettings, given: object) -> tuple[tuple[int, Mapping[str, Any]], ...]:
@@ -385,19 +415,19 @@ def _parts(checks: Checks, methods: Mapping[Any, Method], given: object) -> dict
         values = checks.table(f"parts.{key}", table[str(key)], list(names))
         for name, value in values.items():
             with checks.of(f"parts.{key}.{name}"):
-                values[name] = _checked(value, names[name].metadata)
+                values[name] = _checked(name, value, names[name].metadata)
         if not checks.problems:
             with checks.of(f"parts.{key}.word" if "word" in values else f"parts.{key}"):
                 made[key] = replace(method, **values)
     return made
 
 
-def _checked(value: object, metadata: Mapping[str, Any]) -> Any:
+def _checked(name: str, value: object, metadata: Mapping[str, Any]) -> Any:
     """A coefficient, a choice or a word."""
     if "accepted" in metadata:
-        return real("it", math.inf if value == "inf" else value, metadata["accepted"])
+        return real(name, math.inf if value == "inf" else value, metadata["accepted"])
     if "choices" in metadata:
-        choice("it", value, metadata["choices"])
+        choice(name, value, metadata["choices"])
     elif not isinstance(value, str) or not 0 < len(value) <= LETTERS:
         raise ValueError(f"a word of 1 to {LETTERS} letters is needed, got {str(value)[:80]!r}")
     return value

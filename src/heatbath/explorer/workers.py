@@ -7,11 +7,13 @@ computing, such as checking settings, is a job, and goes before all slices.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heatbath.engine.threads import thread_count
@@ -78,40 +80,46 @@ class Workers:
             thread.join()
 
     def _serve(self) -> None:
-        while True:
-            with self._lock:
-                while not (self._closed or self._jobs or (chosen := self._next())[0]):
-                    self._lock.wait(chosen[1])
-                if self._closed:
-                    return
-                job = self._jobs.popleft() if self._jobs else None
-                if job is None:
-                    session, flight = chosen[0]  # type: ignore[misc]
+        while (task := self._wait()) is not None:
+            task()
+            del task  # and with it the session, which may have ended
+
+    def _wait(self) -> Callable[[], None] | None:
+        """What to do next, as soon as there is something; None at the end."""
+        with self._lock:
+            while not self._closed:
+                if self._jobs:
+                    return partial(_carry_out, *self._jobs.popleft())
+                chosen, seconds = self._next()
+                if chosen is not None:
+                    session, flight = chosen
                     flight.held = True
                     self._sessions.remove(session)
                     self._sessions.append(session)
-            if job is not None:
-                _carry_out(*job)
-                continue
-            try:
-                session.serve(flight)
-            except Exception as error:  # of our own: the page is told, and the others go on
-                log.exception("a slice of run %s failed", flight.name)
-                session.fail(flight, error)
-            finally:
-                with self._lock:
-                    flight.held = False
-                    self._lock.notify()
+                    return partial(self._slice, session, flight)
+                self._lock.wait(seconds)
+        return None
+
+    def _slice(self, session: Session, flight: Flight) -> None:
+        try:
+            session.serve(flight)
+        except Exception as error:  # of our own: the page is told, and the others go on
+            log.exception("a slice of run %s failed", flight.name)
+            session.fail(flight, error)
+        finally:
+            with self._lock:
+                flight.held = False
+                self._lock.notify()
 
     def _next(self) -> tuple[tuple[Session, Flight] | None, float | None]:
         """Whom to serve now; or nobody, and for how long to wait."""
-        now, soonest = time.perf_counter(), None
+        now, soonest = time.perf_counter(), math.inf
         for session in self._sessions:
             for flight, due in session.due(now):
                 if due <= now:
                     return (session, flight), None
-                soonest = due if soonest is None else min(soonest, due)
-        return None, None if soonest is None else soonest - now
+                soonest = min(soonest, due)
+        return None, soonest - now if soonest < math.inf else None
 
 
 def _carry_out(future: Future[Any], job: Callable[[], Any]) -> None:

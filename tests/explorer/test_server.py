@@ -1,0 +1,540 @@
+"""The server of the explorer, as a page sees it."""
+
+import gc
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+import warnings
+
+import numpy as np
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+import heatbath as hb
+from heatbath.explorer.flight import Flight
+from heatbath.explorer.messages import A_SECOND, SESSIONS
+from heatbath.explorer.session import Session
+from tests.explorer.pages import Page
+
+
+def python_of(page, run):
+    """The run that "copy as Python" makes."""
+    names = {}
+    text = page.ask("code", run=run, **{"as": "python"})["text"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hb.Diverged)
+        exec(text, names)
+    return names["run"]
+
+
+def download(served, page, run, tmp_path):
+    base, _, query = served.url.partition("?")
+    with urllib.request.urlopen(f"{base}run/{page.hello['session']}/{run}.nc?{query}") as answer:
+        content = answer.read()
+    path = tmp_path / f"{run}.nc"
+    path.write_bytes(content)
+    return hb.load(path)
+
+
+def test_hello_has_all_that_a_page_needs_to_begin(page):
+    hello = page.hello
+    assert hello["version"] == hb.__version__
+    names = [method["name"] for method in hello["catalogue"]["methods"]]
+    assert {"AdLaLa", "LOL", "LaLa", "AdLAdL", "Adam", "Langevin"} <= set(names)
+    assert "Frozen" not in names
+    assert len(hello["scenes"]) >= 1
+    for settings in [hello["defaults"], *(scene["settings"] for scene in hello["scenes"])]:
+        ready = page.ask("setup", settings=settings)
+        assert ready["type"] == "ready"
+        assert page.ask("setup", settings=ready["settings"])["settings"] == ready["settings"]
+
+
+def test_every_method_of_the_catalogue_runs_with_its_defaults_and_at_the_ends_of_its_sliders(page):
+    for method in page.hello["catalogue"]["methods"]:
+        page.setup(runs={"A": {"method": method["name"]}, "B": {"method": method["name"]}})
+        page.steps(3)
+        for end in ("low", "high"):
+            parts = {
+                part["name"]: {c["name"]: c[end] for c in part["coefficients"]} for part in method["parts"]
+            }
+            answer = page.ask("change", run="A", h=method["h"][end], parts=parts)
+            assert answer["type"] == "changed", answer
+
+
+def test_a_frame_is_what_the_networks_say(page):
+    ready = page.setup()
+    page.steps(200)
+    page.send("view", map="chain", chain=1, size=64)
+    frame = page.frame()
+    assert frame["steps"] == {"A": 200, "B": 200}
+    left, right, bottom, top = ready["domain"]
+    share = (np.arange(64) + 0.5) / 64
+    X = np.array([[left + s * (right - left), top - t * (top - bottom)] for t in share for s in share])
+    for name in "AB":
+        run = python_of(page, name)
+        expected = run.outputs(X)[1, :, 0]
+        shown = np.frombuffer(frame["maps"][name], np.uint8) / 255
+        assert np.abs(shown - expected).max() < 0.51 / 255
+        losses = frame["losses"][:4] if name == "A" else frame["losses"][4:]
+        found = [run.loss(s)[:, -1].mean() for s in ("train", "test")]
+        found += [run.accuracy(s)[:, -1].mean() for s in ("train", "test")]
+        np.testing.assert_allclose(losses, found, rtol=1e-5)
+    page.send("view", map="sd")
+    expected = 2 * python_of(page, "A").outputs(X)[:, :, 0].std(axis=0)
+    shown = np.frombuffer(page.frame()["maps"]["A"], np.uint8) / 255
+    assert np.abs(shown - expected).max() < 0.51 / 255
+
+
+def test_frames_come_one_by_one_and_only_when_asked_for_and_there_is_something_new(page):
+    page.setup()
+    first = page.frame()
+    page.send("ready", frame=first["number"])  # paused: nothing new
+    page.ask("speed", speed=None)
+    page.ask("play")
+    second = page.wait("frame")
+    assert second["number"] == first["number"] + 1
+    before = page.seen["frame"]
+    for _ in range(3):
+        page.wait("traces")
+    assert page.seen["frame"] == before
+    page.send("hide")
+    page.send("ready", frame=second["number"])
+    page.ask("word", run="A", part="hidden", text="BACDEDCAB")
+    time.sleep(0.2)
+    page.ask("pause")
+    assert page.seen["frame"] == before
+    page.send("show")
+    assert page.wait("frame")["steps"]["A"] > second["steps"]["A"]
+
+
+def test_pages_that_stay_paused_are_still_answered(served, page):
+    page.setup()
+    page.frame()
+    page.send("ready", frame=1)
+    time.sleep(0.1)
+    with Page(served) as other:
+        other.setup()
+        other.steps(5)
+    assert page.steps(1) == {"A": 1, "B": 1}
+
+
+def test_steps_are_made_exactly_and_pause_pauses(page):
+    page.setup()
+    assert page.steps(7) == {"A": 7, "B": 7}
+    page.ask("play")
+    page.wait("traces")
+    page.ask("pause")
+    steps = page.steps(1)
+    assert page.steps(1) == {name: n + 1 for name, n in steps.items()}
+    assert page.steps(1000) == {name: n + 1001 for name, n in steps.items()}
+
+
+def test_a_change_in_mid_run_changes_the_trajectory_and_the_code_reproduces_it(served, page, tmp_path):
+    page.setup()
+    page.ask("play")
+    page.wait("traces", where=lambda m: m["runs"].get("A", {}).get("step", [0])[-1] > 500)
+    changed = page.ask("change", run="A", parts={"hidden": {"tau": 2e-3}}, h=0.12)
+    assert changed["step"] > 0
+    assert changed["parts"]["hidden"]["tau"] == 2e-3
+    assert changed["parts"]["hidden"]["sigma"] == 0.01
+    page.ask("heat", run="A", on=True, factor=20)
+    page.wait("traces")
+    page.ask("heat", run="A", on=False)
+    page.wait("traces")
+    page.ask("pause")
+    steps = page.steps(1)
+    run = python_of(page, "A")
+    assert run.step == steps["A"]
+    assert len(run.partition.methods["hidden"].tau.values) == 4
+    file = download(served, page, "A", tmp_path)
+    assert file.partition == run.partition
+    assert np.array_equal(file.theta, run.theta)
+    assert len(file.data["record"]) > 50
+    assert np.array_equal(file.replay().theta, run.theta)
+    assert np.array_equal(file.resume(10).theta, run.resume(10).theta)
+    page.steps(10)
+    assert np.array_equal(python_of(page, "A").theta, run.resume(10).theta)
+    plain = hb.train(file.problem, file.network, hb.AdLaLa(), steps["A"], 8, 2)
+    assert not np.array_equal(plain.theta, run.theta)
+
+
+def test_another_word_or_method_begins_a_new_phase_and_the_code_has_it(page):
+    page.setup()
+    page.steps(40)
+    page.ask("change", run="A", parts={"hidden": {"word": "BAFEFAB"}})
+    page.steps(30)
+    page.ask("change", run="A", h=0.05)
+    page.steps(30)
+    changed = page.ask("change", run="A", method="LOL", parts={"hidden": {"tau": 1e-4}})
+    assert (changed["step"], changed["method"]) == (100, "LOL")
+    assert page.steps(20)["A"] == 120
+    run = python_of(page, "A")
+    assert (run.step, run.plan.seed) == (20, 2)
+    before = run.theta
+    page.ask("change", run="A", method="SGD")  # and no step of it
+    assert np.array_equal(python_of(page, "A").theta, before)
+    assert "no second phase" in page.ask("code", run="A", **{"as": "command"})["text"]
+
+
+def test_a_link_with_a_history_makes_the_same_run_again(page):
+    page.setup()
+    history = []
+    for steps, change in (
+        (30, {"h": 0.2}),
+        (20, {"parts": {"hidden": {"word": "BAFEFAB"}}}),
+        (0, {"anneal": {"factor": 0.1, "steps": 100}}),
+        (30, {"parts": {"output": {"gamma": 3.0}}}),
+    ):
+        if steps:
+            page.steps(steps)
+        history.append(page.ask("change", run="A", **change)["entry"])
+    page.ask("heat", run="A", on=True)
+    page.steps(60)
+    history.append([80, {"parts": {"hidden": {"tau": 1e-3}, "output": {"tau": 1e-3}}}])
+    expected = python_of(page, "A").theta
+    page.setup(runs={"A": {"method": "AdLaLa", "history": history}, "B": {"method": "Adam"}})
+    page.steps(140)
+    assert np.array_equal(python_of(page, "A").theta, expected)
+    page.ask("reset")  # as it is now, without a history
+    page.steps(140)
+    assert not np.array_equal(python_of(page, "A").theta, expected)
+
+
+def test_both_runs_have_the_same_start_and_mini_batches(page):
+    page.setup(runs={"A": {"method": "SGD", "h": 0.1}, "B": {"method": "SGD", "h": 0.1}})
+    page.steps(50)
+    frame = page.frame()
+    assert frame["maps"]["A"] == frame["maps"]["B"]
+
+
+def test_drawn_points_and_tables_train(page, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    points = [[round(float(x), 3), round(float(y), 3), int(x > 0)] for x, y in rng.normal(size=(40, 2))]
+    ready = page.setup(problem={"kind": "points", "points": points})
+    assert sorted(ready["train"] + ready["test"]) == sorted(points)
+    page.steps(50)
+    assert np.array_equal(python_of(page, "B").theta, python_of(page, "B").theta)
+    text = "left,right,kind\n" + "".join(f"{x},{y},{'no' if c else 'yes'}\n" for x, y, c in points)
+    ready = page.setup(problem={"kind": "csv", "text": text, "target": None})
+    assert ready["settings"]["problem"]["target"] == "kind"
+    assert ready["targets"] == ["no", "yes"]
+    page.steps(50)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "table.csv").write_text(text)
+    assert python_of(page, "A").step == 50
+
+
+def test_a_run_that_diverges_is_told_of_and_the_other_goes_on_and_rewind_goes_back(page):
+    page.setup(runs={"A": {"method": "LaLa"}, "B": {"method": "Adam"}})
+    page.ask("play")
+    page.wait("traces", where=lambda m: m["runs"].get("A", {}).get("step", [0])[-1] > 200)
+    page.ask("change", run="A", parts={"hidden": {"tau": 1e60}})
+    diverged = page.wait("diverged")
+    assert (diverged["run"], diverged["living"] + diverged["chains"]) == ("A", 2)
+    assert diverged["part"] in ("hidden", "output")
+    while diverged["living"]:
+        diverged = page.wait("diverged")
+    b = page.ask("speed", speed=None)["steps"]["B"]
+    page.wait("traces", where=lambda m: "B" in m["runs"])
+    state = page.ask("pause")
+    assert state["steps"]["B"] > b
+    assert state["steps"]["A"] <= diverged["step"] + 10_000
+    frame = page.frame()
+    assert np.isnan(frame["losses"][:4]).all()
+    assert np.isfinite(frame["losses"][4:]).all()
+    refused = page.ask("change", run="A", parts={"hidden": {"word": "OBABO"}})
+    assert "diverged" in refused["text"]
+    rewound = page.ask("rewind", run="A")
+    assert rewound["step"] < diverged["step"]
+    assert rewound["parts"]["hidden"]["tau"] < 1
+    frame = page.frame()
+    assert np.isfinite(frame["losses"]).all()
+    assert page.steps(30)["A"] == rewound["step"] + 30
+    assert python_of(page, "A").step == rewound["step"] + 30
+    trace = page.wait("traces", where=lambda m: "A" in m["runs"])["runs"]["A"]
+    assert trace["step"][-1] == rewound["step"] + 30
+
+
+def test_traces_put_together_are_dense_logarithmically_and_never_too_long(page):
+    page.setup()
+    page.ask("play")
+    trace = {}
+    while not trace or trace["step"][-1] < 20_000:
+        new = page.wait("traces", where=lambda m: "A" in m["runs"])["runs"]["A"]
+        k = new.pop("from")
+        for name in new:
+            if name == "step":
+                trace["step"] = trace.get("step", [])[:k] + new["step"]
+            else:
+                for values in new[name].values():
+                    assert len(values) == len(new["step"])
+    steps = trace["step"]
+    assert steps[:10] == list(range(1, 11))
+    assert steps == sorted(set(steps))
+    assert len(steps) < 400
+    ratios = np.array(steps[1:]) / np.array(steps[:-1])
+    assert ratios[np.array(steps[1:]) > 100].max() < 1.5
+    assert set(new["temperature"]) == {"hidden", "output"}
+    assert set(new["xi"]) == {"hidden"}
+
+
+def test_a_word_is_checked_and_not_applied(page):
+    page.setup()
+    good = page.ask("word", run="A", part="output", text="ABOBA")
+    assert good["ok"]
+    assert [(tile["letter"], tile["share"]) for tile in good["letters"]] == [
+        ("A", 0.5), ("B", 0.5), ("O", 1.0), ("B", 0.5), ("A", 0.5),
+    ]  # fmt: skip
+    assert good["gradients"] == 1
+    for text, said in (
+        ("XYZ", "'X' is not a letter"),
+        ("BAB", "missing: O"),
+        ("", "1 to 64"),
+        ("BA" * 33, ""),
+    ):
+        bad = page.ask("word", run="A", part="output", text=text)
+        assert not bad["ok"]
+        assert said in bad["text"]
+    assert not page.ask("word", run="A", part="output", text="BOA", gamma="inf")["ok"]
+    assert not page.ask("word", run="B", part="all", text="M")["ok"]
+    assert not page.ask("word", run="A", part="nowhere", text="BAOAB")["ok"]
+    refused = page.ask("change", run="A", parts={"output": {"word": "XYZ"}})
+    assert (refused["type"], refused["field"]) == ("error", "parts.output.word")
+    page.steps(5)
+    assert python_of(page, "A").partition.methods["output"].word == "BAOAB"
+
+
+def test_lines_join_the_start_and_the_ends(page):
+    page.setup()
+    page.steps(100)
+    lines = page.ask("line")["lines"]
+    assert set(lines) == {"start-A", "start-B", "A-B"}
+    runs = {name: python_of(page, name) for name in "AB"}
+    for name, key in (("A", "start-A"), ("B", "start-B")):
+        at = {a: loss for a, loss in zip(lines[key]["at"], lines[key]["train"], strict=True)}
+        assert at[1.0] == pytest.approx(runs[name].loss("train")[0, -1].item(), rel=1e-4)
+    page.ask("play")
+    assert "pause first" in page.ask("line")["text"]
+
+
+def test_units_are_lines_in_the_users_coordinates(page):
+    points = [[100.0 + i, 5.0 * (i % 7), i % 2] for i in range(40)]
+    text = "x,y,c\n" + "".join(f"{x},{y},{'ab'[c]}\n" for x, y, c in points)
+    page.setup(problem={"kind": "csv", "text": text, "target": "c"})
+    page.send("view", units=True, chain=1)
+    page.frame()
+    units = page.wait("units")["runs"]["A"]
+    assert len(units) == 5
+    assert max(abs(v) for *_, v in units) == pytest.approx(1)
+    assert all(len(line) == 4 for line in units)
+    page.setup(network={"hidden": [3, 3]})
+    page.frame()
+    assert page.wait("units")["runs"] == {}
+
+
+def test_two_pages_are_independent(served):
+    with Page(served) as one, Page(served) as two:
+        assert one.hello["session"] != two.hello["session"]
+        one.setup()
+        two.setup(seed=7)
+        one.ask("play")
+        assert two.steps(10) == {"A": 10, "B": 10}
+        one.ask("pause")
+        assert two.ask("pause")["steps"] == {"A": 10, "B": 10}
+
+
+def test_a_page_that_comes_back_in_time_has_its_runs_and_nobody_else_gets_them(served):
+    with Page(served) as page:
+        page.setup()
+        page.steps(25)
+        key = page.hello["session"]
+        with Page(served, session=key) as other:  # a copy of the window, while the first is there
+            assert other.hello["session"] != key
+    with Page(served, session=key) as page:
+        assert page.hello["session"] == key
+        assert page.wait("ready")["settings"]["batch"] == 8
+        assert page.wait("state")["steps"] == {"A": 25, "B": 25}
+        assert page.wait("traces")["runs"]["A"]["from"] == 0
+        page.frame()
+        assert page.steps(5)["A"] == 30
+
+
+def sessions():
+    gc.collect()
+    return [thing for thing in gc.get_objects() if type(thing) in (Session, Flight, hb.Live)]
+
+
+def wait_until(holds):
+    for _ in range(30):
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.slow
+def test_fifty_pages_opened_and_closed_leave_no_thread_and_no_memory_behind(served, monkeypatch):
+    monkeypatch.setattr("heatbath.explorer.server.GRACE", 0.1)
+
+    def visit():
+        with Page(served) as page:
+            page.setup()
+            page.ask("play")
+            page.frame()
+
+    for _ in range(10):  # what is made once is made now
+        visit()
+    assert wait_until(lambda: not sessions())
+    threads, objects = {thread.name for thread in threading.enumerate()}, len(gc.get_objects())
+    for _ in range(40):
+        visit()
+    assert wait_until(lambda: not sessions())
+    assert {thread.name for thread in threading.enumerate()} <= threads
+    assert len(gc.get_objects()) - objects < 40 * 20  # a session alone has hundreds
+
+
+def test_a_closed_page_ends_its_work_at_once(served):
+    with Page(served) as page:
+        page.setup()
+        page.ask("play")
+        page.wait("traces")
+    *_, flight = [f for f in sessions() if type(f) is Flight and f.name == "A"]
+    assert wait_until(lambda: not flight.held)
+    time.sleep(0.1)
+    step = flight.step
+    time.sleep(0.2)
+    assert flight.step == step
+
+
+def test_too_many_pages_are_told_so(served):
+    pages = []
+    try:
+        while len(pages) < SESSIONS + 8:
+            pages.append(Page(served))
+            if pages[-1].hello["type"] == "busy":
+                break
+        assert pages[-1].hello["type"] == "busy"
+        assert "close one" in pages[-1].hello["text"]
+        pages[0].setup()
+    finally:
+        for page in pages:
+            page.close()
+    assert wait_until(lambda: not sessions())
+
+
+def test_a_flood_of_messages_is_warned_of_and_then_ended_and_others_are_not_disturbed(served, page):
+    page.setup()
+    with Page(served) as other:
+        other.setup()
+        warned = False
+        with pytest.raises(ConnectionClosed) as closed:  # noqa: PT012
+            for _ in range(100 * A_SECOND):
+                other.send("word", run="A", part="hidden", text="BAFEFAB")
+                time.sleep(0.002)
+                while True:
+                    try:
+                        message = other.next(timeout=0)
+                    except TimeoutError:
+                        break
+                    warned = warned or "messages a second" in message.get("text", "")
+        assert warned
+        assert closed.value.rcvd.code == 1008
+    assert page.steps(3) == {"A": 3, "B": 3}
+
+
+def test_many_changes_at_once_are_all_answered(page):
+    page.setup()
+    page.ask("play")
+    numbers = [page.send("change", run="A", h=0.1 + i / 1000) for i in range(40)]
+    answered = [page.wait("changed")["id"] for _ in numbers]
+    assert answered == numbers
+    page.ask("pause")
+    run = python_of(page, "A")
+    assert run.partition.h.values[-1] == 0.139
+
+
+# Who may come in
+
+
+def status(url, **headers):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_pages_of_other_origins_and_other_names_of_this_computer_are_refused(served):
+    address = served.url.replace("http", "ws", 1) + "socket"
+    with pytest.raises(InvalidStatus) as refused, connect(address, origin="http://evil.example"):
+        pass
+    assert refused.value.response.status_code == 403
+    here = {"sock": socket.create_connection(("127.0.0.1", served.port))}
+    with pytest.raises(InvalidStatus) as refused, connect("ws://evil.example/socket", **here):
+        pass
+    assert refused.value.response.status_code == 403
+    assert status(served.url, Host="evil.example") == 403
+    with connect(address, origin=served.url.rstrip("/")) as welcome:
+        assert "hello" in welcome.recv()
+
+
+def test_another_host_needs_the_token():
+    with hb.explore("127.0.0.2", browser=False) as local:
+        assert "token" not in local.url
+    with hb.explore("0.0.0.0", browser=False) as guarded:
+        base = f"http://127.0.0.1:{guarded.port}/"
+        assert guarded.url.endswith(f"?token={guarded.token}")
+        assert status(base) == 403
+        assert status(f"{base}?token=wrong") == 403
+        assert status(f"{base}page/main.js") == 403
+        assert status(f"{base}run/x/A.nc") == 403
+        assert status(f"{base}run/x/A.nc?token={guarded.token}") == 404
+        address = f"ws://127.0.0.1:{guarded.port}/socket"
+        with pytest.raises(InvalidStatus), connect(address):
+            pass
+        options = {"origin": "http://evil.example"}  # for which the token is no excuse
+        with pytest.raises(InvalidStatus), connect(f"{address}?token={guarded.token}", **options):
+            pass
+        guarded.url = f"{base}?token={guarded.token}"
+        with Page(guarded) as one, Page(guarded) as two:  # two pages with one token
+            one.setup()
+            two.setup()
+            assert one.steps(2) == two.steps(2)
+
+
+def test_only_files_of_the_page_are_served(served):
+    for name in (
+        "../server.py",
+        "..%2fserver.py",
+        "%2e%2e/server.py",
+        ".hidden.js",
+        "server.py",
+        "nothing.js",
+        "",
+    ):
+        assert status(f"{served.url}page/{name}") == 404, name
+    assert status(f"{served.url}run/nobody/A.nc") == 404
+
+
+def test_messages_are_not_compressed(served):
+    with connect(served.url.replace("http", "ws", 1) + "socket") as plain:
+        assert plain.protocol.extensions == []
+
+
+def test_a_server_that_is_closed_leaves_no_thread_and_the_port_is_free():
+    before = {thread.ident for thread in threading.enumerate()}
+    server = hb.explore(browser=False)
+    port = server.port
+    with Page(server) as page:
+        page.setup()
+        page.ask("play")
+        server.close()
+    assert not server.running
+    assert wait_until(lambda: {thread.ident for thread in threading.enumerate()} <= before)
+    with hb.explore(port=port, browser=False) as again:
+        assert again.port == port
+        with pytest.raises(OSError, match="choose another --port"):
+            hb.explore(port=port, browser=False)
