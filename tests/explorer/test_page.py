@@ -164,8 +164,8 @@ def code_of(page, run, kind="python"):
     page.evaluate("document.getElementById('share-code').value = ''")
     page.check(f"[name=code-as][value={'command' if kind == 'python' else 'python'}]", force=True)
     page.check(f"[name=code-as][value={kind}]", force=True)
-    sign = "hb.train" if kind == "python" else "heatbath "
-    until(page, f"() => document.getElementById('share-code').value.includes('{sign}')")
+    sign = "run = hb.train" if kind == "python" else "heatbath train"
+    until(page, "(sign) => document.getElementById('share-code').value.includes(sign)", sign)
     return page.input_value("#share-code")
 
 
@@ -438,7 +438,7 @@ def test_copied_python_gives_the_bits_of_the_downloaded_run_and_that_resumes(pag
 
 
 def test_the_command_is_offered_too(page):
-    assert code_of(page, "B", "command").startswith("heatbath ")
+    assert code_of(page, "B", "command").startswith("heatbath train ")
 
 
 def test_picture_and_film_are_downloaded(page, tmp_path):

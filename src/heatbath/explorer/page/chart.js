@@ -65,19 +65,19 @@ function logTicks({ low, high }, most = 5) {
  * @param {number} width
  * @param {number} height
  * @param {Curve[]} curves
- * @param {{scale: "log" | "linear" | "percent", empty?: string, marks?: {at: number, colour: string}[], range?: Range}} options
+ * @param {{scale: "log" | "linear" | "percent", empty?: string, floor?: number}} options floor: nothing below it is shown
  */
-export function drawCurves(g, width, height, curves, { scale, empty = "", marks = [], range }) {
+export function drawCurves(g, width, height, curves, { scale, empty = "", floor = -Infinity }) {
   const ink = colours();
   const left = width < 200 ? NARROW : WIDE;
   const log = scale === "log";
   const last = Math.max(10, ...curves.map(({ x }) => x[x.length - 1] ?? 0));
-  let y = range ?? extent(curves.map((c) => c.y), log);
-  if (!y) {
+  const found = extent(curves.map((c) => c.y), log);
+  if (!found) {
     frame(g, width, height, empty);
     return;
   }
-  y = padded(y, log, scale);
+  const y = padded({ low: Math.max(found.low, Math.min(floor, found.high)), high: found.high }, log, scale);
   const right = width - RIGHT;
   const bottom = height - BOTTOM;
   const decades = Math.log10(last);
@@ -107,12 +107,6 @@ export function drawCurves(g, width, height, curves, { scale, empty = "", marks 
     line(g, v, TOP, v, bottom);
     g.fillStyle = ink.muted;
     g.fillText(short(10 ** e), Math.min(v, right - 6), bottom + 5);
-  }
-  for (const { at, colour } of marks) {
-    g.strokeStyle = colour;
-    g.setLineDash([2, 3]);
-    line(g, px(at), TOP, px(at), bottom);
-    g.setLineDash([]);
   }
   g.save();
   g.beginPath();

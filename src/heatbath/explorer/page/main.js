@@ -7,7 +7,7 @@ import { short, thousands } from "./format.js";
 import { fillHelp, startTips } from "./help.js";
 import { decode, encode } from "./link.js";
 import { Panel } from "./panel.js";
-import { curvesOf, told } from "./picture.js";
+import { curvesOf, lossFloor, told } from "./picture.js";
 import { ProblemDialog, summary } from "./problem.js";
 import { ShareDialog } from "./share.js";
 import { begin, change, copy, extend, NAMES, rewind, state } from "./state.js";
@@ -49,7 +49,7 @@ const tour = new Tour(async (settings) => {
 
 const loss = new Surface(get("loss"), (g, width, height) => {
   if (wantsLines && lines) drawLines(g, width, height, lines);
-  else drawCurves(g, width, height, curvesOf("loss"), { scale: "log", empty: "start, and the loss appears here" });
+  else drawCurves(g, width, height, curvesOf("loss"), { scale: "log", floor: lossFloor(), empty: "start, and the loss appears here" });
 });
 const accuracy = new Surface(get("accuracy"), (g, width, height) =>
   drawCurves(g, width, height, curvesOf("accuracy"), { scale: "percent", empty: "start, and the accuracy appears here" }),

@@ -31,6 +31,12 @@ export function curvesOf(quantity) {
   });
 }
 
+/** Under which losses are not shown: a training loss that falls to nothing would hide what the others do. */
+export function lossFloor() {
+  const tests = NAMES.flatMap((name) => state.traces[name]?.loss.test ?? []).filter((v) => v !== null && v > 0);
+  return tests.length ? Math.max(Math.min(.../** @type {number[]} */ (tests)) / 10, 1e-4) : -Infinity;
+}
+
 /** @param {CanvasRenderingContext2D} g @param {Record<string, Panel>} panels */
 export function compose(g, panels) {
   const ink = colours();
@@ -84,7 +90,7 @@ export function compose(g, panels) {
     g.textAlign = "right";
     g.fillText("test: line, train: dashed", MAP, 0);
     g.translate(0, 16);
-    drawCurves(g, MAP, CURVES - 16, curvesOf(quantity), { scale });
+    drawCurves(g, MAP, CURVES - 16, curvesOf(quantity), { scale, floor: quantity === "loss" ? lossFloor() : -Infinity });
     g.restore();
   });
   const { problem, network, training } = summary(settings);

@@ -39,6 +39,7 @@ export class ShareDialog {
     this.connection = connection;
     this.panels = panels;
     this.settings = settings;
+    this.asked = 0;
     /** @type {HTMLDialogElement} */
     this.dialog = get("share-dialog");
     for (const radio of this.dialog.querySelectorAll('[name^="code-"]')) radio.addEventListener("change", () => this.code());
@@ -63,9 +64,10 @@ export class ShareDialog {
   async code() {
     const chosen = (/** @type {string} */ name) => this.dialog.querySelector(`[name="${name}"]:checked`)?.getAttribute("value");
     get("code-error").hidden = true;
+    const asked = ++this.asked;
     try {
       const { text } = await this.connection.ask({ type: "code", run: chosen("code-run"), as: chosen("code-as") });
-      get("share-code").value = text;
+      if (asked === this.asked) get("share-code").value = text; // else something else was chosen in the meantime
     } catch (refusal) {
       if (!(refusal instanceof Refusal)) throw refusal;
       get("share-code").value = "";
