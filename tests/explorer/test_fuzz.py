@@ -13,8 +13,14 @@ from tests.explorer.pages import SMALL, Page
 
 VALID = [
     {"type": "setup", "settings": SMALL},
-    {"type": "setup", "settings": {**SMALL, "problem": {"kind": "points", "points": [[0, 0, 0], [1, 1, 1]] * 3}}},
-    {"type": "setup", "settings": {**SMALL, "problem": {"kind": "csv", "text": "a,b,c\n1,2,x\n3,4,y\n5,7,x\n"}}},
+    {
+        "type": "setup",
+        "settings": {**SMALL, "problem": {"kind": "points", "points": [[0, 0, 0], [1, 1, 1]] * 3}},
+    },
+    {
+        "type": "setup",
+        "settings": {**SMALL, "problem": {"kind": "csv", "text": "a,b,c\n1,2,x\n3,4,y\n5,7,x\n"}},
+    },
     {"type": "setup", "settings": {"runs": {"A": {"method": "LOL", "history": [[3, {"h": 0.1}]]}}, **SMALL}},
     {"type": "change", "run": "A", "h": 0.1, "parts": {"hidden": {"tau": 1e-4, "word": "BAFEFAB"}}},
     {"type": "change", "run": "B", "method": "LaLa", "anneal": {"factor": 0.1, "steps": 100}},
@@ -96,19 +102,23 @@ def test_settings_are_read_or_refused_with_all_that_is_wrong_and_nothing_else_ha
         try:
             plain = read(settings).plain
         except Wrong as wrong:
-            refused += 1
-            assert wrong.problems
-            assert all(field and text for field, text in wrong.problems)
+            problems = wrong.problems
         else:
             read_ones += 1
             assert read(json.loads(json.dumps(plain, allow_nan=False))).plain == plain
+            continue
+        refused += 1
+        assert problems
+        assert all(field and text for field, text in problems)
     assert refused > 500
     assert read_ones > 50
 
 
 def test_what_is_too_large_is_refused_before_it_is_read(page):
     page.setup()
-    page.socket.send(json.dumps({"type": "word", "id": 99, "run": "A", "part": "hidden", "text": "A" * USUAL}))
+    page.socket.send(
+        json.dumps({"type": "word", "id": 99, "run": "A", "part": "hidden", "text": "A" * USUAL})
+    )
     assert "characters" in page.wait("error")["text"]
     page.socket.send(json.dumps({"type": "setup", "settings": {"view": {"x": "y" * (LARGEST - 100)}}}))
     assert "4000" in page.wait("error")["text"]
@@ -143,7 +153,12 @@ def test_nan_too_large_networks_and_the_like_are_refused_and_training_goes_on(pa
     assert [problem["field"] for problem in several["problems"]] == ["chains", "seed", "batch"]
     page.socket.send('{"type": "change", "run": "A", "h": NaN}')
     assert "NaN is no number here" in page.wait("error")["text"]
-    for change in ({"h": "inf"}, {"parts": {"hidden": {"tau": -1}}}, {"parts": {"nowhere": {}}}, {"method": "x"}):
+    for change in (
+        {"h": "inf"},
+        {"parts": {"hidden": {"tau": -1}}},
+        {"parts": {"nowhere": {}}},
+        {"method": "x"},
+    ):
         assert page.ask("change", run="A", **change)["type"] == "error"
     assert "no temperature" in page.ask("heat", run="B", on=True)["text"]
     step = page.ask("speed", speed=None)["steps"]["A"]

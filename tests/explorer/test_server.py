@@ -45,7 +45,7 @@ def test_hello_has_all_that_a_page_needs_to_begin(page):
     names = [method["name"] for method in hello["catalogue"]["methods"]]
     assert {"AdLaLa", "LOL", "LaLa", "AdLAdL", "Adam", "Langevin"} <= set(names)
     assert "Frozen" not in names
-    assert len(hello["scenes"]) >= 1
+    assert len(hello["scenes"]) == 6
     for settings in [hello["defaults"], *(scene["settings"] for scene in hello["scenes"])]:
         ready = page.ask("setup", settings=settings)
         assert ready["type"] == "ready"
@@ -394,6 +394,13 @@ def test_fifty_pages_opened_and_closed_leave_no_thread_and_no_memory_behind(serv
     assert wait_until(lambda: not sessions())
     assert {thread.name for thread in threading.enumerate()} <= threads
     assert len(gc.get_objects()) - objects < 40 * 20  # a session alone has hundreds
+
+
+def test_the_run_of_a_page_that_is_just_gone_can_still_be_had(served, tmp_path):
+    with Page(served) as page:
+        page.setup()
+        page.steps(5)
+    assert download(served, page, "A", tmp_path).step == 5
 
 
 def test_a_closed_page_ends_its_work_at_once(served):

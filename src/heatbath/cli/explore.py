@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
-from heatbath.cli.errors import USAGE, emit, ending
+from heatbath.cli.errors import FAILURE, USAGE, emit, ending
 
 
 def explore(
@@ -29,5 +30,6 @@ def explore(
 
     with ending(USAGE):
         served = start(host, port, browser)
+    with served, suppress(KeyboardInterrupt), ending(FAILURE):
         emit(f"explorer: {served.url} (Ctrl-C ends it)\n")
-    served.wait()
+        served.wait()

@@ -68,12 +68,9 @@ class Served:
         return self._thread.is_alive()
 
     def wait(self) -> None:
-        """Return when it has ended, or Ctrl-C has ended it."""
-        try:
-            while self.running:
-                self._thread.join(0.2)
-        except KeyboardInterrupt:
-            self.close()
+        """Return when it has ended."""
+        while self.running:
+            self._thread.join(0.2)  # in pieces: Ctrl-C is heard between them
 
     def close(self) -> None:
         """End the server and all its runs."""

@@ -116,9 +116,12 @@ class Explorer:
         if (refused := self._refused(request)) is not None:
             return refused
         session, name = self.sessions.get(request.path_params["session"]), request.path_params["name"]
-        if session is None or name not in session.flights:
-            return PlainTextResponse("there is no such run: its page has been closed\n", 404, SAFETY)
-        run = await self._from_flight(session, name, lambda flight: flight.live.run())
+        try:
+            if session is None or name not in session.flights:
+                raise ValueError("there is no such run: its page has been closed")
+            run = await self._from_flight(session, name, lambda flight: flight.live.run())
+        except ValueError as error:
+            return PlainTextResponse(f"{error}\n", 404, SAFETY)
         content = await self._job(partial(_as_file, run))
         filename = f"{session.settings.problem.name}-{name}.nc"
         disposition = {"Content-Disposition": f'attachment; filename="{filename}"'}
@@ -203,6 +206,9 @@ class Explorer:
         self.sessions.pop(session.key, None)
         self.workers.remove(session)
         session.flights = {}
+        for future in session.waiting:
+            if not future.done():
+                future.set_exception(ValueError("the page of this run has been closed"))
 
     async def _listen(self, socket: WebSocket, session: Session) -> None:
         """Take messages of a page until it is closed, or sends too many."""
@@ -343,8 +349,12 @@ class Explorer:
             except Exception as error:  # whoever waits for it gets it
                 loop.call_soon_threadsafe(set_once, future.set_exception, error)
 
-        session.command(name, find)
-        return await asyncio.wait_for(future, 60)
+        session.waiting.add(future)
+        try:
+            session.command(name, find)
+            return await future
+        finally:
+            session.waiting.discard(future)
 
     async def _job(self, job: Callable[[], Any]) -> Any:
         return await asyncio.wrap_future(self.workers.submit(job))

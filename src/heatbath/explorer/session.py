@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
 import threading
@@ -33,6 +34,7 @@ class Session:
         self.speed: float | None = None
         self.visible = self.attached = True
         self.view = View()
+        self.waiting: set[asyncio.Future[Any]] = set()  # for what workers find out, in the event loop
         self._lock = threading.Lock()
         self._stop: dict[str, int] = {}  # steps to make by hand: where to stop
         self._asked: list[int | None] = []  # the numbers of the messages that wait for them
@@ -163,7 +165,8 @@ class Session:
 
     def due(self, now: float) -> Iterator[tuple[Flight, float]]:
         """When its runs that nobody holds need a worker, the one with fewer steps first."""
-        if not self.attached:
+        if not self.attached:  # there is only to be done what has been asked for
+            yield from ((f, now) for f in self.flights.values() if f.commands and not f.held)
             return
         self._begin_frame(now)
         for flight in sorted(self.flights.values(), key=lambda flight: flight.step):

@@ -1,0 +1,271 @@
+"""Settings, the catalogue they come from, scenes, and runs as code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import heatbath as hb
+from heatbath.checks import POSITIVE
+from heatbath.explorer import catalogue, code, settings
+from heatbath.explorer.session import make_flights
+from heatbath.methods import method as registry
+from heatbath.methods.method import varying
+from heatbath.schedules import Exponential
+from tests.explorer.pages import SMALL
+
+SCENES = json.loads((Path(settings.__file__).parent / "scenes.json").read_text(encoding="utf-8"))
+
+
+def flight_of(name="A", **given):
+    return make_flights(settings.read({**SMALL, **given}), lambda message: None)[name]
+
+
+def test_the_catalogue_is_made_of_what_is_registered(monkeypatch):
+    monkeypatch.setattr(registry, "_known", dict(registry._known))
+
+    @hb.register
+    @dataclass(frozen=True, repr=False)
+    class Sluggish(hb.SGD):
+        slowness: float = varying(POSITIVE, "How slow.", 2.0)
+
+    names = [method["name"] for method in catalogue.catalogue()["methods"]]
+    assert "Sluggish" in names
+
+
+def test_every_slider_has_its_default_within_and_reaches_further_than_tune_looks():
+    for method in catalogue.catalogue()["methods"]:
+        sliders = [method["h"], *(c for part in method["parts"] for c in part["coefficients"])]
+        for slider in sliders:
+            default, low, high = slider["default"], slider["low"], slider["high"]
+            assert low < high
+            if default == "inf":
+                assert slider["infinite"]
+            elif default == 0:
+                assert slider["zero"]
+            else:
+                assert low <= default <= high, (method["name"], slider)
+            if slider["scale"] == "log":
+                assert low > 0
+    adlala = {method["name"]: method for method in catalogue.catalogue()["methods"]}["AdLaLa"]
+    hidden, output = adlala["parts"]
+    assert (hidden["method"], output["method"]) == ("AdaptiveLangevin", "Langevin")
+    tau = {c["name"]: c for c in hidden["coefficients"]}["tau"]
+    assert (tau["symbol"], tau["low"], tau["high"]) == ("τ", 2e-6, 2e-2)
+    tau_output = {c["name"]: c for c in output["coefficients"]}["tau"]
+    assert tau_output["low"] == pytest.approx(1e-9)  # where tune looks for that of the output layer
+
+
+def test_complete_settings_are_read_as_themselves():
+    for given in ({}, SMALL, *(scene["settings"] for scene in SCENES)):
+        plain = settings.read(given).plain
+        again = settings.read(json.loads(json.dumps(plain, allow_nan=False)))
+        assert again.plain == plain
+        assert again.runs == settings.read(given).runs
+
+
+def test_presets_are_those_of_the_library():
+    assert settings.read({"runs": {"A": {"method": "AdLaLa"}}}).runs["A"].partition() == hb.AdLaLa()
+    assert settings.read({"runs": {"A": {"method": "LOL"}}}).runs["A"].partition() == hb.LOL()
+    given = {"method": "LOL", "parts": {"output": {"gamma": 2, "tau": 1e-5}, "hidden": {"gamma": "inf"}}}
+    made = settings.read({"runs": {"A": given}}).runs["A"].partition()
+    assert made == hb.LaLa(0.1, float("inf"), 1e-3, 2.0, 1e-5)
+
+
+def test_annealing_falls_to_the_factor_in_so_many_steps_from_where_it_begins():
+    run = settings.read({"runs": {"A": {"method": "LOL"}}}).runs["A"]
+    cold = run.changed({"anneal": {"factor": 0.01, "steps": 100}}, step=50)
+    tau = cold.partition().methods["hidden"].tau
+    assert isinstance(tau, Exponential)
+    assert tau(50) == pytest.approx(1e-3)
+    assert tau(100) == pytest.approx(1e-4)
+    assert tau(150) == tau(1000) == pytest.approx(1e-5)
+    assert cold.partition().methods["output"].tau == 0
+    later = cold.partition(offset=80).methods["hidden"].tau  # of a phase that begins at step 80
+    assert [later(n) for n in (0, 20, 70, 99)] == pytest.approx([tau(n + 80) for n in (0, 20, 70, 99)])
+    assert cold.partition(offset=500).methods["hidden"].tau == pytest.approx(1e-5)
+    sgld = settings.read({"runs": {"A": {"method": "SGLD", "parts": {"all": {"sigma": 0.1}}}}}).runs["A"]
+    assert sgld.heated(4.0).base.methods["all"].sigma == pytest.approx(0.2)  # σ² is a temperature
+
+
+# Scenes
+
+
+def test_scenes_have_a_title_and_two_sentences():
+    assert len({scene["name"] for scene in SCENES}) == 6
+    for scene in SCENES:
+        assert set(scene) == {"name", "title", "text", "settings"}
+        assert scene["text"].count(". ") == 1
+        assert scene["text"].endswith(".")
+
+
+def played(name, steps, change=None):
+    """Both runs of a scene after some steps, as looks at the map; `change` is made to A half way."""
+    given = settings.read(next(scene for scene in SCENES if scene["name"] == name)["settings"])
+    flights = make_flights(given, lambda message: None)
+    looks = []
+    for flight in flights.values():
+        live = flight.live
+        live.advance(steps // 2)
+        if change and flight.name == "A":
+            live.change(flight.run.changed(change).partition())
+        middle = live.look(flight.domain.grid(40))
+        live.advance(steps - live.step)
+        looks += [middle, live.look(flight.domain.grid(40))]
+    return looks
+
+
+@pytest.mark.slow
+def test_scenes_show_what_they_say():
+    # some 100,000 steps are made in the twenty seconds that one plays a scene
+    (a0, a1, b0, b1) = played("temperature", 40_000)
+    assert np.abs(a1.outputs - a0.outputs).mean() < 0.05 < np.abs(b1.outputs - b0.outputs).mean()
+    assert min(a1.accuracy[:, 1].mean(), b1.accuracy[:, 1].mean()) > 0.95
+    (_, a1, _, b1) = played("tuned", 60_000)
+    assert a1.accuracy[:, 1].mean() > 0.94 > 0.9 > b1.accuracy[:, 1].mean()
+    (a0, a1, _, b1) = played("band", 60_000, {"parts": {"hidden": {"tau": 3e-4}}})
+    assert a0.accuracy[:, 1].mean() < 0.65 < 0.9 < a1.accuracy[:, 1].mean()
+    assert b1.accuracy[:, 1].mean() < 0.92
+    (_, a1, _, b1) = played("noise", 60_000)
+    assert a1.accuracy[:, 1].mean() < 0.55 < 0.85 < b1.accuracy[:, 1].mean()
+    assert a1.xi["hidden"].max() < 0.2 < 1 < b1.xi["hidden"].min()
+    (a0, a1, b0, b1) = played("overfitting", 40_000)
+    assert b1.loss[:, 1].mean() > 1.2 * b0.loss[:, 1].mean() > 1.5 * a1.loss[:, 1].mean()
+    assert b1.accuracy[:, 0].mean() > 0.999
+    (_, a1, _, b1) = played("uncertainty", 20_000)
+    assert a1.outputs.std(axis=0).mean() > 2 * b1.outputs.std(axis=0).mean()
+
+
+# Code
+
+
+def executed(flight):
+    names = {}
+    exec(code.text(flight, "python"), names)
+    return names["run"]
+
+
+def commanded(flight, folder):
+    """The run of a command, in a shell."""
+    command = code.text(flight, "command").replace("heatbath train", "heatbath train --out out --threads 1")
+    launcher = folder / "heatbath"
+    launcher.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -c "from heatbath.cli import main; main()" "$@"\n'
+    )
+    launcher.chmod(0o755)
+    path = os.pathsep.join([str(folder), os.environ["PATH"]])
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return hb.load(folder / "out" / "run.nc")
+
+
+def test_every_method_as_python_and_as_a_command_that_is_understood():
+    for name in catalogue.names():
+        flight = flight_of(runs={"A": {"method": name}})
+        flight.work(60, 20)
+        assert np.array_equal(executed(flight).theta, flight.live.theta), name
+        words = code.text(flight, "command").split()
+        assert words[:2] == ["heatbath", "train"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"runs": {"A": {"method": "LOL", "parts": {"hidden": {"word": "OBABO"}}}}},
+        {"problem": {"kind": "points", "points": [[i / 7, (i * i) % 5 / 3, i % 2] for i in range(30)]}},
+    ],
+    ids=["a preset", "drawn points with changes"],
+)
+@pytest.mark.slow
+def test_a_command_makes_the_same_run_bit_for_bit(given, tmp_path):
+    flight = flight_of(**given)
+    flight.work(60, 30)
+    if "problem" in given:
+        flight.change({"h": 0.2, "parts": {"hidden": {"tau": 1e-3}}})
+        flight.work(60, 20)
+        flight.change({"anneal": {"factor": 0.1, "steps": 100}})
+    flight.work(60, 25)
+    expected = executed(flight)
+    assert np.array_equal(expected.theta, flight.live.theta)
+    assert np.array_equal(commanded(flight, tmp_path).theta, flight.live.theta)
+
+
+def test_a_command_says_what_it_cannot_have():
+    flight = flight_of()
+    flight.change({"parts": {"output": {"weight_decay": 0.1}}})  # the preset has one for all
+    flight.work(60, 5)
+    assert "copy as Python" in code.text(flight, "command")
+    assert np.array_equal(executed(flight).theta, flight.live.theta)
+
+
+def test_a_run_that_has_not_begun_is_code_too():
+    flight = flight_of()
+    assert f"steps={code.STEPS}" in code.text(flight, "python")
+
+
+# Starting
+
+
+def answers(url):
+    """Whether somebody does, with a page or without."""
+    try:
+        with urllib.request.urlopen(url, timeout=10):
+            return True
+    except urllib.error.HTTPError:
+        return True
+
+
+def test_the_command_starts_a_server_and_ctrl_c_ends_it():
+    command = [sys.executable, "-c", "from heatbath.cli import main; main()", "explore", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        url = line.split()[1]
+        try:
+            assert answers(url)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert errors == ""
+
+
+def test_a_notebook_shows_the_page_in_a_frame_once_the_server_has_started(monkeypatch):
+    shown = []
+    display = types.ModuleType("IPython.display")
+    display.IFrame = lambda address, width, height: address
+
+    def show(address):
+        shown.append((address, answers(address)))  # it must by now
+
+    display.display = show
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: types.SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    with hb.explore() as server:
+        assert shown == [(server.url, True)]
+    display.display = shown.append
+    monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/someone/")
+    with hb.explore() as server:
+        assert shown[-1] == f"/user/someone/proxy/{server.port}/?token={server.token}"
+
+
+def test_without_the_extra_it_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(ImportError, match=r"needs uvicorn, an extra: pip install 'heatbath\[explorer\]'"):
+        hb.explore(browser=False)
+    with pytest.raises(TypeError, match="port must be a whole number"):
+        hb.explore(port="80", browser=False)
