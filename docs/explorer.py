@@ -23,6 +23,12 @@ SCENE, OTHER = 1, 5  # places in the tour
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 400, "height": 850}
 FILM = (640, 400)  # pixels
 FROM, UP_TO, GROWTH = 1000, 60_000, 1.18  # steps, and from frame to frame of the film
+SLOW, FAST, ALL, LEARNS = (
+    "6",
+    "7",
+    "9",
+    12_000,
+)  # places of the slider for the speed, and the step of the change
 HELD, AFTER = 6, 14  # frames while the button is held, and afterwards
 BETWEEN = 160  # ms from frame to frame
 
@@ -36,17 +42,17 @@ def reach(page: Any, steps: int) -> None:
         page.wait_for_timeout(20)
 
 
-def opened(browser: Any, url: str, scheme: str, size: dict[str, int], scene: int | None) -> Any:
-    """A page that plays a scene, or what it begins with."""
-    context = browser.new_context(viewport=size, color_scheme=scheme, device_scale_factor=1.5)
+def opened(browser: Any, url: str, scheme: str, size: dict[str, int], scene: int, scale: float = 1.5) -> Any:
+    """A page that plays a scene."""
+    context = browser.new_context(viewport=size, color_scheme=scheme, device_scale_factor=scale)
     page = context.new_page()
     page.goto(url)
     page.wait_for_selector("#run-A .coefficient")
-    if scene is None:
-        page.click("#play")
-    else:
-        page.click("#open-tour")
-        page.locator("#scenes button").nth(scene).click()
+    page.click("#open-tour")
+    page.locator("#scenes button").nth(scene).click()
+    page.wait_for_selector("html.playing")
+    if scene == SCENE:
+        page.click("#tour-close")
     return page
 
 
@@ -68,6 +74,7 @@ def film(page: Any) -> None:
 
     step = float(FROM)
     while step < UP_TO:
+        page.fill("#speed", SLOW if step < LEARNS else FAST)
         reach(page, int(step))
         shoot()
         step *= GROWTH
@@ -77,14 +84,14 @@ def film(page: Any) -> None:
         page.wait_for_timeout(BETWEEN)
         shoot()
     page.mouse.up()
-    page.fill("#speed", "9")
+    page.fill("#speed", ALL)
     for _ in range(AFTER):
         page.wait_for_timeout(2 * BETWEEN)
         shoot()
     durations = [BETWEEN] * (len(frames) - 1) + [2000]
     frames[0].save(
         PICTURES / "explorer.webp", save_all=True, append_images=frames[1:], duration=durations, loop=0,
-        quality=50, method=6, minimize_size=True,
+        quality=50, method=4,
     )  # fmt: skip
 
 
@@ -93,12 +100,10 @@ def main() -> None:
     with hb.explore(browser=False) as served, sync_playwright() as driver:
         path = SYSTEM if os.path.exists(SYSTEM) else None
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        page = opened(browser, served.url, "light", WIDE, SCENE)
-        page.click("#tour-close")
-        page.fill("#speed", "7")
+        page = opened(browser, served.url, "light", WIDE, SCENE, scale=1)
         film(page)
         page.context.close()
-        page = opened(browser, served.url, "light", WIDE, None)
+        page = opened(browser, served.url, "light", WIDE, SCENE)
         reach(page, UP_TO)
         picture(page, "explorer.png")
         page.context.close()
@@ -106,7 +111,7 @@ def main() -> None:
         reach(page, 20_000)
         picture(page, "explorer-doubt.png")
         page.context.close()
-        page = opened(browser, served.url, "light", NARROW, None)
+        page = opened(browser, served.url, "light", NARROW, SCENE)
         reach(page, UP_TO)
         picture(page, "explorer-narrow.png")
         browser.close()

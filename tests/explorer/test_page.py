@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
+from heatbath.explorer import LOOPBACK, Served
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="the page is tested with playwright (extra dev)"
@@ -417,7 +418,7 @@ def test_copied_python_gives_the_bits_of_the_downloaded_run_and_that_resumes(pag
     write(page, "A", "hidden", "tau", "0.0005")
     page.locator("#run-A .heat").hover()
     page.mouse.down()
-    holds(page, "state.now.A.heat === 100")
+    holds(page, "state.now.A.heat === 10")
     page.mouse.up()
     holds(page, "state.now.A.heat === 1")
     write(page, "A", None, "h", "0.11")
@@ -483,6 +484,21 @@ def test_two_windows_are_independent_and_a_closed_one_ends_its_work(browser, ser
             assert time.monotonic() < end
             time.sleep(0.1)
         assert one.request.get(f"{server.url}run/{keys[0]}/A.nc").status == 200
+
+
+def test_a_page_with_a_token_works_and_one_without_is_refused(browser, tmp_path):
+    with Served(LOOPBACK, 0, "a token+") as served:
+        context = browser.new_context()
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        address = f"http://{LOOPBACK}:{served.port}/"
+        assert page.goto(address).status == 403
+        page.goto(address + "?token=a%20token%2B#" + encoded(small()))
+        page.click("#play")
+        reach(page, 10)
+        page.click("#open-share")
+        assert hb.load(download(page, "#save-A", tmp_path)).theta.size
+        context.close()
 
 
 def test_a_page_that_loses_its_connection_comes_back_to_its_runs(browser, server):

@@ -3,6 +3,7 @@
 import { colours } from "./colours.js";
 import { power, pretty, short } from "./format.js";
 import { FONT } from "./surface.js";
+import { initial } from "./thermometer.js";
 
 /** @typedef {CanvasRenderingContext2D} Context */
 /** @typedef {import("./types.js").Series} Series */
@@ -238,7 +239,7 @@ export function drawHistograms(g, width, height, parts, colour) {
     g.font = `9.5px ${FONT}`;
     g.textBaseline = "top";
     g.textAlign = "left";
-    g.fillText(name, left, TOP - 4);
+    g.fillText(room < 44 ? initial(name) : name, left, TOP - 4);
     g.textAlign = "center";
     g.fillText(`±${pretty(data.high)}`, (left + right) / 2, bottom + 6);
   });

@@ -258,8 +258,10 @@ function showView() {
   }
   for (const radio of document.querySelectorAll('[name="map"], [name="data"]'))
     if (radio instanceof HTMLInputElement) radio.checked = radio.value === (radio.name === "map" ? view.map : view.data);
-  get("units").checked = Boolean(view.units);
-  get("chain-label").hidden = view.map !== "chain" && !view.units;
+  const deep = (state.settings?.network.hidden.length ?? 1) > 1;
+  get("units").disabled = deep; // whose units do not switch on lines
+  get("units").checked = Boolean(view.units) && !deep;
+  get("chain-label").hidden = view.map !== "chain" && !get("units").checked;
   get("chain").value = String((view.chain ?? 0) + 1);
   const [low, high] = doubt ? ["sure", "in doubt"] : state.ready?.targets?.map((name) => `class ${name}`) ?? ["class 0", "class 1"];
   get("scale-low").textContent = low;

@@ -223,7 +223,7 @@ export class Panel {
     row.className = "bath";
     row.innerHTML = `<label class="switch" data-help="anneal"><input type="checkbox" role="switch" class="anneal" aria-label="Anneal run ${name}"><span class="knob" aria-hidden="true"></span><span>anneal</span></label>
       <span class="anneal-fields"><label>×<input type="text" class="number factor" inputmode="decimal" value="0.01" aria-label="Temperatures of run ${name} fall to this factor"></label><label>in<input type="text" class="number steps" inputmode="numeric" value="20000" aria-label="Within so many steps, run ${name}"></label></span>
-      <span class="heating"><button type="button" class="heat" data-help="heat">Heat</button><select class="factor-heat" aria-label="How much to heat run ${name}">${HEATS.map((f) => `<option value="${f}" ${f === 100 ? "selected" : ""}>×${f}</option>`).join("")}</select></span>
+      <span class="heating"><button type="button" class="heat" data-help="heat">Heat</button><select class="factor-heat" aria-label="How much to heat run ${name}">${HEATS.map((f) => `<option value="${f}">×${f}</option>`).join("")}</select></span>
       <p class="error" role="alert" hidden></p>`;
     const get = (/** @type {string} */ s) => /** @type {HTMLInputElement} */ (row.querySelector(s));
     const [toggle, factor, steps] = [get(".anneal"), get(".factor"), get(".steps")];
@@ -313,6 +313,7 @@ export class Panel {
         const canvas = document.createElement("canvas");
         canvas.setAttribute("role", "img");
         canvas.setAttribute("aria-label", `Thermometer of ${part}`);
+        if (this.parts.length > 2 && part === this.parts[0].name) canvas.style.flexGrow = "1.6"; // for the numbers
         this.tubes.push({ part, surface: new Surface(canvas, (g, w, h) => drawThermometer(g, w, h, this.reading(part))) });
         return canvas;
       }),
@@ -331,6 +332,7 @@ export class Panel {
       kinetic: last(trace?.temperature?.[part]),
       configurational: last(trace?.configurational?.[part]),
       target: this.target(info?.key ?? part),
+      first: part === this.parts[0]?.name,
     };
   }
 
@@ -353,7 +355,7 @@ export class Panel {
       x: trace?.step ?? [],
       y: trace?.xi?.[part] ?? [],
       colour: i ? colours().ink : colours()[this.name],
-      dash: i ? [3, 2] : [],
+      dash: [[], [4, 2], [1.5, 2], [7, 2, 1.5, 2]][i % 4],
     }));
     const empty = adaptive.length ? "" : "no thermostat: its friction is fixed, or it has none";
     drawCurves(g, width, height, curves, { scale: "linear", empty });

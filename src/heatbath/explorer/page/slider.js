@@ -127,11 +127,13 @@ export class Slider {
   complain(text) {
     this.error.textContent = text;
     this.error.hidden = !text;
-    this.number.toggleAttribute("aria-invalid", Boolean(text));
     if (text) {
       this.number.setAttribute("aria-invalid", "true");
       this.number.setAttribute("aria-errormessage", this.error.id);
-    } else this.number.removeAttribute("aria-errormessage");
+    } else {
+      this.number.removeAttribute("aria-invalid");
+      this.number.removeAttribute("aria-errormessage");
+    }
   }
 
   /**

@@ -12,6 +12,7 @@ import { FONT } from "./surface.js";
  * @property {number | null} kinetic
  * @property {number | null} configurational
  * @property {number | null} target
+ * @property {boolean} first whether it has numbers beside it, where there is room for those of one only
  */
 
 const USUAL = [-7, -1]; // decades shown unless a reading lies beyond them
@@ -26,7 +27,7 @@ const shown = (value) => value !== null && Number.isFinite(value) && value > 0;
  * @param {number} height
  * @param {Reading} reading
  */
-export function drawThermometer(g, width, height, { part, run, thermal, kinetic, configurational, target }) {
+export function drawThermometer(g, width, height, { part, run, thermal, kinetic, configurational, target, first }) {
   const ink = colours();
   const readings = [kinetic, configurational, target].filter(shown).map((v) => Math.log10(Number(v)));
   const low = Math.max(-12, Math.min(USUAL[0], ...readings.map(Math.floor)));
@@ -34,7 +35,9 @@ export function drawThermometer(g, width, height, { part, run, thermal, kinetic,
   const [bulb, tube] = [9, 4.5];
   const top = 20;
   const bottom = height - 44;
-  const x = Math.round(width * 0.52);
+  const slim = width < 62;
+  const x = Math.round(slim ? (first ? width - 18 : width / 2) : width * 0.52);
+  const middle = slim ? x : width / 2;
   const y = (/** @type {number} */ value) => {
     const share = (Math.log10(value) - low) / (high - low);
     return bottom - 6 - Math.max(0, Math.min(1, share)) * (bottom - 6 - top);
@@ -43,8 +46,8 @@ export function drawThermometer(g, width, height, { part, run, thermal, kinetic,
   g.textAlign = "center";
   g.textBaseline = "top";
   g.fillStyle = ink.ink;
-  g.font = `600 11px ${FONT}`;
-  g.fillText(part, width / 2, 1);
+  g.font = `600 ${slim ? 10 : 11}px ${FONT}`;
+  g.fillText(slim ? initial(part) : part, middle, 1);
 
   g.font = `9.5px ${FONT}`;
   g.textAlign = "right";
@@ -59,7 +62,7 @@ export function drawThermometer(g, width, height, { part, run, thermal, kinetic,
     g.lineTo(x + 10, at);
     g.stroke();
     g.fillStyle = ink.muted;
-    if ((high - e) % stride === 0) g.fillText(power(e), x - 13, at);
+    if ((high - e) % stride === 0 && (first || !slim)) g.fillText(power(e), x - 13, at);
   }
 
   // the glass
@@ -103,21 +106,26 @@ export function drawThermometer(g, width, height, { part, run, thermal, kinetic,
     g.lineWidth = 2;
     g.beginPath();
     g.moveTo(x - 9, level);
-    g.lineTo(x + 22, level);
+    g.lineTo(x + (slim ? 12 : 22), level);
     g.stroke();
     g.font = `italic 600 12px ${FONT}`;
     g.textAlign = "left";
-    g.fillText("τ", x + 25, level);
+    if (!slim) g.fillText("τ", x + 25, level);
   }
 
   g.textAlign = "center";
   g.textBaseline = "alphabetic";
-  g.font = `600 11px ${FONT}`;
+  g.font = `600 ${slim ? 9 : 11}px ${FONT}`;
   g.fillStyle = ink.ink;
-  g.fillText(thermal ? pretty(kinetic) : "no bath", width / 2, height - 14);
-  g.font = `10px ${FONT}`;
+  g.fillText(thermal ? pretty(kinetic, slim ? 1 : 2) : "no bath", middle, height - 14);
+  g.font = `${slim ? 9 : 10}px ${FONT}`;
   g.fillStyle = ink.muted;
-  g.fillText(`◇ ${pretty(configurational)}`, width / 2, height - 2);
+  g.fillText(slim ? pretty(configurational, 1) : `◇ ${pretty(configurational)}`, middle, height - 2);
+}
+
+/** hidden2 is h2 where there is little room. @param {string} part */
+export function initial(part) {
+  return part.replace(/^hidden/, "h").replace(/^output$/, "out");
 }
 
 /** The same in words. @param {Reading} reading */
