@@ -95,7 +95,7 @@ class Flight:
         self.live = self._made(self.run.partition(), None)
         self.first_theta = self.live.start
         self.step = 0  # for everyone to read
-        self.alive = True
+        self.alive, self.failed = True, False
 
     def layout(self) -> list[dict[str, Any]]:
         """The parts of the network, as the page lists them."""
@@ -247,8 +247,13 @@ class Flight:
 
     def _replay(self) -> None:
         while self._pending and self._pending[0][0] <= self.step:
-            _, change = self._pending.popleft()
-            self.change(dict(change), replayed=True)
+            step, change = self._pending.popleft()
+            try:
+                self.change(dict(change), replayed=True)
+            except ValueError as error:  # such as another word for chains that have diverged
+                self._pending.clear()
+                text = f"the change at step {step} cannot be made again, nor those after it: {error}"
+                self.post(write("error", run=self.name, text=text))
 
     def _note_change(self, change: dict[str, Any], number: int | None, replayed: bool) -> None:
         self.history.append((self.step, change))

@@ -29,7 +29,7 @@ import heatbath
 from heatbath.explorer import code, lines
 from heatbath.explorer import settings as settings_
 from heatbath.explorer.catalogue import catalogue
-from heatbath.explorer.flight import Flight, View
+from heatbath.explorer.flight import Flight
 from heatbath.explorer.messages import A_SECOND, LIMITS, SESSIONS, read, write
 from heatbath.explorer.session import Session, make_flights
 from heatbath.explorer.settings import RUNS, Settings, Wrong
@@ -296,7 +296,7 @@ class Explorer:
         session.command(run, lambda flight: flight.set_heat(by, number), number)
 
     async def _on_view(self, session: Session, number: int | None, **view: Any) -> None:
-        session.view = View(*(view.get(name, getattr(session.view, name)) for name in View._fields))
+        session.view = session.view._replace(**{name: v for name, v in view.items() if v is not None})
         session.wake()
 
     async def _on_ready(self, session: Session, number: int | None, frame: int) -> None:

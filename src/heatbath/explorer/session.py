@@ -170,7 +170,7 @@ class Session:
             return
         self._begin_frame(now)
         for flight in sorted(self.flights.values(), key=lambda flight: flight.step):
-            if not flight.held:
+            if not (flight.held or flight.failed):
                 yield flight, self._due(flight, now)
 
     def _due(self, flight: Flight, now: float) -> float:
@@ -211,7 +211,7 @@ class Session:
 
     def fail(self, flight: Flight, error: Exception) -> None:
         """Something went wrong that should not: the run stops, and the page is told."""
-        flight.alive = False
+        flight.alive, flight.failed = False, True
         self.say(
             "error", run=flight.name, text=f"run {flight.name} has ended by an error of the explorer: {error}"
         )

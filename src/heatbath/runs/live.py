@@ -365,6 +365,7 @@ class Live:
             self._inputs = raw.copy()
             self._grid = tabulate(inputs[None], np.zeros((1, len(raw), 0)), np.dtype(self._plan.dtype))
 
+    @np.errstate(over="ignore", invalid="ignore")  # of chains that diverge
     def _configurational(self) -> dict[str, Floats]:
         """θ·∇U/N of every part, by chain."""
         plan, chains = self._plan, self._ensemble.chains
