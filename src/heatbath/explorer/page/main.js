@@ -3,6 +3,7 @@
 import { drawCurves, drawLines } from "./chart.js";
 import { shades, theme } from "./colours.js";
 import { Connection, Refusal } from "./connection.js";
+import { get } from "./dom.js";
 import { short, thousands } from "./format.js";
 import { fillHelp, startTips } from "./help.js";
 import { decode, encode } from "./link.js";
@@ -20,9 +21,6 @@ import { Tour } from "./tour.js";
 
 const SPEEDS = [1, 3, 10, 30, 100, 300, 1000, 3000, 10000, null]; // steps a second
 const MAP_SIZE = 128; // pixels of a map: sharp enough when scaled, and 33 kB a frame
-
-/** @param {string} id @returns {any} */
-const get = (id) => document.getElementById(id);
 
 theme.start();
 startTips();

@@ -18,8 +18,8 @@ import { FONT, Surface } from "./surface.js";
  */
 export function drawPoints(g, width, height, points, [x0, x1, y0, y1]) {
   const ink = colours();
-  const radius = Math.max(1.4, Math.min(4, (0.11 * Math.min(width, height)) / Math.sqrt(points.length || 1) + 1));
-  g.lineWidth = points.length > 400 ? 0.5 : 1;
+  const radius = Math.max(1.1, Math.min(4, (0.2 * Math.min(width, height)) / Math.sqrt(points.length || 1)));
+  g.lineWidth = Math.min(1, 0.22 * radius);
   g.strokeStyle = ink.halo;
   for (const wanted of [0, 1]) {
     g.fillStyle = wanted ? ink.point1 : ink.point0;

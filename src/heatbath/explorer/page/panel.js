@@ -1,7 +1,8 @@
 /** A run: its method and coefficients, its map, its thermometers. */
 
-import { colours } from "./colours.js";
 import { drawCurves, drawHistograms } from "./chart.js";
+import { colours } from "./colours.js";
+import { Refusal } from "./connection.js";
 import { parsed, percent, thousands, typed } from "./format.js";
 import { MapView } from "./map.js";
 import { Slider } from "./slider.js";
@@ -9,7 +10,6 @@ import { state } from "./state.js";
 import { Surface } from "./surface.js";
 import { described, drawThermometer } from "./thermometer.js";
 import { Word } from "./word.js";
-import { Refusal } from "./connection.js";
 
 /** @typedef {import("./types.js").Name} Name */
 /** @typedef {import("./thermometer.js").Reading} Reading */

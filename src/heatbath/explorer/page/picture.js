@@ -1,7 +1,7 @@
 /** Both maps and their curves on one canvas, as a picture or as a frame of a film. */
 
-import { colours } from "./colours.js";
 import { drawCurves } from "./chart.js";
+import { colours } from "./colours.js";
 import { percent, thousands } from "./format.js";
 import { drawCorners, drawPoints, drawUnits } from "./map.js";
 import { summary } from "./problem.js";

@@ -1,9 +1,10 @@
 /** The dialog for data, network and training: fields, drawing, and a CSV dropped onto the page. */
 
+import { Refusal } from "./connection.js";
+import { get } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { parsed, typed } from "./format.js";
 import { copy, state } from "./state.js";
-import { Refusal } from "./connection.js";
 
 /** @typedef {import("./types.js").Settings} Settings */
 /** @typedef {import("./types.js").Problem} Problem */
@@ -21,9 +22,6 @@ const KINDS = {
 };
 /** @type {[string, string, number][]} */
 const COMMON = [["points", "points", 1000], ["seed", "seed of the data", 0]];
-
-/** @param {string} id @returns {any} */
-const get = (id) => document.getElementById(id);
 
 /** Whole number or number as typed; what is none goes to the server as text, which says what is wrong. @param {string} text */
 const value = (text) => parsed(text) ?? text;

@@ -1,18 +1,16 @@
 /** Share: link, code, picture, film and run. */
 
+import { Refusal } from "./connection.js";
+import { get } from "./dom.js";
 import { address, encode, shareable } from "./link.js";
 import { compose, HEIGHT, WIDTH } from "./picture.js";
 import { state } from "./state.js";
-import { Refusal } from "./connection.js";
 
 /** @typedef {import("./connection.js").Connection} Connection */
 /** @typedef {import("./panel.js").Panel} Panel */
 
 const SECONDS = 5;
 const RATE = 20; // frames a second, as many as the server sends
-
-/** @param {string} id @returns {any} */
-const get = (id) => document.getElementById(id);
 
 /** @param {Blob} blob @param {string} name */
 function save(blob, name) {

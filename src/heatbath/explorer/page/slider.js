@@ -1,7 +1,7 @@
 /** A coefficient: its symbol, a slider (logarithmic where its range asks for it), and its number to edit. */
 
-import { parsed, typed } from "./format.js";
 import { Refusal } from "./connection.js";
+import { parsed, typed } from "./format.js";
 
 /** @typedef {import("./types.js").Coefficient} Coefficient */
 /** @typedef {import("./types.js").Value} Value */

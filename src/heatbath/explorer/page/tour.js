@@ -1,9 +1,7 @@
 /** The guided tour: a scene is settings and two sentences. */
 
+import { get } from "./dom.js";
 import { state } from "./state.js";
-
-/** @param {string} id @returns {any} */
-const get = (id) => document.getElementById(id);
 
 export class Tour {
   /** @param {(settings: import("./types.js").Settings) => Promise<unknown>} show */
