@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from heatbath import datasets
-from heatbath.datasets import from_arrays, rings, spirals, trigonometric
+from heatbath.datasets import blobs, from_arrays, rings, spirals, trigonometric
 from tests.datasets.problems import ones, same
 
-DRAWN = [spirals, trigonometric, rings]
+DRAWN = [spirals, trigonometric, rings, blobs]
 
 
 @pytest.mark.parametrize(("turns", "a", "p"), [(1, 2, 0.5), (4, 2, 1), (2.5, 3, 0.7)])
@@ -49,7 +49,23 @@ def test_the_margin_of_the_rings_is_pinched_where_it_says():
     np.testing.assert_allclose(half[wide], 0.3, atol=0.002)
 
 
-@pytest.mark.parametrize(("make", "noisy"), [(spirals, (1, 1)), (trigonometric, (0, 1)), (rings, (1, 1))])
+@pytest.mark.parametrize("centres", [2, 3, 4, 7])
+def test_blobs_without_noise_are_the_centres_of_their_class_all_alike(centres):
+    problem = blobs(centres=centres, c=0, n_train=4000)
+    X, label = problem.X_train[0], problem.Y_train[0, :, 0]
+    np.testing.assert_allclose(np.hypot(*X.T), 1, atol=1e-12)
+    turns = np.rint(np.arctan2(X[:, 1], X[:, 0]) / (2 * np.pi) * centres) % centres
+    np.testing.assert_allclose(X[:, 0], np.cos(2 * np.pi * turns / centres), atol=1e-12)
+    assert (turns % 2 == label).all()
+    for kind in (0, 1):
+        counts = np.bincount(turns[label == kind].astype(int), minlength=centres)[kind::2]
+        share = 2000 / len(counts)  # six standard deviations of a count, and one more at the least
+        assert np.abs(counts - share).max() <= 6 * np.sqrt(share) * (len(counts) > 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "noisy"), [(spirals, (1, 1)), (trigonometric, (0, 1)), (rings, (1, 1)), (blobs, (1, 1))]
+)
 def test_the_noise_has_standard_deviation_c(make, noisy):
     clean, noised = make(c=0, n_train=20000), make(c=0.3, n_train=20000)
     added = noised.X_train[0] - clean.X_train[0]  # the same t: the noise is drawn after it

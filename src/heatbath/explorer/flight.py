@@ -22,7 +22,7 @@ from heatbath.explorer.settings import CHANGES, RunSettings, Settings, same_phas
 from heatbath.runs.live import Live, Look
 from heatbath.runs.plan import Plan
 
-SLICE = 0.015  # seconds of work at a time
+SLICE, PIECE = 0.015, 0.004  # seconds of work at a time, and of compiled code, after which one looks up
 GROWTH = 1.04  # of the steps of the records: some 350 up to a million
 RECORDS = 400
 FIRST, SHARE = 0.5, 0.3  # seconds, and then the share of all time, that records may take
@@ -113,15 +113,18 @@ class Flight:
 
     # What a worker does
 
-    def work(self, seconds: float, most: int) -> None:
-        """Make steps for some time, `most` at the most, with records and changes where they are due."""
+    def work(self, seconds: float, most: int, urgent: Callable[[], bool] = lambda: False) -> None:
+        """Make steps for some time, `most` at the most, with records and changes where they are due.
+
+        It ends before if something is `urgent`.
+        """
         begin = time.perf_counter()
         end = begin + seconds
         stop = self.step + most
         self._replay()
-        while self.step < stop and self.alive and (left := end - time.perf_counter()) > 0:
+        while self.step < stop and self.alive and (left := end - time.perf_counter()) > 0 and not urgent():
             due = min(self._next_record, stop, *(entry[0] for entry in list(self._pending)[:1]))
-            self.live.advance_for(left, max(1, due - self.step))
+            self.live.advance_for(min(left, PIECE), max(1, due - self.step))
             self._stand()
             self._replay()
             if self.step >= self._next_record:
@@ -175,8 +178,7 @@ class Flight:
 
     def change(self, change: dict[str, Any], number: int | None = None, replayed: bool = False) -> None:
         """Change coefficients from the next step on; another word or method begins a new phase."""
-        if not replayed and len(self.history) >= CHANGES:
-            raise ValueError(f"at most {CHANGES} changes are kept of a run: reset it, or open a link of it")
+        self._check_room()
         run = self.run.changed(change, self.step)
         self._apply(run.heated(self.heat))
         self.run = run
@@ -188,6 +190,8 @@ class Flight:
 
     def set_heat(self, factor: float, number: int | None = None) -> None:
         """Multiply all temperatures while held; 1 ends it."""
+        if factor != 1:
+            self._check_room()
         hot = self.run.heated(factor)
         self._apply(hot)
         self.heat = factor
@@ -244,6 +248,10 @@ class Flight:
         except ValueError:
             self.phases, self.offset = phases, offset
             raise
+
+    def _check_room(self) -> None:
+        if len(self.history) >= CHANGES:
+            raise ValueError(f"at most {CHANGES} changes are kept of a run: reset begins anew")
 
     def _replay(self) -> None:
         while self._pending and self._pending[0][0] <= self.step:

@@ -1,4 +1,52 @@
-"""What the page and the server say to each other."""
+"""What the page and the server say to each other.
+
+Addresses are relative to wherever the page is: `./` is the page, `./page/NAME` its files, `./run/SESSION/A.nc`
+a run as a file, `./socket?session=KEY` the websocket. A server for other computers wants `token=...` in all but
+the files.
+
+From the page: text, a JSON object with `type`, a number `id` that the answer bears, and
+
+| type | fields | answer |
+| --- | --- | --- |
+| setup | settings (see `settings`) | `ready`; both runs begin anew, paused |
+| reset | | `ready`: back to step 0, with coefficients as they are |
+| change | run "A" or "B", and what changes of method, h, parts, anneal | `changed`; another method, word or option begins a new phase |
+| heat | run, on, factor | `changed`: temperatures times the factor while it is on |
+| play, pause | | `state` |
+| step | steps | `state`, when both runs have made them |
+| speed | speed: most steps a second, or null | `state` |
+| view | map "mean", "sd" or "chain", chain, units, size | the next frame has it |
+| ready | frame | asks for the next frame, when there is something new |
+| hide, show | | whether the page can be seen: no frames and traces else |
+| word | run, part, text, gamma | `word`: checked, not applied |
+| rewind | run | `rewound`: a good state from before chains diverged |
+| line | | `line`; of runs that stand still |
+| code | run, as "python" or "command" | `code` |
+
+To the page: text,
+
+| type | fields |
+| --- | --- |
+| hello | version, session, catalogue (see `catalogue`), limits, scenes, defaults (settings) |
+| ready | settings with every default, domain [left, right, bottom, top], train and test [[x, y, class], ...], targets (names of the classes), parts by run [{name, key, parameters, thermal, adaptive, thermal_name}] |
+| state | playing, speed, steps by run |
+| changed | run, step from which on it holds, method, h, parts, anneal, heat, layout (as `ready` has parts), entry [step, change] of the history, replayed |
+| compiling | run, done, text |
+| traces | runs: from (replace what there is from this record on), step, and loss, accuracy by split, temperature, configurational by part, xi by thermostat: means over living chains |
+| histogram | runs: by part low, high, counts |
+| units | runs: [[w1, w2, b, v], ...], lines w·x + b = 0 in the user's coordinates with the output weight v |
+| diverged | run, step, part, chains (how many are lost), living |
+| word | ok, letters [{letter, share}], gradients, order, text (what is wrong) |
+| rewound | run, step, history, and as `changed` |
+| line | lines: "start-A", "start-B", "A-B" with at, train, test |
+| code | run, as, text |
+| error | run, field, text, problems [{field, text}]; nothing has changed |
+| busy | text: too many pages |
+
+and frames, bytes, little-endian: "HBF1"; uint32 number, width, height; float64 step of A, of B; float32 train
+loss, test loss, train accuracy, test accuracy of A, the same of B; width x height uint8 of A, then of B, row
+by row from the top: 255 times the probability of class 1, or 510 times the standard deviation over chains.
+"""  # noqa: E501
 
 from __future__ import annotations
 

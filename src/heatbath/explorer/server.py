@@ -31,7 +31,7 @@ from heatbath.explorer import settings as settings_
 from heatbath.explorer.catalogue import catalogue
 from heatbath.explorer.flight import Flight
 from heatbath.explorer.messages import A_SECOND, LIMITS, SESSIONS, read, write
-from heatbath.explorer.session import Session, make_flights
+from heatbath.explorer.session import Session, make_flights, ready
 from heatbath.explorer.settings import RUNS, Settings, Wrong
 from heatbath.explorer.words import checked_word
 from heatbath.explorer.workers import Workers
@@ -41,6 +41,7 @@ PAGE = HERE / "page"
 GRACE = 2.0  # seconds in which a page may come back to its runs
 WAITING = 256  # messages that may wait for a page before it is given up
 POLICY, LATER = 1008, 1013  # codes with which a websocket is closed
+USUAL = "tuned"  # the scene that a page begins with
 HEATING = 10.0  # factor of a heat button that says none
 TYPES = {
     ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
@@ -65,9 +66,16 @@ class Explorer:
         self.token, self.page = token, page
         self.sessions: dict[str, Session] = {}
         self.workers = Workers()
-        self.scenes = json.loads((HERE / "scenes.json").read_text(encoding="utf-8"))
-        self.usual = settings_.read(self.scenes[0]["settings"]).plain
-        self.catalogue = catalogue()
+        scenes = json.loads((HERE / "scenes.json").read_text(encoding="utf-8"))
+        usual = settings_.read(next(scene for scene in scenes if scene["name"] == USUAL)["settings"]).plain
+        self._hello = write(
+            "hello",
+            version=heatbath.__version__,
+            catalogue=catalogue(),
+            limits=LIMITS,
+            scenes=scenes,
+            defaults=usual,
+        )
         self._dropping: dict[str, asyncio.TimerHandle] = {}
 
     def app(self) -> Starlette:
@@ -99,14 +107,13 @@ class Explorer:
     # Files
 
     async def _index(self, request: Request) -> Response:
-        return self._page(request, "index.html")
+        return self._refused(request) or self._page("index.html")
 
     async def _file(self, request: Request) -> Response:
-        return self._page(request, request.path_params["name"])
+        """A file of the page, which is everyone's: modules that import each other say no token."""
+        return self._page(request.path_params["name"])
 
-    def _page(self, request: Request, name: str) -> Response:
-        if (refused := self._refused(request)) is not None:
-            return refused
+    def _page(self, name: str) -> Response:
         path = self.page / name
         if "/" in name or name.startswith(".") or path.suffix not in TYPES or not path.is_file():
             return PlainTextResponse(f"there is no {name}\n", 404, SAFETY)
@@ -169,17 +176,7 @@ class Explorer:
             self.workers.add(session)
         sender = asyncio.create_task(page.send())
         try:
-            page.post(
-                write(
-                    "hello",
-                    version=heatbath.__version__,
-                    session=session.key,
-                    catalogue=self.catalogue,
-                    limits=LIMITS,
-                    scenes=self.scenes,
-                    defaults=self.usual,
-                )
-            )
+            page.post(f'{self._hello[:-1]},"session":"{session.key}"}}')
             if returning:
                 session.attach(page.post)
             await self._listen(socket, session)
@@ -262,13 +259,14 @@ class Explorer:
         await self._install(session, number, lambda: settings_.restarted(session.settings, flights))
 
     async def _install(self, session: Session, number: int | None, made: Callable[[], Settings]) -> None:
-        def begin() -> tuple[Settings, dict[str, Flight]]:
+        def begin() -> tuple[Settings, dict[str, Flight], str]:
             settings = made()
-            return settings, make_flights(settings, lambda text: session.post(text))
+            flights = make_flights(settings, lambda text: session.post(text))
+            return settings, flights, ready(settings, flights, number)
 
-        settings, flights = await self._job(begin)
+        settings, flights, text = await self._job(begin)
         session.install(settings, flights)
-        session.ready(number)
+        session.post(text)
         session.state()
 
     async def _on_change(self, session: Session, number: int | None, run: str, **change: Any) -> None:

@@ -14,8 +14,8 @@ from heatbath.explorer.flight import SLICE, Domain, Flight, Picture, View, domai
 from heatbath.explorer.messages import frame, write
 from heatbath.explorer.settings import RUNS, Settings, Wrong
 
-BETWEEN = 0.05  # seconds from frame to frame, at least
-LOOKING = 0.25  # share of the time that frames may take
+BETWEEN = 0.04  # seconds from frame to frame, at least
+WORK, REST = 3.0, 10.0  # times as long as it took to look: of work, or of waiting, before the next frame
 TRACES = 0.25  # seconds from traces to traces
 AHEAD, AT_ONCE = 1.25, 1000  # a run may be so far ahead of the other: a factor, and some steps
 BATCH_OF_STEPS = 2**40
@@ -43,7 +43,9 @@ class Session:
         self._pictures: dict[str, Picture] = {}  # of the frame that is being made
         self._looking = False
         self._shown: tuple[Any, ...] = ()  # what the last frame was of
-        self._last, self._spacing = -math.inf, BETWEEN
+        self._last = -math.inf  # when the last frame was begun
+        self._looked = 0.0  # seconds that it took
+        self._owed = 0.0  # seconds of work before the next one
         self._told: dict[str, tuple[float, int]] = {}  # when traces were sent, and up to which step
         self._paced: dict[str, tuple[float, int]] = {}  # since when, and from which step on, speed counts
 
@@ -56,7 +58,7 @@ class Session:
             self.playing, self._stop, self._asked = False, {}, []
             self._pictures, self._looking, self._shown = {}, False, ()
             self._told = {name: (-math.inf, -1) for name in flights}
-            self._spacing = BETWEEN
+            self._looked = self._owed = 0.0
         self.wake()
 
     def play(self, playing: bool) -> None:
@@ -108,12 +110,17 @@ class Session:
             self._wanted, self._looking, self._pictures, self._shown = False, False, {}, ()
             self._told = {name: (-math.inf, -1) for name in self.flights}
             self._pace()
+        self.attached = True
+
+        def tell(flight: Flight) -> None:
+            if flight.name == RUNS[0]:
+                self.post(ready(self.settings, self.flights))
+                self.state()
+                self.command(RUNS[1], tell)
+            flight.tell_traces(whole=True)
+
         if self.flights:
-            self.ready()
-            self.state()
-        self.attached = True  # from here on it is served
-        for name in self.flights:
-            self.command(name, lambda flight: flight.tell_traces(whole=True))
+            self.command(RUNS[0], tell)
 
     def detach(self) -> None:
         """The page is gone: nothing is computed until it is back."""
@@ -147,42 +154,27 @@ class Session:
         steps = {name: flight.step for name, flight in self.flights.items()}
         self.say("state", id=number, playing=self.playing, speed=self.speed, steps=steps)
 
-    def ready(self, number: int | None = None) -> None:
-        """Send all that the page needs to begin."""
-        settings = self.settings
-        self.say(
-            "ready",
-            id=number,
-            settings=settings.plain,
-            domain=list(domain_of(settings)),
-            train=points_of(settings, "train"),
-            test=points_of(settings, "test"),
-            targets=list(settings.problem.targets),
-            parts={name: flight.layout() for name, flight in self.flights.items()},
-        )
-
     # From workers
 
     def due(self, now: float) -> Iterator[tuple[Flight, float]]:
-        """When its runs that nobody holds need a worker, the one with fewer steps first."""
+        """When its runs that nobody holds need a worker, the one with fewer steps first; -inf is at once."""
         if not self.attached:  # there is only to be done what has been asked for
-            yield from ((f, now) for f in self.flights.values() if f.commands and not f.held)
+            yield from ((f, -math.inf) for f in self.flights.values() if f.commands and not f.held)
             return
-        self._begin_frame(now)
         for flight in sorted(self.flights.values(), key=lambda flight: flight.step):
-            if not (flight.held or flight.failed):
+            if not flight.held:
                 yield flight, self._due(flight, now)
 
     def _due(self, flight: Flight, now: float) -> float:
-        if flight.commands or not flight.prepared or (self._looking and flight.name not in self._pictures):
+        if self._is_urgent(flight):
+            return -math.inf
+        if flight.failed:
+            return math.inf
+        if not flight.prepared or self._most(flight, now) > 0 or (self._asked and not flight.alive):
             return now
-        if self._asked and not flight.alive:
-            return now  # to say that nothing moves
         due = math.inf
         if self._wanted and self.visible and self._shown != self._seen():
-            due = self._last + self._spacing
-        if self._most(flight, now) > 0:
-            return now
+            due = self._next_frame()
         if self.visible and self._told[flight.name][1] != flight.step:
             due = min(due, self._told[flight.name][0] + TRACES)
         if self.playing and flight.alive and self.speed is not None:
@@ -190,19 +182,30 @@ class Session:
             due = min(due, since + (flight.step - first + 1) / self.speed)
         return due
 
+    def _is_urgent(self, flight: Flight) -> bool:
+        """Whether someone waits: for what was asked of a run, or for its picture in a frame."""
+        if flight.commands:
+            return True
+        self._begin_frame()
+        return self._looking and flight.name not in self._pictures and flight.prepared
+
     def serve(self, flight: Flight) -> None:
-        """A slice of work on a run, by the one worker that holds it."""
+        """What is urgent, or else a slice of work on a run, by the one worker that holds it."""
+        urgent = self._is_urgent(flight)
         while flight.commands:
             flight.commands.popleft()()
         if self.flights.get(flight.name) is not flight or not self.attached:
             return
+        if urgent:
+            if self._looking and flight.name not in self._pictures and flight.prepared:
+                self._take(flight)
+            return
         flight.prepare()
-        now = time.perf_counter()
-        if (most := self._most(flight, now)) > 0:
-            flight.work(SLICE, most)
+        if (most := self._most(flight, time.perf_counter())) > 0:
+            begin = time.perf_counter()
+            flight.work(SLICE, most, lambda: self._is_urgent(flight))
+            self._owed -= time.perf_counter() - begin
         self._reached()
-        if self._looking and flight.name not in self._pictures:
-            self._take(flight)
         now = time.perf_counter()
         when, step = self._told[flight.name]
         if self.visible and step != flight.step and now >= when + TRACES:
@@ -212,21 +215,30 @@ class Session:
     def fail(self, flight: Flight, error: Exception) -> None:
         """Something went wrong that should not: the run stops, and the page is told."""
         flight.alive, flight.failed = False, True
-        self.say(
-            "error", run=flight.name, text=f"run {flight.name} has ended by an error of the explorer: {error}"
-        )
+        with self._lock:  # of both, or frames would wait for it
+            self._looking, self._pictures, self._wanted = False, {}, False
+        text = f"run {flight.name} has ended by an error of the explorer: {error}; reset begins anew"
+        self.say("error", run=flight.name, text=text)
 
     def _seen(self) -> tuple[Any, ...]:
         """What a frame of now would be of."""
         flights = self.flights.values()
-        return self.view, *((id(flight), flight.step, flight.moment) for flight in flights)
+        failed = any(flight.failed for flight in flights)  # and there are no frames any more
+        return self._shown if failed else (self.view, *((id(f), f.step, f.moment) for f in flights))
 
-    def _begin_frame(self, now: float) -> None:
-        if self._looking or not self._wanted or not self.visible or not self.flights:
+    def _begin_frame(self) -> None:
+        """Begin a frame, if it is time for one."""
+        if self._looking or not self._wanted or not self.visible or time.perf_counter() < self._next_frame():
             return
-        if now >= self._last + self._spacing and self._shown != self._seen():
-            self._wanted, self._looking, self._pictures = False, True, {}
-            self._last = now
+        with self._lock:
+            if self._wanted and not self._looking and self._shown != self._seen():
+                self._wanted, self._looking, self._pictures = False, True, {}
+                self._last = time.perf_counter()
+
+    def _next_frame(self) -> float:
+        """When the next frame may begin: looking must leave time for work."""
+        rest = BETWEEN if self._owed <= 0 or not self.playing else max(BETWEEN, REST * self._looked)
+        return self._last + rest
 
     def _take(self, flight: Flight) -> None:
         """Look at a run for the frame that is being made, and send it when it has both."""
@@ -245,7 +257,8 @@ class Session:
                 view,
                 *((id(f), p.step, f.moment) for f, p in zip(self.flights.values(), pictures, strict=True)),
             )
-            self._spacing = max(BETWEEN, sum(picture.took for picture in pictures) / LOOKING / 2)
+            self._looked = sum(picture.took for picture in pictures)
+            self._owed = WORK * self._looked
         size = math.isqrt(pictures[0].map.size)
         if len({picture.map.size for picture in pictures}) > 1:  # the view has changed in between
             self._wanted, self._shown = True, ()
@@ -283,6 +296,20 @@ class Session:
             asked, self._stop, self._asked = self._asked, {}, []
         for number in asked:
             self.state(number)
+
+
+def ready(settings: Settings, flights: dict[str, Flight], number: int | None = None) -> str:
+    """The message with all that a page needs to begin."""
+    return write(
+        "ready",
+        id=number,
+        settings=settings.plain,
+        domain=list(domain_of(settings)),
+        train=points_of(settings, "train"),
+        test=points_of(settings, "test"),
+        targets=list(settings.problem.targets),
+        parts={name: flight.layout() for name, flight in flights.items()},
+    )
 
 
 def make_flights(settings: Settings, post: Callable[[str], None]) -> dict[str, Flight]:

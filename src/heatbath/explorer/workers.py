@@ -1,7 +1,8 @@
 """Workers: as many threads as there are cores, which take runs in turns for a slice of work each.
 
-The session that has waited longest goes first, and of its runs the one with fewer steps. What else needs
-computing, such as checking settings, is a job, and goes before all slices.
+What a page waits for, an answer or a picture of a run, goes first. Then the session that has waited longest
+has a slice, and of its runs the one with fewer steps. What else needs computing, such as checking settings,
+is a job, and goes before all.
 """
 
 from __future__ import annotations
@@ -92,11 +93,8 @@ class Workers:
                     return partial(_carry_out, *self._jobs.popleft())
                 chosen, seconds = self._next()
                 if chosen is not None:
-                    session, flight = chosen
-                    flight.held = True
-                    self._sessions.remove(session)
-                    self._sessions.append(session)
-                    return partial(self._slice, session, flight)
+                    chosen[1].held = True
+                    return partial(self._slice, *chosen)
                 self._lock.wait(seconds)
         return None
 
@@ -114,11 +112,18 @@ class Workers:
     def _next(self) -> tuple[tuple[Session, Flight] | None, float | None]:
         """Whom to serve now; or nobody, and for how long to wait."""
         now, soonest = time.perf_counter(), math.inf
+        first: tuple[Session, Flight] | None = None
         for session in self._sessions:
             for flight, due in session.due(now):
-                if due <= now:
+                if due == -math.inf:
                     return (session, flight), None
+                if due <= now and first is None:
+                    first = session, flight
                 soonest = min(soonest, due)
+        if first is not None:
+            self._sessions.remove(first[0])
+            self._sessions.append(first[0])
+            return first, None
         return None, soonest - now if soonest < math.inf else None
 
 
