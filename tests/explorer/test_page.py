@@ -5,7 +5,7 @@ import json
 import os
 import re
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,7 @@ from heatbath.explorer import LOOPBACK, Served
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="the page is tested with playwright (extra dev)"
 )
-pytest.importorskip(
-    "starlette", reason="the explorer needs starlette, uvicorn and websockets (extra explorer)"
-)
+websockets = pytest.importorskip("websockets.sync.client", reason="the explorer needs its extra")
 
 SYSTEM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -570,6 +568,18 @@ def test_when_paused_the_loss_on_the_lines_is_shown(page):
     assert page.locator("#loss").screenshot() != before
 
 
+def test_where_the_system_asks_for_less_motion_maps_change_twice_a_second(browser, server):
+    with opened(browser, server, small(), reduced_motion="reduce") as page:
+        frames = []
+        page.on("websocket", lambda s: s.on("framereceived", lambda f: frames.append(isinstance(f, bytes))))
+        page.reload()
+        page.click("#play")
+        reach(page, 100)
+        before = sum(frames)
+        page.wait_for_timeout(1000)
+        assert 1 <= sum(frames) - before <= 3
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_system_and_the_switch_choose_light_or_dark(browser, server, scheme):
     with opened(browser, server, small(), color_scheme=scheme) as page:
@@ -637,3 +647,16 @@ def test_axe_finds_nothing(browser, server, scheme):
             page.keyboard.press("Escape")
         page.evaluate("document.getElementById('play').setAttribute('role', 'banana')")
         assert found(page) != []  # it would be seen
+
+
+def test_a_page_too_many_is_told_so(browser, server):  # the last test: sessions stay for a while
+    address = server.url.replace("http", "ws") + "socket"
+    with ExitStack() as others:
+        for _ in range(8):  # some of which may be too many already
+            others.enter_context(websockets.connect(address))
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(server.url)
+        page.wait_for_selector("#message:has-text('close one')", timeout=PATIENCE)
+        assert page.is_disabled("#play")
+        context.close()

@@ -9,6 +9,8 @@ const MAGIC = 0x31464248; // "HBF1", little-endian
 const HEADER = 64;
 const FIRST_WAIT = 400; // ms before the first attempt to reconnect; each later one waits twice as long
 const LONGEST_WAIT = 5000;
+const CALM = 500; // ms between frames where the system asks for less motion
+const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** What the server refused: what was given, what is accepted, what to do. */
 export class Refusal extends Error {
@@ -79,7 +81,7 @@ export class Connection {
         // Drawn when the browser paints, and only then is the next one asked for.
         requestAnimationFrame(() => {
           this.handlers.frame(frame);
-          this.send({ type: "ready", frame: frame.number });
+          setTimeout(() => this.send({ type: "ready", frame: frame.number }), still.matches ? CALM : 0);
         });
       } else this.receive(JSON.parse(data));
     };

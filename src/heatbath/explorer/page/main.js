@@ -4,7 +4,7 @@ import { drawCurves, drawLines } from "./chart.js";
 import { shades, theme } from "./colours.js";
 import { Connection, Refusal } from "./connection.js";
 import { get } from "./dom.js";
-import { short, thousands } from "./format.js";
+import { percent, pretty, short, thousands } from "./format.js";
 import { fillHelp, startTips } from "./help.js";
 import { decode, encode } from "./link.js";
 import { Panel } from "./panel.js";
@@ -239,8 +239,18 @@ function showFrame(frame) {
     if (rated.time && frame.runs.A.step > rated.step)
       get("rate").textContent = short(Number(((1000 * (frame.runs.A.step - rated.step)) / (now - rated.time)).toPrecision(2)));
     rated = { time: now, step: frame.runs.A.step };
-    for (const name of NAMES) panels[name].map.values.setAttribute("aria-label", told(panels[name]));
+    describe(frame);
   }
+}
+
+/** What maps and charts show, in words. @param {import("./types.js").Frame} frame */
+function describe(frame) {
+  for (const name of NAMES) panels[name].map.values.setAttribute("aria-label", told(panels[name]));
+  /** @param {"loss" | "accuracy"} quantity @param {(value: number) => string} text */
+  const both = (quantity, text) =>
+    NAMES.map((name) => `${name} test ${text(frame.runs[name][quantity].test)}, train ${text(frame.runs[name][quantity].train)}`).join("; ");
+  if (!wantsLines) get("loss").setAttribute("aria-label", `Loss over steps: ${both("loss", pretty)}`);
+  get("accuracy").setAttribute("aria-label", `Accuracy over steps: ${both("accuracy", percent)}`);
 }
 
 /** Which map, which data, which lines. */
