@@ -1,7 +1,7 @@
 /** Curves over steps, histograms, and the loss on lines: drawn on any canvas, that of the page or of a picture. */
 
 import { colours } from "./colours.js";
-import { power, pretty, short } from "./format.js";
+import { percent, power, pretty, short } from "./format.js";
 import { FONT } from "./surface.js";
 import { initial } from "./thermometer.js";
 
@@ -66,9 +66,10 @@ function logTicks({ low, high }, most = 5) {
  * @param {number} width
  * @param {number} height
  * @param {Curve[]} curves
- * @param {{scale: "log" | "linear" | "percent", empty?: string, floor?: number}} options floor: nothing below it is shown
+ * @param {{scale: "log" | "linear" | "percent", empty?: string, floor?: number, pointer?: number | null}} options
+ *   floor: nothing below it is shown; pointer: where values are read off, in pixels from the left
  */
-export function drawCurves(g, width, height, curves, { scale, empty = "", floor = -Infinity }) {
+export function drawCurves(g, width, height, curves, { scale, empty = "", floor = -Infinity, pointer = null }) {
   const ink = colours();
   const left = width < 200 ? NARROW : WIDE;
   const log = scale === "log";
@@ -131,6 +132,44 @@ export function drawCurves(g, width, height, curves, { scale, empty = "", floor 
     }
   }
   g.restore();
+  if (pointer === null || pointer < left || pointer > right) return;
+  const step = 10 ** (((pointer - left) / (right - left)) * decades);
+  g.strokeStyle = ink.muted;
+  g.lineWidth = 1;
+  line(g, pointer, TOP, pointer, bottom);
+  const read = curves
+    .filter(({ dash = [] }) => dash.length === 0)
+    .map(({ x, y: values, colour }) => {
+      const place = nearest(x, step);
+      return { step: x[place], value: values[place] ?? NaN, colour };
+    });
+  g.font = `600 11px ${FONT}`;
+  const texts = [
+    { text: short(Math.round(read[0]?.step ?? step)), colour: ink.muted },
+    ...read.map(({ value, colour }) => ({ text: scale === "percent" ? percent(value) : pretty(value), colour })),
+  ];
+  const room = Math.max(...texts.map(({ text }) => g.measureText(text).width)) + 12;
+  const x = pointer + room + 6 < right ? pointer + 6 : pointer - room - 6;
+  g.fillStyle = ink.panel;
+  g.strokeStyle = ink.line;
+  g.beginPath();
+  g.rect(x, TOP + 2, room, 15 * texts.length + 6);
+  g.fill();
+  g.stroke();
+  g.textAlign = "left";
+  g.textBaseline = "top";
+  texts.forEach(({ text, colour }, i) => {
+    g.fillStyle = colour;
+    g.fillText(text, x + 6, TOP + 7 + 15 * i);
+  });
+}
+
+/** The index of the step that is nearest on a logarithmic axis. @param {number[]} steps @param {number} step */
+function nearest(steps, step) {
+  let best = 0;
+  const far = (/** @type {number} */ i) => Math.abs(Math.log(Math.max(steps[i], 1) / step));
+  for (let i = 1; i < steps.length; i++) if (far(i) < far(best)) best = i;
+  return best;
 }
 
 /**

@@ -45,13 +45,22 @@ const tour = new Tour(async (settings) => {
   }
 });
 
+/** Where values are read off the charts, in pixels from their left. @type {number | null} */
+let pointer = null;
 const loss = new Surface(get("loss"), (g, width, height) => {
   if (wantsLines && lines) drawLines(g, width, height, lines);
-  else drawCurves(g, width, height, curvesOf("loss"), { scale: "log", floor: lossFloor(), empty: "start, and the loss appears here" });
+  else drawCurves(g, width, height, curvesOf("loss"), { scale: "log", floor: lossFloor(), pointer, empty: "start, and the loss appears here" });
 });
 const accuracy = new Surface(get("accuracy"), (g, width, height) =>
-  drawCurves(g, width, height, curvesOf("accuracy"), { scale: "percent", empty: "start, and the accuracy appears here" }),
+  drawCurves(g, width, height, curvesOf("accuracy"), { scale: "percent", pointer, empty: "start, and the accuracy appears here" }),
 );
+for (const chart of [loss, accuracy])
+  for (const move of ["pointermove", "pointerleave"])
+    chart.canvas.addEventListener(move, (event) => {
+      pointer = event.type === "pointermove" ? /** @type {PointerEvent} */ (event).offsetX : null;
+      loss.redraw();
+      accuracy.redraw();
+    });
 
 /** @returns {import("./panel.js").Actions} */
 function actions() {
@@ -153,7 +162,6 @@ function greet(hello) {
   for (const name of NAMES) panels[name].offer();
   tour.offer();
   say("");
-  for (const id of ["play", "step", "reset", "open-problem", "open-tour", "open-share"]) get(id).disabled = false;
   if (again) return; // the session lives on, and its `ready` follows
   const before = current();
   begun(before).then(() => before && say("The server has let go of the runs in the meantime: they begin anew.", "info"));
@@ -187,6 +195,7 @@ function start(ready) {
     map.domain = ready.domain;
     panels[name].begin();
   }
+  for (const id of ["play", "step", "reset", "open-problem", "open-tour", "open-share"]) get(id).disabled = false;
   sendView();
   const { problem, network, chains } = summary(ready.settings);
   get("problem-summary").replaceChildren(
