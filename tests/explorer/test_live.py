@@ -60,6 +60,16 @@ def test_a_run_with_changes_is_the_one_that_train_makes_bit_for_bit(make, chains
     assert not np.array_equal(run.theta, other.theta)
 
 
+def test_a_network_that_needs_blas_is_the_same_run_too():
+    network = hb.Dense((128, 128))
+    live = hb.Live(PROBLEM, network, hb.AdLaLa(h=0.1), 7, 2)
+    live.advance(10)
+    live.change(hb.AdLaLa(h=0.2))
+    live.advance(10)
+    assert np.isfinite(live.look([[0.0, 1.0]], gradients=True).outputs).all()
+    assert np.array_equal(live.theta, hb.train(PROBLEM, network, live.partition, 20, 7, 2).theta)
+
+
 def test_a_change_is_recorded_as_resume_records_it():
     for make in MADE.values():
         live = hb.Live(PROBLEM, NETWORK, make(0.1, 1e-3), 7)

@@ -14,6 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 import heatbath as hb
+from heatbath.engine import compile
 from heatbath.explorer.flight import Flight
 from heatbath.explorer.messages import A_SECOND, SESSIONS
 from heatbath.explorer.session import Session
@@ -28,6 +29,11 @@ def python_of(page, run):
         warnings.simplefilter("ignore", hb.Diverged)
         exec(text, names)
     return names["run"]
+
+
+def steps_of(traces, run):
+    """The last step in a message `traces`, 0 where it is of the other run."""
+    return traces["runs"].get(run, {}).get("step", [0])[-1]
 
 
 def download(served, page, run, tmp_path):
@@ -135,15 +141,14 @@ def test_steps_are_made_exactly_and_pause_pauses(page):
 def test_a_change_in_mid_run_changes_the_trajectory_and_the_code_reproduces_it(served, page, tmp_path):
     page.setup()
     page.ask("play")
-    page.wait("traces", where=lambda m: m["runs"].get("A", {}).get("step", [0])[-1] > 500)
+    page.wait("traces", where=lambda m: steps_of(m, "A") > 500)
     changed = page.ask("change", run="A", parts={"hidden": {"tau": 2e-3}}, h=0.12)
     assert changed["step"] > 0
     assert changed["parts"]["hidden"]["tau"] == 2e-3
     assert changed["parts"]["hidden"]["sigma"] == 0.01
-    page.ask("heat", run="A", on=True, factor=20)
-    page.wait("traces")
-    page.ask("heat", run="A", on=False)
-    page.wait("traces")
+    for on in (True, False):
+        page.wait("traces", where=lambda m, n=changed["step"]: steps_of(m, "A") > n)
+        changed = page.ask("heat", run="A", on=on, factor=20)
     page.ask("pause")
     steps = page.steps(1)
     run = python_of(page, "A")
@@ -230,7 +235,7 @@ def test_drawn_points_and_tables_train(page, tmp_path, monkeypatch):
 def test_a_run_that_diverges_is_told_of_and_the_other_goes_on_and_rewind_goes_back(page):
     page.setup(runs={"A": {"method": "LaLa"}, "B": {"method": "Adam"}})
     page.ask("play")
-    page.wait("traces", where=lambda m: m["runs"].get("A", {}).get("step", [0])[-1] > 200)
+    page.wait("traces", where=lambda m: steps_of(m, "A") > 200)
     page.ask("change", run="A", parts={"hidden": {"tau": 1e60}})
     diverged = page.wait("diverged")
     assert (diverged["run"], diverged["living"] + diverged["chains"]) == ("A", 2)
@@ -450,6 +455,28 @@ def test_a_flood_of_messages_is_warned_of_and_then_ended_and_others_are_not_dist
         assert warned
         assert closed.value.rcvd.code == 1008
     assert page.steps(3) == {"A": 3, "B": 3}
+
+
+def test_compilation_is_told_of(page, monkeypatch):
+    def prepare(live):
+        compile._listeners[-1]("compiling run chains (one at a time, float32): once, for some 10 s")
+
+    monkeypatch.setattr(hb.Live, "prepare", prepare)
+    page.setup()
+    told = [page.wait("compiling") for _ in range(4)]
+    for run in "AB":
+        assert [m["done"] for m in told if m["run"] == run] == [False, True]
+    assert "some 10 s" in told[0]["text"]
+
+
+def test_large_networks_have_coarser_maps_and_are_the_same_runs(page):
+    page.setup(network={"hidden": [200, 200]}, chains=2)
+    page.steps(20)
+    page.ask("change", run="A", h=0.05)
+    page.steps(20)
+    assert page.frame()["size"] < (100, 100)
+    assert len(page.ask("code", run="A", **{"as": "python"})["text"]) < 1000
+    assert np.isfinite(python_of(page, "A").theta).all()
 
 
 def test_many_changes_at_once_are_all_answered(page):

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from threadpoolctl import threadpool_limits
 
 import heatbath
 from heatbath.explorer import code, lines
@@ -77,6 +79,10 @@ class Explorer:
             defaults=usual,
         )
         self._dropping: dict[str, asyncio.TimerHandle] = {}
+        import_module(
+            "scipy.linalg.cython_blas"
+        )  # the BLAS of compiled code, which has one thread from here on:
+        self._limits = threadpool_limits(1, "blas")  # workers that each set it would undo what others set
 
     def app(self) -> Starlette:
         """The application, to be mounted anywhere."""
@@ -103,6 +109,7 @@ class Explorer:
         for session in list(self.sessions.values()):
             self._drop(session)
         self.workers.close()
+        self._limits.restore_original_limits()
 
     # Files
 

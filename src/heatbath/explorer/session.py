@@ -228,12 +228,13 @@ class Session:
 
     def _begin_frame(self) -> None:
         """Begin a frame, if it is time for one."""
-        if self._looking or not self._wanted or not self.visible or time.perf_counter() < self._next_frame():
+        now, due = time.perf_counter(), self._next_frame()
+        if self._looking or not self._wanted or not self.visible or now < due:
             return
         with self._lock:
             if self._wanted and not self._looking and self._shown != self._seen():
                 self._wanted, self._looking, self._pictures = False, True, {}
-                self._last = time.perf_counter()
+                self._last = max(due, now - BETWEEN / 2)  # a little late is not made later by the next
 
     def _next_frame(self) -> float:
         """When the next frame may begin: looking must leave time for work."""

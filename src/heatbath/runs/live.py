@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from heatbath.checks import POSITIVE, real, whole
 from heatbath.datasets import Problem
@@ -124,6 +124,7 @@ class Live:
         self._threads, self._chains = threads, np.arange(plan.chains)
         self._records: list[_Record] = []
         self._pace = 0.0  # seconds that a step takes
+        self._blas: ThreadpoolController | None = None
         self._inputs = np.empty((0, plan.problem.inputs))
         self._grid = tabulate(self._inputs[None], np.zeros((1, 0, 0)), kind)
         self._ensemble = self._begin(None, partition)
@@ -183,7 +184,7 @@ class Live:
         """Make steps; chains that diverge stop, and when none is left nothing moves any more."""
         steps = whole("steps", steps, low=0, high=MOST_STEPS - self.step)
         begin = time.perf_counter()
-        with threadpool_limits(1, "blas") if isinstance(self._ensemble.layout, Wide) else nullcontext():
+        with self._one_thread():
             left = steps
             while left:
                 if self._until and self.step >= self._until:
@@ -268,7 +269,7 @@ class Live:
             [0], [losses], self._test, histogram=histogram or (0.0, 1.0, 0), last=1 if X is not None else 0,
             average=None if X is None else self._grid,
         )  # fmt: skip
-        with threadpool_limits(1, "blas") if isinstance(eye.layout, Wide) else nullcontext():
+        with self._one_thread():
             eye.work(0 if X is None else 1)(0, eye.groups)
         alive, here = chains.died < 0, Group(self._ensemble, self._chains)
         outputs = notes.average[:, 0, :, : self._plan.problem.outputs]
@@ -332,6 +333,15 @@ class Live:
         self._until = change + 1 if (change := grid.last_change(partition)) else 0
         return make_ensemble(plan, [program], settled, theta, self._data, self._chains, self._threads, before)
 
+    def _one_thread(self) -> AbstractContextManager[object]:
+        """Within, BLAS has one thread, where the network uses it: so it has in every run."""
+        if not isinstance(self._ensemble.layout, Wide):
+            return nullcontext()
+        if self._blas is None:
+            self._ensemble.prepare()  # loads BLAS, which cannot be found before
+            self._blas = ThreadpoolController()
+        return self._blas.limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
     def _state(self) -> _State:
         copies: Any = (values.copy() for values in self._ensemble.chains)
         return _State(self.step, self._plan, Chains(*copies))
@@ -377,7 +387,7 @@ class Live:
         state = self._descent.chains
         state.theta[...], state.noise[...], state.died[...] = chains.theta, chains.noise, chains.died
         self._descent.step = 0
-        with threadpool_limits(1, "blas") if isinstance(self._descent.layout, Wide) else nullcontext():
+        with self._one_thread():
             gradients = descend(self._descent)
         theta, alive = chains.theta.astype(np.float64), chains.died < 0
         settled = plan.settled()
