@@ -57,10 +57,9 @@ def opened(browser: Any, url: str, scheme: str, size: dict[str, int], scene: int
 
 
 def picture(page: Any, name: str) -> None:
-    """The page as a PNG of 256 colours."""
+    """The page as a PNG."""
     page.mouse.move(2, 2)
-    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    image.quantize(256, dither=Image.Dither.NONE).save(PICTURES / name, optimize=True)
+    Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(PICTURES / name, optimize=True)
 
 
 def film(page: Any) -> None:
