@@ -390,13 +390,13 @@ export class Panel {
     this.note.replaceChildren();
     if (kind === "compiling") this.note.append("Compiling: some seconds, once for each kind of network and method.");
     if (kind === "diverged" && what) {
+      const part = what.part === "all" ? "the network" : what.part;
       const title = document.createElement("strong");
-      title.textContent = `${what.part} diverged at step ${thousands(what.step)}`;
+      title.textContent = `Run ${this.name}: ${part} diverged at step ${thousands(what.step)}`;
       const text = document.createElement("span");
-      const all = what.chains + what.living;
-      text.textContent = what.living
-        ? `${what.chains} of ${all} chains stopped, ${what.living} go on. A smaller h, or a lower temperature of ${what.part}, may help.`
-        : `All chains stopped. A smaller h, or a lower temperature of ${what.part}, may help.`;
+      const stopped = what.living ? `${what.chains} of ${what.chains + what.living} chains stopped.` : "All chains stopped.";
+      const thermal = this.parts.some(({ name, thermal: has }) => name === what.part && has);
+      text.textContent = `${stopped} A smaller h${thermal ? `, or a lower temperature of ${part},` : ""} may help.`;
       const back = document.createElement("button");
       back.type = "button";
       back.textContent = "Back to the last good state";
