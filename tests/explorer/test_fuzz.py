@@ -8,7 +8,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from heatbath.explorer.messages import LARGEST, USUAL
-from heatbath.explorer.settings import Wrong, read
+from heatbath.explorer.settings import Wrong, read_settings
 from tests.explorer.pages import SMALL, Page
 
 VALID = [
@@ -100,12 +100,12 @@ def test_settings_are_read_or_refused_with_all_that_is_wrong_and_nothing_else_ha
     for _ in range(1500):
         settings = mutated(random.Random.choice(chance, VALID[:4])["settings"], chance)
         try:
-            plain = read(settings).plain
+            plain = read_settings(settings).plain
         except Wrong as wrong:
             problems = wrong.problems
         else:
             read_ones += 1
-            assert read(json.loads(json.dumps(plain, allow_nan=False))).plain == plain
+            assert read_settings(json.loads(json.dumps(plain, allow_nan=False))).plain == plain
             continue
         refused += 1
         assert problems

@@ -172,18 +172,19 @@ def test_a_chain_that_diverges_is_marked_and_the_others_go_on():
 def test_rewind_goes_back_to_a_good_state_and_replay_is_exact(monkeypatch):
     monkeypatch.setattr("heatbath.runs.live.APART", 0.0)  # every call of advance leaves a state
     live = hb.Live(PROBLEM, NETWORK, hb.AdLaLa(h=0.1), 7, 2)
-    live.advance(30)
-    live.change(hb.AdLaLa(h=0.15))
-    for _ in range(5):
+    live.advance(50)
+    live.change(hb.AdLaLa(h=0.15))  # where a state is left: it stays
+    for _ in range(3):
         live.advance(10)
     live.note()
     live.change(hb.AdLaLa(h=1e4))
+    live.advance(500)
     live.advance(500)
     assert (live.died >= 0).all()
     step = live.rewind()
     assert step == live.step == 50  # the oldest of four states that are kept: 50, 60, 70, 80
     assert (live.died == -1).all()
-    assert live.partition.h == Piecewise((0.1, 0.15), (30,))
+    assert live.partition.h == Piecewise((0.1, 0.15), (50,))
     live.change(hb.AdLaLa(h=0.05))
     live.advance(25)
     run = live.run()

@@ -276,7 +276,7 @@ def test_traces_put_together_are_dense_logarithmically_and_never_too_long(page):
             else:
                 for values in new[name].values():
                     assert len(values) == len(new["step"])
-    steps = trace["step"]
+    steps = [step for step in trace["step"] if step]  # that of the start is there if it was told of in time
     assert steps[:10] == list(range(1, 11))
     assert steps == sorted(set(steps))
     assert len(steps) < 400
@@ -354,14 +354,19 @@ def test_two_pages_are_independent(served):
 def test_a_page_that_comes_back_in_time_has_its_runs_and_nobody_else_gets_them(served):
     with Page(served) as page:
         page.setup()
-        page.steps(25)
+        page.steps(20)
+        entry = page.ask("change", run="A", h=0.07)["entry"]
+        page.steps(5)
         key = page.hello["session"]
         with Page(served, session=key) as other:  # a copy of the window, while the first is there
             assert other.hello["session"] != key
     with Page(served, session=key) as page:
         assert page.hello["session"] == key
-        assert page.wait("ready")["settings"]["batch"] == 8
+        settings = page.wait("ready")["settings"]
+        assert settings["runs"]["A"]["history"] == [entry]
         assert page.wait("state")["steps"] == {"A": 25, "B": 25}
+        now = page.wait("changed")
+        assert (now["run"], now["h"], now["replayed"]) == ("A", 0.07, True)
         assert page.wait("traces")["runs"]["A"]["from"] == 0
         page.frame()
         assert page.steps(5)["A"] == 30
@@ -455,6 +460,29 @@ def test_a_flood_of_messages_is_warned_of_and_then_ended_and_others_are_not_dist
         assert warned
         assert closed.value.rcvd.code == 1008
     assert page.steps(3) == {"A": 3, "B": 3}
+
+
+def test_a_fault_of_our_own_ends_one_run_and_the_other_goes_on_and_reset_begins_anew(page, monkeypatch):
+    page.setup()
+    page.steps(3)
+    note = Flight._record
+
+    def broken(flight):
+        if flight.name == "A":
+            raise ZeroDivisionError("on purpose")
+        note(flight)
+
+    monkeypatch.setattr(Flight, "_record", broken)
+    monkeypatch.setattr("tests.explorer.pages.FAULTS", True)
+    page.send("step", steps=100)
+    assert "error of the explorer" in page.wait("error")["text"]
+    assert page.wait("state")["steps"]["B"] == 103
+    frame = page.frame()
+    assert np.isnan(frame["losses"][0])
+    assert frame["losses"][4] > 0
+    monkeypatch.undo()
+    page.ask("reset")
+    assert page.steps(5) == {"A": 5, "B": 5}
 
 
 def test_compilation_is_told_of(page, monkeypatch):

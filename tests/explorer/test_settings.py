@@ -27,7 +27,7 @@ SCENES = json.loads((Path(settings.__file__).parent / "scenes.json").read_text(e
 
 
 def flight_of(name="A", **given):
-    return make_flights(settings.read({**SMALL, **given}), lambda message: None)[name]
+    return make_flights(settings.read_settings({**SMALL, **given}), lambda message: None)[name]
 
 
 def test_the_catalogue_is_made_of_what_is_registered(monkeypatch):
@@ -67,22 +67,22 @@ def test_every_slider_has_its_default_within_and_reaches_further_than_tune_looks
 
 def test_complete_settings_are_read_as_themselves():
     for given in ({}, SMALL, *(scene["settings"] for scene in SCENES)):
-        plain = settings.read(given).plain
-        again = settings.read(json.loads(json.dumps(plain, allow_nan=False)))
+        plain = settings.read_settings(given).plain
+        again = settings.read_settings(json.loads(json.dumps(plain, allow_nan=False)))
         assert again.plain == plain
-        assert again.runs == settings.read(given).runs
+        assert again.runs == settings.read_settings(given).runs
 
 
 def test_presets_are_those_of_the_library():
-    assert settings.read({"runs": {"A": {"method": "AdLaLa"}}}).runs["A"].partition() == hb.AdLaLa()
-    assert settings.read({"runs": {"A": {"method": "LOL"}}}).runs["A"].partition() == hb.LOL()
+    assert settings.read_settings({"runs": {"A": {"method": "AdLaLa"}}}).runs["A"].partition() == hb.AdLaLa()
+    assert settings.read_settings({"runs": {"A": {"method": "LOL"}}}).runs["A"].partition() == hb.LOL()
     given = {"method": "LOL", "parts": {"output": {"gamma": 2, "tau": 1e-5}, "hidden": {"gamma": "inf"}}}
-    made = settings.read({"runs": {"A": given}}).runs["A"].partition()
+    made = settings.read_settings({"runs": {"A": given}}).runs["A"].partition()
     assert made == hb.LaLa(0.1, float("inf"), 1e-3, 2.0, 1e-5)
 
 
 def test_annealing_falls_to_the_factor_in_so_many_steps_from_where_it_begins():
-    run = settings.read({"runs": {"A": {"method": "LOL"}}}).runs["A"]
+    run = settings.read_settings({"runs": {"A": {"method": "LOL"}}}).runs["A"]
     cold = run.changed({"anneal": {"factor": 0.01, "steps": 100}}, step=50)
     tau = cold.partition().methods["hidden"].tau
     assert isinstance(tau, Exponential)
@@ -93,7 +93,9 @@ def test_annealing_falls_to_the_factor_in_so_many_steps_from_where_it_begins():
     later = cold.partition(offset=80).methods["hidden"].tau  # of a phase that begins at step 80
     assert [later(n) for n in (0, 20, 70, 99)] == pytest.approx([tau(n + 80) for n in (0, 20, 70, 99)])
     assert cold.partition(offset=500).methods["hidden"].tau == pytest.approx(1e-5)
-    sgld = settings.read({"runs": {"A": {"method": "SGLD", "parts": {"all": {"sigma": 0.1}}}}}).runs["A"]
+    sgld = settings.read_settings({"runs": {"A": {"method": "SGLD", "parts": {"all": {"sigma": 0.1}}}}}).runs[
+        "A"
+    ]
     assert sgld.heated(4.0).base.methods["all"].sigma == pytest.approx(0.2)  # σ² is a temperature
 
 
@@ -110,7 +112,7 @@ def test_scenes_have_a_title_and_two_sentences():
 
 def played(name, steps, change=None):
     """Both runs of a scene after some steps, as looks at the map; `change` is made to A half way."""
-    given = settings.read(next(scene for scene in SCENES if scene["name"] == name)["settings"])
+    given = settings.read_settings(next(scene for scene in SCENES if scene["name"] == name)["settings"])
     flights = make_flights(given, lambda message: None)
     looks = []
     for flight in flights.values():

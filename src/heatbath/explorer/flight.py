@@ -9,7 +9,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,7 +122,7 @@ class Flight:
         stop = self.step + most
         self._replay()
         while self.step < stop and self.alive and (left := end - time.perf_counter()) > 0 and not urgent():
-            due = min(self._next_record, stop, *(entry[0] for entry in list(self._pending)[:1]))
+            due = min(self._next_record, stop, self._pending[0][0] if self._pending else stop)
             self.live.advance_for(min(left, PIECE), max(1, due - self.step))
             self._stand()
             self._replay()
@@ -155,10 +154,22 @@ class Flight:
         units = self._units(view.chain) if view.units else None
         return Picture(self.step, _means_of(seen), values, units, time.perf_counter() - begin)
 
+    def blank(self, other: Picture) -> Picture:
+        """In place of a picture that cannot be had, one as large as that of the other run."""
+        return Picture(self.step, [math.nan] * 4, np.full_like(other.map, 128), None, 0.0)
+
     def size(self, wanted: int) -> int:
         """How many points a map has on a side: fewer where the networks are large."""
         cost = self.settings.chains * self.settings.network.parameters(2, 1)
         return max(COARSEST, min(wanted, math.isqrt(int(CELLS / cost))))
+
+    def entries(self) -> tuple[tuple[int, Any], ...]:
+        """All changes, those that were made and those that are to be."""
+        return (*self.history, *self._pending)
+
+    def tell_settings(self) -> None:
+        """Send the values that hold now."""
+        self.post(write("changed", run=self.name, step=self.step, entry=None, replayed=True, **self._plain()))
 
     def tell_traces(self, whole: bool = False) -> None:
         """Send the records that the page has not got, with one of now, and the histograms."""
@@ -305,12 +316,7 @@ class Flight:
         begin = time.perf_counter()
         if self._noting > FIRST + SHARE * self._working:
             return
-        seen = self.live.note()
-        self._append(
-            self._point(
-                replace(seen, configurational=self.live.look(losses=False, gradients=True).configurational)
-            )
-        )
+        self._append(self._point(self.live.note(gradients=True)))
         self._noting += time.perf_counter() - begin
 
     def _point(self, seen: Look) -> Point:
@@ -340,16 +346,12 @@ class Flight:
             self._changed_from = 0
 
     def _histogram(self) -> dict[str, Any]:
-        theta, alive = self.live.theta, self.live.died < 0
-        shown = {}
+        """How the parameters of each part are distributed, over living chains."""
+        alive = self.live.died < 0
+        theta, shown = self.live.theta[alive], {}
         for part in self.live.parts():
-            inside = [slice(span.start, span.stop) for span in part.tensors]
-            largest = (
-                max((float(np.abs(theta[alive][:, s]).max()) for s in inside), default=0.0)
-                if alive.any()
-                else 0.0
-            )
-            end = _round_up(largest)
+            values = [theta[:, span.start : span.stop] for span in part.tensors]
+            end = _round_up(max(float(np.abs(v).max(initial=0.0)) for v in values))
             counts = self.live.look(losses=False, histogram=(-end, end, BINS)).histogram
             shown[part.name] = {"low": -end, "high": end, "counts": counts[part.name][alive].sum(axis=0)}
         return shown
@@ -378,12 +380,8 @@ def domain_of(settings: Settings) -> Domain:
     X = np.concatenate([problem.X_train[0], problem.X_test[0]]) * problem.scale + problem.shift
     middle = (X.min(axis=0) + X.max(axis=0)) / 2
     half = np.maximum(np.ptp(X, axis=0) / 2, 1e-9) * 1.1
-    return Domain(
-        *(
-            short(v)
-            for v in (middle[0] - half[0], middle[0] + half[0], middle[1] - half[1], middle[1] + half[1])
-        )
-    )
+    low, high = middle - half, middle + half
+    return Domain(*map(short, (low[0], high[0], low[1], high[1])))
 
 
 def points_of(settings: Settings, split: str) -> list[list[float]]:

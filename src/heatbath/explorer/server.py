@@ -28,13 +28,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from threadpoolctl import threadpool_limits
 
 import heatbath
-from heatbath.explorer import code, lines
-from heatbath.explorer import settings as settings_
+from heatbath.explorer import code
 from heatbath.explorer.catalogue import catalogue
 from heatbath.explorer.flight import Flight
 from heatbath.explorer.messages import A_SECOND, LIMITS, SESSIONS, read, write
+from heatbath.explorer.sections import losses_between
 from heatbath.explorer.session import Session, make_flights, ready
-from heatbath.explorer.settings import RUNS, Settings, Wrong
+from heatbath.explorer.settings import RUNS, Settings, Wrong, read_settings, restarted
 from heatbath.explorer.words import checked_word
 from heatbath.explorer.workers import Workers
 
@@ -69,7 +69,7 @@ class Explorer:
         self.sessions: dict[str, Session] = {}
         self.workers = Workers()
         scenes = json.loads((HERE / "scenes.json").read_text(encoding="utf-8"))
-        usual = settings_.read(next(scene for scene in scenes if scene["name"] == USUAL)["settings"]).plain
+        usual = read_settings(next(scene for scene in scenes if scene["name"] == USUAL)["settings"]).plain
         self._hello = write(
             "hello",
             version=heatbath.__version__,
@@ -259,11 +259,11 @@ class Explorer:
             session.say("error", id=number, text=str(error))
 
     async def _on_setup(self, session: Session, number: int | None, settings: Any = None) -> None:
-        await self._install(session, number, lambda: settings_.read(settings))
+        await self._install(session, number, lambda: read_settings(settings))
 
     async def _on_reset(self, session: Session, number: int | None) -> None:
         flights = session.flights
-        await self._install(session, number, lambda: settings_.restarted(session.settings, flights))
+        await self._install(session, number, lambda: restarted(session.settings, flights))
 
     async def _install(self, session: Session, number: int | None, made: Callable[[], Settings]) -> None:
         def begin() -> tuple[Settings, dict[str, Flight], str]:
@@ -332,7 +332,7 @@ class Explorer:
             for name in RUNS
         }
         chain = min(session.view.chain, session.settings.chains - 1)
-        found = await self._job(lambda: lines.between(session.settings, states, chain))
+        found = await self._job(lambda: losses_between(session.settings, states, chain))
         session.say("line", id=number, lines=found)
 
     async def _on_code(self, session: Session, number: int | None, run: str, **how: str) -> None:
@@ -403,7 +403,7 @@ class _Page:
 
 def _is_loopback(host: str) -> bool:
     name = urlsplit(f"//{host}").hostname or ""
-    return name in ("localhost", "127.0.0.1", "::1", "testserver")
+    return name in ("localhost", "::1") or name.startswith("127.")
 
 
 def _is_same_origin(headers: Headers) -> bool:

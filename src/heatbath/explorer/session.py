@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from heatbath.explorer.flight import SLICE, Domain, Flight, Picture, View, domain_of, points_of
@@ -18,7 +19,7 @@ BETWEEN = 0.04  # seconds from frame to frame, at least
 WORK, REST = 3.0, 10.0  # times as long as it took to look: of work, or of waiting, before the next frame
 TRACES = 0.25  # seconds from traces to traces
 AHEAD, AT_ONCE = 1.25, 1000  # a run may be so far ahead of the other: a factor, and some steps
-BATCH_OF_STEPS = 2**40
+UNLIMITED = 2**40  # steps
 
 Post = Callable[[str | bytes], None]
 
@@ -32,7 +33,8 @@ class Session:
         self.flights: dict[str, Flight] = {}
         self.playing = False
         self.speed: float | None = None
-        self.visible = self.attached = True
+        self.visible = True
+        self.attached = self._greeted = True  # whether there is a page, and whether it has been told all
         self.view = View()
         self.waiting: set[asyncio.Future[Any]] = set()  # for what workers find out, in the event loop
         self._lock = threading.Lock()
@@ -104,27 +106,34 @@ class Session:
         self.wake()
 
     def attach(self, post: Post) -> None:
-        """The page is back."""
+        """The page is back: it is told all that it may have missed, and then served."""
         with self._lock:
-            self.post, self.visible = post, True
+            self.post, self.visible, self.attached = post, True, True
             self._wanted, self._looking, self._pictures, self._shown = False, False, {}, ()
             self._told = {name: (-math.inf, -1) for name in self.flights}
             self._pace()
-        self.attached = True
+        flights = self.flights
 
         def tell(flight: Flight) -> None:
             if flight.name == RUNS[0]:
-                self.post(ready(self.settings, self.flights))
+                given = self.settings.runs
+                runs = {name: replace(run, history=flights[name].entries()) for name, run in given.items()}
+                self.post(ready(replace(self.settings, runs=runs), flights))
                 self.state()
-                self.command(RUNS[1], tell)
+            flight.tell_settings()
             flight.tell_traces(whole=True)
+            self._greeted = flight.name == RUNS[-1]
+            if not self._greeted:
+                self.command(RUNS[-1], tell)
 
-        if self.flights:
+        if flights:
             self.command(RUNS[0], tell)
+        else:
+            self._greeted = True
 
     def detach(self) -> None:
         """The page is gone: nothing is computed until it is back."""
-        self.attached = False
+        self.attached = self._greeted = False
 
     def command(self, name: str, action: Callable[[Flight], None], number: int | None = None) -> None:
         """Have something done by the worker that holds a run next; the page is told of what is wrong."""
@@ -143,11 +152,9 @@ class Session:
 
     def say(self, kind: str, **fields: Any) -> None:
         """Send a message."""
-        self.post(
-            write(
-                kind, **{name: value for name, value in fields.items() if value is not None or name != "id"}
-            )
-        )
+        if fields.get("id") is None:
+            fields.pop("id", None)
+        self.post(write(kind, **fields))
 
     def state(self, number: int | None = None) -> None:
         """Send the state."""
@@ -158,7 +165,7 @@ class Session:
 
     def due(self, now: float) -> Iterator[tuple[Flight, float]]:
         """When its runs that nobody holds need a worker, the one with fewer steps first; -inf is at once."""
-        if not self.attached:  # there is only to be done what has been asked for
+        if not self._greeted:  # there is only to be done what has been asked for
             yield from ((f, -math.inf) for f in self.flights.values() if f.commands and not f.held)
             return
         for flight in sorted(self.flights.values(), key=lambda flight: flight.step):
@@ -187,17 +194,22 @@ class Session:
         if flight.commands:
             return True
         self._begin_frame()
-        return self._looking and flight.name not in self._pictures and flight.prepared
+        return self._owes_picture(flight)
+
+    def _owes_picture(self, flight: Flight) -> bool:
+        """Whether the frame that is being made waits for a run."""
+        waits = self._looking and flight.name not in self._pictures
+        return waits and flight.prepared and not flight.failed
 
     def serve(self, flight: Flight) -> None:
         """What is urgent, or else a slice of work on a run, by the one worker that holds it."""
         urgent = self._is_urgent(flight)
         while flight.commands:
             flight.commands.popleft()()
-        if self.flights.get(flight.name) is not flight or not self.attached:
+        if self.flights.get(flight.name) is not flight or not self._greeted:
             return
         if urgent:
-            if self._looking and flight.name not in self._pictures and flight.prepared:
+            if self._owes_picture(flight):
                 self._take(flight)
             return
         flight.prepare()
@@ -215,16 +227,14 @@ class Session:
     def fail(self, flight: Flight, error: Exception) -> None:
         """Something went wrong that should not: the run stops, and the page is told."""
         flight.alive, flight.failed = False, True
-        with self._lock:  # of both, or frames would wait for it
-            self._looking, self._pictures, self._wanted = False, {}, False
+        with self._lock:  # the frame that waits for it begins anew
+            self._wanted, self._looking, self._pictures = self._wanted or self._looking, False, {}
         text = f"run {flight.name} has ended by an error of the explorer: {error}; reset begins anew"
         self.say("error", run=flight.name, text=text)
 
     def _seen(self) -> tuple[Any, ...]:
         """What a frame of now would be of."""
-        flights = self.flights.values()
-        failed = any(flight.failed for flight in flights)  # and there are no frames any more
-        return self._shown if failed else (self.view, *((id(f), f.step, f.moment) for f in flights))
+        return self.view, *((id(f), f.step, f.moment, f.failed) for f in self.flights.values())
 
     def _begin_frame(self) -> None:
         """Begin a frame, if it is time for one."""
@@ -249,15 +259,16 @@ class Session:
             if self.flights.get(flight.name) is not flight or not self._looking:
                 return
             self._pictures[flight.name] = picture
+            for name, other in self.flights.items():
+                if other.failed:
+                    self._pictures[name] = other.blank(picture)
             if len(self._pictures) < len(self.flights):
                 return
             pictures = [self._pictures[name] for name in RUNS]
+            pairs = zip(self.flights.values(), pictures, strict=True)
+            self._shown = view, *((id(f), p.step, f.moment, f.failed) for f, p in pairs)
             self._looking, self._pictures = False, {}
             self._number += 1
-            self._shown = (
-                view,
-                *((id(f), p.step, f.moment) for f, p in zip(self.flights.values(), pictures, strict=True)),
-            )
             self._looked = sum(picture.took for picture in pictures)
             self._owed = WORK * self._looked
         size = math.isqrt(pictures[0].map.size)
@@ -277,7 +288,7 @@ class Session:
         if not self.playing:
             return max(0, self._stop.get(flight.name, 0) - flight.step)
         others = [other.step for other in self.flights.values() if other is not flight and other.alive]
-        most = int(AHEAD * min(others)) + AT_ONCE - flight.step if others else BATCH_OF_STEPS
+        most = int(AHEAD * min(others)) + AT_ONCE - flight.step if others else UNLIMITED
         if self.speed is not None:
             since, first = self._paced[flight.name]
             most = min(most, first + int((now - since) * self.speed) - flight.step)

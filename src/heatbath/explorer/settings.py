@@ -205,7 +205,7 @@ class Settings:
         }
 
 
-def read(given: object) -> Settings:
+def read_settings(given: object) -> Settings:
     """Settings from outside, or `Wrong` with all that is wrong with them."""
     checks = Checks()
     accepted = ("problem", "network", "batch", "chains", "seed", "runs", "view")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -183,6 +182,9 @@ class Live:
     def advance(self, steps: int) -> None:
         """Make steps; chains that diverge stop, and when none is left nothing moves any more."""
         steps = whole("steps", steps, low=0, high=MOST_STEPS - self.step)
+        if steps and self._worked >= APART and self._is_well():
+            self._kept.append(self._state())  # with all changes that hold from here on
+            self._worked = 0.0
         begin = time.perf_counter()
         with self._one_thread():
             left = steps
@@ -193,12 +195,10 @@ class Live:
                 self._ensemble.advance(now)
                 left -= now
         took = time.perf_counter() - begin
-        if steps:
-            self._pace = took / steps if not self._pace else 0.7 * self._pace + 0.3 * took / steps
+        if steps:  # the first steps may have waited for code to be compiled: what is faster holds at once
+            pace = took / steps
+            self._pace = min(pace, 0.7 * self._pace + 0.3 * pace) if self._pace else pace
         self._worked += took
-        if self._worked >= APART and not (self._ensemble.chains.died >= 0).any() and self._is_finite():
-            self._kept.append(self._state())
-            self._worked = 0.0
 
     def advance_for(self, seconds: float, most: int = MOST_STEPS) -> int:
         """Make steps for about so many seconds, `most` at the most, and return how many."""
@@ -227,21 +227,11 @@ class Live:
         self._ensemble = self._begin(None, changed)
         self._kept = deque([self._state()], KEPT)
 
-    def note(self) -> Look:
+    def note(self, *, gradients: bool = False) -> Look:
         """Look at losses, temperatures and ξ, and have them as a record in `run()`."""
-        seen = self.look()
-        chains = self._ensemble.chains
-        alive = seen.alive[:, None]
-        temperature, xi = (np.where(alive, values, np.nan) for values in (chains.temperature, chains.xi))
-        record = _Record(self.step, seen.loss, seen.accuracy, temperature, xi)
-        if not self._records or self._records[-1].step < self.step:
-            self._records.append(record)
+        seen = self.look(gradients=gradients)
+        self._records = self._with(seen)
         return seen
-
-    def forget(self, steps: Sequence[int]) -> None:
-        """Drop the records that were noted at these steps."""
-        gone = set(steps)
-        self._records = [record for record in self._records if record.step not in gone]
 
     def look(
         self,
@@ -292,7 +282,7 @@ class Live:
     def rewind(self) -> int:
         """Go back to a state from some moments ago, in which all chains were well, and return its step.
 
-        The changes of coefficients since then are forgotten, and so are the records.
+        The changes of coefficients since then are forgotten, and so are the records; those at that step stay.
         """
         state = self._kept[0]
         for there, then in zip(self._ensemble.chains, state.chains, strict=True):
@@ -310,10 +300,8 @@ class Live:
 
         Its records are those that were noted, and one of the last step.
         """
-        if self.step:
-            self.note()
         plan, ensemble = self.plan, self._ensemble
-        records = self._records if self.step else []
+        records = self._with(self.look()) if self.step else []
         notes = ensemble.take_notes([record.step for record in records], [True] * len(records))
         for place, record in enumerate(records):
             notes.loss[:, place], notes.accuracy[:, place] = record.loss, record.accuracy
@@ -333,6 +321,14 @@ class Live:
         self._until = change + 1 if (change := grid.last_change(partition)) else 0
         return make_ensemble(plan, [program], settled, theta, self._data, self._chains, self._threads, before)
 
+    def _with(self, seen: Look) -> list[_Record]:
+        """The records with one of what is seen now, if there is none."""
+        if self._records and self._records[-1].step == seen.step:
+            return self._records
+        chains, alive = self._ensemble.chains, seen.alive[:, None]
+        temperature, xi = (np.where(alive, values, np.nan) for values in (chains.temperature, chains.xi))
+        return [*self._records, _Record(seen.step, seen.loss, seen.accuracy, temperature, xi)]
+
     def _one_thread(self) -> AbstractContextManager[object]:
         """Within, BLAS has one thread, where the network uses it: so it has in every run."""
         if not isinstance(self._ensemble.layout, Wide):
@@ -346,9 +342,11 @@ class Live:
         copies: Any = (values.copy() for values in self._ensemble.chains)
         return _State(self.step, self._plan, Chains(*copies))
 
-    def _is_finite(self) -> bool:
+    def _is_well(self) -> bool:
+        """Whether no chain has diverged, or is about to."""
         chains = self._ensemble.chains
-        return bool(np.isfinite(chains.theta).all() and np.isfinite(chains.p).all())
+        alive = (chains.died < 0).all()
+        return bool(alive and np.isfinite(chains.theta).all() and np.isfinite(chains.p).all())
 
     def _blind(self) -> Ensemble:
         """Chains of the same parts that do not move, by which the run is looked at."""

@@ -1,4 +1,4 @@
-"""The loss on the lines between the start and the end of each run, and between the two."""
+"""Sections of the loss: on the lines from the start to the end of each run, and between the two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from heatbath.explorer.settings import Settings
 AT = np.linspace(-0.25, 1.25, 61)
 
 
-def between(settings: Settings, states: Mapping[str, tuple[Any, Any]], chain: int) -> dict[str, Any]:
+def losses_between(settings: Settings, states: Mapping[str, tuple[Any, Any]], chain: int) -> dict[str, Any]:
     """Losses on lines, of one chain; `states` are the first and the last θ of each run."""
     problem, network = settings.problem, settings.network
     ends = {name: last[chain] for name, (_, last) in states.items()}
