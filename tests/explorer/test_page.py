@@ -264,6 +264,15 @@ def test_the_speed_is_kept(page):
     assert 2 <= steps(page)["A"] <= 30
 
 
+def test_other_methods_leave_nothing_behind(page):
+    count = "async () => (await import('./page/colours.js')).theme.listeners.size"
+    first = page.evaluate(count)
+    for method in ("LaLa", "SGLD", "AdLaLa"):
+        page.select_option("#run-A .method select", method)
+        holds(page, "state.now.A.method === arg", method)
+    assert page.evaluate(count) == first
+
+
 def test_a_bad_word_is_refused_with_a_message_and_training_goes_on(page):
     page.click("#play")
     word = page.locator("#run-A .part-head input").first

@@ -132,6 +132,7 @@ export class Panel {
   build() {
     const { name, methodInfo: info } = this;
     this.fields.clear();
+    this.options.clear();
     this.controls.replaceChildren();
     this.annealing = null;
     this.shown = info?.name;
@@ -307,6 +308,7 @@ export class Panel {
 
   buildTubes() {
     const holder = this.find(".tubes");
+    for (const { surface } of this.tubes) surface.end();
     this.tubes = [];
     holder.replaceChildren(
       ...this.parts.map(({ name: part }) => {

@@ -15,7 +15,7 @@ export class Surface {
     const context = canvas.getContext("2d");
     if (!context) throw new Error("this browser has no canvas");
     this.context = context;
-    new ResizeObserver(([entry]) => {
+    this.observer = new ResizeObserver(([entry]) => {
       const { width, height } = entry.contentRect;
       this.width = Math.round(width);
       this.height = Math.round(height);
@@ -23,8 +23,16 @@ export class Surface {
       canvas.width = Math.max(1, Math.round(this.width * ratio));
       canvas.height = Math.max(1, Math.round(this.height * ratio));
       this.paint();
-    }).observe(canvas);
-    theme.listeners.add(() => this.redraw());
+    });
+    this.observer.observe(canvas);
+    this.recolour = () => this.redraw();
+    theme.listeners.add(this.recolour);
+  }
+
+  /** Its canvas leaves the page. */
+  end() {
+    this.observer.disconnect();
+    theme.listeners.delete(this.recolour);
   }
 
   redraw() {
