@@ -122,7 +122,7 @@ class Chromium(Page):
 
     def change(self, h: float) -> None:
         """Move the slider of h of run A, as a key does."""
-        slider = self._page.locator("input[type=range]").first
+        slider = self._page.locator("#run-A .coefficient input[type=range]").first
         slider.focus()
         self.asked = time.perf_counter()
         self._page.keyboard.press("ArrowRight")

@@ -1,0 +1,670 @@
+"""The explorer's page, driven in a real Chromium against the real server."""
+
+import base64
+import json
+import os
+import re
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import heatbath as hb
+from heatbath.explorer import LOOPBACK, Served
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="the page is tested with playwright (extra dev)"
+)
+websockets = pytest.importorskip("websockets.sync.client", reason="the explorer needs its extra")
+
+SYSTEM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--no-sandbox",  # the tests may run as root; no page but ours is opened
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+PATIENCE = 20_000  # ms in which something must have happened, on a machine that is busy
+STATE = "async () => JSON.parse(JSON.stringify((await import('./page/state.js')).state))"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        try:
+            own = driver.chromium.executable_path
+            path = str(SYSTEM) if SYSTEM.exists() else own if os.path.exists(own) else None
+            if path is None:
+                pytest.skip("there is no Chromium: neither /usr/bin/chromium nor playwright's own")
+            made = driver.chromium.launch(executable_path=path, args=FLAGS)
+        except playwright.Error as error:
+            pytest.skip(f"Chromium does not start: {str(error).splitlines()[0]}")
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with hb.explore(browser=False) as served:
+        yield served
+
+
+class Watch:
+    """What a page must not do: errors, warnings, requests to others."""
+
+    def __init__(self, page, url):
+        self.seen = []
+        page.on("console", lambda m: m.type in ("error", "warning") and self.seen.append(m.text))
+        page.on("pageerror", lambda error: self.seen.append(str(error)))
+        page.on("request", lambda r: r.url.startswith((url, "blob:", "data:")) or self.seen.append(r.url))
+        page.on("websocket", lambda s: s.url.startswith(url.replace("http", "ws")) or self.seen.append(s.url))
+
+
+@contextmanager
+def opened(browser, server, settings=None, **options):
+    """A window of its own, whose page must do nothing that it must not."""
+    options = {"viewport": {"width": 1280, "height": 800}, **options}
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    watch = Watch(page, server.url)
+    page.goto(server.url + ("" if settings is None else "#" + encoded(settings)))
+    until(page, "() => document.querySelector('#run-A .coefficient') !== null")
+    until(page, "() => document.querySelector('#run-A .test').textContent !== '–'")  # the first frame
+    yield page
+    context.close()
+    assert watch.seen == []
+
+
+@pytest.fixture
+def page(browser, server):
+    with opened(browser, server, small()) as page:
+        yield page
+
+
+def until(page, condition, arg=None):
+    """Wait until a function of the page says true. (Playwright's own waiting needs `eval`, which the page's
+    policy forbids.)"""
+    end = time.monotonic() + PATIENCE / 1000
+    while not page.evaluate(condition, arg):
+        assert time.monotonic() < end, f"{condition} did not come true"
+        page.wait_for_timeout(30)
+
+
+def holds(page, what, arg=None):
+    """Wait until something is true of the page's `state`."""
+    until(
+        page, f"async (arg) => {{ const {{ state }} = await import('./page/state.js'); return {what} }}", arg
+    )
+
+
+def encoded(settings):
+    return base64.urlsafe_b64encode(json.dumps(settings).encode()).decode().rstrip("=")
+
+
+def small(**changes):
+    """Small networks on an easy problem."""
+    return {
+        "problem": {"kind": "spirals", "turns": 1, "noise": 0.02, "p": 0.5, "points": 200, "seed": 0},
+        "network": {"hidden": [20], "activation": "relu", "init": "torch", "scale": 0.01},
+        "batch": 20,
+        "chains": 2,
+        "seed": 0,
+        "runs": {"A": {"method": "AdLaLa"}, "B": {"method": "Adam"}},
+        "view": {"map": "mean"},
+        **changes,
+    }
+
+
+def state(page):
+    return page.evaluate(STATE)
+
+
+def steps(page):
+    return state(page)["steps"]
+
+
+def reach(page, step):
+    """Wait until both runs have made so many steps."""
+    holds(page, "Object.values(state.steps).every((s) => s >= arg)", step)
+
+
+def pause(page):
+    page.click("#play")
+    until(page, "() => !document.documentElement.classList.contains('playing')")
+
+
+def field(run, part, name):
+    group = f"#run-{run} " + (f".part[aria-label^='{part} ']" if part else ".controls >")
+    return f"{group} .coefficient[data-name={name}]"
+
+
+def write(page, run, part, name, text):
+    """Type a number, and wait until it holds."""
+    page.fill(f"{field(run, part, name)} .number", text)
+    page.keyboard.press("Enter")
+    where = "h" if part is None else f"parts.{part}.{name}"
+    holds(page, f"state.now.{run}.{where} === arg", float(text))
+
+
+def accuracy(page, run="A"):
+    return float(page.inner_text(f"#run-{run} .test").rstrip(" %"))
+
+
+def code_of(page, run, kind="python"):
+    """The code in the dialog "Share", which is left open."""
+    if not page.is_visible("#share-dialog"):
+        page.click("#open-share")
+    page.check(f"[name=code-run][value={run}]", force=True)
+    page.evaluate("document.getElementById('share-code').value = ''")
+    page.check(f"[name=code-as][value={'command' if kind == 'python' else 'python'}]", force=True)
+    page.check(f"[name=code-as][value={kind}]", force=True)
+    sign = "run = hb.train" if kind == "python" else "heatbath train"
+    until(page, "(sign) => document.getElementById('share-code').value.includes(sign)", sign)
+    return page.input_value("#share-code")
+
+
+def download(page, selector, folder):
+    with page.expect_download() as caught:
+        page.click(selector)
+    path = folder / caught.value.suggested_filename
+    caught.value.save_as(path)
+    return path
+
+
+def test_the_page_loads_without_errors_and_without_asking_another_host(browser, server):
+    with opened(browser, server) as page:
+        assert page.title() == "heatbath explorer"
+        assert [page.inner_text(f"#run-{run} .badge") for run in "AB"] == ["A", "B"]
+        assert page.is_enabled("#play")
+        assert steps(page) == {"A": 0, "B": 0}
+
+
+def test_an_error_and_a_request_to_another_host_would_be_seen(browser, server):
+    context = browser.new_context(bypass_csp=True)  # whose policy would not let it ask
+    page = context.new_page()
+    watch = Watch(page, server.url)
+    page.route("http://elsewhere.invalid/*", lambda route: route.abort())
+    page.goto(server.url)
+    page.evaluate("console.error('a'); setTimeout(() => { throw new Error('b') })")
+    page.evaluate("fetch('http://elsewhere.invalid/c').catch(() => 0)")
+    page.wait_for_timeout(50)
+    context.close()
+    assert watch.seen[0] == "a"
+    assert {"b", "http://elsewhere.invalid/c"} <= set(watch.seen)
+
+
+def test_training_starts_and_accuracy_rises(page):
+    first = accuracy(page)
+    page.click("#play")
+    until(page, "() => parseFloat(document.querySelector('#run-A .test').textContent) > 90")
+    assert first < 75
+    assert page.inner_text("#play-text") == "Pause"
+
+
+def test_a_slider_moved_in_mid_run_changes_the_trajectory_without_restarting(browser, server):
+    same = {"method": "AdLaLa", "h": 0.1}
+    with opened(browser, server, small(runs={"A": same, "B": same})) as page:
+        page.click("#play")
+        reach(page, 300)
+        slider = page.locator(f"{field('A', 'hidden', 'tau')} input[type=range]")
+        slider.focus()
+        for _ in range(12):
+            slider.press("ArrowRight")
+        holds(page, "state.now.A.parts.hidden.tau > 1.5e-4")
+        changed = state(page)["settings"]["runs"]["A"]["history"]
+        reach(page, 3 * changed[-1][0] + 1000)
+        pause(page)
+        page.wait_for_timeout(400)  # the last traces
+        found = state(page)
+    assert changed[0][0] >= 300
+    assert "history" not in found["settings"]["runs"]["B"] or not found["settings"]["runs"]["B"]["history"]
+    a, b = (dict(zip(t["step"], t["loss"]["train"], strict=True)) for t in found["traces"].values())
+    common = sorted(set(a) & set(b))
+    before = [step for step in common if step <= changed[0][0]]
+    after = [step for step in common if step > changed[-1][0]]
+    assert len(before) > 20
+    assert [a[step] for step in before] == [b[step] for step in before]
+    assert len(after) > 2
+    assert all(a[step] != b[step] for step in after)
+
+
+def test_pause_stands_still_and_step_makes_one_step_of_each_run(page):
+    page.click("#play")
+    reach(page, 100)
+    pause(page)
+    page.wait_for_timeout(200)  # what is under way ends
+    first = steps(page)
+    page.wait_for_timeout(200)
+    assert steps(page) == first
+    page.click("#step")
+    reach(page, min(first.values()) + 1)
+    page.wait_for_timeout(100)
+    assert steps(page) == {run: step + 1 for run, step in first.items()}
+    page.locator("#benches").focus()
+    page.keyboard.press("s")
+    reach(page, min(first.values()) + 2)
+    page.wait_for_timeout(100)
+    assert steps(page) == {run: step + 2 for run, step in first.items()}
+    page.keyboard.press("r")
+    until(page, "() => document.getElementById('steps').textContent === '0'")
+    page.keyboard.press("Space")
+    reach(page, 50)
+
+
+def test_the_speed_is_kept(page):
+    page.fill("#speed", "2")  # ten a second
+    assert page.inner_text("#speed-text") == "10/s"
+    page.click("#play")
+    page.wait_for_timeout(1000)
+    assert 2 <= steps(page)["A"] <= 30
+
+
+def test_other_methods_leave_nothing_behind(page):
+    count = "async () => (await import('./page/colours.js')).theme.listeners.size"
+    first = page.evaluate(count)
+    for method in ("LaLa", "SGLD", "AdLaLa"):
+        page.select_option("#run-A .method select", method)
+        holds(page, "state.now.A.method === arg", method)
+    assert page.evaluate(count) == first
+
+
+def test_a_bad_word_is_refused_with_a_message_and_training_goes_on(page):
+    page.click("#play")
+    word = page.locator("#run-A .part-head input").first
+    word.fill("BAXB")
+    error = page.locator("#run-A .word .error").first
+    error.wait_for(state="visible")
+    word.press("Enter")
+    assert "'X' is not a letter" in error.inner_text()
+    assert word.get_attribute("aria-invalid") == "true"
+    reach(page, steps(page)["A"] + 500)
+    assert state(page)["now"]["A"]["parts"]["hidden"]["word"] == "BACDEDCAB"
+    word.press("Escape")
+    error.wait_for(state="hidden")
+    assert word.input_value() == "BACDEDCAB"
+
+
+def test_a_good_word_holds_at_once_and_its_tiles_are_as_wide_as_their_share_of_h(page):
+    page.click("#play")
+    reach(page, 50)
+    word = page.locator("#run-A .part-head input").first
+    word.fill("bafefab")
+    word.press("Enter")
+    holds(page, "state.now.A.parts.hidden.word === 'BAFEFAB'")
+    tiles = page.locator("#run-A .tiles").first.locator(".tile")
+    assert "".join(tiles.all_inner_texts()) == "BAFEFAB"
+    widths = [tile.bounding_box()["width"] for tile in tiles.all()]
+    assert widths[3] == pytest.approx(2 * widths[0], abs=1.5)  # E acts for h, B for h/2
+    assert steps(page)["A"] >= 50
+
+
+def test_a_number_that_is_none_and_one_that_is_refused_are_told_at_their_field(page):
+    number = page.locator(f"{field('A', None, 'h')} .number")
+    error = page.locator(f"{field('A', None, 'h')} .error")
+    number.fill("fast")
+    number.press("Enter")
+    assert "is no number" in error.inner_text()
+    number.fill("-1")
+    number.press("Enter")
+    until(page, "(e) => e.textContent.includes('> 0')", arg=error.element_handle())
+    number.fill("0.2")
+    number.press("Enter")
+    error.wait_for(state="hidden")
+    assert state(page)["now"]["A"]["h"] == 0.2
+
+
+def test_each_scene_of_the_tour_loads_and_plays(browser, server):
+    with opened(browser, server) as page:
+        page.click("#open-tour")
+        scenes = page.locator("#scenes button")
+        assert scenes.count() == len(state(page)["hello"]["scenes"])
+        for place in range(scenes.count()):
+            scenes.nth(place).click()
+            title = state(page)["hello"]["scenes"][place]["title"]
+            assert page.inner_text("#scene-title") == title
+            wanted = state(page)["hello"]["scenes"][place]["settings"]
+            methods = {run: wanted["runs"][run]["method"] for run in "AB"}
+            holds(
+                page, "state.steps.A > 0 && ['A', 'B'].every((n) => state.now[n].method === arg[n])", methods
+            )
+            assert page.is_hidden("#message")
+
+
+def test_a_link_restores_a_view_with_the_changes_made_on_the_way(browser, server):
+    with opened(browser, server, small()) as page:
+        page.check("input[name=map][value=sd]", force=True)
+        page.check("#units", force=True)
+        page.click("#play")
+        reach(page, 200)
+        write(page, "A", "output", "gamma", "7")
+        reach(page, 1000)
+        pause(page)
+        page.click("#open-share")
+        link = page.input_value("#share-link")
+        sent = state(page)["settings"]
+    assert link.startswith(server.url + "#")
+    with opened(browser, server, json.loads(base64.urlsafe_b64decode(link.split("#")[1] + "==="))) as page:
+        found = state(page)
+        assert page.is_checked("input[name=map][value=sd]")
+        assert page.is_checked("#units")
+        sent["view"] = found["settings"]["view"]
+        assert found["settings"] == sent
+        assert found["now"]["A"]["parts"]["output"]["gamma"] != 7
+        page.click("#play")
+        holds(page, "state.now.A.parts.output.gamma === 7")
+        assert len(state(page)["settings"]["runs"]["A"]["history"]) == len(sent["runs"]["A"]["history"])
+
+
+def test_a_damaged_link_says_so_and_the_usual_settings_load(browser, server):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(server.url + "#" + 5 * "damaged")
+    page.wait_for_selector("#message:has-text('damaged')", timeout=PATIENCE)
+    page.wait_for_selector("#run-A .coefficient", timeout=PATIENCE)
+    context.close()
+
+
+def test_drawn_points_train(page):
+    page.click("#open-problem")
+    page.check("[name=kind][value=points]", force=True)
+    box = page.locator("#draw-canvas").bounding_box()
+    for label, x in (("0", 0.25), ("1", 0.75)):
+        page.check(f"[name=draw-class][value='{label}']", force=True)
+        page.mouse.move(box["x"] + x * box["width"], box["y"] + 0.1 * box["height"])
+        page.mouse.down()
+        page.mouse.move(box["x"] + x * box["width"], box["y"] + 0.9 * box["height"], steps=8)
+        page.mouse.up()
+    page.fill("#set-batch", "10")
+    page.click("#problem-apply")
+    page.locator("#problem-dialog").wait_for(state="hidden")
+    drawn = state(page)["settings"]["problem"]
+    assert drawn["kind"] == "points"
+    assert {point[2] for point in drawn["points"]} == {0, 1}
+    page.click("#play")
+    until(page, "() => parseFloat(document.querySelector('#run-A .test').textContent) > 95")
+
+
+def test_a_table_dropped_onto_the_page_trains(page):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 2))
+    rows = [f"{a:.3f},{b:.3f},{'up' if b > 0 else 'down'}" for a, b in x]
+    page.evaluate(
+        """(text) => { const data = new DataTransfer(); data.items.add(new File([text], 'mine.csv'));
+        const how = {dataTransfer: data, bubbles: true, cancelable: true};
+        document.body.dispatchEvent(new DragEvent("drop", how)) }""",
+        "a,b,side\n" + "\n".join(rows) + "\n",
+    )
+    page.wait_for_selector("#drop-text:has-text('mine.csv')")
+    page.click("#problem-apply")
+    page.locator("#problem-dialog").wait_for(state="hidden")
+    assert sorted(state(page)["ready"]["targets"]) == ["down", "up"]
+    page.click("#play")
+    reach(page, 100)
+
+
+def test_a_network_too_large_is_refused_at_its_field_and_nothing_changes(page):
+    page.click("#play")
+    page.click("#open-problem")
+    page.fill("#net-hidden", "5000")
+    page.click("#problem-apply")
+    page.wait_for_selector("#problem-error:has-text('5000')")
+    assert page.get_attribute("#net-hidden", "aria-invalid") == "true"
+    page.keyboard.press("Escape")
+    reach(page, steps(page)["A"] + 100)
+    assert state(page)["settings"]["network"]["hidden"] == [20]
+
+
+def test_copied_python_gives_the_bits_of_the_downloaded_run_and_that_resumes(page, tmp_path):
+    page.click("#play")
+    reach(page, 100)
+    write(page, "A", "hidden", "tau", "0.0005")
+    page.locator("#run-A .heat").hover()
+    page.mouse.down()
+    holds(page, "state.now.A.heat === 10")
+    page.mouse.up()
+    holds(page, "state.now.A.heat === 1")
+    write(page, "A", None, "h", "0.11")
+    reach(page, steps(page)["A"] + 100)
+    pause(page)
+    for run in "AB":
+        text = code_of(page, run)
+        downloaded = hb.load(download(page, f"#save-{run}", tmp_path))
+        namespace = {}
+        exec(compile(text, "copied", "exec"), namespace)
+        np.testing.assert_array_equal(namespace["run"].theta, downloaded.theta)
+        if run == "A":
+            assert "0.0005" in text
+            on = downloaded.resume(steps=50)
+            assert on.plan.steps == downloaded.plan.steps + 50
+            assert np.isfinite(on.theta).all()
+            assert not np.array_equal(on.theta, downloaded.theta)
+
+
+def test_the_command_is_offered_too(page):
+    assert code_of(page, "B", "command").startswith("heatbath train ")
+
+
+def test_picture_and_film_are_downloaded(page, tmp_path):
+    page.click("#play")
+    page.click("#open-share")
+    assert download(page, "#save-picture", tmp_path).read_bytes()[1:4] == b"PNG"
+    assert download(page, "#save-film", tmp_path).read_bytes()[:4] == b"\x1aE\xdf\xa3"  # of WebM
+
+
+def test_a_run_that_diverges_names_its_part_and_goes_back_to_a_good_state(browser, server):
+    with opened(browser, server, small()) as page:
+        page.click("#play")
+        reach(page, 300)
+        write(page, "A", None, "h", "100000")
+        note = page.locator("#run-A .note.diverged")
+        note.wait_for(state="visible")
+        assert re.match(r"Run A: (hidden|output) diverged at step [\d,]+", note.inner_text())
+        reach_b = steps(page)["B"] + 500
+        holds(page, "state.steps.B >= arg", reach_b)  # the other goes on
+        pause(page)
+        note.locator("button").click()
+        note.wait_for(state="hidden")
+        page.wait_for_timeout(200)
+        write(page, "A", None, "h", "0.1")
+        page.click("#play")
+        before = steps(page)["A"]
+        holds(page, "state.steps.A > arg + 100", before)
+
+
+def test_two_windows_are_independent_and_a_closed_one_ends_its_work(browser, server):
+    with opened(browser, server, small()) as one:
+        with opened(browser, server, small()) as two:
+            keys = [state(p)["hello"]["session"] for p in (one, two)]
+            assert keys[0] != keys[1]
+            two.click("#play")
+            reach(two, 200)
+            assert steps(one) == {"A": 0, "B": 0}
+            assert one.request.get(f"{server.url}run/{keys[1]}/A.nc").status == 200
+        end = time.monotonic() + 10
+        while one.request.get(f"{server.url}run/{keys[1]}/A.nc").status != 404:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert one.request.get(f"{server.url}run/{keys[0]}/A.nc").status == 200
+
+
+def test_a_page_with_a_token_works_and_one_without_is_refused(browser, tmp_path):
+    with Served(LOOPBACK, 0, "a token+") as served:
+        context = browser.new_context()
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        address = f"http://{LOOPBACK}:{served.port}/"
+        assert page.goto(address).status == 403
+        page.goto(address + "?token=a%20token%2B#" + encoded(small()))
+        page.click("#play")
+        reach(page, 10)
+        page.click("#open-share")
+        assert hb.load(download(page, "#save-A", tmp_path)).theta.size
+        context.close()
+
+
+def test_a_page_that_loses_its_connection_comes_back_to_its_runs(browser, server):
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    routes = []
+
+    def between(route):
+        routes.append((route, route.connect_to_server()))
+
+    page.route_web_socket(re.compile("/socket"), between)
+    page.goto(server.url + "#" + encoded(small()))
+    page.wait_for_selector("#play:not([disabled])")
+    page.click("#play")
+    reach(page, 200)
+    key = state(page)["hello"]["session"]
+    for side in routes[0]:
+        side.close(code=3000)
+    page.wait_for_selector("#message:has-text('connection')")
+    page.wait_for_selector("#message", state="hidden")
+    reach(page, 400)
+    assert len(routes) == 2
+    assert state(page)["hello"]["session"] == key
+    assert state(page)["settings"]["problem"]["points"] == 200
+    context.close()
+
+
+def test_a_hidden_tab_asks_for_nothing(page):
+    page.click("#play")
+    reach(page, 100)
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    page.wait_for_timeout(300)
+    first = steps(page)
+    page.wait_for_timeout(300)
+    assert steps(page) == first  # no frame has come
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    reach(page, max(first.values()) + 1)
+
+
+def test_symbols_are_explained_on_hover_and_on_focus(page):
+    tip = page.locator("#tip")
+    page.hover(f"{field('A', 'hidden', 'epsilon')} .symbol")
+    tip.wait_for(state="visible")
+    assert tip.inner_text().startswith("ε")
+    page.mouse.move(5, 5)
+    tip.wait_for(state="hidden")
+    for name, sign in (("tau", "τ"), ("sigma", "σ")):
+        page.locator(f"{field('A', 'hidden', name)} input[type=range]").focus()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Shift+Tab")
+        tip.wait_for(state="visible")
+        assert tip.inner_text().startswith(sign)
+    explained = page.evaluate("[...document.querySelectorAll('main [data-help]')].map((e) => e.dataset.help)")
+    assert {"h", "tau", "sigma", "epsilon", "gamma", "xi", "word", "letter O", "letter E"} <= set(explained)
+
+
+def test_when_paused_the_loss_on_the_lines_is_shown(page):
+    page.click("#play")
+    reach(page, 100)
+    assert page.is_disabled("#lines-tab")
+    pause(page)
+    before = page.locator("#loss").screenshot()
+    page.click("#lines-tab")
+    until(page, "() => document.getElementById('loss').getAttribute('aria-label').includes('lines')")
+    assert page.locator("#loss").screenshot() != before
+
+
+def test_where_the_system_asks_for_less_motion_maps_change_twice_a_second(browser, server):
+    with opened(browser, server, small(), reduced_motion="reduce") as page:
+        frames = []
+        page.on("websocket", lambda s: s.on("framereceived", lambda f: frames.append(isinstance(f, bytes))))
+        page.reload()
+        page.click("#play")
+        reach(page, 100)
+        before = sum(frames)
+        page.wait_for_timeout(1000)
+        assert 1 <= sum(frames) - before <= 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_system_and_the_switch_choose_light_or_dark(browser, server, scheme):
+    with opened(browser, server, small(), color_scheme=scheme) as page:
+        assert page.get_attribute("html", "data-theme") == scheme
+        page.click("#theme")
+        assert page.get_attribute("html", "data-theme") != scheme
+
+
+def outside(page):
+    """What reaches beyond the right edge of the window, and is not cut off by what it is in."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll('body *')].filter((e) => {
+        const box = e.getBoundingClientRect();
+        return box.width > 1 && box.height > 1 && (box.right > innerWidth + 0.5 || box.left < -0.5);
+        }).map((e) => e.tagName + '.' + e.className).concat(
+        document.documentElement.scrollWidth > innerWidth ? ['the page'] : [])"""
+    )
+
+
+def test_at_400_pixels_nothing_overflows(browser, server):
+    with opened(browser, server, small(), viewport={"width": 400, "height": 850}, has_touch=True) as page:
+        page.click("#play")
+        reach(page, 100)
+        assert outside(page) == []
+        page.click("#open-tour")
+        page.wait_for_timeout(300)
+        assert outside(page) == []
+        for button in ("problem", "share", "help"):
+            page.click(f"#open-{button}")
+            assert outside(page) == []
+            page.keyboard.press("Escape")
+        page.add_style_tag(content=".chart { min-width: 500px !important }")
+        assert outside(page) != []  # it would be seen
+
+
+def test_at_1280_by_800_nothing_has_to_be_scrolled(browser, server):
+    with opened(browser, server) as page:
+        page.click("#play")
+        reach(page, 100)
+        sizes = "(e) => [e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth]"
+        assert page.evaluate(f"({sizes})(document.documentElement)") == [0, 0]
+        for run in "AB":
+            assert page.locator(f"#run-{run} .controls").evaluate(sizes) == [0, 0]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser, server, scheme):
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is missing"
+    )
+
+    def found(page):
+        violations = axe.Axe().run(page).response["violations"]
+        return [(v["id"], [node["html"] for node in v["nodes"]][:3]) for v in violations]
+
+    with opened(browser, server, color_scheme=scheme, reduced_motion="reduce") as page:
+        page.click("#open-tour")
+        reach(page, 100)
+        page.fill("#run-A .part-head input >> nth=0", "BAXB")
+        page.wait_for_selector("#run-A .word .error:visible")
+        assert found(page) == []
+        for button in ("problem", "share", "help"):
+            page.click(f"#open-{button}")
+            assert found(page) == []
+            page.keyboard.press("Escape")
+        page.evaluate("document.getElementById('play').setAttribute('role', 'banana')")
+        assert found(page) != []  # it would be seen
+
+
+def test_a_page_too_many_is_told_so(browser, server):  # the last test: sessions stay for a while
+    address = server.url.replace("http", "ws") + "socket"
+    with ExitStack() as others:
+        for _ in range(8):  # some of which may be too many already
+            others.enter_context(websockets.connect(address))
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(server.url)
+        page.wait_for_selector("#message:has-text('close one')", timeout=PATIENCE)
+        assert page.is_disabled("#play")
+        context.close()

@@ -1,0 +1,57 @@
+"""The modules of the explorer's page: TypeScript's compiler reads their types, and all they need is here."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import heatbath.explorer
+
+PAGE = Path(heatbath.explorer.__file__).parent / "page"
+VERSION = "5.9.3"
+STRICT = "--allowJs --checkJs --strict --noUnusedLocals --noEmit --target es2022 --module es2022"
+
+
+def tsc(*arguments):
+    """The compiler that is installed, or one that npx has or gets; skipped where there is neither."""
+    if own := shutil.which("tsc"):
+        command = [own]
+    elif npx := shutil.which("npx"):
+        command = [npx, "--yes", "--package", f"typescript@{VERSION}", "tsc"]
+    else:
+        pytest.skip("there is no Node: the types of the page are not checked")
+    try:
+        version = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        version = None
+    if version is None or version.returncode:
+        pytest.skip(f"TypeScript {VERSION} cannot be had: the types of the page are not checked")
+    return subprocess.run([*command, *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_the_modules_of_the_page_have_the_types_that_they_say(tmp_path):
+    wrong = tmp_path / "wrong.js"
+    wrong.write_text("/** @param {number} x */\nexport const f = (x) => x.length;\n")
+    modules = sorted(map(str, PAGE.glob("*.js")))
+    assert len(modules) > 10
+    done = tsc(*STRICT.split(), "--lib", "es2022,dom,dom.iterable", *modules, str(wrong))
+    found = re.findall(r"^(\S+)\(\d+,\d+\): (error .*)$", done.stdout, flags=re.MULTILINE)
+    assert [Path(file).name for file, _ in found] == ["wrong.js"], done.stdout  # which it must find
+
+
+@pytest.mark.parametrize("suffix", ["js", "css", "html"])
+def test_the_page_names_no_address_but_its_own(suffix):
+    for path in PAGE.glob(f"*.{suffix}"):
+        text = path.read_text().replace("http://www.w3.org/2000/svg", "")  # a name, never asked for
+        assert not re.search(r"""https?://|["'(]//|@import""", text), path.name
+        assert not re.search(r"""(?:src|href)=["']/""", text), path.name  # relative, behind a proxy
+
+
+def test_every_module_is_asked_for_by_another_or_by_the_page():
+    asked = set(re.findall(r"page/(\w+\.js)", (PAGE / "index.html").read_text()))
+    for path in PAGE.glob("*.js"):
+        asked |= set(re.findall(r"""["']\./(\w+\.js)["']""", path.read_text()))
+    assert asked == {path.name for path in PAGE.glob("*.js")}
