@@ -27,7 +27,7 @@ from heatbath.noise import MOST_STEPS
 from heatbath.partition import Part, Partition
 from heatbath.runs import grid
 from heatbath.runs.dataset import Group, gather
-from heatbath.runs.plan import Plan, make_plan
+from heatbath.runs.plan import Batch, Plan, make_plan
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import descend, make_descent, make_ensemble, start_of
 from heatbath.schedules import at
@@ -102,7 +102,7 @@ class Live:
         problem: Problem,
         network: Dense,
         partition: Partition,
-        batch: int | None = None,
+        batch: Batch = None,
         chains: int = 1,
         *,
         seed: int = 0,
