@@ -395,9 +395,8 @@ def test_a_network_says_the_noise_at_each_row(sampled, tmp_path, call, no_pictur
     X = [[float(row["a"]), float(row["b"])] for row in rows]
     expected, law = run.predict(X), run.predictive(X)
     assert np.ptp(expected.noise) > 0
-    for name, values in zip(
-        ("prediction", "sd", "low"), (law.mean, law.sd, law.interval(0.8)[0]), strict=True
-    ):
+    low, _ = run.calibration().interval(law, 0.8)
+    for name, values in zip(("prediction", "sd", "low"), (law.mean, law.sd, low), strict=True):
         np.testing.assert_allclose([float(row[name]) for row in rows], values[:, 0], rtol=1e-9)
     np.testing.assert_allclose(law.sd, expected.sd, rtol=1e-9)
 

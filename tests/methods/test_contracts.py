@@ -74,7 +74,9 @@ def test_a_preset_takes_a_prior_and_what_its_methods_take(name):
 
 
 # they export methods, or choose one
-CHOOSING = {"__init__.py", "presets.py", "runs/simulation.py", "sampling.py", "torch/__init__.py"}
+CHOOSING = {
+    "__init__.py", "presets.py", "runs/live.py", "runs/simulation.py", "sampling.py", "torch/__init__.py",
+}  # fmt: skip
 CHOOSING_PACKAGES = ("methods", "experiments", "estimators")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from heatbath import datasets
+from heatbath import datasets, writing
 from heatbath.checks import POSITIVE, Interval, choice, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.arrays import csv_rows
@@ -22,6 +22,7 @@ from heatbath.explorer import catalogue
 from heatbath.methods import Method, choices
 from heatbath.networks import ACTIVATIONS, Dense
 from heatbath.partition import Partition
+from heatbath.presets import PRESETS
 from heatbath.schedules import Exponential, scaled
 
 LAYERS, WIDTH, PARAMETERS, MOST_CHAINS, MOST_POINTS, MOST_DRAWN = 3, 1000, 200_000, 16, 5000, 2000
@@ -228,9 +229,9 @@ def read_settings(given: object) -> Settings:
             batch = whole(label, table.get("batch", min(BATCH, rows)), 1, rows + 1)
     runs = {}
     named = checks.table("runs", table.get("runs", {}), RUNS)
-    for name, usual in zip(RUNS, ("AdLaLa", "Adam"), strict=True):
+    for name in RUNS:
         with checks.of(f"runs.{name}", f"run {name}: "):
-            runs[name] = _run(named.get(name, {"method": usual}))
+            runs[name] = _run(named.get(name, {"method": next(iter(PRESETS))}))
     view = table.get("view", {})
     with checks.of("view"):
         if not isinstance(view, Mapping) or len(str(view)) > 4000:
@@ -313,7 +314,7 @@ def _csv(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
         return None
     with checks.of("text"), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
-        path.write_text(text, encoding="utf-8", newline="")
+        writing.write(path, text)
         try:
             if target is None:
                 target = table["target"] = csv_rows(path)[0][1][-1]
