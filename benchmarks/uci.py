@@ -128,6 +128,12 @@ def ensemble_cell(values: list[list[float]]) -> str:
     return f"{rmse:.4g} / {likelihood:.3f} in {seconds:.0f} s"
 
 
+def coverage_cell(shares: np.ndarray) -> str:
+    """The mean coverage; null (NaN) in splits that were measured before intervals were calibrated."""
+    known = shares[~np.isnan(shares)]
+    return f"{known.mean():.1%}" + ("" if len(known) == len(shares) else f" (of {len(known)} splits)")
+
+
 def row(name: str, values: np.ndarray, ensembles: list[list[list[float]]]) -> str:
     """A line of the table, of the results of the splits."""
     known = SETS[name]
@@ -138,7 +144,7 @@ def row(name: str, values: np.ndarray, ensembles: list[list[list[float]]]) -> st
     cells = [
         name,
         f"**{ours}**",
-        f"{mean['coverage']:.1%}",
+        coverage_cell(values[:, COLUMNS.index("coverage")]),
         f"{values[:, COLUMNS.index('seconds')].min():.1f}",
         f"{mean['temperature']:.2f}",
         *pairs,
@@ -189,7 +195,11 @@ def main() -> None:
         return [values for key, values in known.items() if key.startswith(f"{start} ")]
 
     lines = [
-        row(name, np.array(of(name)), [of(f"{model}/{name}") for model in deep_ensembles.REGRESSORS])
+        row(
+            name,
+            np.array(of(name), np.float64),
+            [of(f"{model}/{name}") for model in deep_ensembles.REGRESSORS],
+        )
         for name in SETS
         if of(name)
     ]
