@@ -626,7 +626,9 @@ def test_when_paused_the_loss_on_the_lines_is_shown(page):
     before = page.locator("#loss").screenshot()
     page.click("#lines-tab")
     until(page, "() => document.getElementById('loss').getAttribute('aria-label').includes('lines')")
-    assert page.locator("#loss").screenshot() != before
+    end = time.monotonic() + PATIENCE / 1000
+    while page.locator("#loss").screenshot() == before:  # until the answer has come
+        assert time.monotonic() < end
 
 
 def test_the_lines_follow_a_step_and_are_gone_after_a_reset(page):
