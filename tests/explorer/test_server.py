@@ -467,14 +467,16 @@ def test_a_page_that_is_back_before_the_server_has_done_with_it_gone_keeps_its_r
 
 
 def test_a_page_that_does_not_read_is_given_up(served, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 10**6)
     monkeypatch.setattr("heatbath.explorer.server.WAITING", 30)
-    points = [[i / 500, i % 17, i % 2] for i in range(2000)]
-    with Page(served, max_queue=1) as page:
-        page.setup(problem={"kind": "points", "points": points})
-        assert sessions()
-        for _ in range(500):  # some 50 kB each, more than sockets hold
-            page.send("code", run="A", **{"as": "python"})
+
+    async def stuck(socket, text):
+        await asyncio.sleep(3600)
+
+    with Page(served) as page:
+        page.setup()
+        monkeypatch.setattr("heatbath.explorer.server.WebSocket.send_text", stuck)
+        for _ in range(60):
+            page.send("word", run="A", part="hidden", text="BAFEFAB")
         assert wait_until(lambda: not sessions(), 10)
 
 
