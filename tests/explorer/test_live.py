@@ -195,6 +195,24 @@ def test_rewind_goes_back_to_a_good_state_and_replay_is_exact(monkeypatch):
     assert_same(run, run.replay())
 
 
+def test_what_is_changed_where_one_has_gone_back_to_belongs_to_that_state():
+    live = hb.Live(PROBLEM, NETWORK, hb.AdLaLa(h=0.1), 7, 2)
+    live.advance(40)
+    live._worked = 1.0  # as if that had taken a while
+    for _ in range(4):
+        live.advance(10)
+        live._worked = 1.0
+    live.change(hb.AdLaLa(h=1e4))
+    live.advance(500)
+    step = live.rewind()
+    live.change(hb.AdLaLa(h=0.2))
+    live.advance(10)
+    assert live.rewind() == step
+    assert live.partition.h == Piecewise((0.1, 0.2), (step,))
+    live.advance(20)
+    assert np.array_equal(live.theta, hb.train(PROBLEM, NETWORK, live.partition, live.step, 7, 2).theta)
+
+
 def test_what_train_refuses_is_refused():
     with pytest.raises(ValueError, match="train needs one value of tau"):
         hb.Live(PROBLEM, NETWORK, hb.AdLaLa(tau=[1e-4, 1e-3]))

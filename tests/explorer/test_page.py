@@ -369,6 +369,59 @@ def test_a_damaged_link_says_so_and_the_usual_settings_load(browser, server):
     context.close()
 
 
+def test_a_link_whose_view_is_refused_says_so_and_the_usual_settings_load(browser, server):
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(server.url + "#" + encoded(small(view={"map": "sd", "x": 5000 * "y"})))
+    page.wait_for_selector("#message:has-text('4000 characters')")
+    page.wait_for_selector("#run-A .coefficient")
+    assert page.is_checked("input[name=map][value=mean]")
+    context.close()
+
+
+def test_a_word_taken_back_at_once_is_a_phase_and_the_link_has_it(page):
+    page.click("#step")
+    reach(page, 1)
+    word = page.locator("#run-A .part-head input").first
+    for text in ("BAFEFAB", "BACDEDCAB"):
+        word.fill(text)
+        word.press("Enter")
+        holds(page, "state.now.A.parts.hidden.word === arg", text)
+    write(page, "A", None, "h", "0.11")
+    write(page, "A", None, "h", "0.12")
+    history = state(page)["settings"]["runs"]["A"]["history"]
+    made = [change["parts"]["hidden"]["word"] for _, change in history]
+    assert made == ["BAFEFAB", "BACDEDCAB"]
+    assert history[-1][1]["h"] == 0.12
+
+
+def test_another_problem_begins_with_the_values_set_now(page):
+    page.click("#step")
+    reach(page, 1)
+    write(page, "A", "hidden", "tau", "0.0005")
+    page.select_option("#run-B .method select", "LaLa")
+    holds(page, "state.now.B.method === 'LaLa'")
+    page.check("#run-A .anneal", force=True)
+    holds(page, "state.now.A.anneal?.from === 1")
+    page.click("#open-problem")
+    page.fill("#problem-fields [name=points]", "100")
+    page.click("#problem-apply")
+    page.locator("#problem-dialog").wait_for(state="hidden")
+    runs = state(page)["settings"]["runs"]
+    assert runs["A"]["parts"]["hidden"]["tau"] == 0.0005
+    assert runs["A"]["anneal"]["from"] == 0
+    assert runs["B"]["method"] == "LaLa"
+    assert not any(run.get("history") for run in runs.values())
+
+
+def test_every_method_with_a_temperature_can_be_heated(page):
+    for method, bath in (("SGLD", 1), ("Adam", 0), ("LaLa", 1)):
+        page.select_option("#run-A .method select", method)
+        holds(page, "state.now.A.method === arg", method)
+        assert page.locator("#run-A .heat").count() == bath
+
+
 def test_drawn_points_train(page):
     page.click("#open-problem")
     page.check("[name=kind][value=points]", force=True)
@@ -573,7 +626,26 @@ def test_when_paused_the_loss_on_the_lines_is_shown(page):
     before = page.locator("#loss").screenshot()
     page.click("#lines-tab")
     until(page, "() => document.getElementById('loss').getAttribute('aria-label').includes('lines')")
-    assert page.locator("#loss").screenshot() != before
+    end = time.monotonic() + PATIENCE / 1000
+    while page.locator("#loss").screenshot() == before:  # until the answer has come
+        assert time.monotonic() < end
+
+
+def test_the_lines_follow_a_step_and_are_gone_after_a_reset(page):
+    page.click("#step")
+    reach(page, 1)
+    page.click("#lines-tab")
+    said = "document.getElementById('lines-tab').getAttribute('aria-pressed')"
+    until(page, f"() => {said} === 'true'")
+    page.evaluate(
+        """() => { const send = WebSocket.prototype.send; window.sent = [];
+        WebSocket.prototype.send = function (text) { window.sent.push(text); send.call(this, text) } }"""
+    )
+    page.click("#step")
+    reach(page, 2)
+    until(page, "() => window.sent.some((text) => text.includes('\"line\"'))")
+    page.click("#reset")
+    until(page, f"() => {said} === 'false'")
 
 
 def test_where_the_system_asks_for_less_motion_maps_change_twice_a_second(browser, server):

@@ -99,6 +99,36 @@ def test_annealing_falls_to_the_factor_in_so_many_steps_from_where_it_begins():
     assert sgld.heated(4.0).base.methods["all"].sigma == pytest.approx(0.2)  # σ² is a temperature
 
 
+def test_annealing_that_begins_late_is_from_the_start_after_a_reset():
+    flight = flight_of()
+    flight.work(60, 60)
+    flight.change({"anneal": {"factor": 0.01, "steps": 10}})
+    flight.change({"h": 0.1})
+    again = settings.restarted(flight.settings, {"A": flight}).runs["A"]
+    usual = flight.run.base.methods["hidden"].tau
+    assert again.partition().methods["hidden"].tau == Exponential(usual, 0.01 * usual, 10)
+    assert flight.run.partition().methods["hidden"].tau(60) == pytest.approx(usual)
+
+
+def test_annealing_that_begins_too_late_says_in_how_many_steps_it_can():
+    run = settings.read_settings({"runs": {"A": {"method": "LOL"}}}).runs["A"]
+    with pytest.raises(settings.Wrong, match="from step 10,000,000 on, temperatures can") as found:
+        run.changed({"anneal": {"factor": 0.01, "steps": 20_000}}, step=10_000_000)
+    least = int(str(found.value).split("within ")[1].split()[0].replace(",", ""))
+    late = run.changed({"anneal": {"factor": 0.01, "steps": least}}, step=10_000_000)
+    assert late.partition().methods["hidden"].tau(10_000_000) == pytest.approx(1e-3)
+
+
+def test_a_table_has_no_more_rows_than_are_accepted_however_its_lines_end():
+    for end in ("\n", "\r", "\r\n"):
+        text = end.join(["a,b,c", *(f"{i},{i * i % 7},{'xy'[i % 2]}" for i in range(settings.MOST_POINTS))])
+        assert settings.read_settings({"problem": {"kind": "csv", "text": text}}).problem.inputs == 2
+        with pytest.raises(settings.Wrong, match="1 to 5000 rows"):
+            settings.read_settings({"problem": {"kind": "csv", "text": f"{text}{end}1,2,x"}})
+    with pytest.raises(settings.Wrong, match="this has 0 rows"):
+        settings.read_settings({"problem": {"kind": "csv", "text": "\ufeff"}})
+
+
 # Scenes
 
 
@@ -145,6 +175,54 @@ def test_scenes_show_what_they_say():
     assert b1.accuracy[:, 0].mean() > 0.999
     (_, a1, _, b1) = played("uncertainty", 20_000)
     assert a1.outputs.std(axis=0).mean() > 2 * b1.outputs.std(axis=0).mean()
+
+
+# Flights
+
+
+def diverged(flight):
+    for _ in range(4):
+        flight.live._worked = 1.0  # as if what there is had taken a while
+        flight.work(60, 20)
+    flight.change({"parts": {"hidden": {"tau": 1e60}}})
+    flight.work(60, 100)
+    assert not flight.alive
+
+
+def history_makes_the_same(flight):
+    run = {"method": "LaLa", "history": [list(entry) for entry in flight.history]}
+    again = flight_of(runs={"A": run})
+    again.work(60, flight.step)
+    return np.array_equal(again.live.theta, flight.live.theta)
+
+
+def test_going_back_lets_go_of_a_heat_button_that_was_held_there():
+    flight = flight_of(runs={"A": {"method": "LaLa"}})
+    flight.work(60, 30)
+    cold = flight.run
+    flight.set_heat(100.0)
+    flight.work(60, 20)
+    diverged(flight)
+    flight.set_heat(1.0)
+    flight.rewind()
+    assert 30 < flight.step < 130
+    assert flight.run == cold
+    flight.work(60, 20)
+    assert flight.live.partition.methods["hidden"].tau.values[-1] == cold.base.methods["hidden"].tau
+    assert history_makes_the_same(flight)
+
+
+def test_going_back_twice_to_one_state_leaves_what_the_page_is_told():
+    flight = flight_of(runs={"A": {"method": "LaLa"}})
+    flight.work(60, 30)
+    diverged(flight)
+    flight.rewind()
+    flight.change({"h": 0.123})
+    flight.work(60, 5)
+    flight.rewind()
+    flight.work(60, 20)
+    assert flight.run.base.h == 0.123 == flight.live.partition.h.values[-1]
+    assert history_makes_the_same(flight)
 
 
 # Code

@@ -6,6 +6,7 @@ can be moved while they run. What the page and the server say to each other stan
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import secrets
 import socket
@@ -95,7 +96,7 @@ def explore(host: str = LOOPBACK, port: int | None = None, browser: bool = True)
     if port is not None:
         whole("port", port, low=0, high=65_536)
     prefix = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") if _in_notebook() else None
-    guarded = prefix is not None or not _is_loopback(host)
+    guarded = prefix is not None or not is_loopback(host)
     served = Served(host, port or 0, secrets.token_urlsafe(16) if guarded else None)
     if browser and _in_notebook():
         from IPython.display import IFrame, display
@@ -109,8 +110,12 @@ def explore(host: str = LOOPBACK, port: int | None = None, browser: bool = True)
     return served
 
 
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
+def is_loopback(name: str) -> bool:
+    """Whether a host is this computer for itself: anyone can have a name that begins with 127."""
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _listening(host: str, port: int) -> socket.socket:

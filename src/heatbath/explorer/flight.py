@@ -81,6 +81,7 @@ class Flight:
         self.held = False
         self.run: RunSettings = settings.runs[name]
         self.history: list[tuple[int, dict[str, Any]]] = []  # of changes that were made
+        self._held: list[tuple[RunSettings, float]] = []  # what held from each of them on, and the heat
         self._pending = deque(self.run.history)  # of those that are to be made
         self.phases: list[Plan] = []  # those that have ended
         self.offset = 0  # steps of them
@@ -212,27 +213,23 @@ class Flight:
         self._note_change({"parts": parts}, number, False)
 
     def rewind(self, number: int | None = None) -> None:
-        """Go back to the last good state."""
+        """Go back to the last good state; a heat button that was held there is let go."""
         step = self.offset + self.live.rewind()
         self.history = [entry for entry in self.history if entry[0] <= step]
-        self.run = self.settings_at(step)
+        del self._held[len(self.history) :]
+        self.run, heat = self._held[-1] if self._held else (self.settings.runs[self.name], 1.0)
         self.trace = [point for point in self.trace if point.step <= step]
         self._changed_from = min(self._changed_from, len(self.trace))
         self._lost, self.heat = 0, 1.0
         self.moment += 1
         self._stand()
+        if heat != 1:
+            self._apply(self.run)
+            self._keep({"parts": self.run.plain["parts"]})
         self._next_record = _after(self.live.step) + self.offset
         self.post(
             write("rewound", id=number, run=self.name, step=step, history=self.history, **self._plain())
         )
-
-    def settings_at(self, step: int) -> RunSettings:
-        """What the settings were at a step."""
-        run = self.settings.runs[self.name]
-        for when, change in self.history:
-            if when <= step:
-                run = run.changed(change, when)
-        return run
 
     # Inside
 
@@ -275,7 +272,7 @@ class Flight:
                 self.post(write("error", run=self.name, text=text))
 
     def _note_change(self, change: dict[str, Any], number: int | None, replayed: bool) -> None:
-        self.history.append((self.step, change))
+        self._keep(change)
         self.post(
             write(
                 "changed",
@@ -287,6 +284,10 @@ class Flight:
                 **self._plain(),
             )
         )
+
+    def _keep(self, change: dict[str, Any]) -> None:
+        self.history.append((self.step, change))
+        self._held.append((self.run, self.heat))
 
     def _plain(self) -> dict[str, Any]:
         return {**self.run.plain, "heat": self.heat, "layout": self.layout()}

@@ -17,7 +17,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -28,7 +28,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from threadpoolctl import threadpool_limits
 
 import heatbath
-from heatbath.explorer import code
+from heatbath.explorer import code, is_loopback
 from heatbath.explorer.catalogue import catalogue
 from heatbath.explorer.flight import Flight
 from heatbath.explorer.messages import A_SECOND, LIMITS, SESSIONS, read, write
@@ -157,7 +157,7 @@ class Explorer:
             return secrets.compare_digest(
                 connection.query_params.get("token", "").encode(), self.token.encode()
             )
-        return _is_loopback(connection.headers.get("host", ""))
+        return is_loopback(_split(f"//{connection.headers.get('host', '')}").hostname or "")
 
     # Websockets
 
@@ -166,34 +166,39 @@ class Explorer:
             await socket.close(POLICY)
             return
         await socket.accept()
-        page = _Page(socket)
         session = self._returning(socket.query_params.get("session", ""))
         returning = session is not None
         if session is None:
             gone = [session for session in self.sessions.values() if not session.attached]
-            for session in gone[: 1 + len(self.sessions) - SESSIONS]:
+            for session in gone[: max(0, 1 + len(self.sessions) - SESSIONS)]:
                 self._drop(session)
             if len(self.sessions) >= SESSIONS:
                 text = f"{SESSIONS} pages are open already: close one, and try again"
                 await socket.send_text(write("busy", text=text))
                 await socket.close(LATER)
                 return
+        page = _Page(socket)
+        if session is None:
             session = Session(page.post, self.workers.wake)
             self.sessions[session.key] = session
             self.workers.add(session)
-        sender = asyncio.create_task(page.send())
+        tasks = [page.sending]
         try:
             page.post(f'{self._hello[:-1]},"session":"{session.key}"}}')
             if returning:
                 session.attach(page.post)
-            await self._listen(socket, session)
+            tasks.append(asyncio.create_task(self._listen(socket, session)))
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                if not task.cancelled():
+                    task.result()  # raises what was not foreseen
         finally:
             session.detach()
-            sender.cancel()
-            with suppress(asyncio.CancelledError):
-                await sender
             loop = asyncio.get_running_loop()
             self._dropping[session.key] = loop.call_later(GRACE, self._drop, session)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _returning(self, key: str) -> Session | None:
         """The session of a page that is back in time; one that another page has is not given away."""
@@ -210,9 +215,7 @@ class Explorer:
         self.sessions.pop(session.key, None)
         self.workers.remove(session)
         session.flights = {}
-        for future in session.waiting:
-            if not future.done():
-                future.set_exception(ValueError("the page of this run has been closed"))
+        session.let_go("the page of this run has been closed")
 
     async def _listen(self, socket: WebSocket, session: Session) -> None:
         """Take messages of a page until it is closed, or sends too many."""
@@ -268,12 +271,12 @@ class Explorer:
     async def _install(self, session: Session, number: int | None, made: Callable[[], Settings]) -> None:
         def begin() -> tuple[Settings, dict[str, Flight], str]:
             settings = made()
-            flights = make_flights(settings, lambda text: session.post(text))
+            flights = make_flights(
+                settings, lambda text: session.post(text) if session.flights is flights else None
+            )  # those that have been replaced are silent
             return settings, flights, ready(settings, flights, number)
 
-        settings, flights, text = await self._job(begin)
-        session.install(settings, flights)
-        session.post(text)
+        session.install(*await self._job(begin))
         session.state()
 
     async def _on_change(self, session: Session, number: int | None, run: str, **change: Any) -> None:
@@ -372,6 +375,7 @@ class _Page:
         self._socket, self._loop = socket, asyncio.get_running_loop()
         self._waiting: deque[str | bytes] = deque()
         self._some = asyncio.Event()
+        self.sending = asyncio.create_task(self._send())  # ends when the page is gone, or does not read
 
     def post(self, message: str | bytes) -> None:
         """Have a message sent; from any thread."""
@@ -381,16 +385,15 @@ class _Page:
     def _append(self, message: str | bytes) -> None:
         self._waiting.append(message)
         self._some.set()
+        if len(self._waiting) > WAITING:
+            self.sending.cancel()  # which may itself wait for the page
 
-    async def send(self) -> None:
+    async def _send(self) -> None:
         """Send what waits, as it comes."""
         try:
             while True:
                 await self._some.wait()
                 self._some.clear()
-                if len(self._waiting) > WAITING:
-                    await self._socket.close(LATER, "the page does not read")
-                    return
                 while self._waiting:
                     message = self._waiting.popleft()
                     if isinstance(message, str):
@@ -401,15 +404,18 @@ class _Page:
             return  # the page is gone, which whoever listens to it sees too
 
 
-def _is_loopback(host: str) -> bool:
-    name = urlsplit(f"//{host}").hostname or ""
-    return name in ("localhost", "::1") or name.startswith("127.")
+def _split(address: str) -> SplitResult:
+    """The parts of an address from outside; none of one that cannot be read."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 def _is_same_origin(headers: Headers) -> bool:
     """Whether a page that this server has served opens the websocket; other programs say no origin."""
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == headers.get("host")
+    return origin is None or _split(origin).netloc == headers.get("host")
 
 
 def _as_file(run: Any) -> bytes:

@@ -27,6 +27,7 @@ from heatbath.schedules import Exponential, scaled
 
 LAYERS, WIDTH, PARAMETERS, MOST_CHAINS, MOST_POINTS, MOST_DRAWN = 3, 1000, 200_000, 16, 5000, 2000
 LETTERS, CHANGES = 64, 2000  # of a word; of a run on the way
+LARGEST = 300  # power of ten that a curve may come from
 TEST = 1000  # test examples of a problem that is drawn at random
 RUNS = ("A", "B")
 BATCH, CHAINS, POINTS = 20, 4, 1000  # of the paper's spirals; as many chains as show a standard deviation
@@ -242,8 +243,11 @@ def read_settings(given: object) -> Settings:
 
 
 def restarted(settings: Settings, flights: Mapping[str, Any]) -> Settings:
-    """The same from the start, with coefficients as they are now."""
-    runs = {name: replace(flight.run, history=()) for name, flight in flights.items()}
+    """The same from the start, with coefficients as they are now, and annealing from the start, too."""
+    runs = {}
+    for name, flight in flights.items():
+        anneal = flight.run.anneal and replace(flight.run.anneal, begin=0)
+        runs[name] = replace(flight.run, anneal=anneal, history=())
     return replace(settings, runs=runs)
 
 
@@ -308,16 +312,19 @@ def _csv(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
     with checks.of("text"):
         if not isinstance(text, str) or not text.strip():
             raise ValueError("the text of a CSV file with a header is needed")
-        if (rows := text.count("\n")) > MOST_POINTS + 1:
-            raise ValueError(f"a table of at most {MOST_POINTS} rows is needed, this has {rows}")
     if checks.problems:
         return None
     with checks.of("text"), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         writing.write(path, text)
         try:
+            rows = csv_rows(path)
+            if not 2 <= len(rows) <= MOST_POINTS + 1:
+                raise ValueError(
+                    f"a header and 1 to {MOST_POINTS} rows below it are needed, this has {len(rows)} rows"
+                )
             if target is None:
-                target = table["target"] = csv_rows(path)[0][1][-1]
+                target = table["target"] = rows[0][1][-1]
             problem = datasets.from_csv(path, target)
         except (ValueError, OSError) as error:
             raise ValueError(str(error).replace(str(path), "the table")) from None
@@ -452,6 +459,13 @@ def _annealed(partition: Partition, anneal: Annealing, offset: int) -> Partition
         value = getattr(method, method.thermal, None)
         if isinstance(value, float) and value > 0:
             factor = anneal.factor if method.thermal == "tau" else math.sqrt(anneal.factor)
+            decades, most = -begin / anneal.steps * math.log10(factor), LARGEST - math.log10(value)
+            if decades > most:
+                least = math.ceil(-begin * math.log10(factor) / most)
+                raise ValueError(
+                    f"from step {begin:,} on, temperatures can fall so far within {least:,} steps or more, "
+                    f"got {anneal.steps:,}: give them more steps, or reset"
+                )
             start, end = value * factor ** (-begin / anneal.steps), begin + anneal.steps
             curve = Exponential(start, value * factor, end) if end > 0 else value * factor
             method = replace(method, **{method.thermal: curve})

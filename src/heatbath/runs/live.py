@@ -221,6 +221,8 @@ class Live:
         if self.step:
             self._plan = self._plan.with_change(partition, self.step)
             self._ensemble = self._begin(self._ensemble, self.partition)
+            if self._kept[-1].step == self.step:  # one that was gone back to: it is changed with it
+                self._kept[-1] = self._kept[-1]._replace(plan=self._plan)
             return
         changed = grid.changed(self.partition, partition, 0)  # nothing has begun: it starts with these
         self._plan = replace(self._plan, partition=changed)

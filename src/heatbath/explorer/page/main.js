@@ -77,8 +77,7 @@ function current() {
 
 /** Both runs begin anew. @param {Settings} settings */
 async function setup(settings, play = false) {
-  if (settings.view) Object.assign(view, settings.view);
-  await connection.ask({ type: "setup", settings: { ...settings, view: { ...view } } });
+  await connection.ask({ type: "setup", settings: { ...settings, view: { ...view, ...settings.view } } });
   if (play) connection.send({ type: "play" });
 }
 
@@ -218,7 +217,10 @@ function showState({ playing, speed, steps }) {
   document.documentElement.classList.toggle("playing", playing);
   get("play-text").textContent = playing ? "Pause" : steps.A > 0 ? "Go on" : "Start";
   get("lines-tab").disabled = playing || steps.A === 0;
-  if (playing && wantsLines) chooseLines(false);
+  if (wantsLines) {
+    if (get("lines-tab").disabled) chooseLines(false);
+    else tell("line"); // which end elsewhere after a step
+  }
   const place = SPEEDS.indexOf(speed ?? null);
   if (place >= 0 && document.activeElement !== get("speed")) get("speed").value = String(place);
   showSpeed();

@@ -179,7 +179,7 @@ export class Panel {
       if (more.childElementCount > 1) box.append(more);
       this.controls.append(box);
     }
-    if (info.parts.some((part) => part.coefficients.some((c) => c.name === "tau"))) this.controls.append(this.bath());
+    if (this.parts.some((part) => part.thermal_name)) this.controls.append(this.bath());
     if (info.parts.length === 1) {
       const about = document.createElement("p");
       about.className = "about";
@@ -402,7 +402,7 @@ export class Panel {
       const back = document.createElement("button");
       back.type = "button";
       back.textContent = "Back to the last good state";
-      back.addEventListener("click", () => this.actions.ask({ type: "rewind", run: this.name }));
+      back.addEventListener("click", () => this.actions.ask({ type: "rewind", run: this.name }).catch(this.actions.report));
       this.note.append(title, text, back);
     }
   }

@@ -46,6 +46,12 @@ function joined(sooner, later) {
   return { ...sooner, ...later, ...(Object.keys(parts).length ? { parts } : {}) };
 }
 
+/** Whether a run goes on with it: another method, word or option begins a new phase, even if it is then taken back. @param {Change} change */
+function onlyNumbers({ method, parts = {} }) {
+  const values = Object.values(parts).flatMap((part) => Object.values(part));
+  return method === undefined && values.every((value) => typeof value === "number" || value === "inf");
+}
+
 /**
  * A change that the server has made: it holds now, and the history says since when.
  * @param {import("./types.js").Changed} message
@@ -58,7 +64,7 @@ export function change({ entry, replayed, ...message }) {
   const history = (state.settings.runs[run].history ??= []);
   const last = history[history.length - 1];
   const [step, made] = entry;
-  if (last && last[0] === step && made.method === undefined) last[1] = joined(last[1], made);
+  if (last && last[0] === step && onlyNumbers(made)) last[1] = joined(last[1], made);
   else history.push([step, made]);
 }
 

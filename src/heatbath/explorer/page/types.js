@@ -107,7 +107,7 @@
  */
 
 /** @typedef {[number, number, number]} Point */
-/** `key` is the part's name in the settings: "hidden" of hidden1 and hidden2. @typedef {{name: string, key: string, parameters: number, thermal: boolean, adaptive: boolean}} PartInfo */
+/** `key` is the part's name in the settings: "hidden" of hidden1 and hidden2. @typedef {{name: string, key: string, parameters: number, thermal: boolean, adaptive: boolean, thermal_name: string | null}} PartInfo */
 
 /**
  * @typedef {object} Ready
