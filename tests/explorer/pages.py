@@ -46,7 +46,7 @@ class Page:
         self.socket.send(json.dumps({"type": kind, "id": number, **fields}))
         return number
 
-    def next(self, timeout=30):
+    def next(self, timeout=120):
         received = self.socket.recv(timeout=timeout)
         if isinstance(received, bytes):
             self.seen["frame"] += 1
@@ -56,7 +56,7 @@ class Page:
         assert FAULTS or "error of the explorer" not in message.get("text", ""), message
         return message
 
-    def wait(self, *kinds, timeout=30, where=lambda message: True):
+    def wait(self, *kinds, timeout=120, where=lambda message: True):
         """The next message of some kind; others are passed over."""
         end = time.monotonic() + timeout
         while True:

@@ -315,7 +315,7 @@ def test_the_command_starts_a_server_and_ctrl_c_ends_it():
         try:
             assert answers(url)
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=30)
+            _, errors = process.communicate(timeout=120)
         finally:
             process.kill()
     assert process.returncode == 0

@@ -166,39 +166,34 @@ class Explorer:
             await socket.close(POLICY)
             return
         await socket.accept()
+        page = _Page(socket)
         session = self._returning(socket.query_params.get("session", ""))
         returning = session is not None
         if session is None:
             gone = [session for session in self.sessions.values() if not session.attached]
-            for session in gone[: max(0, 1 + len(self.sessions) - SESSIONS)]:
+            for session in gone[: 1 + len(self.sessions) - SESSIONS]:
                 self._drop(session)
             if len(self.sessions) >= SESSIONS:
                 text = f"{SESSIONS} pages are open already: close one, and try again"
                 await socket.send_text(write("busy", text=text))
                 await socket.close(LATER)
                 return
-        page = _Page(socket)
-        if session is None:
             session = Session(page.post, self.workers.wake)
             self.sessions[session.key] = session
             self.workers.add(session)
-        tasks = [page.sending]
+        sender = asyncio.create_task(page.send())
         try:
             page.post(f'{self._hello[:-1]},"session":"{session.key}"}}')
             if returning:
                 session.attach(page.post)
-            tasks.append(asyncio.create_task(self._listen(socket, session)))
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
-                if not task.cancelled():
-                    task.result()  # raises what was not foreseen
+            await self._listen(socket, session)
         finally:
             session.detach()
+            sender.cancel()
+            with suppress(asyncio.CancelledError):
+                await sender
             loop = asyncio.get_running_loop()
             self._dropping[session.key] = loop.call_later(GRACE, self._drop, session)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _returning(self, key: str) -> Session | None:
         """The session of a page that is back in time; one that another page has is not given away."""
@@ -215,7 +210,9 @@ class Explorer:
         self.sessions.pop(session.key, None)
         self.workers.remove(session)
         session.flights = {}
-        session.let_go("the page of this run has been closed")
+        for future in session.waiting:
+            if not future.done():
+                future.set_exception(ValueError("the page of this run has been closed"))
 
     async def _listen(self, socket: WebSocket, session: Session) -> None:
         """Take messages of a page until it is closed, or sends too many."""
@@ -271,12 +268,12 @@ class Explorer:
     async def _install(self, session: Session, number: int | None, made: Callable[[], Settings]) -> None:
         def begin() -> tuple[Settings, dict[str, Flight], str]:
             settings = made()
-            flights = make_flights(
-                settings, lambda text: session.post(text) if session.flights is flights else None
-            )  # those that have been replaced are silent
+            flights = make_flights(settings, lambda text: session.post(text))
             return settings, flights, ready(settings, flights, number)
 
-        session.install(*await self._job(begin))
+        settings, flights, text = await self._job(begin)
+        session.install(settings, flights)
+        session.post(text)
         session.state()
 
     async def _on_change(self, session: Session, number: int | None, run: str, **change: Any) -> None:
@@ -375,7 +372,6 @@ class _Page:
         self._socket, self._loop = socket, asyncio.get_running_loop()
         self._waiting: deque[str | bytes] = deque()
         self._some = asyncio.Event()
-        self.sending = asyncio.create_task(self._send())  # ends when the page is gone, or does not read
 
     def post(self, message: str | bytes) -> None:
         """Have a message sent; from any thread."""
@@ -385,15 +381,16 @@ class _Page:
     def _append(self, message: str | bytes) -> None:
         self._waiting.append(message)
         self._some.set()
-        if len(self._waiting) > WAITING:
-            self.sending.cancel()  # which may itself wait for the page
 
-    async def _send(self) -> None:
+    async def send(self) -> None:
         """Send what waits, as it comes."""
         try:
             while True:
                 await self._some.wait()
                 self._some.clear()
+                if len(self._waiting) > WAITING:
+                    await self._socket.close(LATER, "the page does not read")
+                    return
                 while self._waiting:
                     message = self._waiting.popleft()
                     if isinstance(message, str):

@@ -53,24 +53,15 @@ class Session:
 
     # From the event loop
 
-    def install(self, settings: Settings, flights: dict[str, Flight], text: str) -> None:
-        """Begin anew, paused; the page is told by `text`, after all of the runs before, and before these."""
+    def install(self, settings: Settings, flights: dict[str, Flight]) -> None:
+        """Begin anew, paused."""
         with self._lock:
-            self.flights = {}
+            self.settings, self.flights = settings, flights
             self.playing, self._stop, self._asked = False, {}, []
             self._pictures, self._looking, self._shown = {}, False, ()
             self._told = {name: (-math.inf, -1) for name in flights}
             self._looked = self._owed = 0.0
-            self.post(text)
-            self.settings, self.flights = settings, flights
-        self.let_go("the runs have begun anew in the meantime: ask again")
         self.wake()
-
-    def let_go(self, why: str) -> None:
-        """Whoever waits for what workers find out about runs that are no more is told so."""
-        for future in self.waiting:
-            if not future.done():
-                future.set_exception(ValueError(why))
 
     def play(self, playing: bool) -> None:
         """Go on, or pause."""
@@ -229,8 +220,6 @@ class Session:
         self._reached()
         now = time.perf_counter()
         when, step = self._told[flight.name]
-        if self.flights.get(flight.name) is not flight:
-            return
         if self.visible and step != flight.step and now >= when + TRACES:
             flight.tell_traces()
             self._told[flight.name] = now, flight.step
