@@ -8,7 +8,7 @@ where nothing else is said. Beside ours, all on the same splits:
 - boosting: its histogram gradient boosting with default settings, and tuned in the same way over learning
   rates and leaves;
 - bde: `sklearn-contrib-bde`, where it can be imported, with its defaults and as in its README (see
-  `benchmarks/deep_ensembles.py`).
+  `benchmarks/deep_ensembles.py`), on as many of the splits as were measured; without a ± that is one.
 
 The tables have log loss and accuracy on the 30 %, means over the splits ± the standard error, and the seconds
 of a fit: where something is tuned, of one with what was found; those of bde have its compilation in them. The
