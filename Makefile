@@ -3,7 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+# Of 18,000 modules some 5,000 are ever imported: Python compiles those when it needs them first, and keeps them.
+unexport PYTHONDONTWRITEBYTECODE
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 
 .PHONY: demo test lint bench tables docs clean
 
@@ -22,6 +24,7 @@ lint: .venv/dev
 bench: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/engine.py
 	$(BIN)/python benchmarks/optimisers.py
+	$(BIN)/python benchmarks/chains.py
 	$(BIN)/python benchmarks/costs.py
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/rounds.py
@@ -29,6 +32,7 @@ bench: .venv/bench
 tables: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/uci.py --page docs/uci.md
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/classification.py --page docs/classification.md
+	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/tables.py --page docs/mixed.md
 	$(BIN)/python benchmarks/images.py
 
 docs: .venv/docs
@@ -43,10 +47,11 @@ clean:
 	$(INSTALL) .
 	touch $@
 
-.venv/dev: .venv/base
-	@echo "installing the extras and the test tools into .venv (once, a minute or two)"
+.venv/dev: pyproject.toml constraints.txt
+	@echo "installing heatbath, the extras and the test tools into .venv (once, a minute or two)"
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(INSTALL) '.[all,dev,clients]'
-	touch $@
+	touch .venv/base $@
 
 .venv/bench: .venv/dev
 	@echo "installing what the benchmarks compare with into .venv"

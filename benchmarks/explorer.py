@@ -5,10 +5,12 @@ A server in a process of its own, and 1 and 4 pages with two runs each (AdLaLa a
 once; with it, the page in a real Chromium, driven by Playwright. Printed are, in turns and as medians:
 
 - frames a second of a page;
-- the share of the bare engine's speed: steps a second of all runs over those of `hb.train` in threads of this
-  process, one thread for each core and one run for each thread, measured just before and just after;
+- the share of the bare engine's speed: steps a second of a run over those of a `hb.Live` that nobody looks
+  at, one thread for each of the two, in this process, just before and just after; the mean of A and B (which
+  stay together, while a bare Adam makes half again as many steps as a bare AdLaLa), summed over the pages;
 - milliseconds from a change of h to its answer, and to the first frame that shows a step with it;
-- the server's memory over --minutes of training at full speed, in MB, and its growth in the last half.
+- memory of the server and, in a browser, of the page (its process, and its heap after a collection) over
+  --minutes of training at full speed, in MB, and its growth in the last half.
 """
 
 import argparse
@@ -25,6 +27,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -108,6 +112,10 @@ class Bare(Page):
         """Close the page."""
         self._context.__exit__(None, None, None)
 
+    def memory(self) -> dict[str, float]:
+        """MB of the page: there is none."""
+        return {}
+
 
 class Chromium(Page):
     """The page in a browser; Playwright sees its websocket."""
@@ -117,6 +125,8 @@ class Chromium(Page):
         self._page = browser.new_page(viewport={"width": 1280, "height": 800})
         self._page.on("websocket", lambda socket: socket.on("framereceived", self.take))
         self._page.goto(url)
+        self._tools = self._page.context.new_cdp_session(self._page)
+        self._tools.send("Performance.enable")
         self._page.wait_for_selector("#play:not([disabled])")
         self._page.click("#play")
 
@@ -135,9 +145,16 @@ class Chromium(Page):
         """Close the page."""
         self._page.close()
 
+    def memory(self) -> dict[str, float]:
+        """MB of the page: its heap after a collection, and the processes that show pages."""
+        self._tools.send("HeapProfiler.collectGarbage")
+        metrics = self._tools.send("Performance.getMetrics")["metrics"]
+        heap = next(metric["value"] for metric in metrics if metric["name"] == "JSHeapUsedSize") / 1e6
+        return {"the page's heap": heap, "the browser's processes": sum(map(memory, _renderers()))}
 
-def bare_speed(seconds: float) -> float:
-    """Steps a second of both runs together, each in a thread, without any server."""
+
+def bare_speed(seconds: float) -> NDArray[np.float64]:
+    """Steps a second of A and B, each in a thread, without any server."""
     problem, network = hb.datasets.spirals(turns=4), hb.Dense((100,))
     lives = [hb.Live(problem, network, method, 20, 4) for method in (ADLALA, ADAM)]
     for live in lives:
@@ -148,18 +165,17 @@ def bare_speed(seconds: float) -> float:
         thread.start()
     for thread in threads:
         thread.join()
-    return sum(live.step for live in lives) / (time.perf_counter() - begin)
+    return np.array([live.step for live in lives]) / (time.perf_counter() - begin)
 
 
-def watch(pages: list[Any], seconds: float) -> tuple[float, float]:
-    """Frames a second of a page, and steps a second of all runs."""
-    before = [(page.frames, sum(page.steps.values())) for page in pages]
+def watch(pages: list[Any], seconds: float) -> tuple[float, NDArray[np.float64]]:
+    """Frames a second of a page, and steps a second of A and B, of all pages together."""
+    before = [(page.frames, *page.steps.values()) for page in pages]
     begin = time.perf_counter()
     pages[0].pause(seconds)
     took = time.perf_counter() - begin
-    after = [(page.frames, sum(page.steps.values())) for page in pages]
-    frames = statistics.median(a[0] - b[0] for a, b in zip(after, before, strict=True)) / took
-    return frames, sum(a[1] - b[1] for a, b in zip(after, before, strict=True)) / took
+    made = np.array([(page.frames, *page.steps.values()) for page in pages]) - before
+    return float(np.median(made[:, 0])) / took, made[:, 1:].sum(axis=0) / took
 
 
 def answers(page: Any, count: int) -> tuple[float, float]:
@@ -183,6 +199,40 @@ def memory(process: int) -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def growth(page: Any, process: int, minutes: float, slices: int = 20) -> None:
+    """Print the memory of server and page over some minutes of training."""
+    sizes: list[dict[str, float]] = []
+    for _ in range(slices):
+        watch([page], 60 * minutes / slices)
+        sizes.append({"server": memory(process), **page.memory()})
+    steps = sum(page.steps.values())
+    for name in sizes[0]:
+        first, half, last = (sizes[place][name] for place in (0, slices // 2, -1))
+        print(
+            f"memory of {name}: {first:.1f} MB at first, {half:.1f} MB half way, {last:.1f} MB after "
+            f"{steps:,.0f} steps and {page.frames:,} frames; in the last half {last - half:+.1f} MB"
+        )
+
+
+def _renderers() -> Iterator[int]:
+    """The processes that show pages of a browser of ours."""
+    parents, shows = {}, []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            process = int(folder.name)
+            parents[process] = int(
+                (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            )
+            if b"--type=renderer" in (folder / "cmdline").read_bytes():
+                shows.append(process)
+    for process in shows:
+        above = process
+        while above in parents and above != os.getpid():
+            above = parents[above]
+        if above == os.getpid():
+            yield process
+
+
 @contextmanager
 def opener(chromium: bool) -> Iterator[Callable[[str], Page]]:
     """What opens a page."""
@@ -203,12 +253,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--chromium", action="store_true", help="a real browser")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="of each; 0 for the memory alone")
     parser.add_argument("--minutes", type=float, default=1.0, help="of training, for the memory")
     options = parser.parse_args()
     print(f"{'pages':>6}{'frames/s':>10}{'share':>8}{'answer, ms':>12}{'shown, ms':>11}")
     with opener(options.chromium) as open_page, served() as (url, process):
-        for count in (1, 4):
+        for count in (1, 4) if options.repeats else ():
             rows = []
             for _ in range(options.repeats):
                 before = bare_speed(options.seconds / 4)
@@ -221,20 +271,12 @@ def main() -> None:
                     told, shown = answers(pages[0], 20)
                 time.sleep(0.5)
                 bare = (before + bare_speed(options.seconds / 4)) / 2
-                rows.append((frames, steps / bare, told, shown))
+                rows.append((frames, (steps / bare).mean(), told, shown))
             values = [statistics.median(column) for column in zip(*rows, strict=True)]
             print("{:>6}{:>10.1f}{:>8.2f}{:>12.1f}{:>11.1f}".format(count, *values), flush=True)
         page = open_page(url)
-        sizes, slices = [], 20
-        for _ in range(slices):
-            watch([page], 60 * options.minutes / slices)
-            sizes.append(memory(process))
-        steps = sum(page.steps.values())
+        growth(page, process, options.minutes)
         page.close()
-        print(
-            f"memory: {sizes[0]:.0f} MB at first, {sizes[slices // 2]:.0f} MB half way, {sizes[-1]:.0f} MB "
-            f"after {steps:,.0f} steps; growth in the last half {sizes[-1] - sizes[slices // 2]:+.1f} MB"
-        )
 
 
 if __name__ == "__main__":

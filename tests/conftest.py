@@ -1,7 +1,9 @@
 """What every test may count on."""
 
+import gc
 import os
 import signal
+import sys
 import warnings
 from contextlib import suppress
 
@@ -10,6 +12,13 @@ import pytest
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "passive"
 )  # torch's threads would spin against those of other workers
+gc.disable()  # until all tests are collected: next to nothing of what is imported is garbage
+
+
+def pytest_collection_finish():
+    """What is imported stays: that the collector looks at a million objects again and again takes time."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config):
@@ -26,3 +35,18 @@ def ctrl_c_is_python_s():
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, usual)
+
+
+@pytest.fixture(autouse=True)
+def torch_draws_the_same_every_time():
+    """Also the noise of optimisers without a seed, which is made of that of torch."""
+    if "heatbath.torch" not in sys.modules:
+        yield
+        return
+    import torch
+
+    from heatbath.torch.seeds import counted_anew
+
+    torch.manual_seed(0)
+    with counted_anew():
+        yield

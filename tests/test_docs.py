@@ -4,13 +4,19 @@ import ast
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from functools import cache
+from inspect import signature
 from pathlib import Path
 
 import pytest
+import typer
 
+import heatbath as hb
+from heatbath.cli import app
+from heatbath.cli.options import SETTINGS
 from tests.pages import run_snippets, snippets
 
 ROOT = Path(__file__).parent.parent
@@ -18,7 +24,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 WRITTEN = [page for page in PAGES if page.name != "reproduction.md"]  # which `heatbath reproduce` makes
 WITH_CODE = [page for page in WRITTEN if snippets(page)]
-SUBPACKAGES = ("datasets", "diagnostics", "landscape", "plotting", "prediction", "torch")
+SUBPACKAGES = ("answers", "datasets", "diagnostics", "landscape", "plotting", "prediction", "tables", "torch")
 
 
 def names(pages):
@@ -135,6 +141,61 @@ def test_the_reference_has_every_public_name_once():
         place for place in public - set(documented) if place.rpartition(".")[0] not in documented
     } == set()
     assert len(public) > 80
+
+
+def tool(name):
+    """A module in the folder of the documentation."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["command-line.md", "scikit-learn.md"])
+def test_every_option_and_parameter_is_on_its_page_as_the_code_has_it(page):
+    made = tool("tabulated").tabulated(page)
+    assert (DOCS / page).read_text() == made, "run python docs/tabulated.py"
+    names = {
+        "command-line.md": {s.flag for s in SETTINGS} | {"--version", "--import", "--json", "--coverage"}
+    }
+    both = (hb.ThermodynamicClassifier, hb.ThermodynamicRegressor)
+    expected = names.get(page) or {name for kind in both for name in signature(kind).parameters}
+    assert [name for name in expected if f"`{name}`" not in made] == []
+
+
+def test_every_parameter_of_tables_is_on_its_page():
+    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "tables.md").read_text(), flags=re.MULTILINE)
+    assert set(rows) == set(signature(hb.from_table).parameters)
+    assert set(signature(hb.TableEncoder).parameters) <= set(rows)
+
+
+def commands(page):
+    """The lines of a page that call the command line."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    lines = [line for language, block in blocks if not language for line in block.splitlines()]
+    return [found[1] for line in lines if (found := re.search(r"(?:^|\| |^\$ )heatbath ((?:\w|--).*)", line))]
+
+
+def unknown_words(line):
+    """The options that a call has and its command has not."""
+    group = typer.main.get_command(app)
+    words = shlex.split(line, comments=True)
+    if words[0] == "--import":
+        words = words[2:]
+    given = [word.partition("=")[0] for word in words if word.startswith("--")]
+    places = [group] if words[0].startswith("--") else [group.commands[words[0]]]
+    known = {name for place in places for p in place.params for name in (*p.opts, *p.secondary_opts)}
+    return [word for word in given if word not in known]
+
+
+@pytest.mark.parametrize("page", **names([*WRITTEN, ROOT / "README.md"]))
+def test_commands_on_a_page_have_options_that_exist(page):
+    assert [line for line in commands(page) if unknown_words(line)] == []
+
+
+def test_commands_are_found_and_options_that_do_not_exist_too():
+    assert len(commands(DOCS / "command-line.md")) > 10
+    assert unknown_words("train --data a.csv --targets b --version") == ["--targets", "--version"]
 
 
 def test_the_places_that_extending_names_are_there():

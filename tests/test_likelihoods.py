@@ -541,7 +541,7 @@ def test_a_variance_that_vanishes_is_a_divergence():
 def test_counts_are_read_from_arrays_and_files(tmp_path):
     path = tmp_path / "visits.csv"
     path.write_text("a,visits\n" + "".join(f"{0.1 * i},{i % 4}\n" for i in range(20)))
-    given = hb.datasets.from_csv(path, "visits", task="counts")
+    given = hb.from_table(path, "visits", task="counts")
     assert (given.task, given.targets, given.outputs) == ("counts", ("visits",), 1)
     assert set(given.Y_train.ravel()) <= {0.0, 1.0, 2.0, 3.0}  # not scaled, although the inputs are
     assert given.scale.item() != 1

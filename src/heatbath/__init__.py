@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from heatbath import answers as answers
     from heatbath import datasets as datasets
     from heatbath import diagnostics as diagnostics
     from heatbath import landscape as landscape
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from heatbath import schedules as schedules
     from heatbath import splitting as splitting
     from heatbath import statistics as statistics
+    from heatbath import tables as tables
     from heatbath import torch as torch
     from heatbath.automatic import OffTemperature as OffTemperature
+    from heatbath.datasets import from_table as from_table
     from heatbath.estimators import ThermodynamicClassifier as ThermodynamicClassifier
     from heatbath.estimators import ThermodynamicRegressor as ThermodynamicRegressor
     from heatbath.explorer import explore as explore
@@ -53,6 +56,8 @@ if TYPE_CHECKING:
     from heatbath.runs.simulation import Progress as Progress
     from heatbath.runs.simulation import StaleNoise as StaleNoise
     from heatbath.sampling import sample as sample
+    from heatbath.tables import TableEncoder as TableEncoder
+    from heatbath.tables import open_table as open_table
     from heatbath.training import compare as compare
     from heatbath.training import sweep as sweep
     from heatbath.training import train as train
@@ -63,8 +68,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 MODULES = (
-    "datasets", "diagnostics", "landscape", "methods", "noise", "plotting", "prediction", "quadratic",
-    "reference", "schedules", "splitting", "statistics", "torch",
+    "answers", "datasets", "diagnostics", "landscape", "methods", "noise", "plotting", "prediction",
+    "quadratic", "reference", "schedules", "splitting", "statistics", "tables", "torch",
 )  # fmt: skip
 _HOME: dict[str, str | None] = {
     **dict.fromkeys(MODULES),
@@ -75,6 +80,7 @@ _HOME: dict[str, str | None] = {
     **dict.fromkeys(["LOL", "AdLAdL", "AdLaLa", "LaLa"], "presets"),
     **dict.fromkeys(["ThermodynamicClassifier", "ThermodynamicRegressor"], "estimators"),
     "OffTemperature": "automatic",
+    "from_table": "datasets",
     "Dense": "networks",
     "Partition": "partition",
     "Posterior": "posterior",
@@ -85,6 +91,7 @@ _HOME: dict[str, str | None] = {
     **dict.fromkeys(["Diverged", "Interrupted", "Progress", "StaleNoise"], "runs.simulation"),
     **dict.fromkeys(["compare", "sweep", "train"], "training"),
     "sample": "sampling",
+    **dict.fromkeys(["TableEncoder", "open_table"], "tables"),
     "between": "ranges",
     "explore": "explorer",
     **dict.fromkeys(["AtEdge", "Tuned", "tune"], "tuning"),

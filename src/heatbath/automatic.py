@@ -1,5 +1,5 @@
 """Stepsizes, lengths and priors that a run finds by itself: `train` with h="auto", steps="auto" or
-`Posterior(prior="auto")`.
+`Posterior(prior="auto")`; and where its chains begin, with warm=N.
 
 A prior is looked for first, in short runs one after another (see `evidence`), and the run begins where they
 ended.
@@ -15,6 +15,7 @@ are, bit for bit, what `train` gives with the numbers found, which are in its pl
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import warnings
@@ -28,6 +29,7 @@ import numpy as np
 from heatbath import evidence
 from heatbath.checks import whole
 from heatbath.datasets import Problem
+from heatbath.defaults import warm_plan
 from heatbath.diagnostics.agreement import Convergence, convergence
 from heatbath.diagnostics.temperatures import thermal_ratio
 from heatbath.networks import Dense
@@ -66,7 +68,8 @@ class OffTemperature(RuntimeWarning):
 @dataclass(frozen=True)
 class Search:
     """A call of `train` that finds something: its arguments, those that decide what is computed (`settings`)
-    and the others (`manner`). `first` are the steps of the first round, `budget` None where these are all."""
+    and the others (`manner`). `first` are the steps of the first round, `budget` None where these are all.
+    Where there is a `warm` plan, chains begin where its run ends."""
 
     problem: Problem
     network: Dense
@@ -77,6 +80,7 @@ class Search:
     budget: int | None
     settings: dict[str, Any]
     manner: dict[str, Any] = field(default_factory=dict)
+    warm: Plan | None = None
 
     def run(self) -> Run:
         """The run with what it found."""
@@ -84,11 +88,21 @@ class Search:
         before = None if checkpoint is None or not os.path.exists(checkpoint) else self._before(checkpoint)
         if before is not None and self._is_complete(before):
             return before
-        if not self.partition.finds_prior:
-            return self._run(before, Found())
         if before is not None:
             return self._like(before.plan)._run(before, before.found or Found())
-        return self._with_prior()
+        search = self._warmed()
+        if not self.partition.finds_prior:
+            return search._run(None, Found(begun="" if self.warm is None else self._given_start))
+        return search._with_prior()
+
+    def _warmed(self) -> Search:
+        """The same from where the steps of Adam end, if there are to be any."""
+        run = None if self.warm is None else self._short(self.warm)
+        if run is None:  # or all of it diverged, and chains begin as others do
+            return self
+        return replace(
+            self, settings=self.settings | {"start": np.resize(run.theta[run.died < 0], run.theta.shape)}
+        )
 
     def _run(self, before: Run | None, found: Found) -> Run:
         """The run with its prior."""
@@ -131,7 +145,8 @@ class Search:
         if len(known) < len(thermal) or not thermal:
             raise ValueError(
                 "what is 'auto' is judged by the temperature, so methods need one above 0 that is not "
-                f"tempered; for others say h, steps and the prior: got {self.partition!r}"
+                "tempered; for others say h, steps and the prior, and no warm steps: got "
+                f"{self.partition!r}"
             )
         if self.budget is not None and (plan.chains < 2 or plan.samples < 4):
             raise ValueError(
@@ -164,17 +179,19 @@ class Search:
 
     def _like(self, plan: Plan) -> Search:
         """The same with the prior that another run has found, and the start."""
-        if not self.partition.finds_prior or plan.found is None or not plan.found.priors:
-            return self
-        rounds, _ = evidence.effort(self.budget or self.first)
-        start = {"start": plan.start, "momenta": plan.momenta} if rounds else {}
-        return replace(
-            self, partition=self.partition.at_prior(plan.found.priors[-1]), settings=self.settings | start
-        )
+        partition, begins = self.partition, self.warm is not None
+        if partition.finds_prior and plan.found is not None and plan.found.priors:
+            partition = partition.at_prior(plan.found.priors[-1])
+            begins = begins or evidence.effort(self.budget or self.first)[0] > 0
+        start = {"start": plan.start, "momenta": plan.momenta} if begins else {}
+        return replace(self, partition=partition, settings=self.settings | start)
 
     @property
     def _given_start(self) -> str:
-        """A checksum of the start of this call; the run itself begins where the prior was found."""
+        """A checksum of the start of this call, or of the plan that leads to it; the run itself begins where
+        the prior was found."""
+        if self.warm is not None:
+            return hashlib.sha256(json.dumps(self.warm.plain, sort_keys=True).encode()).hexdigest()
         start = self.settings["start"]
         if start is None:
             return ""
@@ -243,7 +260,9 @@ class Search:
             wrong = [name for name in like._plan(h).differences(there.plan) if name not in changing]
             if self.partition.finds_prior and not there.found.priors:
                 wrong.append("prior")
-            elif self.partition.finds_prior and there.found.begun != self._given_start:
+            elif (
+                self.partition.finds_prior or self.warm is not None
+            ) and there.found.begun != self._given_start:
                 wrong.append("start")
             if self.budget is not None and there.plan.samples != self.settings["samples"]:
                 wrong.append("samples")
@@ -283,14 +302,15 @@ class Search:
                 top = rungs[-1] / FACTOR
                 continue
             points = [run.select(h=h) for h in rungs]
-            tried = [
+            looked = [
                 (h, thermal_ratio(point, threads=threads) if (point.died < 0).all() else UNKNOWN)
                 for h, point in zip(rungs, points, strict=True)
             ]
-            known = [place for place, (_, estimate) in enumerate(tried) if math.isfinite(estimate.value)]
-            if not known:  # some chain of each
+            known = [place for place, (_, estimate) in enumerate(looked) if math.isfinite(estimate.value)]
+            if not known:  # some chain of each; what was seen before is still true
                 top = rungs[-1] / FACTOR
                 continue
+            tried = looked
             if any(is_near(estimate) for _, estimate in tried):
                 break
             start = points[min(known, key=lambda place: tried[place][1].value)].theta
@@ -338,9 +358,19 @@ class Search:
             steps, samples = run.step, run.plan.samples
             moved = run.on_other_examples(run.problem, steps, samples, steps // samples, run.plan.batch)
             moved = Run(moved.plan.extended(steps, steps), steps, moved.data, moved.former)
+            self._tell(run)
             self._save(moved)  # with the plan that it goes on with
             run = moved.resume(**self.manner)
         return run
+
+    def _tell(self, run: Run) -> None:
+        """Tell what there is after a round."""
+        if (progress := self.manner.get("progress")) is not None:
+            split = "test" if run.problem.X_test.shape[1] else "train"
+            loss, accuracy = (
+                float(np.mean(run.data[name].sel(split=split).values[:, -1])) for name in ("loss", "accuracy")
+            )
+            progress(Progress(run.step, 2 * run.step, 0.0, loss, {}, run.step, accuracy, run=run))
 
     def _save(self, run: Run) -> None:
         checkpoint = self.manner.get("checkpoint")
@@ -387,10 +417,13 @@ def search(
     batch: Batch,
     chains: int,
     budget: int | None,
+    warm: int,
     settings: dict[str, Any],
 ) -> Search:
     """What `train` has to find, by its arguments, which are checked."""
     settings = DEFAULTS | settings
+    if warm and settings["start"] is not None:
+        raise ValueError(f"chains begin at start, or after warm={warm} steps: leave out one of the two")
     if steps == "auto":
         if settings["burn_in"] is not None or settings["thin"] is not None:
             raise ValueError("burn_in and thin follow from steps='auto': leave them out")
@@ -402,8 +435,11 @@ def search(
     else:
         most, first = None, whole("steps", steps, low=1, high=MOST_STEPS)
     made = Search(problem, network, partition, first, batch, chains, most, settings)
-    made.first_plan()
-    return made
+    plan = made.first_plan()
+    if not warm:
+        return made
+    before = warm_plan(problem, network, partition.posterior, warm, plan.chains, plan.seed, plan.dtype)
+    return replace(made, warm=before)
 
 
 def chosen(tried: list[tuple[float, Estimate]]) -> float:

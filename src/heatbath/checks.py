@@ -45,6 +45,19 @@ FRICTION = Interval(low=0.0, infinite=True)
 SHARE = Interval(low=0.0, high=1.0)
 
 
+def shown(value: object, most: int = 200) -> str:
+    """A value for an error: arrays and tensors by their kind and shape, without their numbers."""
+    if isinstance(value, (list, tuple, set, dict)):
+        held = value.values() if isinstance(value, dict) else value
+        if any(hasattr(item, "shape") or isinstance(item, (list, tuple, set, dict)) for item in held):
+            kinds = sorted({type(item).__name__ for item in held})
+            return f"a {type(value).__name__} of {len(value)} ({', '.join(kinds)})"
+    if hasattr(value, "shape") and not isinstance(value, np.generic):
+        return f"a {type(value).__name__} of shape {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def is_real(value: object) -> TypeGuard[Real]:
     """Whether a value is a real number, and not a bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
@@ -54,7 +67,7 @@ def real(label: str, value: object, accepted: Interval = FINITE) -> float:
     """`value` as a float, if it is a number that is `accepted`."""
     if not is_real(value):
         raise TypeError(
-            f"{label} must be a number ({accepted}), got {value!r} of type {type(value).__name__}"
+            f"{label} must be a number ({accepted}), got {shown(value)} of type {type(value).__name__}"
         )
     try:
         number = float(value)
@@ -68,7 +81,7 @@ def real(label: str, value: object, accepted: Interval = FINITE) -> float:
 def reals(label: str, values: object, accepted: Interval = FINITE) -> tuple[float, ...]:
     """A list or tuple of accepted numbers, as a tuple of floats."""
     if not isinstance(values, (list, tuple)):
-        raise TypeError(f"{label} must be a list of numbers, got {values!r}")
+        raise TypeError(f"{label} must be a list of numbers, got {shown(values)}")
     return tuple(real(label, value, accepted) for value in values)
 
 
@@ -76,7 +89,7 @@ def whole(label: str, value: object, low: int, high: int | None = None) -> int:
     """`value` as an int, if it is a whole number >= low (and < high)."""
     accepted = f"a whole number >= {low}" + (f" and < {high}" if high is not None else "")
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{label} must be {accepted}, got {value!r} of type {type(value).__name__}")
+        raise TypeError(f"{label} must be {accepted}, got {shown(value)} of type {type(value).__name__}")
     if value < low or (high is not None and value >= high):
         raise ValueError(f"{label} must be {accepted}, got {value!r}")
     return int(value)
@@ -85,7 +98,7 @@ def whole(label: str, value: object, low: int, high: int | None = None) -> int:
 def choice(label: str, value: object, accepted: tuple[object, ...]) -> None:
     """Refuse a `value` that is not one of the `accepted`."""
     if not isinstance(value, (str, int)) or isinstance(value, bool) or value not in accepted:
-        raise ValueError(f"{label} must be one of {', '.join(map(repr, accepted))}, got {value!r}")
+        raise ValueError(f"{label} must be one of {', '.join(map(repr, accepted))}, got {shown(value)}")
 
 
 def store(owner: object, **values: object) -> None:

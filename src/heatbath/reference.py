@@ -49,10 +49,11 @@ class State:
 
 @dataclass(frozen=True)
 class _Member:
-    """A part as it is stepped: where its parameters lie among all, and its rotated word."""
+    """A part as it is stepped: where its parameters lie among all, those of each ξ, and its rotated word."""
 
     part: Part
-    index: NDArray[np.intp]
+    index: slice | NDArray[np.intp]
+    sizes: NDArray[np.intp]
     rotation: Rotation
 
     @property
@@ -208,7 +209,7 @@ class Reference:
             G=self._G[:, i] if self._G is not None and substep.kind.kicks else none,
             R=self._noise(n, substep.slot)[:, i] if substep.slot is not None else none,
             tau=self._tau(method, n),
-            sizes=np.array(m.part.thermostats, dtype=np.intp),
+            sizes=m.sizes,
             unit=np.sqrt(self._mean_noise()) if self.draws is not None else 1.0,
         )
         substep.kind.act(now)
@@ -338,7 +339,10 @@ def _checked(noise: Callable[[int, int], Array], shape: tuple[int, ...]) -> Call
 
 def _member(part: Part, rotated: bool) -> _Member:
     index = np.concatenate([np.arange(span.start, span.stop) for span in part.tensors])
-    return _Member(part, index, rotate(part.method.substeps) if rotated else Rotation((), (), "end"))
+    together = np.array_equal(index, np.arange(index[0], index[0] + len(index)))
+    where = slice(int(index[0]), int(index[-1]) + 1) if together else index  # a slice is quicker
+    sizes = np.array(part.thermostats, dtype=np.intp)
+    return _Member(part, where, sizes, rotate(part.method.substeps) if rotated else Rotation((), (), "end"))
 
 
 def _shared_word(parts: tuple[Part, ...]) -> tuple[Substep, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from heatbath.checks import FINITE, POSITIVE, Interval, is_real, real, reals, store, whole
+from heatbath.checks import FINITE, POSITIVE, Interval, is_real, real, reals, shown, store, whole
 from heatbath.noise import MOST_STEPS
 from heatbath.ranges import Between
 
@@ -305,6 +305,6 @@ def _value(label: str, given: object, accepted: Interval, tempering: bool) -> Va
     if not is_real(given):
         raise TypeError(
             f"{label} must be a number ({accepted}), a schedule, or a list of them as an axis of a sweep; "
-            f"got {given!r} of type {type(given).__name__}"
+            f"got {shown(given)} of type {type(given).__name__}"
         )
     return real(label, given, accepted)

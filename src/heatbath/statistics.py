@@ -1,4 +1,5 @@
-"""Means with their intervals, once for all: of correlated series, of independent runs, by resampling.
+"""Means with their intervals, once for all: of correlated series, of independent runs or examples, of shares
+and ranks, by resampling. Those of a quantity with bounds stay within them.
 
 >>> mean([[1.0], [2.0], [3.0], [4.0]])  # four chains, one record of each
 Estimate(value=2.5, error=1.048...)
@@ -23,6 +24,9 @@ FEWEST = 16  # values that an error is estimated from, at least
 COSINES = 8  # slow waves of a series whose size tells the error: at 20 correlation times 7 % too small
 SPANS = 10  # correlation times that a series must have: below, it tells too little of the slow waves
 NORMAL = 1.96  # standard errors on each side of a 95 % interval
+UNBOUNDED = (-math.inf, math.inf)
+SHARES = (0.0, 1.0)
+LARGEST = 700.0  # exponent that float64 has room for
 DISAGREE = 0.01  # the chance of it at which chains are taken to differ by more than what they show within
 
 
@@ -116,7 +120,8 @@ class Blocks:
         if not len(self):
             return Estimate(math.nan, math.nan)
         value = (sum(self._means) * self._length + self._sum) / len(self)
-        return Estimate(float(value), _error(np.array([self._means])) if self._means else math.nan)
+        told = self._means and math.isfinite(value)
+        return Estimate(float(value), _error(np.array([self._means])) if told else math.nan)
 
 
 def mean(trace: ArrayLike) -> Estimate:
@@ -133,16 +138,52 @@ def mean(trace: ArrayLike) -> Estimate:
     return Estimate(float(values.mean()), _error(values))
 
 
-def student(values: ArrayLike, of: int = 1) -> Measured:
+def student(
+    values: ArrayLike,
+    of: int = 1,
+    bounds: tuple[float, float] = UNBOUNDED,
+    weights: ArrayLike | None = None,
+) -> Measured:
     """The mean of independent values, such as those of several runs, with Student's interval.
 
     It is that of `mean` for one record of each chain. `of`: how many things this one was chosen from as the
     best; its interval is as much wider (Bonferroni). One value alone has no interval, and where one is NaN,
-    so is the mean.
+    so is the mean. `bounds`, such as 0 and 1 of an accuracy or 0 and infinity of a loss: the interval is that
+    of the logit, or of the logarithm, of what is between, so that it stays within them. `weights` (one for
+    each value) say how often each counts in the mean; its error is that of a ratio of sums.
+
+    >>> student([0.96, 0.99, 0.99, 1.0]).percent()
+    '98.5 % (95.7 to 101.3)'
+    >>> student([0.96, 0.99, 0.99, 1.0], bounds=SHARES).percent()
+    '98.5 % (91.0 to 99.8)'
     """
     array = np.asarray(values, np.float64).ravel()
-    value, error = float(array.mean()), _error(array[:, None], of)
-    return Measured(value, *Estimate(value, error).interval)
+    if weights is None:
+        value, error = float(array.mean()), _error(array[:, None], of)
+    else:
+        w = np.asarray(weights, np.float64).ravel()
+        value = float(w @ array / w.sum())
+        error = _error((w / w.mean() * (array - value))[:, None], of)
+    return _within(value, NORMAL * error, *bounds)
+
+
+def _within(value: float, half: float, low: float, high: float) -> Measured:
+    """A value with an interval of this half width; where there are bounds, on a scale that has none."""
+    above, below = value - low, high - value
+    if half == 0 or (above > 0 and below > 0 and math.isinf(above) and math.isinf(below)):
+        return Measured(value, value - half, value + half)
+    if not (above > 0 and below > 0 and math.isfinite(half)):
+        return Measured(value, math.nan, math.nan)
+    if math.isinf(below):
+        factor = math.exp(min(half / above, LARGEST))
+        return Measured(value, low + above / factor, low + above * factor)
+    if math.isinf(above):
+        factor = math.exp(min(half / below, LARGEST))
+        return Measured(value, high - below * factor, high - below / factor)
+    factor = math.exp(min(half * (above + below) / (above * below), LARGEST))  # of the odds above / below
+    ends = (above / (above + below / odds) for odds in (1 / factor, factor))
+    first, last = (low + (high - low) * end for end in ends)
+    return Measured(value, first, last)
 
 
 def over_chains(values: ArrayLike, *, lower_is_better: bool = False) -> OverChains:
@@ -201,7 +242,63 @@ def wilson(rate: Array, count: Array) -> tuple[Array, Array]:
     z = NORMAL
     middle = (rate + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z * np.sqrt(rate * (1 - rate) / count + (z / (2 * count)) ** 2) / (1 + z**2 / count)
-    return middle - half, middle + half
+    return np.clip(middle - half, 0.0, rate), np.clip(middle + half, rate, 1.0)
+
+
+def frequency(
+    happened: ArrayLike, groups: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> Measured:
+    """How often something happened, 0 or 1 for each example, with Wilson's interval.
+
+    With `groups`, a number for each example, it is the mean of the shares in each, whose intervals are put
+    together by their squares (Newcombe, 1998). Weights count as many examples as would tell as much.
+
+    >>> frequency([1, 1, 1, 1]).percent()
+    '100.0 % (51.0 to 100.0)'
+    """
+    events = np.asarray(happened, np.float64).ravel()
+    members = np.zeros(len(events)) if groups is None else np.asarray(groups).ravel()
+    w = np.ones(len(events)) if weights is None else np.asarray(weights, np.float64).ravel()
+    own = [members == group for group in np.unique(members)]
+    rates = np.array([np.average(events[rows], weights=w[rows]) for rows in own])
+    low, high = wilson(rates, np.array([effective(w[rows]) for rows in own]))
+    value = float(rates.mean())
+    down, up = (math.sqrt(np.square(end - rates).sum()) / len(own) for end in (low, high))
+    return Measured(value, max(value - down, 0.0), min(value + up, 1.0))
+
+
+def area(value: float, positives: float, negatives: float) -> Measured:
+    """The area under a ROC curve of so many positive and negative examples, with its interval.
+
+    It has the ends at which Hanley and McNeil's error, with the mean of the two numbers for each in what
+    depends on ties of two with one, makes the value just too far away (Newcombe, 2006, his method 5): within
+    0 and 1, and not empty at these.
+
+    >>> area(1.0, 10, 10).text(digits=2)
+    '1.00 (0.80 to 1.00)'
+    """
+    half = (positives + negatives) / 2 - 1
+
+    def apart(truth: float) -> float:
+        """The squared distance less its square at the end of the interval."""
+        spread = 1 + half * ((1 - truth) / (2 - truth) + truth / (1 + truth))
+        return (value - truth) ** 2 - NORMAL**2 * truth * (1 - truth) * spread / (positives * negatives)
+
+    return Measured(value, _root(apart, 0.0, value), _root(apart, 1.0, value))
+
+
+def effective(weights: ArrayLike) -> float:
+    """How many examples of equal weights tell as much as these: (Σw)²/Σw²."""
+    w = np.asarray(weights, np.float64)
+    return float(w.sum() ** 2 / np.square(w).sum())
+
+
+def _root(function: Callable[[float], float], outside: float, inside: float) -> float:
+    """Where a function changes its sign, by halving; it is positive outside."""
+    for _ in range(60):  # to the last digits
+        middle = (outside + inside) / 2
+        outside, inside = (middle, inside) if function(middle) > 0 else (outside, middle)
+    return inside
 
 
 def autocorrelation_time(trace: ArrayLike) -> float:
@@ -222,15 +319,7 @@ def rhat(trace: ArrayLike) -> float:
     constant, infinite for chains that stand still at different places.
     """
 
-    def ratio(scores: Array) -> float:
-        count = scores.shape[1]
-        within, between = scores.var(axis=1, ddof=1).mean(), scores.mean(axis=1).var(ddof=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return float(np.sqrt((count - 1) / count + between / within))
-
-    halves = _halves(trace)
-    folded = np.abs(halves - np.median(halves))
-    return float(np.fmax(ratio(_scores(halves)), ratio(_scores(folded))))
+    return float(_ratios(_halves(trace)[None])[0])
 
 
 def ess(trace: ArrayLike) -> float:
@@ -239,16 +328,46 @@ def ess(trace: ArrayLike) -> float:
     How many independent values would tell as much, by the autocorrelations of the rank-normalised halves of
     the chains (Vehtari and others, 2021); chains that disagree count for little. NaN for a constant.
     """
-    scores = _scores(_halves(trace))
-    count, size = scores.shape[1], scores.size
-    if not np.ptp(scores):
-        return math.nan
+    return float(_sizes(_halves(trace)[None])[0])
+
+
+def rhat_and_ess(traces: Array) -> tuple[Array, Array]:
+    """Those of many traces at once, (trace, chain, record): as `rhat` and `ess` have them, bit for bit."""
+    halves = np.stack([_halves(trace) for trace in traces])
+    return _ratios(halves), _sizes(halves)
+
+
+def _ratios(halves: Array) -> Array:
+    """R-hat of each (half, record)."""
+    folded = np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))
+    ratios = []
+    for scores in (_scores(halves), _scores(folded)):
+        count = scores.shape[2]
+        within = scores.var(axis=2, ddof=1).mean(axis=1)
+        between = scores.mean(axis=2).var(axis=1, ddof=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios.append(np.sqrt((count - 1) / count + between / within))
+    return np.asarray(np.fmax(*ratios))
+
+
+def _sizes(halves: Array) -> Array:
+    """The effective size of each (half, record)."""
+    scores = _scores(halves)
+    count, size = scores.shape[2], scores[0].size
     covariance = _autocovariance(scores)
-    within = covariance[0] * count / (count - 1)
-    total = covariance[0] + scores.mean(axis=1).var(ddof=1)
-    correlation = 1 - (within - covariance) / total
-    correlation[0] = 1.0
-    return float(size / max(_geyer(correlation), 1 / math.log10(size)))
+    within = covariance[:, :1] * count / (count - 1)
+    total = covariance[:, :1] + scores.mean(axis=2).var(axis=1, ddof=1)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlation = 1 - (within - covariance) / total
+    correlation[:, 0] = 1.0
+    varies = np.ptp(scores, axis=(1, 2)) > 0
+    fewest = 1 / math.log10(size)
+    return np.array(
+        [
+            size / max(_geyer(one), fewest) if some else math.nan
+            for one, some in zip(correlation, varies, strict=True)
+        ]
+    )
 
 
 def _checked(trace: ArrayLike) -> Array:
@@ -275,10 +394,10 @@ def _autocorrelation_time(values: Array) -> float:
 
 
 def _autocovariance(values: Array) -> Array:
-    """At every lag, about each chain's own mean; the mean over chains."""
-    count = values.shape[1]
-    spectrum = np.abs(np.fft.rfft(values - values.mean(axis=1, keepdims=True), 2 * count, axis=1)) ** 2
-    return np.asarray(np.fft.irfft(spectrum.mean(axis=0))[:count] / count)
+    """Of (..., chain, record) at every lag, about each chain's own mean; the mean over chains."""
+    count = values.shape[-1]
+    spectrum = np.abs(np.fft.rfft(values - values.mean(axis=-1, keepdims=True), 2 * count)) ** 2
+    return np.asarray(np.fft.irfft(spectrum.mean(axis=-2))[..., :count] / count)
 
 
 def _geyer(covariance: Array) -> float:
@@ -289,12 +408,22 @@ def _geyer(covariance: Array) -> float:
 
 
 def _scores(values: Array) -> Array:
-    """The normal numbers of the same ranks."""
+    """The normal numbers of the same ranks, of each of several arrays; equal values have their mean rank."""
     from scipy.special import ndtri
 
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(count) - (count - 1) / 2)[place].reshape(values.shape)
-    return np.asarray(ndtri((ranks - 3 / 8) / (values.size + 1 / 4)))
+    rows = values.reshape(len(values), -1)
+    order = rows.argsort(axis=1)
+    ordered = np.take_along_axis(rows, order, axis=1)
+    place, size = np.arange(rows.shape[1]), rows.shape[1]
+    begins = np.ones(rows.shape, np.bool_)
+    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    ends = np.ones(rows.shape, np.bool_)
+    ends[:, :-1] = begins[:, 1:]
+    first = np.maximum.accumulate(np.where(begins, place, 0), axis=1)
+    last = np.minimum.accumulate(np.where(ends, place, size)[:, ::-1], axis=1)[:, ::-1]
+    ranks = np.empty(rows.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=1)
+    return np.asarray(ndtri((ranks - 3 / 8) / (size + 1 / 4))).reshape(values.shape)
 
 
 def _halves(trace: ArrayLike) -> Array:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from numpy.typing import ArrayLike
 
 from heatbath.automatic import Search, search
+from heatbath.checks import whole
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
 from heatbath.partition import Partition
@@ -55,6 +56,7 @@ def train(
     chains: int = 1,
     *,
     budget: int | None = None,
+    warm: int = 0,
     seed: int = 0,
     record: int | Sequence[int] = 100,
     shuffled: bool = False,
@@ -84,6 +86,8 @@ def train(
     - h may be "auto" in the partition, and the prior in its posterior: see `automatic` and `evidence`. What
       was found is in the run's plan, and how in `run.found`; a run at another temperature than it should
       have warns of that, `OffTemperature`.
+    - `warm`: so many steps of Adam before, on the same posterior: they cost little and come far, and chains
+      begin where they end. For methods with a temperature.
     - `record`: a number of evenly spaced records, the last step always among them, or a list of steps (0 is
       the start). A record notes the temperatures and ξ; with `weights` the parameters; with `histogram` =
       (low, high, bins) how many parameters of each part lie in each bin; and, at every `losses_every`-th
@@ -134,7 +138,8 @@ def train(
         dtype=dtype,
     )
     manner: Manner = {"threads": threads, "progress": progress, "checkpoint": checkpoint, "every": every}
-    return carry_out(prepare(problem, network, partition, steps, batch, chains, budget, **settings), **manner)
+    prepared = prepare(problem, network, partition, steps, batch, chains, budget, warm, **settings)
+    return carry_out(prepared, **manner)
 
 
 def prepare(
@@ -145,15 +150,18 @@ def prepare(
     batch: Batch = None,
     chains: int = 1,
     budget: int | None = None,
+    warm: int = 0,
     **settings: Any,
 ) -> Plan | Search:
-    """What `train` carries out: a plan, or a search where something is "auto"; what is wrong is refused."""
+    """What `train` carries out: a plan, or a search where something is "auto" or comes before; what is wrong
+    is refused."""
     if budget is not None and steps != "auto":
         raise ValueError(f"budget is for steps='auto', and steps is {steps!r}: leave it out")
+    warm = whole("warm", warm, low=0)
     if isinstance(partition, Partition) and (
-        partition.finds_stepsize or partition.finds_prior or steps == "auto"
+        partition.finds_stepsize or partition.finds_prior or steps == "auto" or warm
     ):
-        return search(problem, network, partition, steps, batch, chains, budget, settings)
+        return search(problem, network, partition, steps, batch, chains, budget, warm, settings)
     return make_plan(problem, network, partition, steps, batch, chains, call="train", **settings)
 
 

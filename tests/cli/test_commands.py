@@ -74,8 +74,10 @@ def test_train_writes_the_run_that_the_library_makes(trained):
     assert found.finished
     assert differences(found, run) == []
     names = {path.name for path in trained.iterdir()}
-    pairs = {f"{name}.{kind}" for name in ("curves", "temperatures", "classifier") for kind in ("png", "svg")}
-    assert names == {"settings.toml", "run.nc", "summary.json", "summary.md", *pairs}
+    shown = ("roc", "calibration", "confusion", "importance", "dependence")
+    drawn = (*shown, "curves", "temperatures", "classifier")
+    pairs = {f"{name}.{kind}" for name in drawn for kind in ("png", "svg")}
+    assert names == {"settings.toml", "run.nc", "summary.json", "summary.md", "report.html", *pairs}
 
 
 def test_settings_toml_makes_the_same_files_byte_for_byte(trained, tmp_path, call):
@@ -113,25 +115,35 @@ def test_options_win_over_the_file_and_another_method_leaves_nothing_of_the_old_
     assert rings == {"name": "rings"}
 
 
-def test_the_summary_has_means_with_student_s_intervals_and_temperatures(trained):
+def test_the_summary_has_the_averaged_prediction_first_then_means_over_chains_and_temperatures(trained):
     from scipy import stats
 
     told = json.loads((trained / "summary.json").read_text())
     run = hb.load(trained / "run.nc")
     (row,) = told["rows"]
+    assert list(row)[:3] == ["labels", "averaged", "single"]
+    X, y = run.problem.X_test[0], run.problem.Y_test[0, :, 0]
+    right = np.mean((run.predict(X).mean[:, 0] > 0.5) == y)
+    assert row["averaged"]["accuracy"]["mean"] == pytest.approx(right)
     values = run.accuracy("test").values[:, -1]
     half = stats.t.ppf(0.975, 2) * values.std(ddof=1) / np.sqrt(3)
-    found = row["test_accuracy"]
-    np.testing.assert_allclose(
-        [found["mean"], found["low"], found["high"]],
-        [values.mean(), values.mean() - half, values.mean() + half],
-        rtol=1e-9,
-    )
+    mean = values.mean()
+    odds = mean / (1 - mean) * np.exp([0, *np.array([-half, half]) / (mean * (1 - mean))])
+    for found in (row["test_accuracy"], row["single"]["accuracy"]):
+        ends = [found["mean"], found["low"], found["high"]]
+        np.testing.assert_allclose(ends, odds / (1 + odds), rtol=1e-6)
+    assert told["judged_on"] == {"split": "test", "examples": 60, "of": 60}
+    assert list(told["baselines"]) == ["constant", "logistic regression"]
+    assert told["baselines"]["constant"]["accuracy"]["mean"] == 0.5
+    assert np.sum(told["confusion"]["counts"]) == 60
+    assert {one["column"] for one in told["importance"]} == {"x1", "x2"}
     late = run.temperature("hidden").values[:, run.data["step"].values > 30]
     assert row["temperatures"]["hidden"]["target"] == 2e-4
     assert row["temperatures"]["hidden"]["mean"] == pytest.approx(late.mean())
     text = (trained / "summary.md").read_text()
-    assert f"{100 * values.mean():.1f} % ({100 * (values.mean() - half):.1f} to" in text
+    assert f"| accuracy | {100 * right:.1f} % (" in text
+    assert f" | {100 * mean:.1f} % ({100 * row['single']['accuracy']['low']:.1f} to" in text
+    assert "60 test examples; 95 % intervals over examples, of one network over chains." in text
 
 
 def test_json_is_one_object_on_stdout_and_nothing_else(tmp_path, call, no_pictures):
@@ -161,13 +173,15 @@ def test_compare_runs_the_methods_from_the_same_starts(tmp_path, call):
 
 def test_sweep_takes_lists_and_logarithmic_ranges(tmp_path, call):
     options = ["--method", "lol", "--h", "0.1", "--tau", "1e-5,1e-3", "--gamma", "1e-2:1:3"]
-    code, _, _ = call("sweep", *SMALL, *options, "--out", tmp_path / "grid")
+    code, out, _ = call("sweep", *SMALL, *options, "--out", tmp_path / "grid")
+    out = " ".join(out.split())
     assert code == 0
     told = json.loads((tmp_path / "grid" / "summary.json").read_text())
     found = [tuple(row["labels"].values()) for row in told["rows"]]
     assert found == [(gamma, tau) for gamma in (0.01, 0.1, 1.0) for tau in (1e-5, 1e-3)]
-    scores = [row["test_accuracy"]["mean"] for row in told["rows"]]
-    assert told["best"] == told["rows"][int(np.argmax(scores))]["labels"]
+    assert told["best"] == told["rows"][int(np.argmin(told["chosen"]["losses"]))]["labels"]
+    assert (told["chosen"]["examples"], told["judged_on"]["examples"]) == (30, 30)
+    assert "* is the best by the log loss of the averaged prediction on 30 others" in out
     assert (tmp_path / "grid" / "sweep.png").exists()
     run = hb.load(tmp_path / "grid" / "run.nc").select(tau=1e-5, gamma=0.1)
     alone = hb.train(run.problem, hb.Dense((8,)), hb.LOL(0.1, 0.1, 1e-5), 60, 10, chains=3, record=20)
@@ -564,7 +578,7 @@ def test_a_column_of_weights_counts_in_training_and_is_ignored_in_predictions(
     table = {"a": rows[:, 0], "count": np.arange(60) % 4 / 2, "b": rows[:, 1], "size": rows[:, 2]}
     data = tmp_path / "weighed.csv"
     np.savetxt(data, np.column_stack([*table.values()]), delimiter=",", header=",".join(table), comments="")
-    problem = hb.datasets.from_csv(data, "size", weights="count")
+    problem = hb.from_table(data, "size", weights="count")
     if kind == "parquet":
         pyarrow = pytest.importorskip("pyarrow")
         from pyarrow import parquet
@@ -635,7 +649,7 @@ def test_info_says_what_there_is(call, monkeypatch, tmp_path):
 
 # Interruptions
 
-LONG = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "20", "--steps", "2000000",
+LONG = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "20", "--steps", "1000000",
         "--chains", "2", "--batch", "10", "--record", "50", "--samples", "20", *ADLALA]  # fmt: skip
 HEATBATH = [sys.executable, "-c", "from heatbath.cli import main; main()"]
 
@@ -686,7 +700,7 @@ def killed(arguments, run, seconds):
 def test_killed_runs_that_are_resumed_have_the_same_files_byte_for_byte(tmp_path, undisturbed, no_pictures):
     hits, steps = kill_and_resume(tmp_path, undisturbed, count=3, seed=3)
     assert hits >= 1
-    assert any(0 < step < 2_000_000 for step in steps)
+    assert any(0 < step < 1_000_000 for step in steps)
 
 
 def kill_and_resume(place, undisturbed, count, seed):
@@ -728,7 +742,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
     assert out == ""
     assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume '{folder}'"
     assert "warning" not in err  # the library's own, of which this line says what to do
-    assert 0 < hb.load(folder / "run.nc").step < 2_000_000
+    assert 0 < hb.load(folder / "run.nc").step < 1_000_000
     assert not (folder / "summary.json").exists()
     begun, prepare = [], simulation.Simulation.__init__
 
@@ -741,13 +755,16 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
     code, out, _ = call("resume", folder, "--json")
     assert code == 0
     assert begun == [reached]  # it continues, and does not start over
-    assert json.loads(out)["steps"] == 2_000_000
+    assert json.loads(out)["steps"] == 1_000_000
     assert differing(folder, expected) == []
 
 
 def test_a_finished_run_can_be_resumed_and_stays_as_it_is(trained, call, no_pictures):
+    report = trained / "report.html"
+    page = report.read_bytes()
     before = {path.name: path.read_bytes() for path in trained.iterdir()}
     assert call("resume", trained)[0] == 0
+    report.write_bytes(page)  # now it is without pictures
     assert {path.name: path.read_bytes() for path in trained.iterdir()} == before
 
 
@@ -761,7 +778,8 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
     ("arguments", "told"),
     [
         (["train"], "say --problem NAME or --data FILE"),
-        (["train", "--problem", "spirals"], "say --method NAME; accepted: adlala, lol"),
+        (["train", "--problem", "spirals", "--tau", "1"], "say --method NAME; accepted: adlala, lol"),
+        (["sweep", "--problem", "spirals"], "say --method NAME; accepted: adlala, lol"),
         (["train", "--nonsense"], "No such option: --nonsense"),
         (["nonsense"], "No such command 'nonsense'"),
         (["train", "--problem", "circles", "--method", "lol"], "there is no problem 'circles'"),
@@ -828,15 +846,14 @@ def test_mistakes_in_options_are_one_line_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("a,y\n1,2", "must have one column 'target'"),
-        ("a,target\n1,x\nred,y\n2,x", "row 3, column 'a': a number is needed, got 'red'"),
-        ("a,target\n1,x\nnan,y", "row 3, column 'a': a number is needed, got 'nan'"),
-        ("a,target\n1,x\n,y", "row 3, column 'a'"),
-        ("a,target\n1,x\n2,x\n3,x", "at least two classes"),
-        ("a,target\n1,x\n2", "2 cells are needed"),
-        ("a,target\n1,\n2,x", "the value is missing"),
-        ("", "header"),
-        ("\0", "must have"),
+        ("a,y\n1,2", "there is no column 'target': it has 'a', 'y'"),
+        ("a,target\n1,2\nred,y\n2,x", "got 'x'; if these are names of classes, say that the task"),
+        ("a,target\n1,x\n2,x\n3,x", "x in all rows"),
+        ("a,target\n1,x\n2\n3", "has 2 problems: line 3: 2 cells are needed, got 1; line 4: 2 cells"),
+        ("a,target\n1,\n2,", "there is no row with a value of 'target'"),
+        ("a,target\n1,x\n1,y\n1,x", "no column is left to learn from: 'a' is left out: it is 1 everywhere"),
+        ("", "is empty: a first line with the names of the columns is needed"),
+        ("\0", "is not a table of text"),
     ],
 )
 def test_mistakes_in_data_are_one_line_and_nothing_is_written(content, told, refused, tmp_path):
@@ -927,9 +944,9 @@ def test_a_damaged_run_is_refused(trained, refused, tmp_path):
 def test_predictions_refuse_what_they_cannot_use(trained, refused, tmp_path):
     new = tmp_path / "new.csv"
     for content, told in (
-        ("x1\n0.5\n", "must have one column 'x2'; it has 'x1'"),
-        ("x1,x2\n0.5,red\n", "row 2, column 'x2': a number is needed, got 'red'"),
-        ("", "is empty: a header is needed"),
+        ("x1\n0.5\n", "there is no column 'x2'; it has 'x1'"),
+        ("x1,x2\n0.5,red\n,1\n", "has 2 problems: line 3, column 'x1': a number is needed, got ''; line 2"),
+        ("", "is empty: a first line"),
     ):
         new.write_text(content)
         assert told in refused("predict", trained, new)
@@ -937,9 +954,7 @@ def test_predictions_refuse_what_they_cannot_use(trained, refused, tmp_path):
     assert "there already" in refused("predict", trained, new, "--out", new)
     assert new.read_text() == "x1,x2\n0.5,1\n"
     assert "there is no axis tau" in refused("predict", trained, new, "--select", "tau=1")
-    assert "train with a posterior, such as --prior 1" in refused(
-        "predict", trained, new, "--coverage", "0.5"
-    )
+    assert "this run predicts classes: leave it out" in refused("predict", trained, new, "--coverage", "0.5")
 
 
 def test_a_coverage_that_is_none_is_refused(sampled, refused):
@@ -990,7 +1005,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_to_go_on_from(
     assert code == 1
     assert "warning: the checkpoint at step" in err
     assert err.splitlines()[-1] == "heatbath: No space left on device"
-    assert 0 < hb.load(tmp_path / "run" / "run.nc").step < 2_000_000
+    assert 0 < hb.load(tmp_path / "run" / "run.nc").step < 1_000_000
     monkeypatch.undo()
     assert call("resume", tmp_path / "run")[0] == 0
     assert differing(tmp_path / "run", undisturbed[0]) == []

@@ -1,10 +1,12 @@
 """`heatbath tune`: what it finds and writes, that interrupted searches end alike, and what mistakes say."""
 
 import csv
+import html
 import io
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -80,7 +82,27 @@ def test_the_search_is_the_library_s_and_so_are_the_fresh_runs(searched, found):
     assert run.partition == colder
     names = {path.name for path in searched.iterdir()}
     drawn = ("search", "maps", "importance", "curves", "classifiers-median-run", "classifiers-mean-of-runs")
-    assert names == {*WHOLE, "search", *(f"{name}.{kind}" for name in drawn for kind in ("png", "svg"))}
+    pictures = {f"{name}.{kind}" for name in drawn for kind in ("png", "svg")}
+    assert names == {*WHOLE, "report.html", "search", *pictures}
+
+
+def test_the_report_has_what_was_found_the_fresh_runs_all_pictures_and_the_commands(searched):
+    page = (searched / "report.html").read_text()
+    told = json.loads((searched / "summary.json").read_text())
+    assert f"The best is <strong>{told['best']['method']}</strong>" in page
+    headings = [
+        "Found",
+        "Fresh runs",
+        "The search",
+        "Training of the fresh runs",
+        "To train with what was found",
+    ]
+    assert re.findall("<h2>(.*?)</h2>", page) == [*headings, "Settings"]
+    assert page.count("<img") == 6
+    for method in told["search"]["methods"].values():
+        assert html.escape(method["command"]) in page
+    assert "look further with h=0.01..28.3." in page
+    assert "http" not in re.sub(r'"data:[^"]*"', "", page)
 
 
 def test_the_summary_has_what_was_found_and_what_fresh_runs_are_worth(searched, found):
@@ -101,11 +123,11 @@ def test_the_summary_has_what_was_found_and_what_fresh_runs_are_worth(searched, 
         assert row["test_accuracy"]["mean"] == pytest.approx(last.mean(), abs=1e-12)
         assert row["test_accuracy"]["high"] > last.mean()
         mean = one.predict(X).mean[:, 0]
-        assert row["averaged_accuracy"]["mean"] == pytest.approx(np.mean((mean > 0.5) == y))
+        assert row["averaged"]["accuracy"]["mean"] == pytest.approx(np.mean((mean > 0.5) == y))
         loss = -np.log(np.where(y == 1, mean, 1 - mean)).mean()
-        assert row["averaged_loss"]["mean"] == pytest.approx(loss)
+        assert row["averaged"]["log_loss"]["mean"] == pytest.approx(loss)
     text = (searched / "summary.md").read_text()
-    assert "colder from step 72 on: means over 3 single networks (95 % intervals), and their averaged" in text
+    assert "colder from step 72 on: the averaged prediction of 3 networks, and means over single ones" in text
     assert (
         "SGD: the best values of h are at the end of its range, 2.0: look further with h=0.01..28.3" in text
     )
@@ -297,8 +319,8 @@ def test_a_regression_has_its_rmse_in_the_units_of_the_data_and_predicts(tmp_pat
     targets = run.problem.Y_test[0] * run.problem.target_scale + run.problem.target_shift
     each = np.sqrt(np.mean((run.outputs(inputs) - targets) ** 2, axis=(1, 2)))
     (row,) = json.loads((tmp_path / "run" / "summary.json").read_text())["rows"]
-    assert row["test_rmse"]["mean"] == pytest.approx(each.mean())
-    assert row["averaged_rmse"]["mean"] == pytest.approx(
+    assert row["single"]["rmse"]["mean"] == pytest.approx(each.mean())
+    assert row["averaged"]["rmse"]["mean"] == pytest.approx(
         np.sqrt(np.mean((run.predict(inputs).mean - targets) ** 2))
     )
     assert run.problem.target_scale[0] > 30
@@ -493,9 +515,13 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
 
 
 def test_a_finished_search_can_be_resumed_and_stays_as_it_is(searched, call, no_pictures):
-    before = {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()}
+    def contents():  # but for the report, which has pictures in it, and none are made here
+        files = (path for path in searched.rglob("*") if path.is_file() and path.name != "report.html")
+        return {path: path.read_bytes() for path in files}
+
+    before = contents()
     assert call("resume", searched)[0] == 0
-    assert {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()} == before
+    assert contents() == before
 
 
 def test_settings_that_were_edited_do_not_go_on_with_the_old_search(searched, refused, tmp_path):

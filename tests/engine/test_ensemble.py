@@ -198,10 +198,13 @@ def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7,
         return noise.epoch(seed, chain, number, DATA)[place * batch : (place + 1) * batch]
 
     def gradient(theta, step):
-        data = [(X[c % 2][chosen(c, step)], Y[c % 2][chosen(c, step)]) for c in range(chains)]
-        return np.array(
-            [torch_gradient(t, sizes, activation, task, *d)[1] for t, d in zip(theta, data, strict=True)]
-        )
+        parameters = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
+        rows = [(c % 2, chosen(c, step)) for c in range(chains)]
+        losses = [
+            torch_loss(parameters[c], sizes, activation, task, X[row], Y[row]) for c, row in enumerate(rows)
+        ]
+        torch.stack(losses).sum().backward()
+        return parameters.grad.numpy()
 
     def loss(theta):
         return np.array(

@@ -7,8 +7,8 @@ import threading
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from heatbath.explorer.messages import LARGEST, USUAL
-from heatbath.explorer.settings import Wrong, read_settings
+from heatbath.explorer.messages import LARGEST, READ, USUAL, number_of
+from heatbath.explorer.page_settings import Wrong, read_settings
 from tests.explorer.pages import SMALL, Page
 
 VALID = [
@@ -126,19 +126,39 @@ def test_settings_are_read_or_refused_with_all_that_is_wrong_and_nothing_else_ha
     assert read_ones > 50
 
 
+def test_the_number_of_a_message_is_found_at_its_ends_and_nowhere_else():
+    for text in (
+        '{"type":"step","id":7,"steps":0}',
+        '{"id": 7, "type": "none", ' + "x" * LARGEST,
+        '{"type":"setup","settings":"' + "y" * LARGEST + '","id":7}',
+        ' { "type" : "x" , "id" : 7 } ',
+    ):
+        assert number_of(text) == 7, text[:40]
+    for text in (
+        b'{"id":7}', "", "7", '{"type":"setup","settings":{"a":1,"id":7}}', '{"id":true}', '{"id":7.5,"a":1}',
+        '{"id":"7"}', '{"id":-7}', '[{"a":1,"id":7}]', '{"a":",\\"id\\":7}', '{"id":' + "7" * 400 + "}",
+    ):  # fmt: skip
+        assert number_of(text) is None, text[:40]
+
+
 def test_what_is_too_large_is_refused_before_it_is_read(page):
     page.setup()
     page.socket.send(
         json.dumps({"type": "word", "id": 99, "run": "A", "part": "hidden", "text": "A" * USUAL})
     )
-    assert "characters" in page.wait("error")["text"]
+    refused = page.wait("error")
+    assert "characters" in refused["text"]
+    assert refused["id"] == 99
+    settings = {"problem": {"kind": "csv", "text": '"' * LARGEST}}
+    page.socket.send(json.dumps({"type": "setup", "settings": settings, "id": 98}))
+    assert page.wait("error")["id"] == 98
     page.socket.send(json.dumps({"type": "setup", "settings": {"view": {"x": "y" * (LARGEST - 100)}}}))
     assert "4000" in page.wait("error")["text"]
     page.socket.send("[" * 100_000)
     assert page.wait("error")["text"]
     assert page.steps(1) == {"A": 1, "B": 1}
     with pytest.raises(ConnectionClosed):  # noqa: PT012
-        page.socket.send("y" * (2 * LARGEST))
+        page.socket.send("y" * (READ + 1))
         page.wait("error")
 
 
@@ -152,8 +172,8 @@ def test_nan_too_large_networks_and_the_like_are_refused_and_training_goes_on(pa
         ({"chains": 17}, "chains", "17"),
         ({"problem": {"kind": "spirals", "points": 5001}}, "problem.points", "5001"),
         ({"problem": {"kind": "points", "points": [[0, 0, 1]] * 5}}, "problem.points", "both classes"),
-        ({"problem": {"kind": "csv", "text": "a,b\n1,x\n2,y\n"}}, "problem.text", "two features"),
-        ({"problem": {"kind": "csv", "text": "a,b,c\n1,2,x\n1,z,y\n"}}, "problem.text", "a number is needed"),
+        ({"problem": {"kind": "csv", "text": "a,b\n" + "1,x\n2,y\n" * 3}}, "problem.text", "two features"),
+        ({"problem": {"kind": "csv", "text": "a,b,c\n1,2,1.5\n1,3,l.5\n"}}, "problem.text", "a number is"),
         ({"batch": 41}, "batch", "40 training examples"),
         ({"runs": {"A": {"method": "LOL", "h": 0}}}, "runs.A.h", "> 0"),
         ({"runs": {"A": {"method": "LOL", "history": [[1, {"h": -1}]]}}}, "runs.A.history.h", "> 0"),

@@ -6,7 +6,8 @@ import numpy as np
 import xarray as xr
 
 import heatbath as hb
-from heatbath import plotting
+from heatbath import answers, plotting
+from tests.answers.runs import trained
 from tests.runs import SMALL, SPIRALS
 
 METHODS = {
@@ -47,6 +48,13 @@ def tuned(by="accuracy"):
         "Adam": hb.Partition(hb.Adam(), h=hb.between(1e-3, 0.1)),
     }
     return hb.tune(SPIRALS, SMALL, methods, 80, 20, candidates=12, by=by)
+
+
+@cache
+def judged(task):
+    """What a run says, and a linear model, of the test examples."""
+    answer = answers.judge(trained(task))
+    return {"": answer.forecast, "linear": list(answers.baselines(answer.examples).values())[-1][1]}
 
 
 def on_line(values, alpha=(0.0, 0.25, 0.5, 0.75, 1.0)):
@@ -103,6 +111,13 @@ PICTURES = {
     "regression": lambda ax: plotting.regression(curve(), ax=ax),
     "coverage": lambda ax: plotting.coverage(curve(), ax=ax),
     "uniformity": lambda ax: plotting.uniformity({"a": forecasts()[0], "b": forecasts()[0] ** 2}, ax=ax),
+    "roc": lambda ax: plotting.roc(judged("binary"), ax=ax),
+    "roc of classes": lambda ax: plotting.roc(judged("classes")[""], ax=ax),
+    "calibration": lambda ax: plotting.calibration(judged("classes"), ax=ax),
+    "confusion": lambda ax: plotting.confusion(judged("classes")[""], ax=ax),
+    "predicted": lambda ax: plotting.predicted(judged("regression")[""], ax=ax),
+    "column_importance": lambda ax: plotting.column_importance(answers.importance(trained("two")), ax=ax),
+    "dependence": lambda ax: plotting.dependence(answers.dependence(trained("two"), ["x1"])[0], "uv", ax=ax),
     "reliability": lambda ax: plotting.reliability({"Adam": forecasts()[0]}, forecasts()[1], ax=ax),
 }
 

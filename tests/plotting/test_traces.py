@@ -31,7 +31,7 @@ def band(ax, place):
 @pytest.mark.parametrize("kind", ["interval", "std", "range"])
 def test_a_curve_is_the_middle_of_the_runs_with_the_band_it_names(kind):
     values = np.random.default_rng(1).random((5, 4)) ** 2 + 0.1
-    ax = plotting.curves({"a": lined(values)}, band=kind)
+    ax = plotting.curves({"a": lined(values).rename("loss")}, band=kind)
     mean, std = values.mean(0), values.std(0, ddof=1)
     low, high = {
         "interval": stats.t.interval(0.95, 4, mean, stats.sem(values, axis=0)),
@@ -45,6 +45,14 @@ def test_a_curve_is_the_middle_of_the_runs_with_the_band_it_names(kind):
     np.testing.assert_array_equal(steps, [10, 20, 30, 40])
     np.testing.assert_allclose(lower, low)
     np.testing.assert_allclose(upper, high)
+
+
+def test_the_band_of_an_accuracy_stays_between_0_and_1():
+    values = np.array([[0.9], [1.0], [1.0]])
+    for name, within in (("accuracy", True), ("loss", False)):
+        _, low, high = band(plotting.curves(lined(values).rename(name)), 0)
+        assert bool(high[0] < 1) is within
+        assert low[0] > 0
 
 
 def test_curves_have_a_line_for_each_method_of_a_comparison_at_the_records_that_noted_something():

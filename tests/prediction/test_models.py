@@ -284,3 +284,52 @@ def test_the_names_can_be_had_without_torch():
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert (hb.Samples, hb.predict) == (ht.Samples, ht.predict) == (Samples, predict)
+
+
+@pytest.mark.parametrize(
+    ("task", "noise"),
+    [("binary", None), ("classes", None), ("counts", None), ("regression", None), ("regression", 0.3)],
+)
+def test_loaders_and_arrays_say_what_their_tensors_say(task, noise):
+    """Batches of one size and of another, with targets and without; samples that can be gone through once."""
+    model, x, own = torch.nn.Linear(2, 3), torch.randn(7, 2), states(3)
+    y = torch.zeros(7)
+    data = torch.utils.data.TensorDataset(x, y)
+    expected = predict(model, own, x, task=task, noise=noise)
+    for given, samples in (
+        (x.numpy(), own),
+        (x.double().numpy(), own),
+        (x.tolist(), own),
+        (torch.utils.data.DataLoader(data, batch_size=3), own),
+        (torch.utils.data.DataLoader(x, batch_size=7), own),
+        ([x[:4], x[4:]], own),
+        ([(x[:4].numpy(), y[:4]), (x[4:].numpy(), y[4:])].__iter__(), own),
+        (torch.utils.data.DataLoader(data, batch_size=3), iter(own)),
+    ):
+        told = predict(model, samples, given, task=task, noise=noise)
+        for value, other in zip(told, expected, strict=True):
+            assert (value is None) == (other is None)
+            if value is not None:
+                torch.testing.assert_close(value, other, rtol=1e-6, atol=1e-7)
+
+
+def test_a_loader_that_shuffles_is_gone_through_once():
+    """What the samples say is of the same examples, in the order in which they came."""
+    model, own, seen = torch.nn.Linear(1, 1), states_of(torch.nn.Linear(1, 1)), []
+
+    class Shuffling:
+        def __iter__(self):
+            for batch in torch.randperm(6).float()[:, None].split(2):
+                seen.append(batch)
+                yield batch
+
+    told = predict(model, own, Shuffling(), task="regression")
+    assert len(seen) == 3
+    expected = predict(model, own, torch.cat(seen), task="regression")
+    assert torch.equal(told.mean, expected.mean)
+    with pytest.raises(ValueError, match="the loader has no batches"):
+        predict(model, own, torch.utils.data.DataLoader([]), task="regression")
+
+
+def states_of(model):
+    return [{name: value + k for name, value in model.state_dict().items()} for k in range(3)]

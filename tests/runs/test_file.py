@@ -321,10 +321,13 @@ def test_content_that_is_missing_or_of_the_wrong_shape_or_kind_is_named(name, ru
     dims = packed[name].dims
     shorter = packed.drop_vars(name).assign({name: (("other", *dims[1:]), packed[name].values[:-1])})
     other_kind = packed.assign({name: packed[name].astype("float16")})
-    for wrong in (packed.drop_vars(name), shorter, other_kind):
-        file.write(tmp_path / "run.nc", wrong)
-        with pytest.raises(ValueError, match=rf"run.nc is not a run that can be read: .*{name}"):
-            hb.load(tmp_path / "run.nc")
+    refused = rf"run.nc is not a run that can be read: .*{name}"
+    for wrong in (shorter, other_kind):
+        with pytest.raises(ValueError, match=refused):
+            file.unpack("run.nc", wrong, None)
+    file.write(tmp_path / "run.nc", packed.drop_vars(name))
+    with pytest.raises(ValueError, match=refused):
+        hb.load(tmp_path / "run.nc")
 
 
 def test_text_that_is_no_settings_is_refused(tmp_path):

@@ -20,7 +20,7 @@ def short(**options):
 
 
 def test_the_batch_has_one_default_in_python_and_on_the_command_line():
-    """32, or all training examples where there are fewer; an estimator has its own (`estimators.sizes`)."""
+    """32, or all training examples where there are fewer; an estimator has its own (`heatbath.defaults`)."""
     few = hb.datasets.spirals(n_train=7, n_test=5)
     for problem, expected in ((SPIRALS, 32), (few, 7)):
         options = {"steps": 3, "record": 1}

@@ -80,10 +80,23 @@ def test_skorch_with_cross_validation():
     X, y = RINGS.X_train[0].astype(np.float32), RINGS.Y_train[0, :, 0].astype(np.float32)
     scores = model_selection.cross_val_score(net, X, y, cv=3, scoring="accuracy")
     assert scores.mean() > 0.95
+    parts = [("layers.2.*", {"part": "output"}), ("*", {"part": "hidden"})]
+    net = skorch.NeuralNetBinaryClassifier(
+        Network, optimizer=AdLaLa, optimizer__param_groups=parts, lr=0.2, max_epochs=10, batch_size=20,
+        iterator_train__shuffle=True, verbose=0, train_split=None,
+    )  # fmt: skip
+    assert (net.fit(X, y).predict(X) == y).mean() > 0.8
+    methods = {group["part"]: group["method"] for group in net.optimizer_.param_groups}
+    assert methods == {"output": "Langevin", "hidden": "AdaptiveLangevin"}
+    assert net.optimizer_.param_groups[0]["params"][-1].shape == (1, 30)
+    with pytest.raises(ValueError, match='a group needs a "part"'):
+        skorch.NeuralNetBinaryClassifier(Network, optimizer=AdLaLa, verbose=0).fit(X, y)
 
 
-def test_the_hugging_face_trainer_on_a_small_transformer(tmp_path):
-    """Text that the test makes: after "a" comes "b", after "b" comes "c", and so on."""
+@pytest.mark.parametrize(("by_the_trainer", "epochs"), [(False, 40), (True, 10)])
+def test_the_hugging_face_trainer_on_a_small_transformer(tmp_path, by_the_trainer, epochs):
+    """With an optimiser that is given to it, or that it makes, on text that the test makes: after "a" comes
+    "b", after "b" comes "c", and so on."""
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
     config = transformers.GPT2Config(
@@ -95,21 +108,29 @@ def test_the_hugging_face_trainer_on_a_small_transformer(tmp_path):
     starts = torch.randint(0, 8, (64,), generator=torch.Generator().manual_seed(1))
     text = [(torch.arange(16) + int(start)) % 8 for start in starts]
     data = [{"input_ids": tokens, "labels": tokens} for tokens in text]
-    optimizer = AdLaLa(model, lr=0.1, tau=1e-6, sigma=1e-3, output=model.lm_head)
+    made = {"lr": 0.1, "tau": 1e-6, "sigma": 1e-3, "output": model.lm_head}
     arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path), num_train_epochs=40, per_device_train_batch_size=16, use_cpu=True,
-        save_steps=80, report_to=[], disable_tqdm=True, seed=0, logging_strategy="no",
+        output_dir=str(tmp_path), num_train_epochs=epochs, per_device_train_batch_size=16, use_cpu=True,
+        save_steps=4 * epochs, report_to=[], disable_tqdm=True, seed=0, logging_strategy="no",
         lr_scheduler_type="constant",
     )  # fmt: skip
-    schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)
-    trainer = transformers.Trainer(
-        model=model, args=arguments, train_dataset=data, optimizers=(optimizer, schedule)
-    )
+    if by_the_trainer:  # of groups with decay and without
+        trainer = transformers.Trainer(
+            model=model, args=arguments, train_dataset=data, optimizer_cls_and_kwargs=(AdLaLa, made)
+        )
+    else:
+        optimizer = AdLaLa(model, **made)
+        schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)
+        trainer = transformers.Trainer(
+            model=model, args=arguments, train_dataset=data, optimizers=(optimizer, schedule)
+        )
     before = float(model(input_ids=text[0][None], labels=text[0][None]).loss)
     trainer.train()
     after = float(model(input_ids=text[0][None], labels=text[0][None]).loss)
     assert before == pytest.approx(np.log(8), abs=0.3)
-    assert after < 0.5 * before
-    assert optimizer.param_groups[0]["step"] == 160
+    assert after < (0.9 if by_the_trainer else 0.5) * before
+    groups = trainer.optimizer.optimizer.param_groups
+    assert groups[0]["step"] == 4 * epochs
+    assert (len(groups) == 3) == by_the_trainer  # hidden with decay, output with decay, hidden without
     saved = torch.load(next(tmp_path.glob("checkpoint-*/optimizer.pt")), weights_only=True)
     assert saved["param_groups"][0]["method"] == "AdaptiveLangevin"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.metadata import version as version_of
 from typing import Annotated, Any, cast
 
 import typer
 
 from heatbath.cli.commands import compare, resume, sweep, train, tune
 from heatbath.cli.errors import USAGE as USAGE_CODE
-from heatbath.cli.errors import complain, ending
+from heatbath.cli.errors import complain, emit, ending
 from heatbath.cli.explore import explore
 from heatbath.cli.info import info
 from heatbath.cli.predict import predict
@@ -28,6 +29,12 @@ for command in (train, compare, sweep, tune, resume, predict, explore, reproduce
     app.command()(command)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        emit(f"heatbath {version_of('heatbath')}\n")
+        raise typer.Exit
+
+
 @app.callback()
 def heatbath(
     modules: Annotated[
@@ -38,6 +45,10 @@ def heatbath(
             help="A Python module that registers methods of your own; say this several times for several.",
         ),
     ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, help="Say the version, and no more.", callback=_version),
+    ] = False,
 ) -> None:
     """Train and sample neural networks with thermodynamic methods."""
     with ending(USAGE_CODE):

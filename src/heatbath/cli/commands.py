@@ -11,17 +11,20 @@ import typer
 from rich.console import Console
 
 from heatbath.checks import NON_NEGATIVE, real
-from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, complain, emit, ending
-from heatbath.cli.options import Setting, Settings, sections_of, takes_settings
+from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, Json, complain, emit, ending
+from heatbath.cli.options import Setting, Settings, completing, sections_of, takes_settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from heatbath.automatic import Search
     from heatbath.cli.tuning import Tuning
+    from heatbath.datasets import Problem
     from heatbath.runs.plan import Plan
     from heatbath.runs.run import Run
     from heatbath.tuning import Tuned
+
+MOST_NOTES = 20  # on the columns of a table
 
 File = Annotated[
     Path | None, typer.Option("--settings", help="A TOML file of settings; options win over it.")
@@ -31,14 +34,21 @@ Out = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option(help="Threads (default: HEATBATH_THREADS, or all cores).")]
 Every = Annotated[float, typer.Option(help="Seconds between two checkpoints.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else, on stdout.")]
 Named = Annotated[
     list[str] | None,
-    typer.Option("--method", help="A method, such as sgld:h=0.1,sigma=0.01; say this several times."),
+    typer.Option(
+        "--method",
+        help="A method, such as sgld:h=0.1,sigma=0.01; say this several times.",
+        autocompletion=completing("--method"),
+    ),
 ]
 Searched = Annotated[
     list[str] | None,
-    typer.Option("--method", help="A method, such as adlala or adam:h=1e-4..0.1,beta1=0.9; several times."),
+    typer.Option(
+        "--method",
+        help="A method, such as adlala or adam:h=1e-4..0.1,beta1=0.9; several times.",
+        autocompletion=completing("--method"),
+    ),
 ]
 
 
@@ -52,6 +62,11 @@ def train(
     json: Json = False,
 ) -> None:
     """Train or sample a network by one method: many chains, from different starts.
+
+    Without --method the posterior is sampled as the estimators for scikit-learn do, and nothing has to be
+    chosen.
+
+    heatbath train --data FILE.csv --target COLUMN
 
     heatbath train --problem spirals --turns 4 --method adlala --h 0.25 --steps 20000
 
@@ -125,25 +140,60 @@ def tune(
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run that was interrupted.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    steps: Annotated[
+        int | None, typer.Option(help="Go on for so many more steps, beyond the end of a finished run.")
+    ] = None,
     threads: Threads = None,
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
     """Continue a run that was interrupted or killed; it ends as if nothing had happened.
 
-    Of a finished run the summary and the figures are made again.
+    Of a finished run the summary and the figures are made again. With --steps it goes on beyond its end, and
+    keeps samples as before; that is in its settings, too.
+
+    heatbath resume my-run
+
+    heatbath resume my-run --steps 5000
     """
     from heatbath.cli.folders import SETTINGS
-    from heatbath.cli.settings import merged, read_settings
+    from heatbath.cli.settings import merged, read_settings, write_settings
+    from heatbath.writing import write
 
     with ending(USAGE):
         if not (folder / SETTINGS).is_file():
             raise FileNotFoundError(f"{folder} holds no run: there is no {SETTINGS} in it")
         _check_manner(threads, every)
         command, sections = read_settings(folder / SETTINGS)
-        prepared, _ = _prepared(command, merged(sections, {}, []))
-    _carry_out(command, prepared, folder, threads, every, json)
+        settings = merged(sections, {}, [])
+        if steps is not None:
+            ends = _ends_with(command, settings, folder, steps)
+            settings["training"] = settings["training"] | {"continued": ends}
+        prepared, complete = _prepared(command, settings)
+    if steps is not None:
+        with ending(FAILURE):
+            write(folder / SETTINGS, write_settings(command, complete))
+    _carry_out(command, prepared, complete, folder, threads, every, json)
+
+
+def _ends_with(command: str, settings: Settings, folder: Path, steps: int) -> list[int]:
+    """The last steps of what was added to a run, with so many more."""
+    from heatbath.checks import whole
+    from heatbath.cli.folders import RUN
+    from heatbath.cli.settings import continued
+    from heatbath.runs.run import load
+
+    steps = whole("--steps", steps, low=1)
+    if command == "tune":
+        raise ValueError("--steps is for train, compare and sweep: a search has its steps in its settings")
+    run = load(folder / RUN) if (folder / RUN).exists() else None
+    ends = continued(settings)
+    if run is None or not run.finished or (ends and run.step < ends[-1]):
+        raise ValueError(
+            f"the run in {folder} is not finished: first say heatbath resume {shlex.quote(str(folder))}"
+        )
+    return [*ends, run.step + steps]
 
 
 def _start(
@@ -156,25 +206,73 @@ def _start(
     every: float,
     json: bool,
 ) -> None:
-    """Begin a new run, or refuse to before anything is written."""
-    from heatbath.cli.folders import check_free, claim_folder, release_folder
+    """Begin a new run, or refuse to before anything is written.
+
+    Data from the standard input are kept in its folder, so that it can be resumed and done again.
+    """
+    from heatbath.cli.folders import SETTINGS, TABLE, check_free, claim_folder, release_folder
     from heatbath.cli.settings import merged, read_settings, write_settings
+    from heatbath.writing import write
 
     with ending(USAGE):
         _check_manner(threads, every)
         check_free(out)
         sections = read_settings(file, command)[1] if file else {}
-        prepared, complete = _prepared(command, merged(sections, sections_of(given), methods))
-        text = write_settings(command, complete)
-        name = complete["method"]["name"] if "method" in complete else command
-    with ending(FAILURE):
-        folder = claim_folder(out, f"{prepared.problem.name}-{name}", text)
+        settings = merged(sections, sections_of(given), methods)
+        after = _named(command, settings)
+        streamed = settings["problem"].get("data") == "-"
+        content = sys.stdin.buffer.read() if streamed else b""
+    folder = None
     try:
-        _carry_out(command, prepared, folder, threads, every, json)
+        if streamed:
+            with ending(FAILURE):
+                folder = claim_folder(out, "-".join([TABLE, *after]), "")
+                write(folder / TABLE, content)
+                settings["problem"] |= {"data": str(folder / TABLE)}
+        with ending(USAGE):
+            prepared, complete = _prepared(command, settings)
+            text = write_settings(command, complete)
+        with ending(FAILURE):
+            if folder is None:
+                folder = claim_folder(out, "-".join([prepared.problem.name, *after]), text)
+            else:
+                write(folder / SETTINGS, text)
+        _introduce(prepared.problem, complete, usual=command == "train" and not settings["method"])
+        _carry_out(command, prepared, complete, folder, threads, every, json)
     except typer.Exit as end:
-        if end.exit_code == FAILURE:
+        if folder is not None and end.exit_code in (FAILURE, USAGE):
             release_folder(folder)
         raise
+
+
+def _introduce(problem: Problem, settings: Settings, usual: bool) -> None:
+    """Say how a table is read, and what was chosen where no method was named."""
+    for line in _columns(problem):
+        complain(line)
+    if usual:
+        said, rows = settings["training"], problem.X_train.shape[1]
+        batch = "full gradients" if said["batch"] == rows else f"batches of {said['batch']:,}"
+        steps = f"at most {said['budget']:,}" if "budget" in said else f"{said['steps']:,}"
+        complain(
+            f"the posterior is sampled, as no method is named: {said['chains']} chains of {steps} steps with "
+            f"{batch}, after {said['warm']:,} of Adam"
+        )
+
+
+def _columns(problem: Problem) -> list[str]:
+    """How the columns of a table are read, those that are no plain numbers first."""
+    if problem.encoder is None:
+        return []
+    notes = sorted(problem.encoder.notes(), key=lambda note: note.endswith(": a number"))
+    more = f"and {len(notes) - MOST_NOTES} more columns" if len(notes) > MOST_NOTES else ""
+    return [*notes[:MOST_NOTES], *([more] if more else [])]
+
+
+def _named(command: str, settings: Settings) -> list[str]:
+    """What the folder of a run is called after, beside its problem: the method, if there is one."""
+    if command in ("compare", "tune"):
+        return [command]
+    return [settings["method"]["name"]] if "name" in settings["method"] else []
 
 
 def _prepared(command: str, settings: Settings) -> tuple[Plan | Search | Tuning, Settings]:
@@ -196,12 +294,14 @@ def _check_manner(threads: int | None, every: float) -> None:
 def _carry_out(
     command: str,
     prepared: Plan | Search | Tuning,
+    settings: Settings,
     folder: Path,
     threads: int | None,
     every: float,
     json: bool,
 ) -> None:
     """Run what was prepared from its start, or from where its folder stands, and write what comes of it."""
+    from heatbath.cli.settings import continued
     from heatbath.cli.tuning import Tuning
 
     try:
@@ -209,7 +309,7 @@ def _carry_out(
             if isinstance(prepared, Tuning):
                 _report_search(prepared, *_searched(prepared, folder, threads, every), folder, json)
                 return
-            run = _simulated(prepared, folder, threads, every)
+            run = _simulated(prepared, continued(settings), folder, threads, every)
             if not run.finished:
                 raise KeyboardInterrupt
             _report(command, run, folder, json)
@@ -218,29 +318,53 @@ def _carry_out(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _simulated(plan: Plan | Search, folder: Path, threads: int | None, every: float) -> Run:
-    """The run of a plan, which is in its file when it ends, or stops."""
+def _simulated(
+    prepared: Plan | Search, ends: list[int], folder: Path, threads: int | None, every: float
+) -> Run:
+    """The run of a plan, and on to the `ends` that were added later; it is in its file when it ends, or
+    stops."""
+    from heatbath.cli.baseline import constant_of
     from heatbath.cli.display import Display
     from heatbath.cli.folders import RUN
-    from heatbath.training import carry_out
+    from heatbath.runs.plan import Plan
+    from heatbath.runs.run import load
+    from heatbath.training import Manner, carry_out
 
     path = folder / RUN
-    with Display(plan, Console(stderr=True)) as display:
-        run = carry_out(plan, threads=threads, progress=display, checkpoint=path, every=every)
+    plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
+    constant = constant_of(plan)
+    with Display(prepared, Console(stderr=True), constant=constant) as display:
+        manner: Manner = {"threads": threads, "progress": display, "checkpoint": path, "every": every}
+        there = load(path, plan.problem) if ends and path.exists() else None
+        if there is not None and there.plan.steps in ends:
+            run = there if there.finished else there.resume(**manner)
+        else:
+            run = carry_out(prepared, **manner)
+        for end in ends:
+            if run.finished and run.step < end:
+                run = run.resume(end - run.step, **manner)
     run.save(path)  # a checkpoint that fails is a warning, but this must not
+    if run.finished and constant is not None and (word := constant.against_average(run)):
+        complain(f"warning: {word}")
     return run
 
 
 def _report(command: str, run: Run, folder: Path, json: bool) -> None:
     """Write the summary and the figures, and print the summary."""
+    from heatbath.cli.folders import SETTINGS
+    from heatbath.cli.html_report import html_report
     from heatbath.cli.pictures import draw_all
     from heatbath.cli.summaries import as_json, as_markdown, as_table, notes, summary
+    from heatbath.cli.telling import tell
     from heatbath.writing import write
 
-    results = summary(command, run)
+    told = tell(command, run)
+    results = summary(told)
     write(folder / "summary.json", as_json(results))
     write(folder / "summary.md", as_markdown(results))
-    figures = draw_all(command, run, results, folder)
+    figures = draw_all(told, results, folder)
+    settings = (folder / SETTINGS).read_text(encoding="utf-8")
+    write(folder / "report.html", html_report(told, results, figures, settings))
     if json:
         emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **results}))
     else:
@@ -262,9 +386,11 @@ def _searched(tuning: Tuning, folder: Path, threads: int | None, every: float) -
 
 
 def _report_search(tuning: Tuning, tuned: Tuned, run: Run | None, folder: Path, json: bool) -> None:
-    """Write the table, the summary and the figures of a search, and print the summary."""
+    """Write the table, the summary, the figures and the report of a search, and print the summary."""
+    from heatbath.cli.findings import search_markdown, search_summary, search_tables
+    from heatbath.cli.folders import SETTINGS
+    from heatbath.cli.html_report import search_report
     from heatbath.cli.pictures import draw_search
-    from heatbath.cli.searches import search_markdown, search_summary, search_tables
     from heatbath.cli.summaries import as_json
     from heatbath.writing import write
 
@@ -273,6 +399,8 @@ def _report_search(tuning: Tuning, tuned: Tuned, run: Run | None, folder: Path, 
     write(folder / "summary.json", as_json(results))
     write(folder / "summary.md", search_markdown(results))
     figures = draw_search(tuned, run, results, folder)
+    settings = (folder / SETTINGS).read_text(encoding="utf-8")
+    write(folder / "report.html", search_report(tuning.problem, results, figures, settings))
     if json:
         emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **results}))
     else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
@@ -20,6 +21,7 @@ from heatbath.schedules import Schedule, at
 
 if TYPE_CHECKING:
     from heatbath.automatic import Search
+    from heatbath.cli.baseline import Constant
     from heatbath.runs.simulation import Progress
 
 PAUSE = 10.0  # seconds between two lines where there is no terminal
@@ -34,10 +36,17 @@ class Display:
     find something, which `finding` names, tell their steps only.
     """
 
-    def __init__(self, prepared: Plan | Search, console: Console, finding: str = "short runs first") -> None:
+    def __init__(
+        self,
+        prepared: Plan | Search,
+        console: Console,
+        finding: str = "short runs first",
+        constant: Constant | None = None,
+    ) -> None:
         plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
         self._budget = None if isinstance(prepared, Plan) else prepared.budget
         self._plan, self._console, self._finding = plan, console, finding
+        self._constant = constant  # until a word of it is said
         single = isinstance(plan.partition, Partition) and not plan.axes
         taus = {part.name: part.method.temperature for part in plan.parts()}
         self._taus = {name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule) and single}
@@ -65,12 +74,30 @@ class Display:
 
     def __call__(self, now: Progress) -> None:
         """Tell how things stand."""
+        self._warn(now)
+        if now.run is not None:
+            return
         if self._console.is_terminal:
-            bar = ProgressBar(total=now.steps, completed=now.step, width=40)
+            bar = Padding(ProgressBar(total=now.steps, completed=now.step, width=40), 0)  # a line of its own
             self._live.update(Group(bar, *(Text(line, overflow="ellipsis") for line in self.lines(now))))
         elif now.seconds >= 1.0 and time.monotonic() - self._printed >= PAUSE:
             self._printed = time.monotonic()
             self._console.print(", ".join(self.lines(now)), highlight=False, soft_wrap=True)
+
+    def _warn(self, now: Progress) -> None:
+        """Say once where a constant would be better: after a round, or in the middle of a run that keeps no
+        samples, and whose networks are what it is about."""
+        if self._constant is None or now.finding:
+            return
+        word = None
+        if now.run is not None:
+            word = self._constant.against_average(now.run)
+        elif not self._plan.keep and 2 * now.step >= now.steps:
+            word = self._constant.against_networks(now.loss)
+        if word:
+            self._constant = None
+            text = f"heatbath: warning: so far {word}"
+            self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def lines(self, now: Progress) -> list[str]:
         """What is shown: steps, loss, temperatures."""

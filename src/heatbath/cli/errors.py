@@ -6,12 +6,15 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
 EXPECTED = (OSError, ValueError, TypeError, ArithmeticError, MemoryError, ImportError)
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else, on stdout.")]
 
 
 def complain(message: str) -> None:

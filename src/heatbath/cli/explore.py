@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heatbath.cli.errors import FAILURE, USAGE, emit, ending
+from heatbath.cli.errors import FAILURE, USAGE, Json, emit, ending
 
 
 def explore(
@@ -17,6 +17,7 @@ def explore(
     ] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(help="The port (default: a free one).")] = None,
     browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
+    json: Json = False,
 ) -> None:
     """Watch two methods train, live, in the browser, and move their temperatures while they do.
 
@@ -26,10 +27,11 @@ def explore(
 
     heatbath explore --host 0.0.0.0 --port 8000 --no-browser
     """
+    from heatbath.cli.summaries import as_json
     from heatbath.explorer import explore as start
 
     with ending(USAGE):
         served = start(host, port, browser)
     with served, suppress(KeyboardInterrupt), ending(FAILURE):
-        emit(f"explorer: {served.url} (Ctrl-C ends it)\n")
+        emit(as_json({"url": served.url}) if json else f"explorer: {served.url} (Ctrl-C ends it)\n")
         served.wait()

@@ -1,4 +1,5 @@
-"""The folder of a run: settings.toml, run.nc, of a search its state, the summary and the figures."""
+"""The folder of a run: settings.toml, run.nc, of a search its state, the summary and the figures;
+and data that came from the standard input."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 from heatbath.writing import is_leftover, write
 
 SETTINGS, RUN, SEARCH = "settings.toml", "run.nc", "search"
+TABLE = "table"  # what came from the standard input, as it came
 
 
 def check_free(out: Path | None) -> None:
@@ -36,7 +38,8 @@ def release_folder(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if (folder / SEARCH).is_dir():
                 (folder / SEARCH).rmdir()  # an error, and the end, where there is something in it
-            (folder / SETTINGS).unlink(missing_ok=True)
+            for name in (SETTINGS, TABLE):
+                (folder / name).unlink(missing_ok=True)
             folder.rmdir()
 
 

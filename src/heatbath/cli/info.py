@@ -7,15 +7,18 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from heatbath.cli.errors import FAILURE, emit, ending
+from heatbath.cli.errors import FAILURE, Json, emit, ending
 
 PACKAGES = ("heatbath", "numpy", "numba", "scipy", "xarray", "matplotlib", "torch", "arviz", "pyarrow")
 
 
-def info() -> None:
+def info(json: Json = False) -> None:
     """Say which versions there are, how many threads, where compiled code is kept, and where MNIST is."""
+    from heatbath.cli.summaries import as_json
+
     with ending(FAILURE):
-        emit("".join(f"{name:12} {value}\n" for name, value in _facts().items()))
+        facts = _facts()
+        emit(as_json(facts) if json else "".join(f"{name:12} {value}\n" for name, value in facts.items()))
 
 
 def _facts() -> dict[str, str]:

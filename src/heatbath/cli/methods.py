@@ -107,6 +107,13 @@ def partition_of(
     return partition, {"name": given["name"], **origin, **defaults, **plain}
 
 
+def table_of(partition: Partition) -> dict[str, Any]:
+    """The table of a partition that has one method of the library for all parts."""
+    (method,) = partition.methods.values()
+    given = {f.name: value for f in fields(method) if (value := getattr(method, f.name)) != f.default}
+    return {"name": method.title.lower(), "h": partition.h, **given}
+
+
 def _is_needed(parameter: Parameter, posterior: Posterior | None) -> bool:
     """Whether an argument cannot be left out: a temperature only where there is a posterior."""
     thermal = parameter.default is None and parameter.name in ("tau", "sigma")

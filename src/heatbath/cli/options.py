@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Annotated, Any, NamedTuple
 
@@ -11,6 +11,8 @@ import typer
 
 from heatbath.cli.methods import arguments, known
 from heatbath.cli.reading import AUTO, deviations, number, sizes, whole_number, whole_or
+from heatbath.networks import ACTIVATIONS
+from heatbath.tasks import TASKS
 
 Settings = dict[str, dict[str, Any]]
 
@@ -42,9 +44,15 @@ def _text(text: str, methods: list[str]) -> str:
 
 SETTINGS = (
     Setting("problem", "name", "text", "spirals, trigonometric, rings, blobs or mnist.", "--problem"),
-    Setting("problem", "data", "text", "Your own data: a CSV or Parquet file, instead of a problem."),
-    Setting("problem", "target", "text", "The column of the file to predict."),
+    Setting("problem", "data", "text", "Your own data, instead of a problem: a CSV or Parquet file, "
+            "compressed or not; - is the standard input."),
+    Setting("problem", "target", "names", "The column of the file to predict; several times for several."),
     Setting("problem", "weights", "text", "The column of the file that says how often each row counts."),
+    Setting("problem", "ignore", "names", "A column of the file to leave out; several times for several."),
+    Setting("problem", "categorical", "names", "A column of numbers that are names; several times."),
+    Setting("problem", "keep", "names", "A column to use though it seems to name or count the rows; several "
+            "times for several."),
+    Setting("problem", "class_weight", "text", "balanced: in training, all classes count alike (no)."),
     Setting("problem", "task", "text", "binary, classes, regression, counts (default: as it looks)."),
     Setting("problem", "test_share", "number", "The share of the file that is set aside to test (0.2)."),
     Setting("problem", "standardise", "truth", "Give the columns of the file mean 0 and variance 1 (yes)."),
@@ -62,24 +70,32 @@ SETTINGS = (
     Setting("problem", "draws", "whole", "Independent data sets, which the chains take in turns (1)."),
     Setting("problem", "seed", "whole", "Of the data, or of the test rows of a file (0).", "--problem-seed"),
     Setting("problem", "folder", "text", "Where MNIST's files are.", "--mnist"),
-    Setting("network", "hidden", "wholes", "Sizes of the hidden layers, such as 100,100 (100)."),
+    Setting("network", "hidden", "wholes", "Sizes of the hidden layers, such as 100,100 (100; without "
+            "--method 50)."),
     Setting("network", "activation", "text", "relu, tanh or identity (relu)."),
     Setting("network", "init", "text", "Where chains start: torch, gaussian or zeros (torch)."),
     Setting("network", "scale", "number", "Standard deviation of a gaussian start (0.01).", "--init-scale"),
     Setting("method", "name", "text", f"{', '.join(known())}; or sgld:h=0.1,sigma=0.01.", "--method"),
     *(Setting("method", name, kind, _text(text, methods)) for name, kind, text, methods in arguments()),
     Setting("posterior", "prior", "deviations", "Standard deviation of the parameters, 0.5,1 for one of each "
-            "layer, fan_in, or auto (1). A posterior takes the place of --tau and --weight-decay."),
+            "layer, fan_in, or auto (1; without --method auto). A posterior takes the place of --tau and "
+            "--weight-decay."),
     Setting("posterior", "noise", "deviations", "In a regression, standard deviation of targets around the "
             "network, in their units; sampled, with the parameters; or network, its own outputs (sampled)."),
     Setting("posterior", "temperature", "number", "Of the posterior; a cold one is below 1 (1)."),
     Setting("posterior", "degrees", "number", "Of freedom of the noise of a regression, if it has Student's "
             "law and not a normal one."),
-    Setting("training", "steps", "length", "Steps (20000); with auto, train goes on until the predictions "
-            "have converged."),
-    Setting("training", "budget", "whole", "With --steps auto, the most that it makes (20000)."),
-    Setting("training", "batch", "batch", "Examples in a mini-batch, or all of them (32, or all if fewer)."),
-    Setting("training", "chains", "whole", "Independent chains, of each method or point (10)."),
+    Setting("training", "steps", "length", "Steps (20000; without --method auto); with auto, train goes on "
+            "until the predictions have converged."),
+    Setting("training", "budget", "whole", "With --steps auto, the most that it makes (20000; without "
+            "--method as suits the data)."),
+    Setting("training", "refine", "number", "Without --method, how many times the usual work may be "
+            "done (1)."),
+    Setting("training", "warm", "whole", "Steps of Adam before, where chains begin; for train (0)."),
+    Setting("training", "batch", "batch", "Examples in a mini-batch, or all of them (32, or all if fewer; "
+            "without --method all, where that is affordable)."),
+    Setting("training", "chains", "whole", "Independent chains, of each method or point (10; without "
+            "--method 8, or fewer of a large table)."),
     Setting("training", "seed", "whole", "Of starts, noise and mini-batches (0)."),
     Setting("training", "colder_from", "whole", "The step from which on the temperature is a thirtieth, "
             "or without one h a fifth, for good single networks at the end."),
@@ -111,7 +127,7 @@ READERS: dict[str, Callable[[str, str], Any]] = {
 }  # fmt: skip
 METAVARS = {
     "number": "NUMBER", "whole": "WHOLE", "wholes": "SIZES", "text": "TEXT", "coefficient": "NUMBER",
-    "deviations": "NUMBER", "stepsize": "NUMBER", "length": "WHOLE", "batch": "WHOLE",
+    "deviations": "NUMBER", "stepsize": "NUMBER", "length": "WHOLE", "batch": "WHOLE", "names": "COLUMN",
 }  # fmt: skip
 
 
@@ -133,7 +149,7 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
         @wraps(command)
         def wrapped(**values: Any) -> None:
             options = {setting: values.pop(setting.argument) for setting in chosen}
-            given = {setting: value for setting, value in options.items() if value is not None}
+            given = {setting: value for setting, value in options.items() if value not in (None, [])}
             command(given=given, **values)
 
         parameters = [*others, *map(_parameter, chosen)]
@@ -142,6 +158,27 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
         return wrapped
 
     return decorate
+
+
+def _problems() -> list[str]:
+    from heatbath.runs.plain import RECIPES
+
+    return list(RECIPES)
+
+
+NAMES: dict[str, Callable[[], Iterable[str]]] = {
+    "--problem": _problems, "--method": known, "--task": lambda: TASKS, "--activation": lambda: ACTIVATIONS,
+    "--init": lambda: ("torch", "gaussian", "zeros"), "--momenta": lambda: ("zero", "thermal"),
+    "--dtype": lambda: ("float32", "float64"), "--by": lambda: ("loss", "accuracy"),
+    "--class-weight": lambda: ("balanced",),
+}  # fmt: skip
+
+
+def completing(flag: str) -> Callable[[str], list[str]] | None:
+    """What the shell offers after an option that takes one of some names."""
+    if flag not in NAMES:
+        return None
+    return lambda incomplete: [name for name in NAMES[flag]() if name.startswith(incomplete)]
 
 
 def _parameter(setting: Setting) -> inspect.Parameter:
@@ -153,9 +190,10 @@ def _parameter(setting: Setting) -> inspect.Parameter:
         help=setting.meaning,
         rich_help_panel=panel,
         metavar=METAVARS.get(setting.kind),
+        autocompletion=completing(setting.flag),
         show_default=False,
     )
-    kind = bool | None if setting.kind == "truth" else str | None
+    kind = {"truth": bool | None, "names": list[str] | None}.get(setting.kind, str | None)
     return inspect.Parameter(
         setting.argument, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
     )

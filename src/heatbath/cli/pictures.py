@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heatbath import plotting
+from heatbath.answers import Dependence
 from heatbath.checks import is_real
-from heatbath.cli.summaries import measures
+from heatbath.cli.summaries import AVERAGED, measures
+from heatbath.cli.telling import Told
 from heatbath.plotting.planes import DOTS
-from heatbath.plotting.style import COLOURS, TEXT, dress, number, percent_on, symbol
+from heatbath.plotting.style import COLOURS, TEXT, as_text, dress, number, percent_on, symbol
 from heatbath.runs.run import Run
 from heatbath.tasks import TASKS
 from heatbath.tuning import Tuned
@@ -24,15 +28,24 @@ if TYPE_CHECKING:
 MOST_LINES = 8  # points of a sweep whose curves are drawn
 MOST_ROWS = 20  # points of a sweep over many axes
 DECADE = 10.0  # values that span more are on a logarithmic axis
-MOST = 1.005  # intervals may go past 100 %, accuracies do not
+MOST_TARGETS = 3  # of several, that are drawn
+MOST_CLASSES = 5  # whose probabilities are drawn together
+RISES = {
+    "binary": "rise of the log loss when exchanged",
+    "classes": "rise of the log loss when exchanged",
+    "regression": "fall of R² when exchanged",
+    "counts": "rise of the loss when exchanged",
+}
 ENDS = ("mean", "low", "high")
 
 
-def draw_all(command: str, run: Run, summary: dict[str, Any], folder: Path) -> list[Path]:
+def draw_all(told: Told, summary: dict[str, Any], folder: Path) -> list[Path]:
     """Draw all figures that a run can have, and save them as PNG and SVG: the paths of the PNG files."""
+    command, run = told.command, told.run
     figures: dict[str, Figure] = {}
     if command == "sweep":
         figures["sweep"] = _sweep(run, summary)
+    figures |= _judged(told) | _effects(told)
     if command != "sweep" or len(run.plan.points) <= MOST_LINES:
         figures["curves"] = _curves(run)
     if command == "train" and _has_temperature(run):
@@ -55,6 +68,71 @@ def draw_search(tuned: Tuned, run: Run | None, summary: dict[str, Any], folder: 
             figures["classifiers-median-run"] = _classifiers(run, ", median run\n")
             figures["classifiers-mean-of-runs"] = _mean_classifiers(run, summary)
     return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in figures.items()]
+
+
+def _judged(told: Told) -> dict[str, Figure]:
+    """What is predicted, beside what is true."""
+    said = None if told.answer is None else told.answer.forecast
+    if said is None:
+        return {}
+    if not TASKS[said.task].classes:
+        count = min(len(said.targets), MOST_TARGETS)
+        axes = plotting.panels(1, count, width=max(3.4, 3.2 * count), height=3.5)
+        for place, ax in enumerate(axes):
+            plotting.predicted(said, place, ax=ax)
+        return {"predicted": _figure(axes[0])}
+    both = {AVERAGED: said} | {name: one for name, (_, one) in told.baselines.items() if name != "constant"}
+    figures = {
+        "calibration": _figure(plotting.calibration(both)),
+        "confusion": _figure(plotting.confusion(said)),
+    }
+    if len(np.unique(said.labels)) > 1:
+        figures = {"roc": _figure(plotting.roc(both if said.task == "binary" else said))} | figures
+    return figures
+
+
+def _effects(told: Told) -> dict[str, Figure]:
+    """Which columns matter, and how."""
+    if not told.columns or len(told.columns) < 2:
+        return {}
+    problem = told.run.problem
+    figures = {"importance": _figure(plotting.column_importance(told.columns, RISES[problem.task]))}
+    classes, outputs = TASKS[problem.task].classes, told.effects[0].mean.shape[1]
+    rows = 1 if classes else min(outputs, MOST_TARGETS)
+    columns = min(3, len(told.effects)) if rows == 1 else len(told.effects)
+    lines = math.ceil(len(told.effects) / columns) * rows
+    long = 0.35 if classes and outputs > 1 else 0.0
+    axes = plotting.panels(lines, columns, width=2.5 * columns + 0.3, height=(2.2 + long) * lines)
+    names = [as_text(name, 14) for name in problem.targets]
+    moved = sum(np.ptp(effect.mean, axis=0) for effect in told.effects)
+    leading = np.sort(
+        np.argsort(-moved, kind="stable")[:MOST_CLASSES]
+    )  # classes whose probabilities change most
+    for row in range(rows):
+        own = axes[row * columns : (row + 1) * columns] if rows > 1 else axes
+        what = names[row] if not classes else f"probability of {names[1]}" if outputs == 1 else "probability"
+        for effect, ax in zip(told.effects, own, strict=False):
+            shown = leading if classes else np.array([row])
+            plotting.dependence(_of(effect, shown), [names[i] for i in shown], f"mean {what}", ax=ax)
+        _same_height(own[: len(told.effects)], columns)
+    for ax in axes[len(told.effects) :] if rows == 1 else ():
+        ax.set_axis_off()
+    return figures | {"dependence": _figure(axes[0])}
+
+
+def _of(effect: Dependence, outputs: NDArray[np.int64]) -> Dependence:
+    """The effect on some outputs."""
+    mean, low, high = (values[:, outputs] for values in (effect.mean, effect.low, effect.high))
+    return replace(effect, mean=mean, low=low, high=high)
+
+
+def _same_height(axes: list[Axes], columns: int) -> None:
+    """One scale for all, so that the columns can be compared; named at the left."""
+    low, high = (end(ax.get_ylim()[i] for ax in axes) for i, end in ((0, min), (1, max)))
+    for place, ax in enumerate(axes):
+        ax.set_ylim(low, high)
+        if place % columns:
+            ax.set_ylabel("")
 
 
 def _search_maps(tuned: Tuned, methods: list[str]) -> Figure:
@@ -116,7 +194,7 @@ def _mean_classifiers(run: Run, summary: dict[str, Any]) -> Figure:
     """What all chains of each method say over the plane, on average; the title has its accuracy."""
     titles: list[str | None] = []
     for row in summary["rows"]:
-        count, score = row["chains"] - row["diverged"], row.get("averaged_accuracy")
+        count, score = row["chains"] - row["diverged"], row["averaged"].get("accuracy")
         text = "" if score is None else f"\ntest accuracy {100 * score['mean']:.1f} %"
         titles.append(f"{row['labels']['method']}, mean of {count} runs{text}" if count else None)
     return _planes(run, [(run.select(**row["labels"]), None) for row in summary["rows"]], titles)
@@ -196,7 +274,7 @@ def _line(summary: dict[str, Any], axis: str, name: str, split: str) -> Figure:
     dress(ax, symbol(axis), f"{split} {name}")
     if name == "accuracy":
         percent_on(ax.yaxis)
-        ax.set_ylim(top=min(ax.get_ylim()[1], MOST))
+        ax.set_ylim(top=min(ax.get_ylim()[1], 1.005))
     return _figure(ax)
 
 
@@ -213,7 +291,7 @@ def _best(summary: dict[str, Any], name: str, split: str) -> Figure:
     (ax,) = plotting.panels(width=6.0, height=0.95 + 0.24 * len(scores))
     plotting.scores(scores, f"{split} {name}", percent=name == "accuracy", ax=ax)
     if name == "accuracy":
-        ax.set_xlim(right=min(ax.get_xlim()[1], MOST))
+        ax.set_xlim(right=min(ax.get_xlim()[1], 1.005))
     return _figure(ax)
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, complain
+from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, Json, complain, emit, ending
 from heatbath.experiments import NAMES, find
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ COLOURS = {"holds": "cyan", "holds in part": "yellow", "does not hold": "red"}
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Experiments; all of them if none is named.")
+        list[str] | None,
+        typer.Argument(
+            help="Experiments; all of them if none is named.",
+            autocompletion=lambda incomplete: [name for name in NAMES if name.startswith(incomplete)],
+        ),
     ] = None,
     folder: Annotated[Path, typer.Option(help="Where results and report go.")] = Path("reproduction"),
     quick: Annotated[
@@ -40,23 +44,24 @@ def reproduce(
     docs: Annotated[
         Path | None, typer.Option(help="Also write the report as Markdown into this folder.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Run the paper's experiments and say of every claim whether it holds.
 
     Results are kept: after Ctrl-C the same command continues with those that are not finished. MNIST is
     read from the folder in HEATBATH_DATA, or fetched once.
     """
-    console = Console()
+    console = Console(stderr=json)  # stdout has the object alone
     chosen = list(dict.fromkeys(names or NAMES))
     if unknown := [name for name in chosen if name not in NAMES]:
         _refuse(f"there is no experiment {', '.join(unknown)}: accepted are {', '.join(NAMES)}")
     if show:
-        _list(console, chosen)
+        _list(console, chosen, json)
         return
     from heatbath.experiments import report, runner
 
     place = folder / "quick" if quick else folder  # a quick run never replaces a full one
-    lines = Console(highlight=False, soft_wrap=True)
+    lines = Console(highlight=False, soft_wrap=True, stderr=json)
     begin = time.perf_counter()
     failed: dict[str, str] = {}
     done: dict[str, runner.Result] = {}
@@ -95,7 +100,10 @@ def reproduce(
         raise typer.Exit(INTERRUPTED) from None
     except (OSError, ValueError) as error:
         _refuse(str(error))
-    counts = report.counts([runner.summary(result) for result in results])
+    summaries = [runner.summary(result) for result in results]
+    counts = report.counts(summaries)
+    if json:
+        _emit({"report": str(place / "report.html"), "experiments": summaries, "missing": missing})
     lines.print(
         f"claims: {counts}; {time.perf_counter() - begin:,.0f} s; report: {place / 'report.html'}",
         markup=False,
@@ -104,7 +112,23 @@ def reproduce(
         raise typer.Exit(FAILURE)
 
 
-def _list(console: Console, names: list[str]) -> None:
+def _emit(values: dict[str, Any]) -> None:
+    from heatbath.cli.summaries import as_json
+
+    with ending(FAILURE):
+        emit(as_json(values))
+
+
+def _list(console: Console, names: list[str], json: bool) -> None:
+    if json:
+        experiments = {name: find(name) for name in names}
+        _emit(
+            {
+                name: {"title": one.title, "claims": [claim.text for claim in one.claims]}
+                for name, one in experiments.items()
+            }
+        )
+        return
     table = Table(box=None)
     for column in ("name", "experiment", "claims"):
         table.add_column(column)

@@ -10,13 +10,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
+from heatbath import defaults
 from heatbath.automatic import Search
 from heatbath.checks import real, whole
-from heatbath.cli.methods import find, labelled, method_of, partition_of
+from heatbath.cli.methods import find, labelled, method_of, partition_of, table_of
 from heatbath.cli.options import SECTIONS, Settings, keys
 from heatbath.cli.reading import AUTO
-from heatbath.cli.tables import read_problem
-from heatbath.datasets import Problem
+from heatbath.datasets import Problem, from_table
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.posterior import Posterior
@@ -28,7 +28,10 @@ from heatbath.training import prepare
 
 COMMANDS = ("train", "compare", "sweep", "tune")
 FILE_DEFAULTS = {"test_share": 0.2, "standardise": True, "seed": 0}
-OF_FILES = ("data", "target", "weights", "task", "test_share", "standardise", "seed", "sha256")
+OF_FILES = (
+    "data", "target", "weights", "class_weight", "ignore", "categorical", "keep", "task", "test_share",
+    "standardise", "seed", "sha256",
+)  # fmt: skip
 TRAINING: dict[str, Any] = {
     "steps": 20_000, "chains": 10, "seed": 0, "record": 100, "losses_every": 1, "shuffled": False,
     "momenta": "zero", "dtype": "float32",
@@ -56,6 +59,8 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
     others = ("posterior", "training") if written == "tune" else ("search",)
     accepted = {section: keys(section) for section in SECTIONS if section not in others}
     accepted["problem"] = [*accepted["problem"], "sha256"]
+    if "training" in accepted:
+        accepted["training"] = [*accepted["training"], "continued"]
     methods = "methods" if written in SEVERAL else "method"
     accepted[methods] = [*accepted.pop("method"), "module"]
     for section, values in content.items():
@@ -89,9 +94,9 @@ def merged(file: Settings, options: Settings, methods: list[str]) -> Settings:
             key in new and other[key] in old for key in other
         ):
             old = {}
-        for key, what in (("data", "sha256"), ("steps", "budget")):  # that of the one in the file
+        for key, what in (("data", ("sha256",)), ("steps", ("budget", "continued"))):  # that of the file's
             if key in new:
-                old = {name: value for name, value in old.items() if name != what}
+                old = {name: value for name, value in old.items() if name not in what}
         sections[section] = {**old, **new}
     chosen = labelled([method_of(text) for text in methods]) if methods else file.get("methods", {})
     return sections | {"methods": chosen}
@@ -108,10 +113,15 @@ def _spelled_out(options: dict[str, Any]) -> dict[str, Any]:
 def plan_of(command: str, settings: Settings) -> tuple[Plan | Search, Settings]:
     """The plan of a run, or what finds it, and all its settings, which make the same again."""
     problem, section = problem_of(settings["problem"])
+    if command == "train" and not settings["method"]:
+        settings = _filled(problem, settings)
+    elif "refine" in settings["training"]:
+        raise ValueError("refine is for the usual sampling, without --method: leave out one of the two")
     network = Dense(**settings["network"])
     posterior = Posterior(**settings["posterior"]) if settings["posterior"] else None
     methods, sections = _methods(command, settings, posterior)
     training = TRAINING | settings["training"]
+    training.pop("continued", None)  # is not for the plan: see `continued`
     whole("record", training["record"], low=1, high=MOST_RECORDS)  # a list of steps is for Python only
     prepared = _prepared(command, problem, network, methods, training)
     plan = prepared.first_plan() if isinstance(prepared, Search) else prepared
@@ -123,7 +133,43 @@ def plan_of(command: str, settings: Settings) -> tuple[Plan | Search, Settings]:
     if posterior is not None:
         said = asdict(posterior).items()
         complete["posterior"] = {name: value for name, value in said if value is not None}
-    return prepared, complete | {"training": training}
+    ends = {"continued": ends} if (ends := continued(settings)) else {}
+    return prepared, complete | {"training": training | ends}
+
+
+def continued(settings: Settings) -> list[int]:
+    """The last steps of what was added to a run later, in order."""
+    ends = settings["training"].get("continued", [])
+    if not isinstance(ends, list) or [*sorted({whole("continued", end, low=1) for end in ends})] != ends:
+        raise ValueError(f"continued must be a list of steps in order, got {ends!r}")
+    return ends
+
+
+def _filled(problem: Problem, settings: Settings) -> Settings:
+    """With what suits the problem, as the estimators have it, where no method is named."""
+    network: dict[str, Any] = {"hidden": list(defaults.HIDDEN)} | settings["network"]
+    posterior = defaults.posterior_of(**settings["posterior"])
+    said = dict(settings["training"])
+    names = ("refine", "steps", "budget", "batch", "chains", "samples")
+    given = {name: said.pop(name) for name in names if name in said}
+    if given.get("steps") == AUTO:
+        del given["steps"]
+    if "steps" in given and "budget" in given:
+        raise ValueError(
+            f"budget is for --steps auto, and steps is {given['steps']}: leave out one of the two"
+        )
+    if given.get("batch") == "all":
+        given["batch"] = problem.X_train.shape[1]
+    usual = dict(defaults.arguments(problem, Dense(**network), posterior, **given))
+    method = table_of(cast(Partition, usual.pop("partition")))
+    if "burn_in" in said:
+        del usual["thin"]
+    return settings | {
+        "network": network,
+        "posterior": {name: value for name, value in asdict(posterior).items() if value is not None},
+        "method": method,
+        "training": usual | said,
+    }
 
 
 def _prepared(
@@ -135,10 +181,10 @@ def _prepared(
         methods = _colder(methods, step, training["steps"])
     if command == "train":
         return prepare(problem, network, cast(Partition, methods), **training)
-    if training["steps"] == AUTO or "budget" in training:
+    if training["steps"] == AUTO or "budget" in training or "warm" in training:
         raise ValueError(
-            f"only heatbath train finds how many steps it needs: for {command} say --steps NUMBER, without "
-            "--budget"
+            f"only heatbath train finds how many steps it needs, and where chains begin: for {command} say "
+            "--steps NUMBER, without --budget and --warm"
         )
     return make_plan(problem, network, methods, **training, call=cast(Call, command))
 
@@ -196,11 +242,16 @@ def problem_of(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
 def _own_data(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
     """The user's own data; a section with the file's checksum makes the same problem, or none."""
     _check_keys("a problem from a file", given, OF_FILES)
-    for key in ("data", "target"):
-        if not isinstance(given.get(key), str):
-            raise ValueError(f"{key} must be a name: say --data FILE --target COLUMN, got {given.get(key)!r}")
+    named = {key: _names(key, given.get(key, [])) for key in ("target", "ignore", "categorical", "keep")}
+    if not isinstance(given.get("data"), str) or not named["target"]:
+        raise ValueError(
+            "a file and a column are needed: say --data FILE --target COLUMN, got "
+            f"{given.get('data')!r} and {given.get('target')!r}"
+        )
+    if len(named["target"]) == 1:
+        named["target"] = named["target"][0]
     path = Path(given["data"]).expanduser().absolute()
-    values = FILE_DEFAULTS | dict(given)
+    values = FILE_DEFAULTS | dict(given) | {key: value for key, value in named.items() if value}
     if not isinstance(values["standardise"], bool):
         raise TypeError(f"standardise must be true or false, got {values['standardise']!r}")
     real("test_share", values["test_share"])
@@ -210,11 +261,20 @@ def _own_data(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
         raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
     if given.get("sha256", digest) != digest:
         raise ValueError(f"{path} has changed since these settings were written: say --data again to use it")
-    problem = read_problem(
-        path, given["target"], values["test_share"], values["standardise"], given.get("task"), values["seed"],
-        given.get("weights"),
+    options = {key: values[key] for key in ("test_share", "standardise", "seed", *named) if key in values}
+    problem = from_table(
+        path, task=given.get("task"), weights=given.get("weights"), class_weight=given.get("class_weight"),
+        **options,
     )  # fmt: skip
     return problem, {**values, "data": str(path), "sha256": digest}
+
+
+def _names(key: str, given: object) -> Any:
+    """Names of columns: one, or several."""
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{key} must be the name of a column, or a list of names, got {given!r}")
+    return names
 
 
 def _check_keys(what: str, given: Mapping[str, Any], accepted: list[str] | tuple[str, ...]) -> None:

@@ -220,6 +220,9 @@ def _options(section: str, values: Mapping[str, Any]) -> list[str]:
         value = values[setting.name]
         if isinstance(value, bool):
             words.append(setting.flag if value else f"--no-{setting.flag[2:]}")
+        elif setting.kind == "names":
+            names = [value] if isinstance(value, str) else value
+            words += [word for name in names for word in (setting.flag, name)]
         else:
             words += [setting.flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
     return words

@@ -1,7 +1,7 @@
 """Problems: a `Problem` is training and test examples with what is needed to understand them.
 
-`spirals`, `trigonometric`, `rings` and `blobs` are drawn, `mnist` is read from its IDX files, `from_csv` and
-`from_arrays` take the user's own data.
+`spirals`, `trigonometric`, `rings` and `blobs` are drawn, `mnist` is read from its IDX files, `from_table`
+and `from_arrays` take the user's own data.
 
 A drawn problem may have several draws, independent data sets side by side: chain c of a run uses draw
 c % draws. Draw d of a seed is the same however many draws there are, and the training examples do not depend
@@ -9,10 +9,10 @@ on the number of test examples.
 """
 
 from heatbath.datasets.arrays import from_arrays as from_arrays
-from heatbath.datasets.arrays import from_csv as from_csv
 from heatbath.datasets.digits import mnist as mnist
 from heatbath.datasets.drawn import blobs as blobs
 from heatbath.datasets.drawn import rings as rings
 from heatbath.datasets.drawn import spirals as spirals
 from heatbath.datasets.drawn import trigonometric as trigonometric
 from heatbath.datasets.problem import Problem as Problem
+from heatbath.datasets.tabular import from_table as from_table

@@ -1,111 +1,18 @@
-"""The user's own data: CSV files and arrays."""
+"""The user's own arrays."""
 
 from __future__ import annotations
 
-import csv
-import math
-import os
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.checks import SHARE, choice, real, whole
-from heatbath.datasets.problem import Floats, Problem, check_counts, moments, numbers
+from heatbath.datasets.problem import Floats, Problem, check_counts, numbers, standard
 from heatbath.tasks import TASKS, Task
 
 MOST_CLASSES = 20  # whole numbers with more distinct values than this are taken for a regression's targets
-
-
-def csv_rows(path: str | os.PathLike[str]) -> list[tuple[int, list[str]]]:
-    """The rows of a CSV file that are not empty, with the numbers of their lines."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            return [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-    except OSError as error:
-        raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a CSV file in UTF-8: {error}") from None
-
-
-def from_csv(
-    path: str | os.PathLike[str],
-    target: str,
-    test_share: float = 0.2,
-    standardise: bool = True,
-    task: Task | None = None,
-    seed: int = 0,
-    weights: str | None = None,
-) -> Problem:
-    """A table in a CSV file with a header: `target` is the column to predict, `weights` one that says how
-    often each row counts, if there is one, and all others are features.
-
-    Features are numbers. Text in the target column makes classes, in alphabetical order; for numbers there,
-    and for weights, see `from_arrays`.
-    """
-    rows = csv_rows(path)
-    if len(rows) < 2:
-        raise ValueError(f"{path} must have a header and at least one row below it, it has {len(rows)} rows")
-    (_, header), *body = rows
-    features = features_in(path, header, target, weights)
-    place = header.index(target)
-    for line, row in body:
-        if len(row) != len(header):
-            raise ValueError(f"{path}, row {line}: {len(header)} cells are needed, got {len(row)}")
-        if row[place].lower() in ("", "nan"):
-            raise ValueError(
-                f"{path}, row {line}, column {target!r}: the value is missing, got {row[place]!r}"
-            )
-
-    def number(line: int, column: str, cell: str, hint: str = "") -> float:
-        value = _parsed(cell)
-        if value is None or not math.isfinite(value):
-            raise ValueError(f"{path}, row {line}, column {column!r}: a number is needed, got {cell!r}{hint}")
-        return value
-
-    numeric = [_parsed(row[place]) is not None for _, row in body]
-    if task in ("regression", "counts") or all(numeric) or (task is None and any(numeric)):
-        hint = "; if these are names of classes, pass task='classes'" if task is None else ""
-        y: list[Any] = [number(line, target, row[place], hint) for line, row in body]
-    else:
-        y = [row[place] for _, row in body]
-    X = [[number(line, header[i], row[i]) for i in features] for line, row in body]
-    names = [header[i] for i in features]
-    w = None
-    if weights is not None:
-        w = [number(line, weights, row[header.index(weights)]) for line, row in body]
-    try:
-        problem = from_arrays(X, y, None, None, test_share, task, standardise, names, seed, w)
-    except ValueError as error:
-        raise ValueError(f"{path}, target {target!r}: {error}") from None
-    targets = problem.targets if TASKS[problem.task].classes else (target,)
-    return replace(problem, name=Path(path).stem, targets=targets)
-
-
-def features_in(
-    path: str | os.PathLike[str], header: Sequence[str], target: str, weights: str | None
-) -> list[int]:
-    """Which columns of a table are features: all but the target and the weights, which are there once."""
-    others = [target] if weights is None else [target, weights]
-    if target == weights:
-        raise ValueError(f"{path}: weights must be another column than the target, got {target!r} for both")
-    if any(header.count(name) != 1 for name in others) or len(header) <= len(others):
-        raise ValueError(
-            f"{path} must have one column {' and one '.join(map(repr, others))} and at least one other; "
-            f"it has {', '.join(map(repr, header))}"
-        )
-    return [place for place, name in enumerate(header) if name not in others]
-
-
-def _parsed(cell: str) -> float | None:
-    try:
-        return None if "_" in cell else float(cell)  # Python would read 1_000 as a number
-    except ValueError:
-        return None
 
 
 def from_arrays(
@@ -119,6 +26,7 @@ def from_arrays(
     features: Sequence[str] | None = None,
     seed: int = 0,
     weights: ArrayLike | None = None,
+    class_weight: Literal["balanced"] | None = None,
 ) -> Problem:
     """The user's own arrays: X (examples, features) and y (examples,), or (examples, targets) where they are
     values or counts.
@@ -126,6 +34,7 @@ def from_arrays(
     Unless `X_test` and `y_test` are given, a share of the rows, drawn by `seed`, is set aside for the test.
     `weights` (examples,) say how often each row of X counts, in training, in the test and in the means by
     which data are standardised: 2 is as two of it, 0 leaves it out; rows of `X_test` count once.
+    `class_weight="balanced"` multiplies them, in training, by what gives all classes the same sum.
     Where `task` is None, text, truth values and whole numbers with at most 20 distinct values are classes
     (`binary` if there are two), all other numbers a regression; `counts` have to be asked for. To standardise
     is to give every feature, and the targets of a regression, mean 0 and variance 1 over the training
@@ -160,17 +69,16 @@ def from_arrays(
                 f"{X.shape}, y {Y.shape}, X_test {X_test.shape}, y_test {Y_test.shape}"
             )
     elif X_test is None and y_test is None:
-        share = real("test_share", test_share, SHARE)
-        n_test = min(len(X) - 1, max(1, round(share * len(X)))) if share else 0
-        order = np.random.default_rng(whole("seed", seed, low=0)).permutation(len(X))
-        test, train = order[:n_test], order[n_test:]
+        test, train = split(len(X), test_share, seed)
         X_test, Y_test, X, Y = X[test], Y[test], X[train], Y[train]
         if w is not None:
             w_test, w = w[test], w[train]
     else:
         raise ValueError("X_test and y_test must be given together, or neither of them")
-    shift, scale = _statistics(X, w, standardise)
-    target_shift, target_scale = _statistics(Y, w, standardise and task == "regression")
+    if class_weight is not None:
+        w = _balanced(Y, task, class_weight) * (1.0 if w is None else w)
+    shift, scale = standard(X, w, standardise)
+    target_shift, target_scale = standard(Y, w, standardise and task == "regression")
     X, X_test = ((part - shift) / scale for part in (X, X_test))
     Y, Y_test = ((part - target_shift) / target_scale for part in (Y, Y_test))
     if features is None:
@@ -191,6 +99,27 @@ def from_arrays(
         weights_train=None if w is None else w[None],
         weights_test=None if w_test is None else w_test[None],
     )
+
+
+def split(rows: int, test_share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which rows are for the test and which for training, which has at least one; drawn by the seed. Where
+    all are for training, they stay in order."""
+    share = real("test_share", test_share, SHARE)
+    if not share:
+        return np.arange(0), np.arange(rows)
+    tests = min(rows - 1, max(1, round(share * rows)))
+    order = np.random.default_rng(whole("seed", seed, low=0)).permutation(rows)
+    return order[:tests], order[tests:]
+
+
+def _balanced(Y: Floats, task: Task, class_weight: object) -> Floats:
+    """The weight of each example, in inverse proportion to the size of its class."""
+    from sklearn.utils.class_weight import compute_sample_weight
+
+    choice("class_weight", class_weight, ("balanced",))
+    if not TASKS[task].classes:
+        raise ValueError(f"class_weight is for classes, and this is {task!r}: leave it out")
+    return np.asarray(compute_sample_weight("balanced", Y[:, 0]), np.float64)
 
 
 def _targets(label: str, given: object) -> NDArray[Any]:
@@ -235,13 +164,3 @@ def _encoded(label: str, y: NDArray[Any], task: Task, known: NDArray[Any]) -> tu
     if y.dtype.kind != known.dtype.kind or not np.isin(y, classes).all():
         raise ValueError(f"{label} must hold classes that y has ({', '.join(names[:10])}), got others")
     return np.searchsorted(classes, y).astype(np.float64), tuple(names)
-
-
-def _statistics(values: Floats, weights: Floats | None, wanted: bool) -> tuple[Floats, Floats]:
-    """The shift and scale that give every column mean 0 and variance 1, or change nothing."""
-    if not wanted:
-        return np.zeros(values.shape[1]), np.ones(values.shape[1])
-    constant = (values == values[0]).all(axis=0)
-    mean, variance = moments(values, weights)
-    spread = np.sqrt(variance)
-    return np.where(constant, values[0], mean), np.where(constant | (spread == 0), 1.0, spread)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.checks import choice, store
 from heatbath.tasks import TASKS, Task
+
+if TYPE_CHECKING:
+    from heatbath.tables import TableEncoder
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -24,7 +27,8 @@ class Problem:
     indices, or of the columns of Y. Weights (draws, examples) say how often an example counts, in means such
     as the loss Σwℓ/Σw and in a posterior: 2 is as two of it, None is 1 for all. `recipe` holds the name and
     the arguments of the function here that makes the same problem again; it is None for the user's own data.
-    There may be no test examples at all: arrays with 0 rows.
+    There may be no test examples at all: arrays with 0 rows. `encoder` makes the features, before they are
+    standardised, of a table of raw cells, where the examples come from one.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Problem:
     recipe: dict[str, Any] | None = None
     weights_train: Floats | None = None
     weights_test: Floats | None = None
+    encoder: TableEncoder | None = None
 
     def __post_init__(self) -> None:
         choice("Problem: task", self.task, tuple(TASKS))
@@ -76,6 +81,11 @@ class Problem:
         needed = {"binary": 2, "classes": None}.get(self.task, columns)  # None: any number of classes
         store(self, targets=_names("Problem: targets", self.targets, needed))
         self._check_targets(columns)
+        if self.encoder is not None and tuple(self.encoder.get_feature_names_out()) != self.features:
+            raise ValueError(
+                "Problem: features must be those that the encoder makes, "
+                f"{', '.join(self.encoder.get_feature_names_out()[:10])}; got {', '.join(self.features[:10])}"
+            )
         sizes = {"shift": inputs, "scale": inputs, "target_shift": columns, "target_scale": columns}
         for name, size in sizes.items():
             values = numbers(f"Problem: {name}", getattr(self, name), (1,))
@@ -188,6 +198,16 @@ def moments(values: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
     shares = (weights / weights.sum(axis=-1, keepdims=True))[..., None]
     mean = (shares * values).sum(axis=-2, keepdims=True)
     return mean[..., 0, :], (shares * (values - mean) ** 2).sum(axis=-2)
+
+
+def standard(values: Floats, weights: Floats | None, wanted: bool) -> tuple[Floats, Floats]:
+    """The shift and scale that give every column mean 0 and variance 1, or change nothing."""
+    if not wanted:
+        return np.zeros(values.shape[1]), np.ones(values.shape[1])
+    constant = (values == values[0]).all(axis=0)
+    mean, variance = moments(values, weights)
+    spread = np.sqrt(variance)
+    return np.where(constant, values[0], mean), np.where(constant | (spread == 0), 1.0, spread)
 
 
 def _checked_weights(label: str, given: object, shape: tuple[int, int]) -> Floats:

@@ -7,6 +7,7 @@ from heatbath.diagnostics.gradients import gradient_heating as gradient_heating
 from heatbath.diagnostics.gradients import gradient_noise as gradient_noise
 from heatbath.diagnostics.gradients import kinetic_heating as kinetic_heating
 from heatbath.diagnostics.modules import module_configurational as module_configurational
+from heatbath.diagnostics.modules import module_convergence as module_convergence
 from heatbath.diagnostics.modules import module_gradient_noise as module_gradient_noise
 from heatbath.diagnostics.modules import module_roughness as module_roughness
 from heatbath.diagnostics.shapes import distributions as distributions

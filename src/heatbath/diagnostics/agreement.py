@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from heatbath.datasets.problem import Floats
 from heatbath.runs.run import Run, check_run
-from heatbath.statistics import ess, rhat
+from heatbath.statistics import rhat_and_ess
 
 MOST = 100  # examples that are looked at where none are named
 
@@ -44,9 +45,13 @@ def convergence(run: Run, X: ArrayLike | None = None) -> Convergence:
             raise ValueError(f"the chains have {len(draws)} different data sets: they sample different laws")
         rows = np.unique(np.linspace(0, problem.X_train.shape[1] - 1, MOST).astype(int))
         X = problem.X_train[draws[0], rows] * problem.scale + problem.shift
-    outputs = run.outputs(X, samples=True)[alive]
+    return converged(run.outputs(X, samples=True)[alive])
+
+
+def converged(outputs: Floats) -> Convergence:
+    """Of what chains say, (chains, samples, ...)."""
     traces = np.moveaxis(outputs.reshape(*outputs.shape[:2], -1), -1, 0)
-    ratios, sizes = np.array([(rhat(trace), ess(trace)) for trace in traces]).T
+    ratios, sizes = rhat_and_ess(traces)
     return Convergence(
         float(np.nanmedian(ratios)),
         float(np.nanmax(ratios)),

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from heatbath.checks import choice
+from heatbath.diagnostics.agreement import Convergence, converged
 from heatbath.diagnostics.shapes import plane
+from heatbath.prediction.models import evaluating
 from heatbath.statistics import Estimate, mean
 from heatbath.tasks import TASKS
 
@@ -42,6 +44,36 @@ def module_configurational(
         layer: mean(np.sum([products[name] for name in names], axis=0) / sum(sizes[name] for name in names))
         for layer, names in _layers(model).items()
     }
+
+
+def module_convergence(chains: Any, samples: Iterable[Mapping[str, Any]], x: Any) -> Convergence:
+    """Whether the chains of a module sample one law of functions: at the inputs x.
+
+    `samples` are evenly spaced states of `heatbath.torch.Chains`, such as a `Samples`: at least four, of two
+    chains or more that have not diverged. See `convergence`.
+    """
+    import torch
+
+    kept = chains.alive().nonzero().ravel().tolist()
+    said = []
+    for state in samples:
+        states = list(chains.states(state))
+        said.append([_said(chains.model, states[k], x) for k in kept])
+    if len(kept) < 2 or len(said) < 4:
+        raise ValueError(
+            f"R-hat needs at least 2 chains and 4 samples, got {len(kept)} and {len(said)}: take more of them"
+        )
+    outputs = torch.stack([torch.stack(row) for row in said], dim=1)
+    return converged(outputs.double().numpy())
+
+
+def _said(model: nn.Module, state: Mapping[str, Tensor], x: Any) -> Tensor:
+    """What a model in a state says, in evaluation mode."""
+    import torch
+
+    with evaluating(model), torch.no_grad():
+        said: Tensor = torch.func.functional_call(model, dict(state), (x,))
+    return said.cpu()
 
 
 def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor]]) -> dict[str, float]:

@@ -107,12 +107,10 @@ def thermal_ratio(run: Run, most: int = 200, threads: int | None = None) -> Esti
         if "noise" in run.data:
             unit = np.exp(np.log(variances).mean(axis=1, keepdims=True))
 
-    def gradients(at: Array) -> Array:
-        return full_gradients(run.plan, at, draw, variances, threads) / unit + _decay(run) * at
-
-    forces = (gradients(theta) ** 2) @ inverse
-    differences = gradients(theta + STEP * z) - gradients(theta - STEP * z)
-    traces = np.sum(z * differences, axis=1) / (2 * STEP)
+    places = np.stack([theta, theta + STEP * z, theta - STEP * z])
+    gradients = full_gradients(run.plan, places, draw, variances, threads) / unit + _decay(run) * places
+    forces = (gradients[0] ** 2) @ inverse
+    traces = np.sum(z * (gradients[1] - gradients[2]), axis=1) / (2 * STEP)
     ratio = forces.mean() / traces.mean()
     errors = ((forces - ratio * traces) / traces.mean()).reshape(-1, count)
     return Estimate(float(ratio), mean(errors).error)

@@ -33,8 +33,9 @@ BLOCKS = 16  # of pieces, for each thread: a core that is slow does not hold up 
 
 
 # Columns of the array of tensors: addresses of θ, p, the gradient and the second moment; the position of the
-# first element in the numbering of the noise; the unit; the row of coefficients; how often it was stepped
-THETA, MOMENTUM, GRADIENT, SECOND, FIRST, UNIT, ROW, STEP = range(8)
+# first element in the numbering of the noise; the unit; the row of coefficients; how often it was stepped;
+# the number of the chain
+THETA, MOMENTUM, GRADIENT, SECOND, FIRST, UNIT, ROW, STEP, CHAIN = range(9)
 # and of the array of units: p·p where it was read (-1: nowhere), ξ, the square root of the rung's temperature
 KINETIC, XI, ROOT_TAU = range(3)
 
@@ -104,7 +105,7 @@ def _step_block(block, blocks, begin, end, k, address, room, like, tensors, work
     buffers, _ = _make_buffers(kinds_for(number), work.operations.shape[0], address + block * room)
     scratch, moves, span = buffers.scratch, buffers.moves, buffers.span
     operations, segments = pointer(work.operations), work.segments
-    scratch.numbers[0], buffers.unit[0] = 0, 1.0
+    buffers.unit[0] = 1.0
     mode = flush_denormals()
     count, known = end - begin, -1  # the tensor whose moves there are
     for i in range(begin + count * block // blocks, begin + count * (block + 1) // blocks):
@@ -116,6 +117,7 @@ def _step_block(block, blocks, begin, end, k, address, room, like, tensors, work
         if stop > start:
             if t != known:
                 known = t
+                scratch.numbers[0] = tensors[t, CHAIN]
                 for o in range(start, stop):
                     for c in range(WIDTH):
                         buffers.columns[(o * WIDTH + c) * L] = work.table[tensors[t, ROW], o, c]
@@ -158,7 +160,7 @@ def _between_passes(k, tensors, work, sums, units, seed, scratch):
             else:
                 step = tensors[first[u], STEP] + work.operations[o, 2]
                 root = c[2] if c[2] >= 0 else units[u, ROOT_TAU]
-                where = tensors[first[u], FIRST]
+                where, chain = tensors[first[u], FIRST], tensors[first[u], CHAIN]
                 units[u, XI] = fluctuate(
-                    units[u, XI], c[0], c[1], root, seed, work.operations[o, 1], 0, step, where, scratch,
+                    units[u, XI], c[0], c[1], root, seed, work.operations[o, 1], chain, step, where, scratch,
                 )  # fmt: skip

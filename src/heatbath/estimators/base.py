@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
+from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,37 +14,33 @@ from joblib.parallel import get_active_backend
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from heatbath import evidence
+from heatbath import defaults
 from heatbath.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
 from heatbath.datasets import Problem
-from heatbath.datasets.problem import Floats
+from heatbath.datasets.problem import Floats, standard
 from heatbath.estimators import files
-from heatbath.estimators.sizes import FEWEST_CHAINS, WARM_BATCH, Size, settled, size_for
-from heatbath.likelihood import Likelihood
-from heatbath.methods import Adam, Langevin
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.posterior import Posterior, Prior
 from heatbath.prediction import Prediction
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import Progress
+from heatbath.tables import TableEncoder
+from heatbath.tables.encoder import as_frame
 from heatbath.tasks import TASKS, Task
 from heatbath.training import Manner, train
 
 FEWEST, MOST = 200, 20_000  # steps of a method of the user's own where none are given: one for each example
-RECORDS = 10  # of the losses in one call
-UNSOUGHT = 0.5  # the prior where none is found: a fit may stop early, or would not stay cool with wider ones
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     """What both estimators have: parameters, training and averages. Each says what its parameters mean."""
 
-    hidden: Sequence[int] = (50,)
+    hidden: Sequence[int] = defaults.HIDDEN
     activation: Literal["relu", "tanh", "identity"] = "relu"
     prior: Prior = "auto"
     temperature: float = 1.0
@@ -53,8 +49,9 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     steps: int | None = None
     batch: int | None = None
     chains: int | None = None
-    samples: int = 25
+    samples: int = defaults.SAMPLES
     scale: bool = True
+    encode: bool = False
     early_stopping: bool = False
     validation_fraction: float = 0.1
     n_iter_no_change: int = 10
@@ -79,8 +76,24 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool, **options: Any
     ) -> tuple[Floats, NDArray[Any], Floats]:
         """The examples and their weights, checked by scikit-learn."""
+        if self.encode:
+            table = as_frame(X)
+            weights = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
+            if reset:
+                check_weights(weights)
+                self.encoder_ = TableEncoder().fit(table[weights > 0])
+                validate_data(self, X, reset=True, skip_check_array=True)
+            inputs, targets = check_X_y(self.encoder_.transform(X), y, dtype=np.float64, **options)
+            return inputs, targets, weights
         inputs, targets = validate_data(self, X, y, reset=reset, dtype=np.float64, **options)
         return inputs, targets, np.asarray(_check_sample_weight(sample_weight, inputs, dtype=np.float64))
+
+    def _inputs(self, X: ArrayLike) -> Floats:
+        """New examples, encoded or checked."""
+        check_is_fitted(self)
+        if self.encode:
+            return self.encoder_.transform(X)
+        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
 
     def _sample(
         self,
@@ -130,46 +143,40 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         else:
             w = None if weighted[0] is None else weighted[0][0]
             scales = (
-                *_standard(X[parts[0]], w, bool(self.scale)),
-                *_standard(Y[parts[0]], w, task == "regression"),
+                *standard(X[parts[0]], w, bool(self.scale)),
+                *standard(Y[parts[0]], w, task == "regression"),
             )
         X, Y = (X - scales[0]) / scales[1], (Y - scales[2]) / scales[3]
         (X_train, Y_train), (X_test, Y_test) = ((X[None, rows], Y[None, rows]) for rows in parts)
-        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        encoder = self.encoder_ if self.encode else None
+        given = getattr(self, "feature_names_in_", ()) if encoder is None else encoder.get_feature_names_out()
+        names = [str(name) for name in given]
         if len(set(names)) < X.shape[1]:
             names = [f"x{i}" for i in range(1, X.shape[1] + 1)]
         return Problem(
             "data", task, X_train, Y_train, X_test, Y_test, tuple(names), tuple(targets), *scales,
-            weights_train=weighted[0], weights_test=weighted[1],
+            weights_train=weighted[0], weights_test=weighted[1], encoder=encoder,
         )  # fmt: skip
 
     def _run(self, problem: Problem, seed: int, before: Run | None, early_stopping: bool) -> Run:
         """The run after its steps (or fewer), with its samples."""
-        network, size = Dense(self.hidden, self.activation), self._size(problem)
+        network, arguments = Dense(self.hidden, self.activation), self._arguments(problem)
         manner: Manner = {"threads": self._threads(), "progress": _tell if self.verbose else None}
-        wanted = whole("samples", self.samples, low=1)
-        start = None
-        if self.method is None and before is None and size.warm:
-            start = self._warm(problem, network, size, seed, manner["threads"])
-        method = self._method(size.gamma)
+        if before is None and not early_stopping:
+            return train(problem, network, **arguments, seed=seed, **manner)
+        method = arguments["partition"]
         if early_stopping and method.finds_prior:
-            method = method.at_prior(UNSOUGHT)
-        judged = self.method is None and size.chains > 1 and wanted > 3  # by R-hat
-        if self.steps is None and judged and before is None and not early_stopping:
-            return train(
-                problem, network, method, "auto", size.batch, size.chains,
-                budget=size.steps, seed=seed, record=RECORDS, samples=wanted, start=start,
-                momenta="thermal", **manner,
-            )  # fmt: skip
-        samples = min(wanted, size.steps - size.steps // 2)
-        thin = (size.steps - size.steps // 2) // samples
-        stride, count = (thin, 1) if early_stopping else (size.steps, samples)
-        record = 1 if early_stopping else RECORDS
+            method = method.at_prior(defaults.UNSOUGHT)
+        steps = arguments.get("budget", arguments["steps"])
+        assert isinstance(steps, int)
+        samples, thin = defaults.in_second_half(steps, arguments["samples"])
+        stride, count = (thin, 1) if early_stopping else (steps, samples)
+        record = 1 if early_stopping else defaults.RECORDS
         if before is None:
             run = train(
-                problem, network, method, stride, size.batch, size.chains,
-                seed=seed, record=record, samples=count, thin=thin, start=start,
-                momenta="zero" if start is None else "thermal", **manner,
+                problem, network, method, stride, arguments["batch"], arguments["chains"],
+                seed=seed, record=record, samples=count, thin=thin, warm=arguments["warm"],
+                momenta=arguments["momenta"], **manner,
             )  # fmt: skip
         else:
             self._check_same(before, network)
@@ -178,46 +185,35 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             former = before.plan.points[0].partition.posterior
             if method.finds_prior and former is not None:
                 method = method.at_prior(former.prior)
-            moved = before.on_other_examples(problem, stride, count, thin, size.batch)
+            moved = before.on_other_examples(problem, stride, count, thin, arguments["batch"])
             run = moved.resume(stride, method, record=record, **manner)
-        end = run.step - stride + size.steps
+        end = run.step - stride + steps
         first = len(run.data["step"]) - 1
         while early_stopping and run.finished and run.step < end and not self._stalled(run, first):
             run = run.resume(min(stride, end - run.step), record=1, **manner)
         return run
 
-    def _warm(
-        self, problem: Problem, network: Dense, size: Size, seed: int, threads: int | None
-    ) -> NDArray[Any]:
-        """Where the chains begin: after some steps of Adam, which cost little and come far."""
-        batch = min(WARM_BATCH, problem.X_train.shape[1])
-        adam = Partition(Adam(), 0.003, self._posterior())
-        if adam.finds_prior:
-            adam = adam.at_prior(evidence.START)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "the noise of the data is drawn")  # too late for Adam
-            run = train(
-                problem, network, adam, size.warm, batch, size.chains, seed=seed, record=1, threads=threads
-            )
-        if not run.finished:
-            raise KeyboardInterrupt
-        return np.resize(run.theta[run.died < 0], run.theta.shape)
-
-    def _size(self, problem: Problem) -> Size:
-        """The chains, batches and steps that were asked for, or that suit the data."""
-        rows = problem.X_train.shape[1]
+    def _arguments(self, problem: Problem) -> defaults.Arguments:
+        """Those of `train`: for the method given, or those that suit the data."""
+        given = {"steps": self.steps, "batch": self.batch, "chains": self.chains}
         refine = real("refine", self.refine, POSITIVE)
         if self.method is None:
             network = Dense(self.hidden, self.activation)
-            outputs = Likelihood(problem, self._posterior()).outputs
-            size = size_for(rows, network.parameters(problem.inputs, outputs), refine)
-        else:
-            size = Size(FEWEST_CHAINS, min(32, rows), max(1, int(min(max(rows, FEWEST), MOST) * refine)))
-        given = {name: getattr(self, name) for name in ("chains", "batch", "steps")}
-        asked = {name: whole(name, value, low=1) for name, value in given.items() if value is not None}
-        size = size._replace(**asked)
-        size = size._replace(batch=min(size.batch, rows))  # a fold of a cross-validation may have fewer
-        return settled(size, rows) if self.method is None else size
+            posterior = self._posterior()
+            return defaults.arguments(
+                problem, network, posterior, refine=refine, samples=self.samples, **given
+            )
+        self._check_method()
+        rows = problem.X_train.shape[1]
+        size = defaults.Size(
+            defaults.FEWEST_CHAINS, min(32, rows), max(1, int(min(max(rows, FEWEST), MOST) * refine))
+        )
+        size = defaults.given_size(size, rows, **given)
+        samples, thin = defaults.in_second_half(size.steps, whole("samples", self.samples, low=1))
+        return {
+            "partition": self.method, "steps": size.steps, "batch": size.batch, "chains": size.chains,
+            "samples": samples, "thin": thin, "record": defaults.RECORDS, "momenta": "zero", "warm": 0,
+        }  # fmt: skip
 
     def _stalled(self, run: Run, first: int) -> bool:
         """Whether the validation loss, from record `first` on, has stopped falling."""
@@ -237,24 +233,21 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
                 f"and {new[1]}: fit anew with warm_start=False"
             )
 
-    def _method(self, gamma: float) -> Partition:
-        """The method given, or Langevin dynamics of this friction that samples the posterior."""
-        if self.method is not None and not isinstance(self.method, Partition):
+    def _check_method(self) -> None:
+        """Refuse a method that is none, and what is said of a posterior beside that of the method."""
+        if not isinstance(self.method, Partition):
             raise TypeError(f"method must be a Partition such as AdLaLa(), or None; got {self.method!r}")
-        if self.method is None:
-            return Partition(Langevin(gamma), "auto", self._posterior())
-        defaults = {field.name: field.default for field in fields(self)}
-        if own := [name for name in self._of_posterior if getattr(self, name) != defaults[name]]:
+        usual = {field.name: field.default for field in fields(self)}
+        if own := [name for name in self._of_posterior if getattr(self, name) != usual[name]]:
             raise ValueError(
                 f"{', '.join(own)}: a method of your own has its own posterior, such as "
                 "method=LaLa(h=0.2, gamma=1.0, posterior=Posterior(prior=0.5)); leave them out"
             )
-        return self.method
 
     _of_posterior: ClassVar[tuple[str, ...]] = ("prior", "temperature")
 
     def _posterior(self) -> Posterior:
-        return Posterior(self.prior, temperature=self.temperature)
+        return defaults.posterior_of(self.prior, temperature=self.temperature)
 
     def _threads(self) -> int | None:
         if self.threads is not None or "HEATBATH_THREADS" in os.environ:
@@ -268,8 +261,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         The outputs are the values of a regression, the probability of the second of two classes, or of each
         of several. Their mean is what `predict` or `predict_proba` has; the noise of the data is not in them.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = self._inputs(X)
         said = self.run_.outputs(X, samples=True)[self.run_.died < 0, -self.samples :]
         return np.asarray(said.reshape(-1, *said.shape[2:]))
 
@@ -288,13 +280,15 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
 
     def _prediction(self, X: ArrayLike) -> Prediction[Floats]:
         """What the latest samples say together."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = self._inputs(X)
         return self.run_.predict(X, over="samples", latest=self.samples)
 
 
 def _seed(random_state: object) -> int:
-    """A seed; NumPy's global generator is not touched."""
+    """A seed: a whole number as it is, as `train` takes it; NumPy's global generator is not touched."""
+    if isinstance(random_state, Integral):
+        check_random_state(random_state)  # refuses what scikit-learn refuses
+        return int(random_state)
     if random_state is None:
         return int(np.random.default_rng().integers(2**31))
     return int(check_random_state(random_state).randint(2**31 - 1))
@@ -307,14 +301,6 @@ def check_weights(weights: Floats) -> None:
             "weights (of samples times classes) must be >= 0, and positive for some examples; they are from "
             f"{weights.min():g} to {weights.max():g}"
         )
-
-
-def _standard(values: Floats, weights: Floats | None, wanted: bool) -> tuple[Floats, Floats]:
-    """The shift and scale that give every column mean 0 and variance 1, or change nothing."""
-    if not wanted:
-        return np.zeros(values.shape[1]), np.ones(values.shape[1])
-    scaler = StandardScaler().fit(values, sample_weight=weights)
-    return scaler.mean_, scaler.scale_
 
 
 def _tell(progress: Progress) -> None:

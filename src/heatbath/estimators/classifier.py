@@ -29,7 +29,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`
       and `temperature` are its own, too.
     - `steps`: None for as many as it takes until the predictions have converged, up to some thousands (see
-      `estimators.sizes`; `run_.found` tells). With a method of your own: one for each example, but at least
+      `heatbath.defaults`; `run_.found` tells). With a method of your own: one for each example, but at least
       200 and at most 20,000.
     - `batch`: examples in a mini-batch, or all if there are fewer; None for all of them, as long as that is
       affordable, and for 32 with a method of your own.
@@ -37,11 +37,13 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
       over the second half of the steps (at most one a step); None for 8 chains, fewer for large tables, and
       4 with a method of your own.
     - `scale`: give every feature mean 0 and variance 1 over the training examples.
+    - `encode`: take tables with columns of any kind: text, dates, truth values, missing cells. A
+      `TableEncoder` learns what they are, and is `encoder_` then.
     - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over
       the chains, every time a sample is taken, from the start on. Training ends when it has not fallen by
       `tol` for `n_iter_no_change` looks; predictions average over the latest `samples` samples.
     - `warm_start`: `fit` continues from where the last one ended, as `partial_fit` does.
-    - `random_state`: None for other numbers each time.
+    - `random_state`: None for other numbers each time; a whole number is the `seed` of `train`.
     - `threads`: None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. It does not
       change the results.
     - `verbose`: print the steps and the loss on the way.

@@ -56,12 +56,17 @@ def load(kind: type[Thermodynamic], path: str | os.PathLike[str]) -> Thermodynam
         estimator = kind(**{name: _value(name, value) for name, value in text["settings"].items()})
         learned = {name: _value(name, text["learned"][name]) for name in LEARNED if name in text["learned"]}
         _check(learned, run)
+        if bool(estimator.encode) != (run.problem.encoder is not None):
+            raise ValueError(f"encode is {estimator.encode!r}, and its run has another encoder")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} is not an estimator that can be read: {error}") from error
     for name, value in learned.items():
         setattr(estimator, name, value)
     estimator._keep(run)
     estimator.n_features_in_ = run.problem.inputs
+    if run.problem.encoder is not None:
+        estimator.encoder_ = run.problem.encoder
+        estimator.n_features_in_ = run.problem.encoder.n_features_in_
     return estimator
 
 
@@ -77,6 +82,8 @@ def _check(learned: dict[str, Any], run: Run) -> None:
         name = "feature_names_in_"
         names = learned[name].tolist()  # where one comes twice, the run has others
         fits = tuple(names) == problem.features or len(set(names)) < len(names) == problem.inputs
+        if problem.encoder is not None:
+            fits = names == list(problem.encoder.feature_names_in_)
     if not fits:
         raise ValueError(
             f"{name} is {learned[name]!r}, and its run is of {problem!r} with the targets "

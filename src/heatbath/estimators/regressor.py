@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from heatbath.checks import choice
 from heatbath.datasets.problem import Floats
-from heatbath.estimators.base import UNSOUGHT, Thermodynamic
+from heatbath.defaults import posterior_of
+from heatbath.estimators.base import Thermodynamic
 from heatbath.posterior import Posterior
 from heatbath.prediction import Mixture
 
@@ -33,7 +33,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`
       and `temperature` are its own, too.
     - `steps`: None for as many as it takes until the predictions have converged, up to some thousands (see
-      `estimators.sizes`; `run_.found` tells). With a method of your own: one for each example, but at least
+      `heatbath.defaults`; `run_.found` tells). With a method of your own: one for each example, but at least
       200 and at most 20,000.
     - `batch`: examples in a mini-batch, or all if there are fewer; None for all of them, as long as that is
       affordable, and for 32 with a method of your own.
@@ -41,11 +41,13 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
       over the second half of the steps (at most one a step); None for 8 chains, fewer for large tables, and
       4 with a method of your own.
     - `scale`: give every feature mean 0 and variance 1 over the training examples.
+    - `encode`: take tables with columns of any kind: text, dates, truth values, missing cells. A
+      `TableEncoder` learns what they are, and is `encoder_` then.
     - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over
       the chains, every time a sample is taken, from the start on. Training ends when it has not fallen by
       `tol` for `n_iter_no_change` looks; predictions average over the latest `samples` samples.
     - `warm_start`: `fit` continues from where the last one ended, as `partial_fit` does.
-    - `random_state`: None for other numbers each time.
+    - `random_state`: None for other numbers each time; a whole number is the `seed` of `train`.
     - `threads`: None for HEATBATH_THREADS, or one within joblib's parallel calls, or all cores. It does not
       change the results.
     - `verbose`: print the steps and the loss on the way.
@@ -70,8 +72,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
 
     def _posterior(self) -> Posterior:
         degrees = DEGREES if self.likelihood == "student" else None
-        stiff = isinstance(self.prior, str) and self.prior == "auto" and self.noise == "network"
-        return Posterior(UNSOUGHT if stiff else self.prior, self.noise, self.temperature, degrees)
+        return posterior_of(self.prior, self.noise, self.temperature, degrees)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on X (examples, features) with the values y, (examples,) or (examples, targets)."""
@@ -153,8 +154,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
 
     def _law(self, X: ArrayLike) -> Mixture:
         """The law of new data."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = self._inputs(X)
         if self.run_.plan.points[0].partition.posterior is None and self.likelihood != "poisson":
             raise ValueError(
                 "intervals are of new data, whose noise this method does not know: fit with a posterior, "

@@ -30,7 +30,7 @@ class Served:
         try:
             import uvicorn
 
-            from heatbath.explorer.messages import LARGEST
+            from heatbath.explorer.messages import READ
             from heatbath.explorer.server import Explorer
         except ImportError as error:
             if error.name not in ("starlette", "uvicorn", "websockets"):
@@ -46,7 +46,7 @@ class Served:
         self.url = f"http://{name}:{self.port}/" + ("" if token is None else f"?token={token}")
         config = uvicorn.Config(
             Explorer(token).app(), log_level="warning", lifespan="on", ws="websockets-sansio",
-            ws_max_size=LARGEST + 2**12, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
+            ws_max_size=READ, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

@@ -15,7 +15,7 @@ from typing import Any
 import tomli_w
 
 from heatbath.explorer.flight import Flight
-from heatbath.explorer.settings import NAMES, Settings
+from heatbath.explorer.page_settings import NAMES, Settings
 from heatbath.methods import Method, coefficients, known_methods, module_of
 from heatbath.partition import Partition
 from heatbath.presets import PRESETS
@@ -67,8 +67,10 @@ def _problem_in_python(settings: Settings) -> list[str]:
     given = dict(settings.of_problem)
     kind = given.pop("kind")
     if kind == "csv":
-        name = given["target"]
-        return [f'problem = hb.datasets.from_csv("table.csv", {name!r})  # the table that was dropped']
+        kept = f", keep={keep!r}" if (keep := _kept(settings)) else ""
+        return [
+            f'problem = hb.from_table("table.csv", {given["target"]!r}{kept})  # the table that was dropped'
+        ]
     if kind == "points":
         rows = [f"    [{x!r}, {y!r}, {c!r}]," for x, y, c in given["points"]]
         return [
@@ -78,6 +80,12 @@ def _problem_in_python(settings: Settings) -> list[str]:
             'problem = hb.datasets.from_arrays(points[:, :2], points[:, 2], task="binary")',
         ]
     return [f"problem = hb.datasets.{kind}({_call(_recipe(settings))})"]
+
+
+def _kept(settings: Settings) -> list[str]:
+    """The columns of a table that are features, whatever they seem to be."""
+    encoder = settings.problem.encoder
+    return list(encoder.keep) if encoder is not None else []
 
 
 def _partition_in_python(partition: Partition) -> list[str]:
@@ -169,7 +177,9 @@ def _options(sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
             continue
         for name, value in values.items():
             flag = flags.get((section, name), name.replace("_", "-"))
-            if isinstance(value, bool):
+            if name == "keep":
+                words += [word for column in value for word in ("--keep", column)]
+            elif isinstance(value, bool):
                 words.append(f"--{flag}" if value else f"--no-{flag}")
             else:
                 words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
@@ -179,9 +189,11 @@ def _options(sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _problem_on_command_line(settings: Settings) -> dict[str, Any]:
     kind = settings.of_problem["kind"]
     if kind == "points":
-        return {"data": "table.csv", "target": "class", "task": "binary", "standardise": False}
+        kept = {"keep": ["x1", "x2"]}
+        return {"data": "table.csv", "target": "class", "task": "binary", "standardise": False} | kept
     if kind == "csv":
-        return {"data": "table.csv", "target": settings.of_problem["target"]}
+        kept = {"keep": keep} if (keep := _kept(settings)) else {}
+        return {"data": "table.csv", "target": settings.of_problem["target"]} | kept
     return {"name": kind, **_recipe(settings)}
 
 

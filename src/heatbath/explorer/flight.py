@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from heatbath.datasets.problem import Floats
 from heatbath.engine.compile import reporting
 from heatbath.explorer.messages import short, write
-from heatbath.explorer.settings import CHANGES, RunSettings, Settings, same_phase
+from heatbath.explorer.page_settings import CHANGES, RunSettings, Settings, same_phase
 from heatbath.runs.live import Live, Look
 from heatbath.runs.plan import Plan
 
@@ -72,13 +72,25 @@ class Picture(NamedTuple):
     took: float
 
 
+Post = Callable[..., None]  # takes a text to the page, and the number of the message that it answers, if any
+
+
+class Command(NamedTuple):
+    """What the worker that holds a run next is to do; and what is done, with a reason, if none ever does."""
+
+    carry_out: Callable[[], None]
+    give_up: Callable[[str], None]
+
+
 class Flight:
     """A run on its way. `post` takes messages to the page."""
 
-    def __init__(self, name: str, settings: Settings, domain: Domain, post: Callable[[str], None]) -> None:
+    def __init__(self, name: str, settings: Settings, domain: Domain, post: Post) -> None:
         self.name, self.settings, self.domain, self.post = name, settings, domain, post
-        self.commands: deque[Callable[[], None]] = deque()
+        self.commands: deque[Command] = deque()
         self.held = False
+        self.told = -math.inf, -1  # when traces were sent, and up to which step
+        self.paced = 0.0, 0  # since when, and from which step on, the speed counts
         self.run: RunSettings = settings.runs[name]
         self.history: list[tuple[int, dict[str, Any]]] = []  # of changes that were made
         self._held: list[tuple[RunSettings, float]] = []  # what held from each of them on, and the heat
@@ -111,6 +123,13 @@ class Flight:
             for part in self.live.parts()
         ]
 
+    def next_command(self) -> Command | None:
+        """The command that has waited longest, which is the caller's now, whoever else asks."""
+        try:
+            return self.commands.popleft()
+        except IndexError:
+            return None
+
     # What a worker does
 
     def work(self, seconds: float, most: int, urgent: Callable[[], bool] = lambda: False) -> None:
@@ -118,8 +137,7 @@ class Flight:
 
         It ends before if something is `urgent`.
         """
-        begin = time.perf_counter()
-        end = begin + seconds
+        begin, end = time.thread_time(), time.perf_counter() + seconds
         stop = self.step + most
         self._replay()
         while self.step < stop and self.alive and (left := end - time.perf_counter()) > 0 and not urgent():
@@ -129,7 +147,7 @@ class Flight:
             self._replay()
             if self.step >= self._next_record:
                 self._record()
-        self._working += time.perf_counter() - begin
+        self._working += time.thread_time() - begin
 
     def prepare(self) -> None:
         """Compile, and say so, if that was never done on this computer."""
@@ -185,6 +203,7 @@ class Flight:
             columns[name] = {key: [point.values[name].get(key) for point in new] for key in keys}
         self.post(write("traces", runs={self.name: columns}))
         self.post(write("histogram", runs={self.name: self._histogram()}))
+        self.told = time.perf_counter(), self.step
 
     # Commands
 
@@ -227,9 +246,9 @@ class Flight:
             self._apply(self.run)
             self._keep({"parts": self.run.plain["parts"]})
         self._next_record = _after(self.live.step) + self.offset
-        self.post(
-            write("rewound", id=number, run=self.name, step=step, history=self.history, **self._plain())
-        )
+        history = self.history
+        text = write("rewound", id=number, run=self.name, step=step, history=history, **self._plain())
+        self.post(text, number)
 
     # Inside
 
@@ -273,17 +292,16 @@ class Flight:
 
     def _note_change(self, change: dict[str, Any], number: int | None, replayed: bool) -> None:
         self._keep(change)
-        self.post(
-            write(
-                "changed",
-                id=number,
-                run=self.name,
-                step=self.step,
-                entry=[self.step, change],
-                replayed=replayed,
-                **self._plain(),
-            )
+        text = write(
+            "changed",
+            id=number,
+            run=self.name,
+            step=self.step,
+            entry=[self.step, change],
+            replayed=replayed,
+            **self._plain(),
         )
+        self.post(text, number)
 
     def _keep(self, change: dict[str, Any]) -> None:
         self.history.append((self.step, change))
@@ -314,11 +332,11 @@ class Flight:
     def _record(self) -> None:
         """Note a record, if records do not take too much of the time."""
         self._next_record = self.offset + _after(self.live.step)
-        begin = time.perf_counter()
+        begin = time.thread_time()  # of this thread: a busy computer makes neither of the two seem longer
         if self._noting > FIRST + SHARE * self._working:
             return
         self._append(self._point(self.live.note(gradients=True)))
-        self._noting += time.perf_counter() - begin
+        self._noting += time.thread_time() - begin
 
     def _point(self, seen: Look) -> Point:
         loss, accuracy = seen.loss[seen.alive], seen.accuracy[seen.alive]

@@ -4,7 +4,8 @@ Addresses are relative to wherever the page is: `./` is the page, `./page/NAME` 
 a run as a file, `./socket?session=KEY` the websocket. A server for other computers wants `token=...` in all but
 the files.
 
-From the page: text, a JSON object with `type`, a number `id` that the answer bears, and
+From the page: text, a JSON object with `type`, a number `id` that the answer bears (last, or first but for the
+type: there it is found in what cannot be read, too), and
 
 | type | fields | answer |
 | --- | --- | --- |
@@ -52,6 +53,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -60,7 +62,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.checks import POSITIVE, Interval, choice, real, whole
-from heatbath.explorer.settings import (
+from heatbath.explorer.page_settings import (
     CHANGES,
     LAYERS,
     LETTERS,
@@ -73,7 +75,8 @@ from heatbath.explorer.settings import (
     Checks,
 )
 
-LARGEST, USUAL = 2**20, 2**14  # bytes of a setup, and of any other message
+LARGEST, USUAL = 2**20, 2**14  # characters of a setup, and of any other message
+READ = 4 * LARGEST  # bytes of what is refused with an answer; what is larger ends the connection
 A_SECOND = 100  # messages of a page, at the most
 SESSIONS = 8
 STEPS = 1000  # that can be made by hand at a time
@@ -85,6 +88,9 @@ LIMITS: dict[str, Any] = {
     "drawn": MOST_DRAWN, "letters": LETTERS, "changes": CHANGES, "steps": STEPS, "sessions": SESSIONS,
     "messages": A_SECOND, "size": list(SIZES), "bytes": {"setup": LARGEST, "other": USUAL},
 }  # fmt: skip
+END = 80  # characters in which a number stands
+FIRST = re.compile(r'\s*\{\s*(?:"type"\s*:\s*"\w*"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*[,}]', re.ASCII)
+LAST = re.compile(r',\s*"id"\s*:\s*(\d{1,15})\s*\}\s*$', re.ASCII)
 FIELDS: dict[str, tuple[str, ...]] = {
     "setup": ("settings",),
     "change": ("run", "method", "h", "parts", "anneal"),
@@ -135,6 +141,14 @@ def read(text: str | bytes) -> dict[str, Any]:
             accepted(name, fields.get(name))
     checks.end()
     return fields
+
+
+def number_of(text: str | bytes) -> int | None:
+    """The `id` of a message that need be neither valid nor small: of its ends only is anything read."""
+    if not isinstance(text, str):
+        return None
+    found = FIRST.match(text[:END]) or LAST.search(text[-END:])
+    return int(found[1]) if found else None
 
 
 def _refuse(constant: str) -> None:

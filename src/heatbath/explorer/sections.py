@@ -9,7 +9,7 @@ import numpy as np
 
 from heatbath import landscape
 from heatbath.explorer.messages import short
-from heatbath.explorer.settings import Settings
+from heatbath.explorer.page_settings import Settings
 
 AT = np.linspace(-0.25, 1.25, 61)
 

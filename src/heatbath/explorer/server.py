@@ -12,7 +12,8 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -25,23 +26,24 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 import heatbath
 from heatbath.explorer import code, is_loopback
 from heatbath.explorer.catalogue import catalogue
 from heatbath.explorer.flight import Flight
-from heatbath.explorer.messages import A_SECOND, LIMITS, SESSIONS, read, write
+from heatbath.explorer.messages import A_SECOND, LIMITS, SESSIONS, number_of, read, write
+from heatbath.explorer.page_settings import RUNS, Settings, Wrong, read_settings, restarted
 from heatbath.explorer.sections import losses_between
 from heatbath.explorer.session import Session, make_flights, ready
-from heatbath.explorer.settings import RUNS, Settings, Wrong, read_settings, restarted
 from heatbath.explorer.words import checked_word
 from heatbath.explorer.workers import Workers
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page"
 GRACE = 2.0  # seconds in which a page may come back to its runs
-WAITING = 256  # messages that may wait for a page before it is given up
+RESTING = 0.5  # seconds from seeing whether runs play to seeing it again
+WAITING, STUCK = 256, 20.0  # messages that wait for a page, and seconds for one, before it is given up
 POLICY, LATER = 1008, 1013  # codes with which a websocket is closed
 USUAL = "tuned"  # the scene that a page begins with
 HEATING = 10.0  # factor of a heat button that says none
@@ -53,7 +55,7 @@ TYPES = {
 SAFETY = {
     "Content-Security-Policy": (
         "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; style-src 'self' "
-        "'unsafe-inline'; connect-src 'self' ws: wss:; object-src 'none'; base-uri 'none'"
+        "'unsafe-inline'; connect-src 'self'; object-src 'none'; base-uri 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -79,10 +81,10 @@ class Explorer:
             defaults=usual,
         )
         self._dropping: dict[str, asyncio.TimerHandle] = {}
-        import_module(
-            "scipy.linalg.cython_blas"
-        )  # the BLAS of compiled code, which has one thread from here on:
-        self._limits = threadpool_limits(1, "blas")  # workers that each set it would undo what others set
+        import_module("scipy.linalg.cython_blas")  # which compiled code has, and which is not found before
+        self._blas = ThreadpoolController()
+        self._limits = ExitStack()  # of BLAS
+        self._resting: asyncio.TimerHandle | None = None  # when to see whether they can end
 
     def app(self) -> Starlette:
         """The application, to be mounted anywhere."""
@@ -109,7 +111,28 @@ class Explorer:
         for session in list(self.sessions.values()):
             self._drop(session)
         self.workers.close()
-        self._limits.restore_original_limits()
+        self._rest()
+
+    def _work(self) -> None:
+        """Have one thread in BLAS, for there are workers enough; for a while, and as long as runs play.
+
+        Its number of threads is one for the whole process, in which there may be others, as in a notebook. It
+        is only ever set here, by the event loop: threads that each set it would undo what others have set,
+        and some versions of threadpoolctl let only the one that was first.
+        """
+        if self._resting is None:
+            self._limits.enter_context(self._blas.limit(limits=1, user_api="blas"))
+            self._resting = asyncio.get_running_loop().call_later(RESTING, self._rest)
+
+    def _rest(self) -> None:
+        """Give BLAS the threads that it had, if no runs play."""
+        if self._resting is not None and any(session.working for session in self.sessions.values()):
+            self._resting = asyncio.get_running_loop().call_later(RESTING, self._rest)
+            return
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = None
+        self._limits.close()
 
     # Files
 
@@ -121,8 +144,9 @@ class Explorer:
         return self._page(request.path_params["name"])
 
     def _page(self, name: str) -> Response:
-        path = self.page / name
-        if "/" in name or name.startswith(".") or path.suffix not in TYPES or not path.is_file():
+        """A file that is listed there: what a name from outside may mean to a system is never asked."""
+        path = next((path for path in self.page.iterdir() if path.name == name), None)
+        if path is None or name.startswith(".") or path.suffix not in TYPES:
             return PlainTextResponse(f"there is no {name}\n", 404, SAFETY)
         return FileResponse(path, headers=SAFETY, media_type=TYPES[path.suffix])
 
@@ -166,34 +190,40 @@ class Explorer:
             await socket.close(POLICY)
             return
         await socket.accept()
-        page = _Page(socket)
         session = self._returning(socket.query_params.get("session", ""))
         returning = session is not None
         if session is None:
-            gone = [session for session in self.sessions.values() if not session.attached]
-            for session in gone[: 1 + len(self.sessions) - SESSIONS]:
-                self._drop(session)
+            gone = [other for other in self.sessions.values() if not other.attached]
+            for other in gone[: max(0, 1 + len(self.sessions) - SESSIONS)]:
+                self._drop(other)
             if len(self.sessions) >= SESSIONS:
                 text = f"{SESSIONS} pages are open already: close one, and try again"
                 await socket.send_text(write("busy", text=text))
                 await socket.close(LATER)
                 return
+        page = _Page(socket)
+        if session is None:
             session = Session(page.post, self.workers.wake)
             self.sessions[session.key] = session
             self.workers.add(session)
-        sender = asyncio.create_task(page.send())
+        page.post(f'{self._hello[:-1]},"session":"{session.key}"}}')
+        greeting: asyncio.Task[None] | None = None
+        if returning:
+            session.attach(page.post)
+            greeting = asyncio.create_task(self._greet(session))
+        tasks = [page.sending, asyncio.create_task(self._listen(socket, session, greeting))]
         try:
-            page.post(f'{self._hello[:-1]},"session":"{session.key}"}}')
-            if returning:
-                session.attach(page.post)
-            await self._listen(socket, session)
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended - {page.sending}:
+                task.result()  # raises what was not foreseen
         finally:
             session.detach()
-            sender.cancel()
-            with suppress(asyncio.CancelledError):
-                await sender
-            loop = asyncio.get_running_loop()
+            loop = asyncio.get_running_loop()  # before anything is waited for: the page may be back by then
             self._dropping[session.key] = loop.call_later(GRACE, self._drop, session)
+            under_way = [*tasks, greeting] if greeting else tasks
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     def _returning(self, key: str) -> Session | None:
         """The session of a page that is back in time; one that another page has is not given away."""
@@ -209,13 +239,36 @@ class Explorer:
             handle.cancel()
         self.sessions.pop(session.key, None)
         self.workers.remove(session)
-        session.flights = {}
-        for future in session.waiting:
-            if not future.done():
-                future.set_exception(ValueError("the page of this run has been closed"))
+        session.end("the page of this run has been closed")
 
-    async def _listen(self, socket: WebSocket, session: Session) -> None:
-        """Take messages of a page until it is closed, or sends too many."""
+    async def _greet(self, session: Session) -> None:
+        """Tell a page that is back all that it may have missed; each run is asked by who holds it."""
+
+        def now(flight: Flight) -> tuple[Any, Any]:
+            return flight.entries(), flight.layout()
+
+        def tell(flight: Flight) -> None:
+            flight.tell_settings()
+            flight.tell_traces(whole=True)
+
+        self._work()
+        try:
+            if session.flights:
+                found = {name: await self._from_flight(session, name, now) for name in RUNS}
+                given = session.settings.runs
+                runs = {name: replace(run, history=found[name][0]) for name, run in given.items()}
+                settings = replace(session.settings, runs=runs)
+                parts = {name: layout for name, (_, layout) in found.items()}
+                session.post(await self._job(lambda: ready(settings, parts)))
+                session.state()
+                for name in RUNS:
+                    await self._from_flight(session, name, tell)
+        except Exception as error:  # as when nobody serves these runs any more: the page can still reset
+            session.say("error", text=str(error))
+        session.serve_again()
+
+    async def _listen(self, socket: WebSocket, session: Session, greeting: asyncio.Task[None] | None) -> None:
+        """Take messages of a page until it is closed, or sends too many; none before it has been greeted."""
         recent: deque[float] = deque(maxlen=A_SECOND)
         warned = 0.0
         while True:
@@ -225,27 +278,30 @@ class Explorer:
                 return
             if received["type"] == "websocket.disconnect":
                 return
+            text = received["bytes"] if received.get("text") is None else received["text"]
             now = time.monotonic()
             if len(recent) == A_SECOND and now - recent[0] < 1:
                 if warned and now - warned > 1:
                     await socket.close(POLICY, "too many messages")
                     return
-                if not warned:
-                    warned = now
-                    session.say(
-                        "error", text=f"at most {A_SECOND} messages a second are taken: this one is left"
-                    )
-                recent.append(now)
-                continue
+                number = number_of(text)
+                if not warned or number is not None:
+                    refusal = f"at most {A_SECOND} messages a second are taken: this one is left"
+                    session.say("error", id=number, text=refusal)
+                warned = warned or now
+            else:
+                if warned and now - warned > 2:
+                    warned = 0.0
+                if greeting is not None:
+                    await greeting
+                await self._take(session, text)
             recent.append(now)
-            if warned and now - warned > 2:
-                warned = 0.0
-            text = received.get("text")
-            await self._take(session, text if text is not None else received.get("bytes", b""))
+            await asyncio.sleep(0)  # many messages may be there already: others have their turn
 
     async def _take(self, session: Session, text: str | bytes) -> None:
         """Do what a message says; if it cannot be done the page is told why, and nothing has changed."""
-        number = None
+        number = number_of(text)
+        self._work()
         try:
             message = read(text)
             kind, number = message.pop("type"), message.pop("id", None)
@@ -268,12 +324,12 @@ class Explorer:
     async def _install(self, session: Session, number: int | None, made: Callable[[], Settings]) -> None:
         def begin() -> tuple[Settings, dict[str, Flight], str]:
             settings = made()
-            flights = make_flights(settings, lambda text: session.post(text))
-            return settings, flights, ready(settings, flights, number)
+            flights: dict[str, Flight]  # by which they are known
+            flights = make_flights(settings, lambda *message: session.post_for(flights, *message))
+            parts = {name: flight.layout() for name, flight in flights.items()}
+            return settings, flights, ready(settings, parts, number)
 
-        settings, flights, text = await self._job(begin)
-        session.install(settings, flights)
-        session.post(text)
+        session.install(*await self._job(begin))
         session.state()
 
     async def _on_change(self, session: Session, number: int | None, run: str, **change: Any) -> None:
@@ -348,30 +404,31 @@ class Explorer:
             if not future.done():
                 set_it(value)
 
+        def answer(set_it: Callable[[Any], None], value: Any) -> None:
+            with suppress(RuntimeError):  # of a loop that has ended
+                loop.call_soon_threadsafe(set_once, set_it, value)
+
         def find(flight: Flight) -> None:
             try:
-                loop.call_soon_threadsafe(set_once, future.set_result, what(flight))
+                answer(future.set_result, what(flight))
             except Exception as error:  # whoever waits for it gets it
-                loop.call_soon_threadsafe(set_once, future.set_exception, error)
+                answer(future.set_exception, error)
 
-        session.waiting.add(future)
-        try:
-            session.command(name, find)
-            return await future
-        finally:
-            session.waiting.discard(future)
+        session.command(name, find, give_up=lambda why: answer(future.set_exception, ValueError(why)))
+        return await future
 
     async def _job(self, job: Callable[[], Any]) -> Any:
         return await asyncio.wrap_future(self.workers.submit(job))
 
 
 class _Page:
-    """What waits to be sent to a page."""
+    """What waits to be sent to a page; `sending` ends when it is gone, or does not read."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket, self._loop = socket, asyncio.get_running_loop()
         self._waiting: deque[str | bytes] = deque()
         self._some = asyncio.Event()
+        self.sending = asyncio.create_task(self._send())
 
     def post(self, message: str | bytes) -> None:
         """Have a message sent; from any thread."""
@@ -381,24 +438,24 @@ class _Page:
     def _append(self, message: str | bytes) -> None:
         self._waiting.append(message)
         self._some.set()
+        if len(self._waiting) > WAITING:
+            self.sending.cancel()
 
-    async def send(self) -> None:
+    async def _send(self) -> None:
         """Send what waits, as it comes."""
         try:
             while True:
                 await self._some.wait()
                 self._some.clear()
-                if len(self._waiting) > WAITING:
-                    await self._socket.close(LATER, "the page does not read")
-                    return
                 while self._waiting:
                     message = self._waiting.popleft()
-                    if isinstance(message, str):
-                        await self._socket.send_text(message)
-                    else:
-                        await self._socket.send_bytes(message)
+                    async with asyncio.timeout(STUCK):
+                        if isinstance(message, str):
+                            await self._socket.send_text(message)
+                        else:
+                            await self._socket.send_bytes(message)
         except (WebSocketDisconnect, RuntimeError, OSError):
-            return  # the page is gone, which whoever listens to it sees too
+            return  # the page is gone
 
 
 def _split(address: str) -> SplitResult:

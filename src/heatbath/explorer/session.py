@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from heatbath.explorer.flight import SLICE, Domain, Flight, Picture, View, domain_of, points_of
+from heatbath.explorer.flight import (
+    SLICE,
+    Command,
+    Domain,
+    Flight,
+    Picture,
+    Post,
+    View,
+    domain_of,
+    points_of,
+)
 from heatbath.explorer.messages import frame, write
-from heatbath.explorer.settings import RUNS, Settings, Wrong
+from heatbath.explorer.page_settings import RUNS, Settings, Wrong
 
-BETWEEN = 0.045  # seconds from frame to frame, at least
+BETWEEN = 0.048  # seconds from frame to frame, at least
 WORK, REST = 3.0, 10.0  # times as long as it took to look: of work, or of waiting, before the next frame
 TRACES = 0.25  # seconds from traces to traces
 AHEAD, AT_ONCE = 1.25, 1000  # a run may be so far ahead of the other: a factor, and some steps
 UNLIMITED = 2**40  # steps
-
-Post = Callable[[str | bytes], None]
+ARREARS = 0.25  # seconds that a run may be behind its speed, and make up for
+REPLACED = "the runs have begun anew in the meantime: ask again"
 
 
 class Session:
     """A page's two runs. `post`, which may be called by any thread, takes messages to the page."""
 
-    def __init__(self, post: Post, wake: Callable[[], None]) -> None:
+    def __init__(self, post: Callable[[str | bytes], None], wake: Callable[[], None]) -> None:
         self.key = secrets.token_urlsafe(12)
         self.post, self.wake = post, wake
         self.flights: dict[str, Flight] = {}
         self.playing = False
+        self.broken = ""  # why its runs cannot be served, if they cannot
         self.speed: float | None = None
         self.visible = True
         self.attached = self._greeted = True  # whether there is a page, and whether it has been told all
         self.view = View()
-        self.waiting: set[asyncio.Future[Any]] = set()  # for what workers find out, in the event loop
         self._lock = threading.Lock()
         self._stop: dict[str, int] = {}  # steps to make by hand: where to stop
         self._asked: list[int | None] = []  # the numbers of the messages that wait for them
+        self._unheard = 0  # commands to make them that no worker has come to
         self._wanted = False  # whether the page has asked for a frame
         self._number = 0  # of the frame
         self._pictures: dict[str, Picture] = {}  # of the frame that is being made
@@ -48,24 +57,67 @@ class Session:
         self._last = -math.inf  # when the last frame was begun
         self._looked = 0.0  # seconds that it took
         self._owed = 0.0  # seconds of work before the next one
-        self._told: dict[str, tuple[float, int]] = {}  # when traces were sent, and up to which step
-        self._paced: dict[str, tuple[float, int]] = {}  # since when, and from which step on, speed counts
 
     # From the event loop
 
-    def install(self, settings: Settings, flights: dict[str, Flight]) -> None:
-        """Begin anew, paused."""
+    @property
+    def working(self) -> bool:
+        """Whether its runs make steps."""
+        return self._greeted and (self.playing or bool(self._asked))
+
+    def install(self, settings: Settings, flights: dict[str, Flight], text: str) -> None:
+        """Begin anew, paused; `text` tells the page, after all of the runs before and before all of these."""
         with self._lock:
-            self.settings, self.flights = settings, flights
-            self.playing, self._stop, self._asked = False, {}, []
+            before, asked = self.flights, self._asked
+            self.post(text)
+            self.playing, self.broken, self._stop, self._asked = False, "", {}, []
             self._pictures, self._looking, self._shown = {}, False, ()
-            self._told = {name: (-math.inf, -1) for name in flights}
             self._looked = self._owed = 0.0
+            self.settings, self.flights = settings, flights  # last: workers look at them without the lock
+        self._give_up(before, REPLACED)
+        for number in asked:  # of steps that no one makes any more
+            self.state(number)
         self.wake()
+
+    def end(self, why: str) -> None:
+        """Forget the runs."""
+        with self._lock:
+            before, self.flights = self.flights, {}
+        self._give_up(before, why)
+
+    def break_down(self, error: Exception) -> None:
+        """Something went wrong that should not: no worker can serve these runs, and the page is told."""
+        with self._lock:
+            self.broken = f"both runs have ended by an error of the explorer: {error}; reset begins anew"
+            self.playing, asked, self._asked = False, self._asked, []
+        self.say("error", text=self.broken)
+        for number in asked:
+            self.say("error", id=number, text=self.broken)
+        self._give_up(self.flights, self.broken)
+
+    def _check(self) -> None:
+        if self.broken:
+            raise ValueError(self.broken)
+
+    def _give_up(self, flights: dict[str, Flight], why: str) -> None:
+        """Whoever waits for what no worker will do is told so."""
+        for flight in flights.values():
+            while (command := flight.next_command()) is not None:
+                command.give_up(why)
+
+    def post_for(self, flights: dict[str, Flight], text: str | bytes, number: int | None = None) -> None:
+        """Send what runs say. Those that have been replaced are silent, but no question is left open."""
+        with self._lock:
+            if self.flights is flights:
+                self.post(text)
+                return
+        if number is not None:
+            self.say("error", id=number, text=REPLACED)
 
     def play(self, playing: bool) -> None:
         """Go on, or pause."""
         with self._lock:
+            self._check()
             self.playing, self._stop = playing, {}
             asked, self._asked = self._asked, []
             self._pace()
@@ -76,13 +128,16 @@ class Session:
     def make_steps(self, steps: int, number: int | None = None) -> None:
         """Pause, and have both runs make so many steps."""
         with self._lock:
+            self._check()
             self.playing = False
+            self._unheard = len(self.flights) + (self._unheard if self._asked else 0)
             self._asked.append(number)
             asked = self._asked
 
         def begin(flight: Flight) -> None:
             with self._lock:
                 if self._asked is asked:  # and no one has played or paused since
+                    self._unheard -= 1
                     self._stop[flight.name] = self._stop.get(flight.name, flight.step) + steps
 
         for name in self.flights:
@@ -105,39 +160,38 @@ class Session:
         self.visible = visible
         self.wake()
 
-    def attach(self, post: Post) -> None:
-        """The page is back: it is told all that it may have missed, and then served."""
+    def attach(self, post: Callable[[str | bytes], None]) -> None:
+        """The page is back: it is to be told all that it may have missed, and then served again."""
         with self._lock:
             self.post, self.visible, self.attached = post, True, True
             self._wanted, self._looking, self._pictures, self._shown = False, False, {}, ()
-            self._told = {name: (-math.inf, -1) for name in self.flights}
-            self._pace()
-        flights = self.flights
 
-        def tell(flight: Flight) -> None:
-            if flight.name == RUNS[0]:
-                given = self.settings.runs
-                runs = {name: replace(run, history=flights[name].entries()) for name, run in given.items()}
-                self.post(ready(replace(self.settings, runs=runs), flights))
-                self.state()
-            flight.tell_settings()
-            flight.tell_traces(whole=True)
-            self._greeted = flight.name == RUNS[-1]
-            if not self._greeted:
-                self.command(RUNS[-1], tell)
-
-        if flights:
-            self.command(RUNS[0], tell)
-        else:
-            self._greeted = True
+    def serve_again(self) -> None:
+        """The page has been told all."""
+        self._pace()
+        self._greeted = True
+        self.wake()
 
     def detach(self) -> None:
         """The page is gone: nothing is computed until it is back."""
         self.attached = self._greeted = False
 
-    def command(self, name: str, action: Callable[[Flight], None], number: int | None = None) -> None:
-        """Have something done by the worker that holds a run next; the page is told of what is wrong."""
+    def command(
+        self,
+        name: str,
+        action: Callable[[Flight], None],
+        number: int | None = None,
+        give_up: Callable[[str], None] | None = None,
+    ) -> None:
+        """Have something done by the worker that holds a run next; the page is told of what is wrong.
+
+        If the run is replaced before, `give_up` gets to know why, or else the page that asks by a `number`.
+        """
         flight = self.flights[name]
+
+        def tell(why: str) -> None:
+            if number is not None:
+                self.say("error", id=number, run=name, text=why)
 
         def carry_out() -> None:
             try:
@@ -147,7 +201,9 @@ class Session:
             except (ValueError, TypeError, ArithmeticError) as error:
                 self.say("error", id=number, run=name, text=str(error))
 
-        flight.commands.append(carry_out)
+        with self._lock:
+            self._check()
+            flight.commands.append(Command(carry_out, give_up or tell))
         self.wake()
 
     def say(self, kind: str, **fields: Any) -> None:
@@ -165,6 +221,8 @@ class Session:
 
     def due(self, now: float) -> Iterator[tuple[Flight, float]]:
         """When its runs that nobody holds need a worker, the one with fewer steps first; -inf is at once."""
+        if self.broken:
+            return
         if not self._greeted:  # there is only to be done what has been asked for
             yield from ((f, -math.inf) for f in self.flights.values() if f.commands and not f.held)
             return
@@ -177,15 +235,15 @@ class Session:
             return -math.inf
         if flight.failed:
             return math.inf
-        if not flight.prepared or self._most(flight, now) > 0 or (self._asked and not flight.alive):
+        if not flight.prepared or self._most(flight, now) > 0:
             return now
         due = math.inf
         if self._wanted and self.visible and self._shown != self._seen():
             due = self._next_frame()
-        if self.visible and self._told[flight.name][1] != flight.step:
-            due = min(due, self._told[flight.name][0] + TRACES)
+        if self.visible and flight.told[1] != flight.step:
+            due = min(due, flight.told[0] + TRACES)
         if self.playing and flight.alive and self.speed is not None:
-            since, first = self._paced[flight.name]
+            since, first = flight.paced
             due = min(due, since + (flight.step - first + 1) / self.speed)
         return due
 
@@ -204,33 +262,36 @@ class Session:
     def serve(self, flight: Flight) -> None:
         """What is urgent, or else a slice of work on a run, by the one worker that holds it."""
         urgent = self._is_urgent(flight)
-        while flight.commands:
-            flight.commands.popleft()()
+        while (command := flight.next_command()) is not None:
+            command.carry_out()
         if self.flights.get(flight.name) is not flight or not self._greeted:
             return
+        self._reached()
         if urgent:
             if self._owes_picture(flight):
                 self._take(flight)
             return
         flight.prepare()
-        if (most := self._most(flight, time.perf_counter())) > 0:
-            begin = time.perf_counter()
+        begin = time.perf_counter()
+        self._forget_arrears(flight, begin)
+        if (most := self._most(flight, begin)) > 0:
             flight.work(SLICE, most, lambda: self._is_urgent(flight))
             self._owed -= time.perf_counter() - begin
         self._reached()
-        now = time.perf_counter()
-        when, step = self._told[flight.name]
-        if self.visible and step != flight.step and now >= when + TRACES:
+        when, step = flight.told
+        if self.visible and step != flight.step and time.perf_counter() >= when + TRACES:
             flight.tell_traces()
-            self._told[flight.name] = now, flight.step
 
     def fail(self, flight: Flight, error: Exception) -> None:
         """Something went wrong that should not: the run stops, and the page is told."""
         flight.alive, flight.failed = False, True
         with self._lock:  # the frame that waits for it begins anew
+            if self.flights.get(flight.name) is not flight:
+                return
             self._wanted, self._looking, self._pictures = self._wanted or self._looking, False, {}
         text = f"run {flight.name} has ended by an error of the explorer: {error}; reset begins anew"
         self.say("error", run=flight.name, text=text)
+        self._reached()  # by those that are left
 
     def _seen(self) -> tuple[Any, ...]:
         """What a frame of now would be of."""
@@ -264,6 +325,7 @@ class Session:
                     self._pictures[name] = other.blank(picture)
             if len(self._pictures) < len(self.flights):
                 return
+            flights = self.flights
             pictures = [self._pictures[name] for name in RUNS]
             pairs = zip(self.flights.values(), pictures, strict=True)
             self._shown = view, *((id(f), p.step, f.moment, f.failed) for f, p in pairs)
@@ -276,10 +338,11 @@ class Session:
             self._wanted, self._shown = True, ()
             return
         losses = [value for picture in pictures for value in picture.losses]
-        self.post(frame(self._number, size, [p.step for p in pictures], losses, [p.map for p in pictures]))
+        maps = [picture.map for picture in pictures]
+        self.post_for(flights, frame(self._number, size, [p.step for p in pictures], losses, maps))
         if view.units:
             units = {name: p.units for name, p in zip(RUNS, pictures, strict=True) if p.units is not None}
-            self.say("units", runs=units)
+            self.post_for(flights, write("units", runs=units))
 
     def _most(self, flight: Flight, now: float) -> int:
         """How many steps a run may make now."""
@@ -290,18 +353,25 @@ class Session:
         others = [other.step for other in self.flights.values() if other is not flight and other.alive]
         most = int(AHEAD * min(others)) + AT_ONCE - flight.step if others else UNLIMITED
         if self.speed is not None:
-            since, first = self._paced[flight.name]
+            since, first = flight.paced
             most = min(most, first + int((now - since) * self.speed) - flight.step)
         return max(0, most)
 
     def _pace(self) -> None:
         now = time.perf_counter()
-        self._paced = {name: (now, flight.step) for name, flight in self.flights.items()}
+        for flight in self.flights.values():
+            flight.paced = now, flight.step
+
+    def _forget_arrears(self, flight: Flight, now: float) -> None:
+        """A run that is far behind its speed, as after a rewind or a long wait, does not catch up."""
+        since, first = flight.paced
+        if self.speed is not None and now - since - (flight.step - first) / self.speed > ARREARS:
+            flight.paced = now - ARREARS, flight.step
 
     def _reached(self) -> None:
         """Say so when both runs have made the steps that were asked for."""
         with self._lock:
-            if self.playing or not self._asked or len(self._stop) < len(self.flights):
+            if self.playing or not self._asked or self._unheard:
                 return
             if any(f.alive and f.step < self._stop.get(name, 0) for name, f in self.flights.items()):
                 return
@@ -310,8 +380,8 @@ class Session:
             self.state(number)
 
 
-def ready(settings: Settings, flights: dict[str, Flight], number: int | None = None) -> str:
-    """The message with all that a page needs to begin."""
+def ready(settings: Settings, parts: Mapping[str, Any], number: int | None = None) -> str:
+    """The message with all that a page needs to begin; `parts` are the layouts of the runs."""
     return write(
         "ready",
         id=number,
@@ -320,11 +390,11 @@ def ready(settings: Settings, flights: dict[str, Flight], number: int | None = N
         train=points_of(settings, "train"),
         test=points_of(settings, "test"),
         targets=list(settings.problem.targets),
-        parts={name: flight.layout() for name, flight in flights.items()},
+        parts=parts,
     )
 
 
-def make_flights(settings: Settings, post: Callable[[str], None]) -> dict[str, Flight]:
+def make_flights(settings: Settings, post: Post) -> dict[str, Flight]:
     """The runs of settings, at their start."""
     domain: Domain = domain_of(settings)
     return {name: Flight(name, settings, domain, post) for name in RUNS}

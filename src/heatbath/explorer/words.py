@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from heatbath.checks import FRICTION, real
-from heatbath.explorer.settings import LETTERS, RunSettings
+from heatbath.explorer.page_settings import LETTERS, RunSettings
 from heatbath.partition import Partition
 from heatbath.splitting import NAMED, gradients
 

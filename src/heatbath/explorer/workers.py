@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from heatbath.explorer.session import Session
 
 T = TypeVar("T")
+LONGEST = 60.0  # seconds to wait for what is due some time
 log = logging.getLogger("heatbath.explorer")
 
 
@@ -84,9 +85,13 @@ class Workers:
 
     @np.errstate(over="ignore", invalid="ignore")  # pages ask for absurd values, and chains diverge
     def _serve(self) -> None:
-        while (task := self._wait()) is not None:
-            task()
-            del task  # and with it the session, which may have ended
+        while not self._closed:
+            task = None  # and no session, which may have ended
+            try:
+                if (task := self._wait()) is not None:
+                    task()
+            except Exception:  # of our own: a worker less would be missed by all pages
+                log.exception("a worker of the explorer goes on after an error")
 
     def _wait(self) -> Callable[[], None] | None:
         """What to do next, as soon as there is something; None at the end."""
@@ -117,7 +122,13 @@ class Workers:
         now, soonest = time.perf_counter(), math.inf
         first: tuple[Session, Flight] | None = None
         for session in self._sessions:
-            for flight, due in session.due(now):
+            try:
+                waiting = list(session.due(now))
+            except Exception as error:  # of our own: its page is told, and the others go on
+                log.exception("a session failed")
+                session.break_down(error)
+                continue
+            for flight, due in waiting:
                 if due == -math.inf:
                     return (session, flight), None
                 if due <= now and first is None:
@@ -127,7 +138,7 @@ class Workers:
             self._sessions.remove(first[0])
             self._sessions.append(first[0])
             return first, None
-        return None, soonest - now if soonest < math.inf else None
+        return None, min(soonest - now, LONGEST) if soonest < math.inf else None
 
 
 def _carry_out(future: Future[Any], job: Callable[[], Any]) -> None:

@@ -279,7 +279,8 @@ M = TypeVar("M", bound=type[Method])
 # Names that have a meaning beside methods: in param groups and files, and as results and their dimensions
 TAKEN = frozenset((
     "h", "lr", "params", "part", "name", "method", "module", "schedules", "step", "previous", "seed", "fused",
-    "maximize", "rung", "draws", "drawn", "unit", "layers", "posterior", "model", "hidden", "output",
+    "maximize", "agreed", "foreach", "capturable", "differentiable", "chains", "rung", "draws", "drawn",
+    "unit", "layers", "posterior", "model", "hidden", "output",
     "theta", "p", "second", "died", "xi_now", "xi_start", "average", "deviations", "loss", "accuracy",
     "temperature", "noise", "noise_now", "sample_noise", "histogram", "weights", "samples", "sample_step",
     "chain", "parameter", "record", "split",

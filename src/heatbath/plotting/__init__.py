@@ -7,6 +7,12 @@ the colour-blind can tell apart) and in dashes. `save` writes PNG and SVG, `embe
 
 from heatbath.plotting.distributions import distributions as distributions
 from heatbath.plotting.distributions import parameters as parameters
+from heatbath.plotting.effects import column_importance as column_importance
+from heatbath.plotting.effects import dependence as dependence
+from heatbath.plotting.judgements import calibration as calibration
+from heatbath.plotting.judgements import confusion as confusion
+from heatbath.plotting.judgements import predicted as predicted
+from heatbath.plotting.judgements import roc as roc
 from heatbath.plotting.landscapes import line as line
 from heatbath.plotting.landscapes import surface as surface
 from heatbath.plotting.output import embed as embed

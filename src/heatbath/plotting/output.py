@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ def save(picture: Figure | Axes, path: str | os.PathLike[str]) -> tuple[Path, Pa
     png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in METADATA)
     for target in (png, svg):
         check_place(target)
-    contents = {png: _render(figure, "png", DPI), svg: _render(figure, "svg", DPI)}
+    contents = dict(zip((png, svg), _render(figure, ("png", "svg"), DPI), strict=True))
     for target, content in contents.items():
         write(target, content)
     return png, svg
@@ -41,7 +42,7 @@ def embed(picture: Figure | Axes, width: int = 1000) -> str:
     """A figure as a data URI of a PNG, for HTML that needs no other file; at most `width` pixels wide."""
     figure = _figure(picture)
     dpi = min(DPI, whole("width", width, low=1) / figure.get_figwidth())
-    return "data:image/png;base64," + base64.b64encode(_render(figure, "png", dpi)).decode()
+    return "data:image/png;base64," + base64.b64encode(_render(figure, ("png",), dpi)[0]).decode()
 
 
 def _figure(picture: object) -> Figure:
@@ -55,18 +56,22 @@ def _figure(picture: object) -> Figure:
     return figure
 
 
-def _render(figure: Figure, kind: str, dpi: float) -> bytes:
-    """The bytes of a picture: no date, no version, and names within an SVG that do not change.
+def _render(figure: Figure, kinds: Sequence[str], dpi: float) -> list[bytes]:
+    """The bytes of a picture in each kind: no date, no version, and names within an SVG that do not change.
 
-    A layout begins where the last one ended, and would differ in the last digits: each begins anew.
+    It is laid out once, for the first. A layout begins where the last one ended, and would differ in the last
+    digits: the next picture begins anew.
     """
     import matplotlib
 
     before = [(ax, ax.get_position(original=True), ax.get_in_layout()) for ax in figure.axes]
-    buffer = io.BytesIO()
+    engine, buffers = figure.get_layout_engine(), [io.BytesIO() for _ in kinds]
     with matplotlib.rc_context({"svg.hashsalt": "heatbath"}):
-        figure.savefig(buffer, format=kind, dpi=dpi, metadata=METADATA[kind])
+        for kind, buffer in zip(kinds, buffers, strict=True):
+            figure.savefig(buffer, format=kind, dpi=dpi, metadata=METADATA[kind])
+            figure.set_layout_engine("none")
+    figure.set_layout_engine(engine)
     for ax, place, laid_out in before:
         ax.set_position(place)
         ax.set_in_layout(laid_out)  # which set_position has ended
-    return buffer.getvalue()
+    return [buffer.getvalue() for buffer in buffers]

@@ -133,6 +133,19 @@ def percent_on(axis: Axis) -> None:
     axis.set_major_formatter(lambda share, _: f"{100 * share:.4g} %")
 
 
+def short_on(axis: Axis) -> None:
+    """Large numbers in thousands or millions: 250k, 1.5M."""
+
+    def text(value: float, _: object) -> str:
+        for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+            if widest >= 10 * size:
+                return f"{value / size:,.4g}{letter}".replace("-", "−") if value else "0"
+        return f"{value:g}".replace("-", "−")
+
+    widest = max(map(abs, axis.get_view_interval()))
+    axis.set_major_formatter(text)
+
+
 def logarithmic(ax: Axes, bottom: float | None = None) -> None:
     """A logarithmic y axis with few, short numbers; to be called when all is drawn."""
     ax.set_yscale("log", nonpositive="clip")
@@ -160,6 +173,12 @@ def symbol(name: str) -> str:
     if part and quantity in SYMBOLS:
         return f"{SYMBOLS[quantity]} ({part})"
     return SYMBOLS.get(name, name)
+
+
+def as_text(name: str, most: int = 22) -> str:
+    """A name of the user's as it is printed: in one line, not too long, and never taken for mathematics."""
+    line = " ".join(name.split())
+    return (line if len(line) <= most else f"{line[: most - 1]}…").replace("$", r"\$")
 
 
 def number(value: object) -> str:

@@ -15,7 +15,7 @@ from heatbath.plotting.labels import Traces, by_label, value_name
 from heatbath.plotting.style import axes_or_new, dress, key, logarithmic, look, number, percent_on, steps_on
 from heatbath.runs.run import Run
 from heatbath.schedules import SimulatedTempering, at
-from heatbath.statistics import student
+from heatbath.statistics import SHARES, UNBOUNDED, student
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def curves(
     elif all(trace.name == "accuracy" for trace in labelled.values()):
         percent_on(ax.yaxis)
         low, high = ax.get_ylim()
-        ax.set_ylim(max(low, 0.0), min(high, 1.005))  # a band may go past 100 %, accuracies do not
+        ax.set_ylim(max(low, 0.0), min(high, 1.005))  # no margin beyond, but for the width of a line
     key(ax)
     return ax
 
@@ -105,18 +105,21 @@ def _draw(ax: Axes, place: int, label: str, trace: xr.DataArray, band: Band, **s
     lost = np.count_nonzero(~finite[:, -1])
     note = f"{lost} of {len(values)} diverged" if lost else ""
     name = f"{label} ({note})" if label and note else label or note
-    middle, low, high = np.array([_spread(v[f], band) for v, f in zip(values.T, finite.T, strict=True)]).T
+    bounds = SHARES if trace.name == "accuracy" else UNBOUNDED
+    middle, low, high = np.array(
+        [_spread(v[f], band, bounds) for v, f in zip(values.T, finite.T, strict=True)]
+    ).T
     style = look(place) | style
     ax.plot(steps, middle, linewidth=1.4, label=name or None, **style)
     ax.fill_between(steps, low, high, color=style["color"], alpha=0.2, linewidth=0, zorder=1)
 
 
-def _spread(values: Floats, band: Band) -> tuple[float, float, float]:
+def _spread(values: Floats, band: Band, bounds: tuple[float, float]) -> tuple[float, float, float]:
     """The middle of some runs, and the ends of their band; a single run has none around its mean."""
     if not len(values):
         return math.nan, math.nan, math.nan
     if band == "interval":
-        return student(values)
+        return student(values, bounds=bounds)
     if band == "range":
         return float(np.median(values)), float(values.min()), float(values.max())
     mean, half = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heatbath.checks import NON_NEGATIVE, choice, real
+from heatbath.checks import NON_NEGATIVE, choice, real, shown
 from heatbath.datasets.problem import Floats
 from heatbath.prediction.averages import Average, Prediction
 from heatbath.prediction.samples import check_module, listed, tensors
@@ -35,6 +36,13 @@ def predict(
     for the time, and its own parameters and buffers are not touched, nor are the samples. One sample is in
     memory at a time.
 
+    x is what the model takes: a tensor, or a NumPy array, which is taken in the type of its parameters; or a
+    loader of batches, each the inputs alone or the inputs with targets after them, which is gone through
+    once, so that predictions are in the order in which it gave the examples.
+
+    Of `heatbath.torch.Chains`, with samples of them, all chains speak together; states that are not finite
+    are left out, with a warning.
+
     With `noise`, the variance of the data around the values of a regression (where it was sampled, its mean),
     the prediction is of new data: their variance has it in it.
 
@@ -58,21 +66,87 @@ def predict(
     if noise is not None and task != "regression":
         raise ValueError(f"noise is for a regression, and this is {task!r}: leave it out")
     added = None if noise is None else np.array(real("noise", noise, NON_NEGATIVE))
+    if hasattr(model, "states"):  # many chains of a module
+        chains: Any = model
+        taken, model = samples, chains.model
+        samples = _finite(own for state in taken for own in chains.states(state))
+    loads = _is_loader(x)
+    if loads and isinstance(samples, Iterator):
+        samples = list(samples)  # they are needed for every batch
+    given = (_inputs(model, batch) for batch in (x if loads else [x]))
+    parts = [_predicted(model, samples, inputs, task, added) for inputs in given]
+    if not parts:
+        raise ValueError("the loader has no batches: there is nothing to predict")
+    mean, variance, entropy, expected, information, spread = map(_joined, zip(*parts, strict=True))
+    if added is not None:
+        spread = torch.from_numpy(parts[0].noise)  # of each output, and not of each example
+    return Prediction(mean, variance, entropy, expected, information, spread)
+
+
+def _finite(states: Iterable[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
+    """The states of chains that have not diverged."""
+    left = kept = 0
+    for state in states:
+        if all(value.isfinite().all() for value in state.values()):
+            kept += 1
+            yield state
+        else:
+            left += 1
+    if left:
+        told = f"{left} of {left + kept} states of the chains are not finite, and are left out"
+        warnings.warn(f"{told}: some chains have diverged", RuntimeWarning, stacklevel=3)
+
+
+def _predicted(
+    model: nn.Module, samples: Iterable[Mapping[str, Any]], inputs: Any, task: Task, noise: Floats | None
+) -> Prediction[Floats]:
+    """What the samples say of some inputs."""
+    import torch
+
     average = Average(task)
     for state in samples:
         values = _values(model, state)
-        with _evaluating(model), torch.no_grad():
-            output = torch.func.functional_call(model, values, (x,), tie_weights=False)
+        with evaluating(model), torch.no_grad():
+            output = torch.func.functional_call(model, values, (inputs,), tie_weights=False)
             outputs = _decoded(output, task)
-            average.add(outputs, None if added is None else np.full(outputs.shape[1:], added))
-    prediction = average.prediction()
-    mean, variance, entropy = map(torch.from_numpy, prediction[:3])
-    rest = (None if part is None else torch.from_numpy(part) for part in prediction[3:])
-    return Prediction(mean, variance, entropy, *rest)
+            average.add(outputs, None if noise is None else np.full(outputs.shape[1:], noise))
+    return average.prediction()
+
+
+def _is_loader(x: Any) -> bool:
+    """Whether it gives batches: a list does if its first is a tensor, or begins with one."""
+    from torch import Tensor
+
+    if isinstance(x, list) and x:
+        first = x[0][0] if isinstance(x[0], (list, tuple)) and x[0] else x[0]
+        return isinstance(first, Tensor)
+    return isinstance(x, Iterable) and not isinstance(x, (Tensor, np.ndarray, Mapping, list, tuple, str))
+
+
+def _inputs(model: nn.Module, batch: Any) -> Any:
+    """What the model is given of a batch: where it is, and numbers of an array in its type."""
+    import torch
+
+    if isinstance(batch, list) and batch and isinstance(batch[0], torch.Tensor):
+        batch = batch[0]  # targets stand behind it
+    elif isinstance(batch, tuple) and batch and isinstance(batch[0], (torch.Tensor, np.ndarray)):
+        batch = batch[0]
+    like = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
+    if isinstance(batch, (np.ndarray, list)):
+        batch = torch.as_tensor(np.asarray(batch))
+        batch = batch.to(like.dtype) if batch.is_floating_point() else batch
+    return batch.to(like.device) if isinstance(batch, torch.Tensor) else batch
+
+
+def _joined(values: tuple[Any, ...]) -> Any:
+    """What was said of all batches, one after the other."""
+    import torch
+
+    return None if values[0] is None else torch.from_numpy(np.concatenate(values))
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode within; afterwards every module is in the mode it was in."""
     modes = [(module, module.training) for module in model.modules()]
     try:
@@ -91,7 +165,7 @@ def _values(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Tensor]:
     if not isinstance(state, Mapping):
         raise TypeError(
             "samples must be Samples, or a list of states such as model.state_dict(); got one that is "
-            f"{state!r} of type {type(state).__name__}"
+            f"{shown(state)} of type {type(state).__name__}"
         )
     expected, given = tensors(model.state_dict(keep_vars=True)), tensors(state)
     missing = [name for name in expected if name not in given]

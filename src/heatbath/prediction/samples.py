@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heatbath.checks import whole
+from heatbath.checks import shown, whole
 from heatbath.writing import PART, Content, create
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ class Samples:
     Call `take()` after every step. The first `burn_in` steps are not among the samples; then every `thin`-th
     is. Where there would be too many, every other one is dropped and `thin` doubles, so that those kept are
     always evenly spaced. They are copies in the CPU's memory, or files in `folder`, each there whole or not
-    at all. Tied tensors are stored once, and what `get_extra_state` returns is not.
+    at all. Tied tensors are stored once, and what `get_extra_state` returns is not. Of a model that is
+    sharded (`DTensor`) every process must take, in memory, and has the whole tensors.
 
     A folder that has samples of such a model, made with the same settings, is opened again: the samples are
     there, and the count of steps continues from the last of them, without another burn-in. To begin anew
@@ -77,7 +78,7 @@ class Samples:
             if since % self.thin:
                 return
         values = tensors(self.model.state_dict(keep_vars=True))
-        copies = {id(value): value.detach().to("cpu", copy=True) for value in values.values()}
+        copies = {id(value): _whole(value).to("cpu", copy=True) for value in values.values()}
         state = {name: copies[id(value)] for name, value in values.items()}  # a tied tensor is there once
         self._kept[self.step] = state if self.folder is None else self._write(self.folder, state)
 
@@ -156,12 +157,18 @@ class Samples:
         return {name: f"{value.dtype} {tuple(value.shape)}" for name, value in values.items()}
 
 
+def _whole(value: Any) -> Tensor:
+    """A tensor, gathered where it is sharded over processes."""
+    tensor: Tensor = value.detach()
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
 def check_module(model: object) -> None:
     """Refuse what is not a torch module."""
     from torch import nn
 
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch module, got {model!r}")
+        raise TypeError(f"model must be a torch module, got {shown(model)}")
 
 
 def tensors(state: Mapping[str, Any]) -> dict[str, Tensor]:

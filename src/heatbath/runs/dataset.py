@@ -290,7 +290,8 @@ def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
     axes = plan.axes
     if unknown := [name for name in labels if name not in axes]:
         raise ValueError(f"there is no axis {', '.join(unknown)}: this run has {', '.join(axes) or 'none'}")
-    known = [{axis: data[axis].values[i * plan.chains] for axis in axes} for i in range(len(plan.points))]
+    named = {axis: data[axis].values[:: plan.chains] for axis in axes}
+    known = [{axis: named[axis][i] for axis in axes} for i in range(len(plan.points))]
     texts = {axis: repr(float(v)) if is_real(v) else repr(v) for axis, v in labels.items()}  # as in `_labels`
     matching = [
         i
@@ -305,9 +306,8 @@ def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
     return matching[0]
 
 
-def data_at(plan: Plan, data: xr.Dataset, point: int) -> xr.Dataset:
-    """The data of one point of a plan, as if it had been alone."""
-    alone = plan.at_point(point)
+def data_at(plan: Plan, alone: Plan, data: xr.Dataset, point: int) -> xr.Dataset:
+    """The data of one point of a plan, as those of the plan of that point `alone`."""
     chains = np.arange(point * plan.chains, (point + 1) * plan.chains)
     return _data_of(chains, plan, alone, data).drop_vars(plan.axes)
 

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from heatbath.partition import Partition
 from heatbath.posterior import Posterior
 from heatbath.runs.grid import Methods
 from heatbath.schedules import Schedule, SimulatedTempering, from_plain, to_plain
+
+if TYPE_CHECKING:
+    from heatbath.tables import TableEncoder
 
 RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric", "rings", "blobs", "mnist")}
 ARRAYS = ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale")
@@ -87,7 +90,7 @@ def problem_to_plain(problem: Problem) -> dict[str, Any]:
         "targets": list(problem.targets),
         "recipe": problem.recipe if remade else None,
         "checksum": digest,
-    }
+    } | ({} if problem.encoder is None else {"encoder": problem.encoder.plain()})
 
 
 def problem_from_plain(
@@ -105,6 +108,7 @@ def problem_from_plain(
     if recipe is None:
         names: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
         names |= {name: arrays.get(name) for name in WEIGHTS}
+        names["encoder"] = _encoder(plain.get("encoder"))
         problem = Problem(**(names | {name: arrays[name] for name in ARRAYS}))
     else:
         problem = _problem(recipe)
@@ -120,12 +124,20 @@ def checksum(problem: Problem) -> str:
     """SHA-256 of all that a problem is, but its recipe."""
     digest = hashlib.sha256()
     weights = [name for name in WEIGHTS if getattr(problem, name) is not None]
-    names = [problem.name, problem.task, problem.features, problem.targets, *weights]
+    names: list[object] = [problem.name, problem.task, problem.features, problem.targets, *weights]
+    if problem.encoder is not None:
+        names.append(problem.encoder.plain())
     digest.update(json.dumps(names).encode())
     for array in (getattr(problem, name) for name in (*ARRAYS, *weights)):
         digest.update(json.dumps(array.shape).encode())
         digest.update(np.ascontiguousarray(array, "<f8").data)
     return digest.hexdigest()
+
+
+def _encoder(plain: object) -> TableEncoder | None:
+    from heatbath.tables import TableEncoder  # scikit-learn takes a second, and few runs need it
+
+    return None if plain is None else TableEncoder.from_plain(plain)
 
 
 def _problem(recipe: Mapping[str, Any]) -> Problem:

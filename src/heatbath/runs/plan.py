@@ -283,6 +283,10 @@ class Plan:
 
     def settled(self) -> Settled:
         """What its posterior says, of one point; without one, its parts as they are."""
+        return self._settled
+
+    @cached_property
+    def _settled(self) -> Settled:
         assert isinstance(self.partition, Partition)
         return settle(self.partition, self.network, self.problem, self.batch)
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
@@ -328,7 +329,9 @@ class Run:
         return outputs
 
     def _inputs(self, X: ArrayLike) -> Floats:
-        """Inputs as the networks take them, standardised."""
+        """Inputs as the networks take them, standardised; of raw cells, if they come in a data frame."""
+        if self.problem.encoder is not None and isinstance(X, pd.DataFrame):
+            X = self.problem.encoder.transform(X)
         raw = np.atleast_2d(numbers("X", X, (1, 2)))
         if raw.shape[1] != self.problem.inputs:
             raise ValueError(
@@ -360,7 +363,8 @@ class Run:
     def select(self, **labels: object) -> Run:
         """The run of one point of a sweep or one method of a comparison, as in `run.select(tau=1e-4)`."""
         place = find_point(self.plan, self.data, labels)
-        return Run(self.plan.at_point(place), self.step, data_at(self.plan, self.data, place), self.former)
+        alone = self.plan.at_point(place)
+        return Run(alone, self.step, data_at(self.plan, alone, self.data, place), self.former)
 
     def with_methods(self, names: Sequence[str]) -> Run:
         """The run of some of the methods of a comparison: `resume` continues with these alone.

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -29,6 +29,9 @@ from heatbath.partition import Partition
 from heatbath.posterior import Settled
 from heatbath.runs.dataset import Group, restore
 from heatbath.runs.plan import Plan
+
+if TYPE_CHECKING:
+    from heatbath.runs.run import Run
 
 FAR, MANY = 100.0, 16  # h of a step down, so that little is rounded; chains of a usual run
 PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
@@ -60,7 +63,8 @@ class Progress:
 
     `loss` and `accuracy` are means over the chains on the test examples (on those for training, if there are
     no others) at the last record, and `temperature` their mean kinetic temperature by part, now. `first` is
-    the step at which this call began. Short runs that find something for the run say `finding`.
+    the step at which this call began. Short runs that find something for the run say `finding`. A run that
+    finds its length tells at the end of each round after which it goes on what it is by then, `run`.
     """
 
     step: int
@@ -71,6 +75,7 @@ class Progress:
     first: int = 0
     accuracy: float = float("nan")
     finding: bool = False
+    run: Run | None = None
 
     @property
     def speed(self) -> float:
@@ -296,7 +301,8 @@ def full_gradients(
     variances: NDArray[np.float64] | None,
     threads: int | None = None,
 ) -> NDArray[np.float64]:
-    """The gradient of the loss on all training examples, without any prior, at many θ (networks, parameters).
+    """The gradient of the loss on all training examples, without any prior, at many θ (networks, parameters),
+    or several times as many, (..., networks, parameters), in turn.
 
     By the engine, with the plan's precision. Each network has its set of data and, where there are any, its
     variances of the targets.
@@ -304,10 +310,15 @@ def full_gradients(
     problem, kind = plan.problem, np.dtype(plan.dtype)
     data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
     layout = usual_layout(_shape(plan), max(plan.total, MANY), kind)
-    ensemble = make_descent(plan, np.asarray(theta, kind), data, draw, variances, threads, layout)
+    turns = theta.reshape(-1, *theta.shape[-2:])
+    ensemble = make_descent(plan, turns[0].astype(kind), data, draw, variances, threads, layout)
     ensemble.prepare()
+    gradients = np.empty(turns.shape)
     with threadpool_limits(1, "blas") if _shape(plan).uses_blas else nullcontext():
-        return descend(ensemble)
+        for turn, states in enumerate(turns):
+            ensemble.step, ensemble.chains.theta[...], ensemble.chains.died[...] = 0, states, -1
+            gradients[turn] = descend(ensemble)
+    return gradients.reshape(theta.shape)
 
 
 def make_descent(

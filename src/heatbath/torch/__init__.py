@@ -20,6 +20,7 @@ from heatbath.prediction import Prediction as Prediction
 from heatbath.prediction import Samples as Samples
 from heatbath.prediction import predict as predict
 from heatbath.torch import classes as _classes
+from heatbath.torch.chains import Chains as Chains
 from heatbath.torch.classes import LOL as LOL
 from heatbath.torch.classes import SGD as SGD
 from heatbath.torch.classes import SGLD as SGLD
@@ -32,6 +33,8 @@ from heatbath.torch.classes import LaLa as LaLa
 from heatbath.torch.classes import Langevin as Langevin
 from heatbath.torch.classes import Momentum as Momentum
 from heatbath.torch.classes import RMSprop as RMSprop
+from heatbath.torch.learning import LearningCoefficient as LearningCoefficient
+from heatbath.torch.learning import llc as llc
 from heatbath.torch.optimizer import Partitioned as Partitioned
 from heatbath.torch.posteriors import Posterior as Posterior
 from heatbath.torch.tuning import Tuned as Tuned

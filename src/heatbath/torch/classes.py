@@ -21,18 +21,23 @@ from heatbath.partition import Partition
 from heatbath.presets import PRESETS
 from heatbath.schedules import from_plain
 from heatbath.torch import layers
+from heatbath.torch.chains import Chains
 from heatbath.torch.optimizer import Partitioned
 from heatbath.torch.posteriors import check
 
 OPTIONS = [
-    Parameter("seed", Parameter.KEYWORD_ONLY, default=0, annotation="int"),
+    Parameter("seed", Parameter.KEYWORD_ONLY, default=None, annotation="int | None"),
     Parameter("fused", Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"),
     Parameter("maximize", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
     Parameter("posterior", Parameter.KEYWORD_ONLY, default=None, annotation="Posterior | None"),
+    Parameter("foreach", Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"),
+    Parameter("capturable", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
+    Parameter("differentiable", Parameter.KEYWORD_ONLY, default=False, annotation="bool"),
+    Parameter("chain", Parameter.KEYWORD_ONLY, default=0, annotation="int"),
 ]
 DEFAULTS: dict[str, dict[str, float]] = {"LOL": {"lr": 0.2, "gamma": 0.3, "tau": 1e-5}}
 """Of presets, where they differ from the library's. At the paper's friction, good for small hard problems,
-the noise of the gradients heats deeper models until they have learned nothing."""
+the noise of the gradients heats deeper models until they have learned little or nothing."""
 EVERYWHERE = "nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]"
 LAYERED = "nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None"
 PART = "nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None"
@@ -48,12 +53,13 @@ class _Everywhere(Partitioned):
         params, lr = given.pop("params"), given.pop("lr")
         chosen = {p.name: given.pop(p.name) for p in OPTIONS}
         method = self._method(**given)
+        shared, params = _unstacked(params)
         groups = layers.flat(params)
         if not all(isinstance(entry, dict) for entry in groups):
             groups = [{"params": groups}]
             if chosen["posterior"] is not None and isinstance(params, Module):
                 groups[0]["layers"] = layers.of_module(params)
-        super().__init__([{"method": method, **group} for group in groups], lr, **chosen)
+        super().__init__([{"method": method, **shared, **group} for group in groups], lr, **chosen)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a part; without a "method" it has that of the first part, as it is now."""
@@ -66,7 +72,8 @@ class _Layered(Partitioned):
     """One method for the hidden layers, each a part of its own, another for the output layer.
 
     The layers are found in a module (those of its modules that own parameters, in order), in
-    `named_parameters()`, or given by `hidden=` and `output=`, or by groups with a "part". `repr` shows them.
+    `named_parameters()`, or given by `hidden=` and `output=`, or by groups with a "part", or with `output=`
+    beside them. `repr` shows them. Where another layer than the last acts last, `output=` is asked for.
     """
 
     _preset: Callable[..., Partition]
@@ -81,8 +88,12 @@ class _Layered(Partitioned):
         if law is not None and given["tau"] == DEFAULTS.get(type(self).__name__, {}).get("tau"):
             del given["tau"]  # the preset's own, which stands for that of the posterior
         methods = type(self)._preset(h=1.0, posterior=law, **given).methods
+        shared, model = _unstacked(model)
         groups = layers.split(model, hidden, output)
-        super().__init__([{"method": methods[group["part"]], **group} for group in groups], lr, **chosen)
+        groups = [{"method": methods[group["part"]], **shared, **group} for group in groups]
+        super().__init__(groups, lr, **chosen)
+        if isinstance(model, Module) and output is None and layers.Order.can_tell(model):
+            self._order = layers.Order(model, groups[-1]["name"])
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a layer; without a "method", that of the layers with the same "part", as it is now."""
@@ -91,6 +102,11 @@ class _Layered(Partitioned):
             like = next(group for group in self.param_groups if group["part"] == param_group["part"])
             param_group = _as_in(like) | param_group
         super().add_param_group(param_group)
+
+
+def _unstacked(model: Any) -> tuple[dict[str, Any], Any]:
+    """What every group has beside its parameters, and the module itself where chains of it are given."""
+    return ({"chains": model}, model.model) if isinstance(model, Chains) else ({}, model)
 
 
 def _bound(kind: type[Partitioned], args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:

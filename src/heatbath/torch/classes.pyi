@@ -38,10 +38,14 @@ class AdLaLa(Partitioned):
         weight_decay: Value = 0.0,
         hidden: nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None = None,
         output: nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class LOL(Partitioned):
@@ -63,10 +67,14 @@ class LOL(Partitioned):
         weight_decay: Value = 0.0,
         hidden: nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None = None,
         output: nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class LaLa(Partitioned):
@@ -89,10 +97,14 @@ class LaLa(Partitioned):
         weight_decay: Value = 0.0,
         hidden: nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None = None,
         output: nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class AdLAdL(Partitioned):
@@ -121,10 +133,14 @@ class AdLAdL(Partitioned):
         weight_decay: Value = 0.0,
         hidden: nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None = None,
         output: nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class Langevin(Partitioned):
@@ -142,10 +158,14 @@ class Langevin(Partitioned):
         word: str = 'BAOAB',
         weight_decay: Value = 0.0,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class AdaptiveLangevin(Partitioned):
@@ -168,10 +188,14 @@ class AdaptiveLangevin(Partitioned):
         kinetic: Literal['sum', 'mean'] = 'sum',
         weight_decay: Value = 0.0,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class SGLD(Partitioned):
@@ -187,10 +211,14 @@ class SGLD(Partitioned):
         sigma: Value | None = None,
         weight_decay: Value = 0.0,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class SGD(Partitioned):
@@ -205,10 +233,14 @@ class SGD(Partitioned):
         lr: Value,
         weight_decay: Value = 0.0,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class Momentum(Partitioned):
@@ -225,10 +257,14 @@ class Momentum(Partitioned):
         kind: Literal[1, 2] = 1,
         weight_decay: Value = 0.0,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class Adam(Partitioned):
@@ -246,10 +282,14 @@ class Adam(Partitioned):
         eps: Value = 1e-08,
         weight_decay: Value = 0.0,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class RMSprop(Partitioned):
@@ -266,10 +306,14 @@ class RMSprop(Partitioned):
         eps: Value = 1e-08,
         weight_decay: Value = 0.0,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...
 
 class Frozen(Partitioned):
@@ -283,8 +327,12 @@ class Frozen(Partitioned):
         params: nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]],
         lr: Value,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None: ...

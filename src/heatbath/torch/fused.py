@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -13,11 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heatbath.engine.openmp import parallel_region
-from heatbath.engine.tensors import PIECE, Work, fused_step
+from heatbath.engine.tensors import CHAIN, PIECE, UNIT, Work, fused_step
 from heatbath.engine.threads import spread, thread_count
+from heatbath.operations import READ
 from heatbath.torch.recipes import Recipe
+from heatbath.torch.shards import add_up
 from heatbath.torch.units import Unit
 
+KINDS = {Tensor, torch.nn.Parameter}  # whose numbers are where `data_ptr` says
 SERIAL = 8  # pieces that are not worth a second thread
 LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
 
@@ -25,11 +27,12 @@ LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.fl
 def can_be_fused(tensor: Tensor, kind: torch.dtype) -> bool:
     """Whether compiled code can step a tensor where it is, as one of this type."""
     return (
-        tensor.dtype == kind
+        tensor.dtype is kind
         and kind in LIKE
-        and tensor.device.type == "cpu"
-        and type(tensor) in (Tensor, torch.nn.Parameter)
+        and tensor.is_cpu
+        and type(tensor) in KINDS
         and tensor.is_contiguous()
+        and not tensor.is_neg()  # whose numbers stand for others
     )
 
 
@@ -37,22 +40,27 @@ def can_be_fused(tensor: Tensor, kind: torch.dtype) -> bool:
 class Fused:
     """What compiled code needs for the same units as last time, so that it is made once."""
 
-    pieces: dict[Any, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+    pieces: dict[Any, NDArray[np.int64]] = field(default_factory=dict)
     codes: dict[Any, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
 
     def run(self, units: list[Unit], stage: int) -> None:
         """All passes of a stage, for units whose tensors have one type."""
         if not units:
             return
-        segments, operations = self._code(tuple(unit.recipe for unit in units), stage)
+        tables: dict[int, Unit] = {}  # chains share one
+        for unit in units:
+            tables.setdefault(id(unit.table), unit)
+        places = {key: place for place, key in enumerate(tables)}
+        whose = tuple(places[id(unit.table)] for unit in units)
+        segments, operations = self._code(tuple(unit.recipe for unit in tables.values()), whose, stage)
         if not len(segments):
             return
-        pieces, sizes = self._pieces(
-            [[(f, t.numel()) for f, t in zip(u.first, u.theta, strict=True)] for u in units]
-        )
-        tensors = np.array([row for u, unit in enumerate(units) for row in _rows(u, unit)], np.int64)
-        tables = [unit.table for unit in units]
-        table = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1)
+        rows, spans = _rows(units)
+        pieces = self._pieces(tuple(spans))
+        tensors = np.array(rows, np.int64).reshape(-1, CHAIN + 1)
+        sizes = np.array([unit.size for unit in units], np.int64)
+        distinct = [unit.table for unit in tables.values()]
+        table = distinct[0] if len(distinct) == 1 else np.concatenate(distinct, axis=1)
         work = Work(pieces, segments, operations, table, sizes)
         sums = np.empty(len(pieces))
         state = np.array([(-1.0, unit.xi, unit.root_tau) for unit in units])
@@ -60,7 +68,9 @@ class Fused:
         arguments = tensors, work, sums, state, seed
         threads = 1 if len(pieces) <= SERIAL else thread_count(default=torch.get_num_threads())
         region = parallel_region() if threads > 1 else 0
-        if threads == 1 or region:  # torch's own threads, which would be in the way of others
+        if any(unit.sharded for unit in units):
+            _run_sharded(units, like, (region, threads if region else 1), arguments)
+        elif threads == 1 or region:  # torch's own threads, which would be in the way of others
             everything = (0, len(pieces)), (0, len(segments))
             fused_step(like, (region, threads), *everything, True, *arguments)
         else:
@@ -75,46 +85,78 @@ class Fused:
             unit.xi = xi
             unit.kinetic = unit.kinetic if kinetic < 0 else kinetic
 
-    def _code(self, recipes: tuple[Recipe, ...], stage: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The operations of all units one after the other, and those of each pass and unit."""
-        key = stage, recipes
+    def _code(
+        self, recipes: tuple[Recipe, ...], whose: tuple[int, ...], stage: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The operations of recipes one after the other, and those of each pass and unit; `whose` says which
+        recipe each unit has."""
+        key = stage, recipes, whose
         if key not in self.codes:
             passes = [r.stages[stage].passes if stage < len(r.stages) else () for r in recipes]
-            segments = np.zeros((max(map(len, passes)), len(recipes), 3), np.int64)
-            shift = 0
-            for u, (recipe, passes_of_unit) in enumerate(zip(recipes, passes, strict=True)):
-                for k, one in enumerate(passes_of_unit):
+            segments = np.zeros((max(map(len, passes)), len(whose), 3), np.int64)
+            shifts = np.cumsum([0, *(len(recipe.encoded) for recipe in recipes)])
+            for u, place in enumerate(whose):
+                for k, one in enumerate(passes[place]):
                     segments[k, u] = one
-                    segments[k, u] += shift
-                shift += len(recipe.encoded)
+                    segments[k, u] += shifts[place]
             if len(self.codes) > 64:  # words that change would fill it
                 self.codes.clear()
             self.codes[key] = segments, np.concatenate([recipe.encoded for recipe in recipes])
         return self.codes[key]
 
-    def _pieces(self, units: list[list[tuple[int, int]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Tensors cut at multiples of PIECE in the numbering of the noise, and the sizes of the units."""
-        key = tuple(map(tuple, units))
-        if key not in self.pieces:
+    def _pieces(self, tensors: tuple[tuple[int, int], ...]) -> NDArray[np.int64]:
+        """Tensors cut at multiples of PIECE in the numbering of the noise."""
+        if tensors not in self.pieces:
             cuts = []
-            tensor = 0
-            for unit in units:
-                for first, size in unit:
-                    edges = [first, *range((first // PIECE + 1) * PIECE, first + size, PIECE), first + size]
-                    cuts += [(tensor, low, high) for low, high in pairwise(edges)]
-                    tensor += 1
+            for tensor, (first, size) in enumerate(tensors):
+                edges = [first, *range((first // PIECE + 1) * PIECE, first + size, PIECE), first + size]
+                cuts += [(tensor, low, high) for low, high in pairwise(edges)]
             if len(self.pieces) > 16:
                 self.pieces.clear()
-            sizes = np.array([sum(size for _, size in unit) for unit in units], np.int64)
-            self.pieces[key] = np.array(cuts, np.int64).reshape(-1, 3), sizes
-        return self.pieces[key]
+            self.pieces[tensors] = np.array(cuts, np.int64).reshape(-1, 3)
+        return self.pieces[tensors]
 
 
-def _rows(u: int, unit: Unit) -> Iterator[tuple[int, ...]]:
-    """The tensors of a unit as compiled code takes them."""
-    for i, theta in enumerate(unit.theta):
-        yield (
-            theta.data_ptr(), unit.p[i].data_ptr(), unit.gradient[i].data_ptr(),
-            unit.second[i].data_ptr() if unit.second else 0,
-            unit.first[i], u, unit.rows[i], unit.steps[i],
-        )  # fmt: skip
+def _rows(units: list[Unit]) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
+    """The tensors of units as compiled code takes them, and the first element and the size of each; of one
+    that is sharded, the runs of elements that are here."""
+    rows: list[tuple[int, ...]] = []
+    spans = []
+    for u, unit in enumerate(units):
+        for i, theta in enumerate(unit.theta):
+            memory = [theta.data_ptr(), unit.p[i].data_ptr(), unit.gradient[i].data_ptr()]
+            memory.append(unit.second[i].data_ptr() if unit.second else 0)
+            first, kind = unit.first[i], (u, unit.rows[i], unit.steps[i], unit.number)
+            shard, size = unit.shards[i], theta.numel() // unit.chains
+            runs = [(unit.place * size, 0, size)] if shard is None else shard.runs
+            for here, place, length in runs:
+                moved = [address and address + here * theta.element_size() for address in memory]
+                rows.append((*moved, first + place, *kind))
+                spans.append((first + place, length))
+    return rows, spans
+
+
+def _run_sharded(units: list[Unit], like: Any, team: tuple[int, int], arguments: Any) -> None:
+    """Passes after each of which p·p is added up over the processes, once for all units."""
+    tensors, work, sums, state, seed = arguments
+    marks = np.array(
+        [(0, 0, 0, 0, u.first[0], i, max(u.rows), u.steps[0], u.number) for i, u in enumerate(units)],
+        np.int64,
+    )
+    whole = work._replace(
+        pieces=np.array([(i, u.first[0], u.first[0]) for i, u in enumerate(units)], np.int64)
+    )
+    owner = tensors[work.pieces[:, 0], UNIT]
+    shards = [shard for unit in units for shard in unit.shards]
+    apart = [s is not None and bool(s.groups) for s in shards for _ in ((0,) if s is None else s.runs)]
+    kind = np.array(apart, np.int64)[work.pieces[:, 0]]
+    for k, segments in enumerate(work.segments):
+        if len(work.pieces):
+            fused_step(like, team, (0, len(work.pieces)), (k, k + 1), False, *arguments)
+        reads = np.array([READ in work.operations[first:stop, 0] for first, stop, _ in segments])
+        totals = np.zeros((2, len(units)))
+        np.add.at(totals, (kind, owner), np.where(reads[owner], sums, 0.0))
+        if reads.any():
+            add_up(torch.from_numpy(totals[1]), shards)
+        total = np.where(reads, totals.sum(axis=0), -1.0)
+        fused_step(like, (0, 1), (0, 0), (k, k + 1), True, marks, whole, total, state, seed)

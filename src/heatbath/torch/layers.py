@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from heatbath.checks import shown
+from heatbath.torch.units import is_lazy
+
 NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 HOW = (
     'pass the module itself, model.named_parameters(), hidden= and output=, or groups with a "part" that is '
-    "'hidden' or 'output'"
+    "'hidden' or 'output', or with output= beside them"
 )
 
 
@@ -21,6 +26,49 @@ class Layer(NamedTuple):
     name: str
     params: list[Tensor]
     why: str = ""
+
+
+class Order:
+    """Which layer of a module acts last, as its first forward pass shows: it may not be declared last.
+
+    It is not seen where the module is compiled or scripted, or where its parts are called and not itself.
+    """
+
+    @staticmethod
+    def can_tell(module: nn.Module) -> bool:
+        """Whether there is something to see: not where all is in sequence, nor where hooks are not called."""
+        several = [one for one in module.modules() if any(True for _ in one.children())]
+        scripted = any(isinstance(one, torch.jit.ScriptModule) for one in module.modules())
+        return not scripted and any(type(one) is not nn.Sequential for one in several)
+
+    def __init__(self, module: nn.Module, output: str) -> None:
+        self.output = output
+        self.last = self.ended = ""
+        hooks = [
+            owner.register_forward_hook(partial(self._note, _owner(name) or type(owner).__name__))
+            for name, owner in module.named_modules()
+            if any(True for _ in owner.parameters(recurse=False)) and owner is not module
+        ]
+        self.hooks = [*hooks, module.register_forward_hook(self._end)]
+
+    def _note(self, name: str, *_: object) -> None:
+        if not torch.compiler.is_compiling():
+            self.last = name
+
+    def _end(self, *_: object) -> None:
+        if not torch.compiler.is_compiling():
+            self.ended = self.last
+            for hook in self.hooks:
+                hook.remove()
+
+    def is_seen(self) -> bool:
+        """Whether it is the output layer; refused where another acts last."""
+        if self.ended and self.ended != self.output:
+            raise ValueError(
+                f"the layer that acts last is {self.ended!r}, and {self.output!r}, declared last, was "
+                f"taken for the output layer: say which it is, as in output=model.{self.ended}"
+            )
+        return bool(self.ended)
 
 
 def split(model: object, hidden: object, output: object) -> list[dict[str, Any]]:
@@ -34,7 +82,8 @@ def split(model: object, hidden: object, output: object) -> list[dict[str, Any]]
     if isinstance(model, Iterable) and not isinstance(model, (nn.Module, Tensor)):
         model = list(model)
         if model and all(isinstance(group, Mapping) for group in model):
-            groups = checked_parts([dict(group) for group in model])
+            groups = [dict(group) for group in model]
+            groups = checked_parts(groups if output is None else _divided(groups, output))
             if {group["part"] for group in groups} != {"hidden", "output"}:
                 raise ValueError("both parts are needed, a group that is 'hidden' and one that is 'output'")
             return groups
@@ -56,7 +105,58 @@ def split(model: object, hidden: object, output: object) -> list[dict[str, Any]]
             f"the last layer, {layers[-1].name!r}, {layers[-1].why}: say which is the output layer, as in "
             "output=model.head"
         )
+    if isinstance(model, nn.Module):
+        _check_own(model)
+    else:
+        _check_chain(layers)
     return _groups("hidden", layers[:-1]) + _groups("output", layers[-1:])
+
+
+def _divided(groups: list[dict[str, Any]], output: object) -> list[dict[str, Any]]:
+    """Groups without a part, as frameworks make them, divided into what is in the output layer and the rest;
+    of parameters with names, by layers."""
+    owned = {id(p) for layer in _layers(output, "output") for p in layer.params}
+    divided = []
+    for group in groups:
+        entries = group["params"]
+        entries = [entries] if isinstance(entries, Tensor) else list(entries)
+        for part in ("hidden", "output"):
+            chosen = [e for e in entries if (id(_tensor(e)) in owned) == (part == "output")]
+            owners: dict[str, list[Any]] = {}
+            for entry in chosen:
+                name = _owner(entry[0].rpartition(".")[0]) if isinstance(entry, tuple) else ""
+                owners.setdefault(name if part == "hidden" else "", []).append(entry)
+            for name, own in owners.items():
+                divided.append(group | {"params": own, "part": part} | ({"name": name} if name else {}))
+    if "output" not in {group["part"] for group in divided}:
+        raise ValueError("output= must be a part of the model, and none of its parameters is in the groups")
+    return divided
+
+
+def _tensor(entry: Any) -> Any:
+    """A parameter that may have a name beside it."""
+    return entry[1] if isinstance(entry, tuple) else entry
+
+
+def _check_own(model: nn.Module) -> None:
+    """Ask for the output layer where it may be a matrix that the model has beside its modules."""
+    for name, p in model.named_parameters(recurse=False):
+        if not is_lazy(p) and p.dim() == 2 and min(p.shape) > 1:
+            raise ValueError(
+                f"the model has a matrix beside its modules, {name!r}, which may be its last layer: say "
+                f"which is the output layer, as in output=model.{name} or output=model.head"
+            )
+
+
+def _check_chain(layers: list[Layer]) -> None:
+    """Ask for the output layer where the last gives what another takes, and not each what the next takes."""
+    matrices = [p.shape for layer in layers for p in layer.params[:1] if not is_lazy(p) and p.dim() > 1]
+    chained = all(one[0] == following[1] for one, following in pairwise(matrices))
+    if not chained and any(other[1] == matrices[-1][0] for other in matrices[:-1]):
+        raise ValueError(
+            f"{layers[-1].name!r} is the last layer by its place, and another takes as many values as it "
+            "gives: say which is the output layer, as in output=model.head"
+        )
 
 
 def _layers(given: object, name: str) -> list[Layer]:
@@ -65,7 +165,7 @@ def _layers(given: object, name: str) -> list[Layer]:
         return of_module(given)
     entries = [given] if isinstance(given, Tensor) else list(given) if isinstance(given, Iterable) else None
     if not entries:
-        raise TypeError(f"parameters are needed, got {given!r}: {HOW}")
+        raise TypeError(f"parameters are needed, got {shown(given)}: {HOW}")
     if all(
         isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], Tensor) for entry in entries
     ):
@@ -78,7 +178,7 @@ def _layers(given: object, name: str) -> list[Layer]:
             for owner, params in owners.items()
         ]
     if not all(isinstance(entry, Tensor) for entry in entries):
-        raise TypeError(f"parameters are needed, got {entries[0]!r}: {HOW}")
+        raise TypeError(f"parameters are needed, got {shown(entries[0])}: {HOW}")
     if not name:
         raise TypeError(f"bare parameters do not tell which layer is the last: {HOW}")
     return [Layer(name, entries)]
@@ -121,7 +221,7 @@ def checked_parts(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for group in groups:
         if group.get("part") not in ("hidden", "output"):
             raise ValueError(
-                f"a group needs a \"part\", 'hidden' or 'output', got {group.get('part')!r}: {HOW}"
+                f"a group needs a \"part\", 'hidden' or 'output', got {shown(group.get('part'))}: {HOW}"
             )
     return groups
 

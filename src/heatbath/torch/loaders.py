@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heatbath.checks import SHARE, is_real, whole
+from heatbath.checks import SHARE, is_real, shown, whole
 from heatbath.tasks import TASKS, Task
 
 Data: TypeAlias = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
@@ -76,15 +76,15 @@ def sets(
 ) -> tuple[Iterable[Any], Iterable[Any], list[str]]:
     """Batches for training and for validation, and all that is wrong."""
     size = BATCH if batch is None else whole("batch", batch, low=1)
-    tensors, wrong = _is_pair(data), []
-    if not tensors and not _is_loader(data):
+    tensors, wrong = is_pair(data), []
+    if not tensors and not is_loader(data):
         wrong.append(f"data must be tensors (X, y), or {LOADER}; got {_kind(data)}")
     if not tensors and batch is not None:
-        wrong.append(f"batch is for tensors, and a loader has batches of its own; got batch={batch!r}")
+        wrong.append(f"batch is for tensors, and a loader has batches of its own; got batch={shown(batch)}")
     training: Any = data
     judging: Any = validation
     if not is_real(validation):
-        if not _is_pair(validation) and not _is_loader(validation):
+        if not is_pair(validation) and not is_loader(validation):
             wrong.append(
                 f"there are no validation data: give tensors (X, y), {LOADER}, or a share of the tensors for "
                 f"training; got {_kind(validation)}"
@@ -97,12 +97,12 @@ def sets(
     elif float(validation) not in SHARE or validation == 0 or len(training[0]) < 2:
         wrong.append(
             f"there are no validation data: of {len(training[0])} examples a share between 0 and 1 is set "
-            f"aside; got validation={validation!r}"
+            f"aside; got validation={shown(validation)}"
         )
     for label, pair in (("data", training), ("validation", judging)):
-        if _is_pair(pair) and not len(pair[0]):
+        if is_pair(pair) and not len(pair[0]):
             wrong.append(f"{label} has no examples")
-        elif _is_pair(pair) and len(pair[0]) != len(pair[1]):
+        elif is_pair(pair) and len(pair[0]) != len(pair[1]):
             wrong.append(f"{label} must have as many targets as inputs, got {_shapes(pair)}")
     if wrong:
         return (), (), wrong
@@ -114,12 +114,13 @@ def sets(
         judging, training = (X[apart], y[apart.to(y.device)]), (X[rest], y[rest.to(y.device)])
     if tensors:
         training = Shuffled(training[0], training[1], size)
-    if _is_pair(judging):
+    if is_pair(judging):
         judging = list(zip(*(torch.split(tensor, AT_ONCE) for tensor in judging), strict=True))
     return training, judging, wrong
 
 
-def _is_loader(data: object) -> bool:
+def is_loader(data: object) -> bool:
+    """Whether data can be gone through again and again."""
     return isinstance(data, Iterable) and not isinstance(data, (Iterator, Tensor, str, tuple, dict))
 
 
@@ -128,7 +129,8 @@ def _kind(data: object) -> str:
     return type(data).__name__ + within
 
 
-def _is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:
+def is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:
+    """Whether data are two tensors of examples."""
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         return False
     return all(isinstance(one, Tensor) and one.ndim > 0 for one in data)
@@ -140,11 +142,11 @@ def _shapes(data: Any) -> str:
 
 def checked(given: object) -> tuple[Tensor, Tensor]:
     """A batch."""
-    if _is_pair(given) and len(given[0]) == len(given[1]):
+    if is_pair(given) and len(given[0]) == len(given[1]):
         return given
     raise TypeError(
         "a batch must be two tensors, (inputs, targets), of as many examples; got "
-        + (f"shapes {_shapes(given)}" if _is_pair(given) else type(given).__name__)
+        + (f"shapes {_shapes(given)}" if is_pair(given) else type(given).__name__)
     )
 
 

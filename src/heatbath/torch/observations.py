@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
+import torch
+
+from heatbath.operations import READ
 from heatbath.statistics import Blocks, Estimate
+from heatbath.torch.shards import whole_sum
 from heatbath.torch.units import Unit
 
 Group = dict[str, Any]
+
+SELDOM = 8  # steps between two looks at θ·∇L, which take a pass over all parameters each
+
+
+class Temperature(NamedTuple):
+    """The kinetic temperature of a part with its standard error, and beside it the configurational one.
+
+    `value` is the mean of p·p/N where the thermostat reads it, and `configurational` that of θ·∇L/N with the
+    gradients of the loop, prior included: both are τ where the law is right. An adaptive part holds the first
+    at τ by force, whatever θ does, so that there only the second tells. An error is infinite while there is
+    too little to tell, and of a sharded model `configurational` is None until it was looked at, every eighth
+    step.
+    """
+
+    value: float
+    error: float
+    configurational: Estimate | None
+
+    def __repr__(self) -> str:
+        kinetic = _text(Estimate(self.value, self.error))
+        return f"Temperature({kinetic}; configurational {_text(self.configurational)})"
+
+
+def _text(estimate: Estimate | None) -> str:
+    """A mean in words."""
+    if estimate is None:
+        return "not looked at yet"
+    if not math.isfinite(estimate.value):
+        return "not finite: diverged"
+    if not math.isfinite(estimate.error):
+        return f"{estimate.value:.4g}, of too few steps for an error"
+    return f"{estimate.value:.4g} ± {estimate.error:.1g}"
 
 
 class Observations:
@@ -16,6 +53,32 @@ class Observations:
     def __init__(self) -> None:
         self.series: dict[tuple[int, str], Blocks] = {}
         self.fixed: dict[int, tuple[int, float]] = {}  # how often γ was noted, and its sum
+
+    def look(self, place: int, group: Group, units: list[Unit]) -> None:
+        """Note θ·∇L/N of a group before a step, if it is due and the group's temperature is read."""
+        if group["step"] % SELDOM and (
+            (place, "configurational") in self.series or any(unit.sharded for unit in units)
+        ):  # of a sharded model all processes look at once, also where one has forgotten its past
+            return
+        if not units or units[0].theta[0].is_meta or READ not in units[0].recipe.encoded[:, 0]:
+            return
+        decay, variance = float(group.get("weight_decay", 0.0)), group.get("noise", 1.0)
+        scale = (-1.0 if group["maximize"] else 1.0) / variance  # momenta are in units of its root
+        total = 0.0
+        for unit in (one.alone() for one in units):
+            pairs = list(zip(unit.theta, unit.gradient, strict=True))
+            sums = [torch.dot(theta.flatten(), gradient.to(theta).flatten()) for theta, gradient in pairs]
+            total += scale * whole_sum(sums, unit.shards)
+            if decay:
+                squares = [torch.dot(flat, flat) for flat in map(torch.flatten, unit.theta)]
+                total += decay * whole_sum(squares, unit.shards)
+        self._add(place, "configurational", total / sum(unit.size for unit in units))
+
+    def temperatures(self, groups: list[Group]) -> dict[str, Temperature]:
+        """Of the parts whose temperature is read."""
+        beside = self.means("configurational", groups)
+        kinetic = self.means("temperature", groups)
+        return {part: Temperature(*heat, beside.get(part)) for part, heat in kinetic.items()}
 
     def note(self, place: int, group: Group, units: list[Unit]) -> None:
         """Add a step of a group, if its temperature was read."""
@@ -36,11 +99,12 @@ class Observations:
             self.fixed[place] = count + 1, total + friction
 
     def means(self, series: str, groups: list[Group]) -> dict[str, Estimate]:
-        """The means of the parts that have this series, by their labels."""
+        """The means of the parts that have this series, by their labels; an unknown error is infinite."""
         means = {}
         for place, label in enumerate(labels(groups)):
             if (place, series) in self.series:
-                means[label] = self.series[place, series].estimate()
+                value, error = self.series[place, series].estimate()
+                means[label] = Estimate(value, math.inf if math.isnan(error) else error)
             elif series == "friction" and place in self.fixed:
                 count, total = self.fixed[place]
                 means[label] = Estimate(total / count, 0.0)
@@ -48,6 +112,22 @@ class Observations:
 
     def _add(self, place: int, series: str, value: float) -> None:
         self.series.setdefault((place, series), Blocks()).add(value)
+
+
+def pooled(estimates: list[Estimate]) -> Estimate:
+    """The mean of independent chains."""
+    count = len(estimates)
+    return Estimate(
+        sum(estimate.value for estimate in estimates) / count,
+        math.sqrt(sum(estimate.error**2 for estimate in estimates)) / count,
+    )
+
+
+def mean_heat(temperatures: list[Temperature]) -> Temperature:
+    """The mean of independent chains."""
+    kinetic = pooled([Estimate(each.value, each.error) for each in temperatures])
+    looked = [each.configurational for each in temperatures if each.configurational is not None]
+    return Temperature(*kinetic, pooled(looked) if looked else None)
 
 
 def labels(groups: list[Group]) -> list[str]:

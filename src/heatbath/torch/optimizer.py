@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from heatbath.checks import NON_NEGATIVE, real, whole
+from heatbath.checks import NON_NEGATIVE, real, shown, whole
 from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import coefficients, find_method
 from heatbath.schedules import Value
 from heatbath.statistics import Estimate
-from heatbath.torch import posteriors, tempering, unfused, values
+from heatbath.torch import layers, posteriors, seeds, shards, tempering, unfused, values
+from heatbath.torch.chains import stacked
 from heatbath.torch.fused import Fused, can_be_fused
-from heatbath.torch.observations import Observations
+from heatbath.torch.observations import Observations, Temperature, mean_heat, pooled
 from heatbath.torch.posteriors import Posterior
 from heatbath.torch.recipes import Recipe, Table, check_closure, recipe
+from heatbath.torch.shards import Shard
 from heatbath.torch.units import HALF, TENSORS, Unit, is_lazy, prepare
 
 
@@ -44,6 +49,49 @@ class Part:
     fused: bool
 
 
+class Defaults(dict[str, Any]):
+    """The options that groups have, unless told. A scheduler that looks for a momentum to cycle is told what
+    to do: there is a friction in its place, a mean over steps, or nothing."""
+
+    def __contains__(self, key: object) -> bool:
+        if key in ("momentum", "betas") and sys._getframe(1).f_locals.get("cycle_momentum"):
+            raise ValueError(
+                "these optimisers have no momentum that a scheduler can cycle: pass it cycle_momentum=False"
+            )
+        return super().__contains__(key)
+
+
+class Undo:
+    """What an optimiser was like before a step that a closure may break off in the middle."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self.groups = [dict(group) for group in optimizer.param_groups]
+        self.known = {id(parameter) for parameter, state in optimizer.state.items() if state}
+        self.units: list[Unit] = []
+        self.copies: list[Tensor] = []
+
+    def keep(self, parts: list[Part]) -> None:
+        """Copy all that the step will change."""
+        self.units = [unit for part in parts for unit in part.units if unit.is_first]  # which has all chains
+        self.copies = [tensor.clone() for tensor in self._tensors()]
+
+    def put_back(self) -> None:
+        """Make everything as it was; what was made for a parameter's first step is taken away."""
+        for tensor, copy in zip(self._tensors(), self.copies, strict=True):
+            tensor.copy_(copy)
+        for unit in self.units:
+            unit.publish()
+            for parameter in unit.parameters:
+                if id(parameter) not in self.known:
+                    del self.optimizer.state[parameter]
+        for group, before in zip(self.optimizer.param_groups, self.groups, strict=True):
+            group.update(before)
+
+    def _tensors(self) -> list[Tensor]:
+        return [tensor for unit in self.units for tensor in (*unit.theta, *unit.p, *unit.second)]
+
+
 class Partitioned(Optimizer):
     """A method for each param group: `Partitioned([{"params": ..., "method": Langevin(...)}, ...], lr)`.
 
@@ -52,11 +100,20 @@ class Partitioned(Optimizer):
     kick, the parameters given are taken for those at the kick. Words that need several gradients, and
     simulated tempering, need `step(closure)`; for tempering the closure returns the loss of all data.
 
-    - `lr`: the stepsize h, a number or one of our schedules; schedulers of torch may change it.
+    - `lr`: the stepsize h, a number, a tensor of one element, or one of our schedules; schedulers of torch
+      may change it.
     - `seed`: of the noise, which is a function of (seed, step, element): torch's generators are not touched.
+      None: made of the seed of torch's generator and of how many optimisers there were before, so that each
+      has noise of its own; processes that train one model together take that of the first at the first step.
     - `fused`: compiled code on the CPU (float32, float64, contiguous). None: wherever possible.
     - `maximize`: climb instead of descending.
     - `posterior`: sets the temperatures and priors of all groups, see `Posterior`.
+    - `foreach`, `capturable`, `differentiable`: those of torch, for frameworks that pass them. `foreach`
+      changes nothing here, and the others are refused where they are True.
+    - `chain`: a number in the noise, so that several optimisers of one seed are independent.
+
+    The parameters of a `Chains` are many chains, each of which moves as it would alone with its number: see
+    there.
 
     Groups hold plain values: the name of the method, its coefficients, ξ and the number of steps.
     Coefficients and the word may be changed at any time; those on a schedule follow it, until it is taken out
@@ -71,26 +128,44 @@ class Partitioned(Optimizer):
         params: Iterable[dict[str, Any]],
         lr: Value,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         fused: bool | None = None,
         maximize: bool = False,
         posterior: Posterior | None = None,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        chain: int = 0,
     ) -> None:
+        shards.check_maker()
         self._forget()
+        self._given: list[int] = []
         self.forget_past()
-        options = {"lr": lr, "seed": seed, "fused": fused, "maximize": maximize}
+        options = {
+            "lr": lr,
+            "seed": seeds.made() if seed is None else seed,
+            "agreed": seed is not None,
+            "fused": fused,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "chain": chain,
+            "chains": None,
+        }
         _check_options(options)
         posteriors.check(posterior)
         if posterior is not None:
             groups = [_checked_group(group) for group in params]
             params = posteriors.settle(posterior, groups, list(map(values.method_of, groups)))
-        super().__init__(params, options)
+        params = stacked(params)
+        super().__init__(params, Defaults(options))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a part: a dict with "params" and "method"; it has a ξ of its own."""
         _checked_group(param_group)
-        if param_group.get("differentiable"):
-            raise ValueError("differentiable=True is not supported: steps are made in place")
+        own = {"agreed": True} if param_group.get("seed") is not None else {"seed": self.defaults["seed"]}
+        param_group = param_group | own
         _check_options(self.defaults | param_group)
         new_group = values.to_values(param_group, param_group.get("lr", self.defaults["lr"]))
         steps = max((group["step"] for group in self.param_groups), default=0)
@@ -98,10 +173,21 @@ class Partitioned(Optimizer):
         noise = {key: shared[key] for key in ("noise", "draws", "drawn") if key in shared}
         new_group = param_group | new_group | {"step": steps} | noise
         tempering.check_ladders([*self.param_groups, new_group])
+        if shared and new_group.get("chains") != shared["chains"]:
+            raise ValueError(
+                f"all groups have the same chains: {shared['chains'] or 'one'} in the first, "
+                f"{new_group.get('chains') or 'one'} in another"
+            )
         super().add_param_group(new_group)
         group = self.param_groups[-1]
         if values.per_tensor(group):
             group["xi"] = [group["xi"]] * len(group["params"])
+        for key in values.OF_CHAINS if group["chains"] else ():
+            if key in group and not (key == "noise" and shared):  # those of the noise are there
+                group[key] = [deepcopy(group[key]) for _ in range(group["chains"])]
+        for parameter in group["params"]:
+            shards.shard_of(parameter)  # or it is refused
+        self._given += map(id, group["params"])
         self._forget()
 
     def __repr__(self) -> str:
@@ -116,36 +202,67 @@ class Partitioned(Optimizer):
             text = ", ".join(
                 f"{key}={value}" for key, value in shown.items() if key != "weight_decay" or value
             )
+            h = float(group["lr"])
             name = ": ".join(str(group[key]) for key in ("part", "name") if key in group)
-            noise = f", noise={group['noise']:g}" if "noise" in group else ""
+            noise = f", noise={values.of_chain(group, 0)['noise']:g}" if "noise" in group else ""
+            many = f" of {group['chains']} chains" if group["chains"] else ""
             lines.append(
-                f"  {name or 'part'}: {group['method']}({text}), {count} parameters, lr={group['lr']}{noise}"
+                f"  {name or 'part'}: {group['method']}({text}), {count} parameters{many}, lr={h}{noise}"
             )
         return "\n".join([f"{type(self).__name__}(", *lines, ")"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        for group in self.param_groups:
+            values.complete(group)
         self._forget()
+        self._given = []
         self.forget_past()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As in torch; the float32 momenta and copies of half-precision parameters stay float32."""
+        """As in torch; the float32 momenta and copies of half-precision parameters stay float32.
+
+        What a state of an earlier version lacks has its default.
+        """
+        hooks = self._optimizer_load_state_dict_pre_hooks, self._optimizer_load_state_dict_post_hooks
+        state_dict = state_dict.copy()
+        for before in hooks[0].values():
+            changed = before(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        saved = self._checked_state(state_dict)
+        try:  # hooks after the load are to see the float32 values
+            self._optimizer_load_state_dict_pre_hooks = OrderedDict()
+            self._optimizer_load_state_dict_post_hooks = OrderedDict()
+            super().load_state_dict(state_dict)
+        finally:
+            self._optimizer_load_state_dict_pre_hooks, self._optimizer_load_state_dict_post_hooks = hooks
+        for parameter, state in saved:
+            for name in TENSORS:
+                if parameter.dtype in HALF and name in state:
+                    self.state[parameter][name] = state[name].to(parameter.device, torch.float32, copy=True)
+        if len(loaded := {group["seed"] for group in self.param_groups}) == 1:  # that of groups to come
+            self.defaults |= {"seed": loaded.pop(), "agreed": self.param_groups[0]["agreed"]}
+        for after in hooks[1].values():
+            after(self)
+
+    def _checked_state(self, state_dict: dict[str, Any]) -> list[tuple[Tensor, dict[str, Any]]]:
+        """The state of every parameter in a state that is of such an optimiser, for such parameters."""
         if not all("method" in group for group in state_dict["param_groups"]):
             raise ValueError("this is the state of another kind of optimiser: its groups have no 'method'")
+        sizes = [len(group["params"]) for group in state_dict["param_groups"]]
+        if sizes != [len(group["params"]) for group in self.param_groups]:
+            return []  # torch will say so
         saved = [index for group in state_dict["param_groups"] for index in group["params"]]
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-        for index, parameter in zip(saved, parameters, strict=False):
-            for name, value in state_dict["state"].get(index, {}).items():
-                if name in TENSORS and not is_lazy(parameter) and value.shape != parameter.shape:
+        states = [state_dict["state"].get(index, {}) for index in saved]
+        for index, parameter, state in zip(saved, parameters, states, strict=True):
+            for name in TENSORS:
+                if name in state and not is_lazy(parameter) and state[name].shape != parameter.shape:
                     raise ValueError(
-                        f"the {name} of parameter {index} has shape {tuple(value.shape)}, and the parameter "
-                        f"has {tuple(parameter.shape)}: this is the state of another model"
+                        f"the {name} of parameter {index} has shape {tuple(state[name].shape)}, and the "
+                        f"parameter has {tuple(parameter.shape)}: this is the state of another model"
                     )
-        super().load_state_dict(state_dict)
-        for index, parameter in zip(saved, parameters, strict=True):
-            for name, value in state_dict["state"].get(index, {}).items():
-                if parameter.dtype in HALF and isinstance(value, Tensor):
-                    self.state[parameter][name] = value.to(parameter.device, torch.float32, copy=True)
+        return list(zip(parameters, states, strict=True))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
@@ -158,16 +275,39 @@ class Partitioned(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        undo = Undo(self) if closure is not None else None
         parts = self._parts()
         recipes = [part.recipe for part in parts]
-        check_closure(recipes, closure)
-        move = tempering.move([part.group for part in parts], recipes, loss)
+        check_closure(recipes, closure, moves=any(part.group["lr"] != 0 for part in parts))
+        move = tempering.move([part.group for part in parts], recipes, loss) if closure is not None else None
+        for part in parts:
+            for number, group, units in _by_chain(part):
+                self._observations.setdefault(number, Observations()).look(part.place, group, units)
+        if undo is not None and any(each.gradients > 1 for each in recipes):
+            undo.keep(parts)
+        try:
+            self._carry_out(parts, move, closure)
+        except BaseException:
+            if undo is not None:
+                undo.put_back()
+            raise
+        for part in parts:
+            self._finish(part)
+            for number, group, units in _by_chain(part):
+                self._observations[number].note(part.place, group, units)
+        posteriors.check_drawn(self.param_groups[0])
+        return loss
+
+    def _carry_out(
+        self, parts: list[Part], move: tempering.Move | None, closure: Callable[[], Any] | None
+    ) -> None:
+        """The stages of a step, with a gradient from the closure wherever a further one is needed."""
+        recipes = [part.recipe for part in parts]
         taken = False  # the first gradient is at hand
         for stage in range(max((len(each.stages) for each in recipes), default=0)):
             begins = [each.stages[stage].begins if stage < len(each.stages) else None for each in recipes]
             if GRADIENT in begins:
-                if taken:
-                    assert closure is not None
+                if taken and closure is not None:
                     units = [unit for part in parts for unit in part.units]
                     for unit in units:
                         unit.publish()
@@ -180,59 +320,72 @@ class Partitioned(Optimizer):
                 if begin == TEMPER and move:
                     tempering.carry_out(move, part.group, part.units)
             self._advance(parts, stage)
-        for part in parts:
-            self._finish(part)
-            self._observations.note(part.place, part.group, part.units)
-        posteriors.check_drawn(self.param_groups[0])
-        return loss
 
     @property
-    def noise(self) -> float:
-        """The variance of the data around the model's values, as it was last drawn."""
+    def noise(self) -> float | list[float]:
+        """The variance of the data around the model's values, as it was last drawn; of several chains one of
+        each."""
         self._check_noise()
-        return float(self.param_groups[0]["noise"])
+        now: float | list[float] = self.param_groups[0]["noise"]
+        return list(now) if isinstance(now, list) else float(now)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def draw_noise(
         self, residuals: Tensor | Iterable[Tensor], weights: Tensor | Iterable[Tensor] | None = None
-    ) -> float:
+    ) -> float | list[float]:
         """Draw the variance of the data from its law given the model as it is, and go on with it.
 
         `residuals` are those of all training examples, what is true less what the model says: a tensor, or
         one for each batch, such as `(model(x) - y for x, y in loader)`. `weights` are those of the examples,
-        where they have some: a tensor, or one for each batch. How often does not change the law.
+        where they have some: a tensor, or one for each batch. How often does not change the law. Of several
+        chains the residuals have the chain as their first axis, and each has a variance of its own.
         """
         self._check_noise()
-        posteriors.check_words(values.to_method(group, values.current(group)) for group in self.param_groups)
-        variance = posteriors.draw(self.param_groups[0], residuals, weights)
+        self._agree()
+        first = [values.of_chain(group, 0) for group in self.param_groups]
+        posteriors.check_words(values.to_method(group, values.current(group)) for group in first)
+        drawn = posteriors.draw(self.param_groups[0], residuals, weights)
         for group in self.param_groups:
-            group["noise"] = variance
+            group["noise"] = list(drawn) if group["chains"] else drawn[0]
             group["drawn"] += 1
-        return variance
+        return self.noise
 
-    def temperature(self) -> dict[str, Estimate]:
-        """The kinetic temperature p·p/N of every part, where its thermostat reads it, since `forget_past`.
+    def temperature(self, chain: int | None = None) -> dict[str, Temperature]:
+        """The kinetic temperature p·p/N of every part, where its thermostat reads it, since `forget_past`,
+        and the configurational one θ·∇L/N beside it.
 
-        A mean over steps with its standard error, correlation taken into account: compare it with τ. Copies
-        of the optimiser begin anew.
+        Means over steps with their standard errors, correlation taken into account: compare them with τ; of
+        an adaptive part only the configurational one tells. Copies of the optimiser begin anew. Of several
+        chains it is the mean over all, or that of the one with this number.
         """
-        return self._observations.means("temperature", self.param_groups)
+        every = [seen.temperatures(self.param_groups) for seen in self._seen(chain)]
+        return {part: mean_heat([each[part] for each in every]) for part in (every[0] if every else ())}
 
-    def friction(self) -> dict[str, Estimate]:
+    def friction(self, chain: int | None = None) -> dict[str, Estimate]:
         """The mean friction of every part: ξ where it is adaptive, γ elsewhere."""
-        return self._observations.means("friction", self.param_groups)
+        return self._means("friction", chain)
 
-    def gradient_noise(self) -> dict[str, Estimate]:
+    def gradient_noise(self, chain: int | None = None) -> dict[str, Estimate]:
         """The variance of the noise of the gradient that an adaptive part has found, per parameter.
 
         In the limit of small stepsizes the mean of ξ is (h s² + σ²)/(2τ), with the friction of the map.
         """
-        return self._observations.means("gradient noise", self.param_groups)
+        return self._means("gradient noise", chain)
+
+    def _means(self, series: str, chain: int | None) -> dict[str, Estimate]:
+        every = [seen.means(series, self.param_groups) for seen in self._seen(chain)]
+        return {part: pooled([each[part] for each in every]) for part in (every[0] if every else ())}
+
+    def _seen(self, chain: int | None) -> list[Observations]:
+        """What was seen of a chain, or of all."""
+        if chain is not None and self._observations and chain not in self._observations:
+            raise ValueError(f"chain must be one of {list(self._observations)}, got {shown(chain)}")
+        return [seen for number, seen in self._observations.items() if chain in (None, number)]
 
     def forget_past(self) -> None:
         """Begin the means of `temperature`, `friction` and `gradient_noise` anew, after a burn-in."""
-        self._observations = Observations()
+        self._observations: dict[int, Observations] = {}  # by the number of the chain
 
     def _check_noise(self) -> None:
         if "noise" not in self.param_groups[0]:
@@ -242,25 +395,43 @@ class Partitioned(Optimizer):
 
     # A step in pieces
 
+    _order: layers.Order | None = None  # of a module whose last layer was taken for the output layer
+
     def _forget(self) -> None:
         """Forget all that is only kept to save time."""
         self._fused = Fused()
-        self._cooked: dict[int, Cooked] = {}
+        self._cooked: dict[tuple[int, int], Cooked] = {}  # by group and chain
         self._places: list[list[int]] = []
+        self._shards: list[list[Shard | None]] = []
 
     def _parts(self) -> list[Part]:
         """The groups that move, with all that the step needs of them; nothing has moved yet."""
+        places = self._first_elements()
+        self._agree()
+        if self._order is not None and self._order.is_seen():
+            self._order = None
         parts = []
         for place, group in enumerate(self.param_groups):
             values.follow_schedules(group)
-            cooked = self._cook(place, group)
+            cooked = self._cook((place, 0), values.of_chain(group, 0))
             if not len(cooked.recipe.encoded):
                 continue
-            units = self._units(group, cooked, self._first_elements()[place])
+            units = self._units(values.of_chain(group, 0), cooked, places[place], self._shards[place])
+            for k in range(1, values.chain_count(group)):
+                own = values.of_chain(group, k)
+                if "noise" in group:
+                    cooked = self._cook((place, k), own)
+                units += [_of_chain(unit, own, cooked, k) for unit in units if unit.is_first]
             parts.append(Part(place, group, cooked.recipe, units, _fuses(group, units)))
         return parts
 
-    def _cook(self, place: int, group: dict[str, Any]) -> Cooked:
+    def _agree(self) -> None:
+        """See that all processes have the same seeds, where they were made here."""
+        if open_groups := [group for group in self.param_groups if not group["agreed"]]:
+            seeds.agree(self.param_groups)
+            self.defaults |= {"seed": open_groups[0]["seed"], "agreed": True}
+
+    def _cook(self, place: tuple[int, int], group: dict[str, Any]) -> Cooked:
         """The recipe of a group and its coefficients, which are made anew only where they have changed."""
         now = values.current(group)
         before = now if group["previous"] is None else tuple(group["previous"])
@@ -281,8 +452,10 @@ class Partitioned(Optimizer):
         self._cooked[place] = Cooked(wording, key, chosen, table)
         return self._cooked[place]
 
-    def _units(self, group: dict[str, Any], cooked: Cooked, places: list[int]) -> list[Unit]:
-        """The tensors of a group that have a gradient, one unit for each ξ."""
+    def _units(
+        self, group: dict[str, Any], cooked: Cooked, places: list[int], parted: list[Shard | None]
+    ) -> list[Unit]:
+        """The tensors of a group that have a gradient, one unit for each ξ: those of the first chain."""
         ladder = values.ladder(group)
         root = math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
         per_tensor = values.per_tensor(group)
@@ -295,21 +468,30 @@ class Partitioned(Optimizer):
             if not units or per_tensor:
                 xi = group["xi"][i] if per_tensor else group.get("xi", 0.0)
                 units.append(Unit(cooked.recipe, cooked.table, xi, root, group["seed"], group["step"]))
-            units[-1].add(group, parameter, state, places[i])
+                units[-1].number, units[-1].chains = group["chain"], values.chain_count(group)
+            units[-1].add(group, parameter, state, places[i], parted[i])
         return units
 
     def _first_elements(self) -> list[list[int]]:
         """Where the tensors of the groups begin in the numbering of the noise: over all groups, in order."""
         if self._places:
             return self._places
+        if seeds.processes() > 1:
+            shards.check_replaced(self._given, [p for group in self.param_groups for p in group["params"]])
         position, lazy = 0, False
         places: list[list[int]] = []
+        self._shards = [[shards.shard_of(parameter) for parameter in g["params"]] for g in self.param_groups]
+        sharded = shards.check_groups([shard for group in self._shards for shard in group])
+        if sharded and any(map(values.ladder, self.param_groups)):
+            raise RuntimeError(
+                "simulated tempering of sharded parameters is not supported: use another schedule"
+            )
         for group in self.param_groups:
             places.append([])
             for parameter in group["params"]:
                 places[-1].append(position)
                 lazy |= is_lazy(parameter)
-                position += 0 if is_lazy(parameter) else parameter.numel()
+                position += 0 if is_lazy(parameter) else parameter.numel() // values.chain_count(group)
         self._places = [] if lazy else places
         return places
 
@@ -318,6 +500,8 @@ class Partitioned(Optimizer):
         together: dict[Any, list[Unit]] = {}
         for part in parts:
             for unit in part.units:
+                if unit.theta[0].is_meta:  # there is nothing to move
+                    continue
                 if part.fused:
                     together.setdefault((unit.theta[0].dtype, unit.seed, unit.step), []).append(unit)
                 else:
@@ -330,24 +514,49 @@ class Partitioned(Optimizer):
     def _finish(self, part: Part) -> None:
         """Note what the step has left."""
         group = part.group
-        group["previous"] = list(values.current(group))
+        if "noise" in group and group["chains"]:
+            every = (values.of_chain(group, k) for k in range(group["chains"]))
+            group["previous"] = [list(values.current(own)) for own in every]
+        else:
+            group["previous"] = list(values.current(group))
         group["step"] += 1
         for unit in part.units:
             unit.publish()
-            for parameter in unit.parameters:
+            for parameter in unit.parameters if unit.is_first else ():
                 self.state[parameter]["step"] += 1
-        if values.per_tensor(group):
-            place = {id(parameter): i for i, parameter in enumerate(group["params"])}
-            for unit in part.units:
-                group["xi"][place[id(unit.parameters[0])]] = unit.xi
-        elif "xi" in group and part.units:
-            group["xi"] = part.units[0].xi
+        if "xi" not in group:
+            return
+        place = {id(parameter): i for i, parameter in enumerate(group["params"])}
+        for unit in part.units:
+            if values.per_tensor(group):
+                values.of_chain(group, unit.place)["xi"][place[id(unit.parameters[0])]] = unit.xi
+            elif group["chains"]:
+                group["xi"][unit.place] = unit.xi
+            else:
+                group["xi"] = unit.xi
+
+
+def _of_chain(unit: Unit, group: dict[str, Any], cooked: Cooked, k: int) -> Unit:
+    """The unit of chain k beside one of the first; `group` is as that chain sees it."""
+    ladder, xi = values.ladder(group), group.get("xi", 0.0)
+    if isinstance(xi, list):
+        xi = next(x for x, p in zip(xi, group["params"], strict=True) if p is unit.parameters[0])
+    root = math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
+    number = group["chain"] + k
+    return replace(unit, xi=xi, root_tau=root, table=cooked.table, number=number, place=k)
+
+
+def _by_chain(part: Part) -> Iterator[tuple[int, dict[str, Any], list[Unit]]]:
+    """The chains of a part: their numbers, the group as each sees it, and their units."""
+    for k in range(values.chain_count(part.group)):
+        units = [unit for unit in part.units if unit.place == k]
+        yield part.group["chain"] + k, values.of_chain(part.group, k), units
 
 
 def _checked_group(group: Any) -> dict[str, Any]:
     """A group that has a method."""
     if not isinstance(group, dict) or "method" not in group:
-        given = ", ".join(map(repr, group)) if isinstance(group, dict) else repr(group)
+        given = ", ".join(map(repr, group)) if isinstance(group, dict) else shown(group)
         raise ValueError(
             'every group needs "params" and a "method", as in {"params": layer.parameters(), "method": '
             f"heatbath.Langevin(gamma=1.0, tau=1e-5)}}; got {given}"
@@ -356,12 +565,23 @@ def _checked_group(group: Any) -> dict[str, Any]:
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    """Refuse a seed or a switch that is none."""
+    """Refuse a seed or a switch that is none, and what torch's switches ask for and is not there."""
     whole("seed", options["seed"], low=0, high=2**64)
+    whole("chain", options["chain"], low=0, high=2**32 - (options["chains"] or 1))
+    if not isinstance(options["foreach"], bool | None):
+        raise TypeError(f"foreach must be True, False or None, got {shown(options['foreach'])}")
+    if options["fused"] and options["foreach"]:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together: leave foreach out")
+    if options["capturable"]:
+        raise ValueError(
+            "capturable=True is not supported: a step reads numbers on the host, so no graph has it"
+        )
+    if options["differentiable"]:
+        raise ValueError("differentiable=True is not supported: steps are made in place")
     if not isinstance(options["fused"], bool | None):
-        raise TypeError(f"fused must be True, False or None, got {options['fused']!r}")
+        raise TypeError(f"fused must be True, False or None, got {shown(options['fused'])}")
     if not isinstance(options["maximize"], bool):
-        raise TypeError(f"maximize must be True or False, got {options['maximize']!r}")
+        raise TypeError(f"maximize must be True or False, got {shown(options['maximize'])}")
 
 
 def _fuses(group: dict[str, Any], units: list[Unit]) -> bool:
@@ -372,6 +592,7 @@ def _fuses(group: dict[str, Any], units: list[Unit]) -> bool:
     able = all(
         can_be_fused(theta, kind) and all(can_be_fused(t, kind) and t.shape == theta.shape for t in others)
         for unit in units
+        if unit.is_first
         for theta, *others in zip(
             unit.theta, unit.p, unit.gradient, *filter(None, [unit.second]), strict=True
         )

@@ -35,15 +35,17 @@ from itertools import zip_longest
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from heatbath import noise, posterior
-from heatbath.checks import POSITIVE, choice, is_real, real, store, whole
+from heatbath.checks import POSITIVE, choice, is_real, real, shown, store, whole
 from heatbath.likelihood import law_of_variance, settle_part
 from heatbath.methods import Method, names
 from heatbath.partition import Part, Partition
 from heatbath.torch.layers import Layer
 from heatbath.torch.units import is_lazy
+from heatbath.torch.values import chain_count
 
 Loss = Literal[
     "binary_cross_entropy_with_logits",
@@ -102,12 +104,14 @@ class Posterior:
             raise ValueError("Posterior: prior='auto' is for heatbath.train: say a standard deviation here")
         known = not (isinstance(self.noise, str) and self.noise == "sampled")
         if known and self.loss != "mse_loss":
-            raise ValueError(f"Posterior: noise is for mse_loss, and this is {self.loss}; got {self.noise!r}")
+            raise ValueError(
+                f"Posterior: noise is for mse_loss, and this is {self.loss}; got {shown(self.noise)}"
+            )
         if known and not is_real(self.noise):
             raise ValueError(
                 "Posterior: mse_loss has one noise for all targets, a number or 'sampled'; got "
-                f"{self.noise!r}: where each has its own, divide targets and outputs by theirs; where the "
-                "model says it, take gaussian_nll_loss"
+                f"{shown(self.noise)}: where each has its own, divide targets and outputs by theirs; where "
+                "the model says it, take gaussian_nll_loss"
             )
         values = self.values
         if self.samples_noise:  # a temperature that is too high is refused
@@ -152,7 +156,7 @@ def check(given: object) -> None:
     if not isinstance(given, Posterior | None):
         raise TypeError(
             "posterior must be a heatbath.torch.Posterior, which knows the loss and how many examples there "
-            f"are, such as Posterior('mse_loss', n=len(x)); got {given!r}"
+            f"are, such as Posterior('mse_loss', n=len(x)); got {shown(given)}"
         )
 
 
@@ -205,44 +209,54 @@ def check_drawn(group: dict[str, Any]) -> None:
 
 def draw(
     group: dict[str, Any], residuals: Tensor | Iterable[Tensor], weights: Tensor | Iterable[Tensor] | None
-) -> float:
-    """The variance of the data from its law given the residuals of all of them, at the group's step."""
+) -> list[float]:
+    """The variance of the data from its law given the residuals of all of them, at the group's step: for each
+    chain, if there are several, of whose residuals the first axis is the chain."""
     law = Noise(*group["draws"])
-    count, squares = 0.0, 0.0
+    chains = chain_count(group)
+    count, squares = 0.0, np.zeros(chains)
     others = () if weights is None else weights
     for batch, given in zip_longest(_tensors("residuals", residuals), _tensors("weights", others)):
         if weights is not None and (batch is None or given is None):
             raise ValueError("weights must have one tensor for each of residuals, got more of one of them")
-        if not batch.numel():
-            batch = batch.new_empty(0, 1)
-        rows = batch.reshape(-1, *batch.shape[1:], 1).flatten(1)  # (examples, targets)
+        if group["chains"] and (batch.ndim < 2 or len(batch) != chains):
+            raise ValueError(
+                f"residuals must be (chains, examples, ...) of {chains} chains, got {tuple(batch.shape)}"
+            )
+        several = batch if group["chains"] else (batch if batch.ndim else batch[None])[None]
+        if not several.numel():
+            several = several.new_empty(chains, 0, 1)
+        rows = several.reshape(*several.shape[:2], -1) if several.numel() else several
+        rows = rows.transpose(0, 1)  # (examples, chains, targets)
         w = rows.new_ones(len(rows)) if given is None else given.ravel().to(rows)
         if len(w) != len(rows) or not ((w >= 0) & w.isfinite()).all():
             raise ValueError(
-                f"weights must be finite and >= 0, one for each of {len(rows)} examples, got {given!r}"
+                f"weights must be finite and >= 0, one for each of {len(rows)} examples, got {shown(given)}"
             )
-        count += float(w.sum()) * rows.shape[1]
-        squares += float((w @ rows.square()).sum())
+        count += float(w.sum()) * rows.shape[2]
+        squares += torch.einsum("e,ect->c", w, rows.square()).cpu().numpy()
     if abs(count - law.residuals) > (0.0 if weights is None else ROUNDING * law.residuals):
         raise ValueError(
             f"residuals of all {law.residuals:.10g} targets of the training examples are needed, got "
             f"{count:.10g}: of several batches give one after the other, such as (model(x) - y for x, y in "
             "loader); where examples have weights, n is their sum and they are given as weights="
         )
-    if not np.isfinite(squares):
-        raise ValueError(f"the squares of the residuals must be finite, got {squares}: has it diverged?")
-    gamma = noise.gammas(law.shape, group["seed"], noise.VARIANCE, 0, [0], group["step"])
-    return float((law.scale + law.factor * squares) / gamma[0])
+    if not np.isfinite(squares).all():
+        given = squares if group["chains"] else squares[0]
+        raise ValueError(f"the squares of the residuals must be finite, got {given}: has it diverged?")
+    numbers = np.arange(group["chain"], group["chain"] + chains)
+    gamma = noise.gammas(law.shape, group["seed"], noise.VARIANCE, 0, numbers, group["step"])
+    return [float(value) for value in (law.scale + law.factor * squares) / gamma]
 
 
 def _tensors(label: str, given: object) -> Iterator[Tensor]:
     """One tensor, or those of an iterable, in double."""
     batches = [given] if isinstance(given, Tensor) else given
     if not isinstance(batches, Iterable):
-        raise TypeError(f"{label} must be a tensor, or one for each batch, got {given!r}")
+        raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(given)}")
     for batch in batches:
         if not isinstance(batch, Tensor):
-            raise TypeError(f"{label} must be a tensor, or one for each batch, got {batch!r}")
+            raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(batch)}")
         yield batch.detach().double()
 
 

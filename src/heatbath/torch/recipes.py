@@ -21,6 +21,7 @@ from heatbath.letters import Columns, Values
 from heatbath.methods import Method
 from heatbath.operations import DESCENDING, NEUTRAL, READ, UNITS, WIDTH
 from heatbath.partition import Partition
+from heatbath.torch.values import NOTHING, STANDSTILL
 
 Table = NDArray[np.float64]
 
@@ -104,6 +105,8 @@ class Recipe:
                 place += 1
             if neutral:
                 numbers[first : first + len(neutral)] = neutral
+        if STANDSTILL in (now["lr"], before["lr"]):
+            numbers = [0.0 if abs(number) < NOTHING else number for number in numbers]
         if not maximize:
             for place in self._descending:
                 numbers[place] *= -1.0
@@ -160,11 +163,11 @@ def _coefficients(
     return tuple(evaluations), tuple(cells)
 
 
-def check_closure(recipes: list[Recipe], closure: object) -> None:
-    """Refuse words of several gradients, and tempering, without a closure."""
+def check_closure(recipes: list[Recipe], closure: object, *, moves: bool = True) -> None:
+    """Refuse words of several gradients, and tempering, without a closure where anything moves."""
     needed = max((recipe.gradients for recipe in recipes), default=1)
     tempered = any(recipe.tempered for recipe in recipes)
-    if closure is None and (needed > 1 or tempered):
+    if closure is None and moves and (needed > 1 or tempered):
         why = f"a word that needs {needed} gradients per step" if needed > 1 else "simulated tempering"
         raise RuntimeError(
             f"{why} needs step(closure), with a function that clears the gradients, computes the loss, calls "

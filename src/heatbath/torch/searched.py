@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from torch import nn
 from torch.optim import Optimizer
 
+from heatbath.checks import shown
 from heatbath.methods import known_methods
 from heatbath.presets import PRESETS
 from heatbath.ranges import Between, between
@@ -70,11 +71,11 @@ def _family(method: object, arguments: object, model: nn.Module, seed: int) -> F
     if not callable(make):
         raise TypeError(
             "a method to tune is an optimiser of heatbath.torch such as AdLaLa, its name, or a function that "
-            f"makes an optimiser of a model; got {method!r}"
+            f"makes an optimiser of a model; got {shown(method)}"
         )
     name = getattr(make, "__name__", str(make))
     if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
-        raise TypeError(f"{name}: a dict of keyword arguments is needed, got {arguments!r}")
+        raise TypeError(f"{name}: a dict of keyword arguments is needed, got {shown(arguments)}")
     own: object = classes.__getattr__(name) if name in (*PRESETS, *known_methods()) else None
     ours = make is own
     of_parameters = not ours and isinstance(make, type) and issubclass(make, Optimizer)
@@ -124,7 +125,7 @@ def _check_ends(family: Family, model: nn.Module) -> None:
 
 def _check_optimizer(name: str, optimizer: object) -> None:
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"{name} must make a torch optimiser, and made {optimizer!r}")
+        raise TypeError(f"{name} must make a torch optimiser, and made {shown(optimizer)}")
     if isinstance(optimizer, Partitioned) and any(map(ladder, optimizer.param_groups)):
         raise ValueError(f"{name}: simulated tempering needs the loss of all data, and cannot be tuned here")
 

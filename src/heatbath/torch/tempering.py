@@ -7,24 +7,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heatbath import noise
-from heatbath.checks import is_real
+from heatbath.checks import is_real, shown
 from heatbath.engine.program import TEMPER
 from heatbath.letters import temper
 from heatbath.torch.recipes import Recipe
 from heatbath.torch.units import Unit
-from heatbath.torch.values import ladder
+from heatbath.torch.values import chain_count, ladder, of_chain
 
 Groups = list[dict[str, Any]]
 
 
 class Move(NamedTuple):
-    """The rung to go to, and what the momenta are multiplied by."""
+    """The rung that each chain goes to, and what its momenta are multiplied by."""
 
-    rung: int
-    factor: float
+    rungs: list[int]
+    factors: list[float]
 
 
 def move(groups: Groups, recipes: list[Recipe], loss: Any) -> Move | None:
@@ -33,23 +34,37 @@ def move(groups: Groups, recipes: list[Recipe], loss: Any) -> Move | None:
         tempering = ladder(group)
         if tempering is None:
             continue
-        if not is_real(loss) and not (isinstance(loss, Tensor) and loss.numel() == 1):
-            raise RuntimeError(
-                f"simulated tempering needs a closure that returns the loss of all data, got {loss!r}"
-            )
+        count = chain_count(group)
+        losses = _losses(loss, count)
         n = group["step"] + next(stage.offset for stage in recipe.stages if stage.begins == TEMPER)
         if n == 0 or n % tempering.every:
             return None
-        potential = (-float(loss) if group["maximize"] else float(loss)) + sum(
-            float(other.get("weight_decay", 0.0)) / 2 * float(p.detach().double().square().sum())
-            for other in groups
-            for p in other["params"]
-        )
-        side, chance = noise.uniforms(group["seed"], noise.TEMPERING, 0, [0], n, 0, 2).T
+        potentials = -losses if group["maximize"] else losses
+        for other in groups:
+            decay = float(other.get("weight_decay", 0.0)) / 2
+            for p in other["params"]:
+                squares = p.detach().double().square().reshape(count, -1).sum(dim=1)
+                potentials = potentials + decay * squares.cpu().numpy()
+        numbers = np.arange(group["chain"], group["chain"] + count)
+        side, chance = noise.uniforms(group["seed"], noise.TEMPERING, 0, numbers, n, 0, 2).T
         values = np.array(tempering.ladder), np.array(tempering.weights)
-        rung, factor = temper(np.array([group["rung"]]), np.array([potential]), side, chance, *values)
-        return Move(int(rung[0]), float(factor[0]))
+        now = np.array([of_chain(group, place)["rung"] for place in range(count)])
+        rungs, factors = temper(now, potentials, side, chance, *values)
+        return Move(rungs.tolist(), factors.tolist())
     return None
+
+
+def _losses(loss: Any, count: int) -> NDArray[np.float64]:
+    """The losses of the chains."""
+    right = loss.numel() == count if isinstance(loss, Tensor) else is_real(loss) and count == 1
+    if not right:
+        needed = (
+            "the loss of all data" if count == 1 else f"the {count} losses of all data, one of each chain"
+        )
+        raise RuntimeError(f"simulated tempering needs a closure that returns {needed}, got {shown(loss)}")
+    if isinstance(loss, Tensor):
+        return np.asarray(loss.detach().double().reshape(count).cpu().numpy())
+    return np.array([float(loss)])
 
 
 def check_ladders(groups: Groups) -> None:
@@ -64,7 +79,7 @@ def carry_out(move: Move, group: dict[str, Any], units: list[Unit]) -> None:
     tempering = ladder(group)
     if tempering is None:
         return
-    group["rung"] = move.rung
+    group["rung"] = list(move.rungs) if group["chains"] else move.rungs[0]
     for unit in units:
-        unit.root_tau = math.sqrt(tempering.ladder[move.rung])
-        torch._foreach_mul_(unit.p, move.factor)
+        unit.root_tau = math.sqrt(tempering.ladder[move.rungs[unit.place]])
+        torch._foreach_mul_(unit.alone().p, move.factors[unit.place])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from heatbath.checks import choice, whole
+from heatbath.checks import choice, shown, whole
 from heatbath.prediction import Samples, predict
 from heatbath.runs.simulation import Interrupted, Progress, warn
 from heatbath.tasks import TASKS, Task, each_class
@@ -31,6 +31,7 @@ from heatbath.torch.loaders import (
     task_of,
 )
 from heatbath.torch.searched import Methods, families
+from heatbath.torch.seeds import counted_anew
 from heatbath.tuning.design import Candidate, Family
 from heatbath.tuning.search import FACTOR, Rung, check_outcome, ladder, losses
 from heatbath.tuning.trials import (
@@ -145,11 +146,12 @@ def tune(
         choice("task", task, tuple(TASKS))
     for name, function in (("loss", loss), ("progress", progress)):
         if function is not None and not callable(function):
-            raise TypeError(f"{name} must be a function or None, got {function!r}")
+            raise TypeError(f"{name} must be a function or None, got {shown(function)}")
     with as_before(data, validation):
         torch.manual_seed(seed)
         model = _made(make_model)
-        given, wrong_methods = families(methods, model, seed)
+        with counted_anew():
+            given, wrong_methods = families(methods, model, seed)
         training, judging, wrong_data = sets(data, validation, batch, seed)
         _refuse(wrong_methods + wrong_data)
         task, wrong_task = task_of(task, loss, model, training, judging, by)
@@ -181,7 +183,7 @@ def _made(make_model: Callable[[], nn.Module]) -> nn.Module:
     model = make_model() if callable(make_model) and not isinstance(make_model, nn.Module) else None
     if not isinstance(model, nn.Module):
         got = make_model if model is None else model
-        raise TypeError(f"make_model must be a function that makes a torch module, got {got!r}")
+        raise TypeError(f"make_model must be a function that makes a torch module, got {shown(got)}")
     another = make_model()
     if {id(p) for p in model.parameters()} & {id(p) for p in another.parameters()}:
         raise ValueError("make_model must make a new model at every call, and two have the same parameters")
@@ -264,7 +266,9 @@ class _Search:
     def _start(self, candidate: Candidate) -> Trained:
         torch.manual_seed(self.seed)
         model = self.make_model()
-        return Trained(model, candidate.made(model), Samples(model))
+        with counted_anew():  # all have the same noise, also where a function makes them
+            optimizer = candidate.made(model)
+        return Trained(model, optimizer, Samples(model))
 
     def _retire(self, family: Family, names: list[str], following: int) -> None:
         """Let only the better ones of a family go on, and keep the best of those that do not."""

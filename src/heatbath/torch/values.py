@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import math
+from dataclasses import MISSING, fields
 from typing import Any
 
-from heatbath.checks import NON_NEGATIVE, POSITIVE, is_real, real
+from torch import Tensor
+
+from heatbath.checks import NON_NEGATIVE, POSITIVE, is_real, real, shown
 from heatbath.methods import Method, check_known, choices, coefficients, find_method, known_methods, names
 from heatbath.ranges import Between
 from heatbath.schedules import Schedule, SimulatedTempering, at, coefficient, from_plain, to_plain
 
-STANDSTILL = 1e-30  # the stepsize at lr = 0, where a scheduler begins or ends: nothing moves
+STANDSTILL = 1e-300  # the stepsize at lr = 0, which times an infinite friction is not NaN
+NOTHING = 1e-140  # what comes of it or of its root, and is to be 0
 
 Group = dict[str, Any]
+
+OF_CHAINS = ("xi", "rung", "noise")  # what each of several chains has of its own: lists of them
+
+
+def of_chain(group: Group, place: int) -> Group:
+    """A group as one of its chains sees it."""
+    if not group["chains"]:
+        return group
+    own = {name: group[name][place] for name in OF_CHAINS if name in group}
+    if "noise" in group and group["previous"] is not None:
+        own["previous"] = group["previous"][place]
+    return group | own
+
+
+def chain_count(group: Group) -> int:
+    """How many chains the parameters of a group have."""
+    return group["chains"] or 1
 
 
 def method_of(group: Group) -> Method:
@@ -23,7 +44,7 @@ def method_of(group: Group) -> Method:
         method = kind(**{name: group[name] for name in names(kind) if name in group})
     if not isinstance(method, Method):
         raise TypeError(
-            f"'method' must be a method such as heatbath.Langevin(gamma=1.0, tau=1e-5), got {method!r}"
+            f"'method' must be a method such as heatbath.Langevin(gamma=1.0, tau=1e-5), got {shown(method)}"
         )
     kind = type(method)
     check_known(kind)
@@ -39,18 +60,45 @@ def to_values(group: Group, lr: object) -> Group:
             f"{method!r}: an optimiser needs {method.thermal}, such as {method.thermal}=1e-5, or posterior="
         )
     values: Group = {"method": kind.__name__, "schedules": {}, "step": 0, "previous": None}
-    given = {"lr": coefficient("lr", lr, NON_NEGATIVE)}
+    given = {"lr": coefficient("lr", _number(lr), NON_NEGATIVE)}
     given |= {name: getattr(method, name) for name in coefficients(kind)}
     for name, value in given.items():
         _check_single(name, value)
         if isinstance(value, (Schedule, SimulatedTempering)):
             values["schedules"][name] = to_plain(value)
         values[name] = value.ladder[0] if isinstance(value, SimulatedTempering) else at(value, 0)
+    if isinstance(lr, Tensor):
+        values["lr"] = lr  # itself: schedulers of torch write into it, and so may others
     values |= {name: getattr(method, name) for name in choices(kind)}
     _check_single("xi", values.get("xi"))
     if ladder(values):
         values["rung"] = 0
     return values
+
+
+def _number(lr: object) -> object:
+    """The number in a stepsize that is a tensor."""
+    if not isinstance(lr, Tensor):
+        return lr
+    if lr.numel() != 1:
+        raise ValueError(f"lr must be a number, or a tensor of one element, got {shown(lr)}")
+    return lr.item()
+
+
+def complete(group: Group) -> None:
+    """Give a group that an earlier version has saved what it lacks."""
+    plain: Group = {"schedules": {}, "previous": None, "step": 0, "seed": 0, "agreed": True, "fused": None}
+    plain |= {"chain": 0, "chains": None}
+    plain |= {"maximize": False, "foreach": None, "capturable": False, "differentiable": False}
+    for key, value in plain.items():
+        group.setdefault(key, value)
+    kind = known_methods().get(group.get("method", ""))
+    for field in () if kind is None else fields(kind):
+        if field.name not in group and field.default not in (MISSING, None):
+            group[field.name] = field.default
+            if field.name in coefficients(kind) and group["previous"] is not None:
+                place = _names(group).index(field.name)
+                group["previous"] = [*group["previous"][:place], field.default, *group["previous"][place:]]
 
 
 def _check_single(name: str, value: object) -> None:
@@ -72,7 +120,9 @@ def follow_schedules(group: Group) -> None:
     for key, plain in group["schedules"].items():
         schedule = from_plain(plain)
         if isinstance(schedule, SimulatedTempering):
-            group[key] = schedule.ladder[group["rung"]]
+            group[key] = schedule.ladder[of_chain(group, 0)["rung"]]
+        elif key == "lr" and group["lr"] == 0 and schedule(max(group["step"] - 1, 0)) != 0:
+            continue  # others have set it to 0, so that nothing moves, and set it back
         else:
             group[key] = schedule(group["step"])
 
@@ -116,8 +166,8 @@ def check(group: Group) -> None:
     name = group["method"]
     if not isinstance(name, str) or name not in known_methods():
         raise ValueError(
-            f"a group's method is one of {', '.join(known_methods())}, got {name!r}; for another make a new "
-            "optimiser"
+            f"a group's method is one of {', '.join(known_methods())}, got {shown(name)}; for another make a "
+            "new optimiser"
         )
     kind = find_method(name)
     missing = [key for key in ("lr", *names(kind)) if key not in group]
@@ -132,7 +182,7 @@ def check(group: Group) -> None:
                 "(heatbath.schedules.to_plain)"
             )
         if not is_real(value) and not hasattr(value, "item"):
-            raise TypeError(f"{key} must be a number, got {value!r} of type {type(value).__name__}")
+            raise TypeError(f"{key} must be a number, got {shown(value)} of type {type(value).__name__}")
     real("lr", float(group["lr"]), NON_NEGATIVE)
     if "noise" in group:
         real("noise", group["noise"], POSITIVE)

@@ -55,6 +55,8 @@ export class Connection {
     /** @type {WebSocket | null} */
     this.socket = null;
     this.session = "";
+    /** Characters of messages that are accepted. */
+    this.most = { setup: Infinity, other: Infinity };
     this.id = 0;
     this.wait = FIRST_WAIT;
     this.over = false;
@@ -108,7 +110,7 @@ export class Connection {
 
   /** @param {Message} message */
   receive(message) {
-    if (message.type === "hello") this.session = message.session;
+    if (message.type === "hello") [this.session, this.most] = [message.session, message.limits.bytes];
     const asked = typeof message.id === "number" ? this.asked.get(message.id) : undefined;
     if (asked) {
       this.asked.delete(message.id);
@@ -135,9 +137,16 @@ export class Connection {
   ask(message) {
     if (!this.connected) return Promise.reject(new Refusal("There is no connection to the server at the moment."));
     const id = ++this.id;
+    const text = JSON.stringify({ ...message, id });
+    const [most, field] = message.type === "setup" ? [this.most.setup, "problem.text"] : [this.most.other, undefined];
+    if (text.length > most) {
+      // A table of quotes is twice as long when it is sent.
+      const refusal = `This takes ${text.length} characters to send; accepted are up to ${most}. Take fewer rows or points.`;
+      return Promise.reject(new Refusal(refusal, field));
+    }
     return new Promise((resolve, reject) => {
       this.asked.set(id, { resolve, reject });
-      this.send({ ...message, id });
+      this.socket?.send(text);
     });
   }
 }

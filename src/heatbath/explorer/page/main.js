@@ -20,6 +20,7 @@ import { Tour } from "./tour.js";
 /** @typedef {import("./types.js").View} View */
 
 const SPEEDS = [1, 3, 10, 30, 100, 300, 1000, 3000, 10000, null]; // steps a second
+const READ = 240; // ms between two looks of numbers and charts: nobody reads faster, and they cost more than maps
 const MAP_SIZE = 128; // pixels of a map: sharp enough when scaled, and 33 kB a frame
 
 theme.start();
@@ -117,19 +118,11 @@ function receive(message) {
     case "compiling":
       return panels[/** @type {Name} */ (message.run)].say(message.done ? null : "compiling");
     case "traces":
-      for (const [name, piece] of Object.entries(message.runs)) {
-        extend(/** @type {Name} */ (name), piece);
-        panels[/** @type {Name} */ (name)].redraw();
-      }
-      loss.redraw();
-      accuracy.redraw();
-      return;
+      for (const [name, piece] of Object.entries(message.runs)) extend(/** @type {Name} */ (name), piece);
+      return grow();
     case "histogram":
-      for (const [name, parts] of Object.entries(message.runs)) {
-        panels[/** @type {Name} */ (name)].histogram = parts;
-        panels[/** @type {Name} */ (name)].weights.redraw();
-      }
-      return;
+      for (const [name, parts] of Object.entries(message.runs)) panels[/** @type {Name} */ (name)].histogram = parts;
+      return grow();
     case "units":
       for (const [name, units] of Object.entries(message.runs)) {
         panels[/** @type {Name} */ (name)].map.lines = view.units ? units : [];
@@ -237,15 +230,33 @@ function showSteps() {
 }
 
 let rated = { time: 0, step: 0 };
+let drawn = 0; // when the numbers were, on this page's clock
+let growing = 0;
 
-/** @param {import("./types.js").Frame} frame */
+/** There is more to draw on the charts: with the next map that has numbers, or by itself where none comes. */
+function grow() {
+  growing ||= setTimeout(drawCharts, state.playing ? 2 * READ : 0);
+}
+
+function drawCharts() {
+  clearTimeout(growing);
+  growing = 0;
+  for (const chart of [loss, accuracy, ...NAMES.flatMap((name) => panels[name].charts())]) chart.paint();
+}
+
+/** A map for each run, and now and then the numbers and the charts. @param {import("./types.js").Frame} frame */
 function showFrame(frame) {
+  const now = performance.now();
   for (const name of NAMES) {
     panels[name].frame(frame);
     state.steps[name] = frame.runs[name].step;
   }
-  showSteps();
-  const now = performance.now();
+  if (!state.playing || now - drawn > READ) {
+    drawn = now;
+    for (const name of NAMES) panels[name].read(frame);
+    showSteps();
+    if (growing) drawCharts();
+  }
   if (state.playing && now - rated.time > 1000) {
     if (rated.time && frame.runs.A.step > rated.step)
       get("rate").textContent = short(Number(((1000 * (frame.runs.A.step - rated.step)) / (now - rated.time)).toPrecision(2)));
@@ -256,7 +267,10 @@ function showFrame(frame) {
 
 /** What maps and charts show, in words. @param {import("./types.js").Frame} frame */
 function describe(frame) {
-  for (const name of NAMES) panels[name].map.values.setAttribute("aria-label", told(panels[name]));
+  for (const name of NAMES) {
+    panels[name].map.values.setAttribute("aria-label", told(panels[name]));
+    panels[name].describe();
+  }
   /** @param {"loss" | "accuracy"} quantity @param {(value: number) => string} text */
   const both = (quantity, text) =>
     NAMES.map((name) => `${name} test ${text(frame.runs[name][quantity].test)}, train ${text(frame.runs[name][quantity].train)}`).join("; ");

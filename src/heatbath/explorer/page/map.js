@@ -119,7 +119,10 @@ export class MapView {
       drawPoints(g, width, height, this.data, this.domain);
       drawCorners(g, width, height, this.domain);
     });
-    this.units = new Surface(canvas("units"), (g, width, height) => drawUnits(g, width, height, this.lines, this.domain));
+    this.units = new Surface(canvas("units"), (g, width, height) => {
+      this.units.canvas.style.visibility = this.lines.length ? "" : "hidden"; // an empty layer costs as much as a full one
+      drawUnits(g, width, height, this.lines, this.domain);
+    });
     theme.listeners.add(() => this.recolour());
   }
 

@@ -367,18 +367,28 @@ export class Panel {
   frame(frame) {
     const own = frame.runs[this.name];
     this.map.show(own.map, frame.width, frame.height);
+  }
+
+  /** The numbers. @param {import("./types.js").Frame} frame */
+  read(frame) {
+    const own = frame.runs[this.name];
     this.test.textContent = percent(own.accuracy.test);
     this.train.textContent = percent(own.accuracy.train);
   }
 
-  /** New traces: thermometers, friction and weights. */
+  /** Thermometers, friction and weights. @returns {Surface[]} */
+  charts() {
+    return [...this.tubes.map(({ surface }) => surface), this.xi, this.weights];
+  }
+
   redraw() {
-    for (const { part, surface } of this.tubes) {
-      surface.redraw();
-      surface.canvas.setAttribute("aria-label", described(this.reading(part)));
-    }
-    this.xi.redraw();
-    this.weights.redraw();
+    for (const chart of this.charts()) chart.redraw();
+    this.describe();
+  }
+
+  /** What the thermometers show, in words. */
+  describe() {
+    for (const { part, surface } of this.tubes) surface.canvas.setAttribute("aria-label", described(this.reading(part)));
   }
 
   /**

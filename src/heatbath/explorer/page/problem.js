@@ -9,7 +9,7 @@ import { copy, state } from "./state.js";
 /** @typedef {import("./types.js").Settings} Settings */
 /** @typedef {import("./types.js").Problem} Problem */
 
-const LARGEST = 900_000; // bytes of a CSV, so that the message with it stays below the server's limit
+const LARGEST = 900_000; // bytes of a CSV: with more, the message would not stay below the server's limit
 
 /** Fields of each kind, with what they start at. @type {Record<string, {title: string, fields: [string, string, number][]}>} */
 const KINDS = {

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
-from heatbath.cli.summaries import Row, as_markdown, as_table, finite, markdown, measured, summary
+from heatbath.cli.summaries import about, as_markdown, as_table, finite, markdown, summary
+from heatbath.cli.telling import tell
 from heatbath.cli.tuning import Tuning
 from heatbath.runs.run import Run
-from heatbath.statistics import student
-from heatbath.tasks import TASKS, each_class
 from heatbath.tuning import Trial, Tuned
-from heatbath.tuning.search import losses
 
 SAID = ("candidates", "chains", "by", "validation", "seed")  # of its settings
 SCORES = ("loss", "accuracy", "single_loss", "single_accuracy")
@@ -41,9 +36,9 @@ def search_summary(tuning: Tuning, tuned: Tuned, run: Run | None) -> dict[str, A
         "rows": [],
     }
     if run is not None:
-        results |= summary("tune", run)
+        results |= summary(tell("tune", run))
         for row in results["rows"]:
-            row |= {"temperatures": {}, **_together(run.select(**row["labels"]))}
+            row["temperatures"] = {}
     results["best"] = {"method": tuned.winner}
     results["colder_from"] = tuning.cold
     results["search"] = {name: settings[name] for name in SAID}
@@ -55,17 +50,17 @@ def search_summary(tuning: Tuning, tuned: Tuned, run: Run | None) -> dict[str, A
 
 def search_markdown(results: dict[str, Any]) -> str:
     """The tables in Markdown, and the command lines."""
-    fresh = as_markdown(results, _caption(results)) if results["rows"] else f"# {results['problem']}\n"
+    fresh = as_markdown(results, fresh_caption(results)) if results["rows"] else f"# {results['problem']}\n"
     found = results["search"]["methods"]
     commands = [one["command"] for one in found.values() if "command" in one]
-    columns, rows = _found(results)
+    columns, rows = found_cells(results)
     lines = [
         "",
-        f"## {_title(results)}",
+        f"## {found_title(results)}",
         "",
         *markdown(columns, rows),
         "",
-        *(f"- {t}" for t in _edges(found)),
+        *(f"- {t}" for t in edges(found)),
     ]
     again = ", as in the fresh runs" if results["rows"] else ""
     lines += ["", f"Training with what was found{again}:", "", "```", *commands, "```"]
@@ -74,16 +69,16 @@ def search_markdown(results: dict[str, Any]) -> str:
 
 def search_tables(results: dict[str, Any]) -> list[Table | str]:
     """What a terminal shows, one after the other."""
-    columns, rows = _found(results)
-    found = Table(title=_title(results), title_justify="left")
+    columns, rows = found_cells(results)
+    found = Table(title=found_title(results), title_justify="left")
     for column in columns:
         found.add_column(column, justify="right" if column.startswith("validation") else "left")
     for row in rows:
         found.add_row(*row)
     methods = results["search"]["methods"]
-    fresh = [as_table(results, _caption(results))] if results["rows"] else []
+    fresh = [as_table(results, fresh_caption(results))] if results["rows"] else []
     best = methods[results["best"]["method"]]["command"]
-    return [found, *_edges(methods), *fresh, f"train with the best: {best}"]
+    return [found, *edges(methods), *fresh, f"train with the best: {best}"]
 
 
 def _method(tuning: Tuning, tuned: Tuned, name: str) -> dict[str, Any]:
@@ -106,57 +101,25 @@ def _method(tuning: Tuning, tuned: Tuned, name: str) -> dict[str, Any]:
     }
 
 
-def _together(run: Run) -> Row:
-    """Scores of what the runs of one method say together of the test examples; in a regression also the RMSE
-    of each, in the units of the data."""
-    problem = run.problem
-    if not problem.X_test.shape[1]:
-        return {}
-    y, weights = problem.Y_test[0], problem.relative_weights("test")
-    known = np.ones(len(y)) if weights is None else weights[0]
-    each = run.outputs(problem.X_test[0] * problem.scale + problem.shift)[run.died < 0]
-    mean = each.mean(axis=0) if len(each) else None
-    if problem.task == "regression":
-        y = y * problem.target_scale + problem.target_shift
-        single = [_rmse(one, y, known) for one in each]
-        return {
-            "test_rmse": measured(student(single)) if single else None,
-            "averaged_rmse": None if mean is None else _alone(_rmse(mean, y, known)),
-        }
-    row: Row = {}
-    if TASKS[problem.task].classes:
-        right = None if mean is None else each_class(mean).argmax(axis=-1) == y[:, 0]
-        row["averaged_accuracy"] = None if right is None else _alone(float((right * known).mean()))
-    loss = None if mean is None else (losses(problem.task, mean, y) * known).mean()
-    return row | {"averaged_loss": None if loss is None else _alone(float(loss))}
-
-
-def _rmse(values: NDArray[np.float64], y: NDArray[np.float64], known: NDArray[np.float64]) -> float:
-    return math.sqrt(float((np.square(values - y).mean(axis=-1) * known).mean()))
-
-
-def _alone(value: float) -> dict[str, float | None]:
-    """A number without an interval."""
-    return {"mean": value, "low": None, "high": None}
-
-
-def _caption(results: dict[str, Any]) -> str:
+def fresh_caption(results: dict[str, Any]) -> str:
+    """What the numbers of fresh runs are of."""
     cold = results["colder_from"]
     end = "" if cold is None else f"; colder from step {cold:,} on"
     chains = results["chains"]
     return (
-        f"fresh runs on all training examples{end}: means over {chains} single networks (95 % intervals), "
-        "and their averaged prediction"
+        f"fresh runs on all training examples{end}: the averaged prediction of {chains} networks, and means "
+        f"over single ones; {about(results)}"
     )
 
 
-def _title(results: dict[str, Any]) -> str:
+def found_title(results: dict[str, Any]) -> str:
+    """How the search has looked."""
     search = results["search"]
     share = f"{100 * search['validation']:.3g} % of the training examples"
     return f"Found among {search['candidates']} candidates of each method, by {search['by']} on {share}"
 
 
-def _found(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def found_cells(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """The columns and rows of what was found."""
     rows = []
     for name, method in results["search"]["methods"].items():
@@ -169,7 +132,7 @@ def _found(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return ["method", "validation accuracy", "validation loss", "coefficients"], rows
 
 
-def _edges(methods: Mapping[str, Any]) -> list[str]:
+def edges(methods: Mapping[str, Any]) -> list[str]:
     """Coefficients whose best values are at an end of their range, in words."""
     return [
         f"{name}: the best values of {key} are at the end of its range, {end!r}: look further with "

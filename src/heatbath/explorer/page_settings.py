@@ -6,18 +6,16 @@ with every default, as the page gets it back.
 
 from __future__ import annotations
 
+import io
 import math
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
-from heatbath import datasets, writing
+from heatbath import datasets
 from heatbath.checks import POSITIVE, Interval, choice, real, whole
 from heatbath.datasets import Problem
-from heatbath.datasets.arrays import csv_rows
 from heatbath.explorer import catalogue
 from heatbath.methods import Method, choices
 from heatbath.networks import ACTIVATIONS, Dense
@@ -314,25 +312,25 @@ def _csv(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
             raise ValueError("the text of a CSV file with a header is needed")
     if checks.problems:
         return None
-    with checks.of("text"), tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "table.csv"
-        writing.write(path, text)
-        try:
-            rows = csv_rows(path)
-            if not 2 <= len(rows) <= MOST_POINTS + 1:
-                raise ValueError(
-                    f"a header and 1 to {MOST_POINTS} rows below it are needed, this has {len(rows)} rows"
-                )
-            if target is None:
-                target = table["target"] = rows[0][1][-1]
-            problem = datasets.from_csv(path, target)
-        except (ValueError, OSError) as error:
-            raise ValueError(str(error).replace(str(path), "the table")) from None
+    from heatbath.tables import open_table  # takes a second
+
+    with checks.of("text"):
+        opened = open_table(io.BytesIO(text.encode()))
+        if not 1 <= len(opened.frame) <= MOST_POINTS:
+            raise ValueError(
+                f"a header and 1 to {MOST_POINTS} rows below it are needed, this has {len(opened.frame)} rows"
+            )
+        if target is None:
+            target = table["target"] = opened.frame.columns[-1]
+        features = [name for name in opened.frame.columns if name != target]
+        keep = features if len(features) == 2 else ()  # though one should count the rows
+        problem = datasets.from_table(opened, target, keep=keep)
+        assert problem.encoder is not None
         if problem.task != "binary" or problem.inputs != 2:
             raise ValueError(
                 "a table with two features and a class of two values is needed; this one has "
-                f"{problem.inputs} features, and {target!r} is {problem.task} with {len(problem.targets)} "
-                "classes"
+                f"{problem.inputs} features ({'; '.join(problem.encoder.notes())[:200]}), and {target!r} is "
+                f"{problem.task} with {len(problem.targets)} classes"
             )
         return problem
     return None

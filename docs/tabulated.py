@@ -1,0 +1,99 @@
+"""The tables of the pages on the command line and on scikit-learn, made of what the code says of itself.
+
+    python docs/tabulated.py
+
+writes them anew, between the two marks on each page; a test sees to it that they are as they would be made.
+"""
+
+from __future__ import annotations
+
+import re
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import heatbath as hb
+from heatbath.cli import app
+
+DOCS = Path(__file__).parent
+OWN, SEVERAL = "", 4  # options of a command itself, and from how many commands on they are in one table
+BEGIN, END = "<!-- made by docs/tabulated.py -->\n", "<!-- end -->\n"
+
+
+def options() -> str:
+    """Arguments and options of every command; what several commands share is in one table."""
+    group: Any = typer.main.get_command(app)
+    commands: dict[str, Any] = dict(group.commands)
+    panels: dict[str, dict[str, list[str]]] = {}  # of each row, which commands have it
+    for name, command in commands.items():
+        for parameter in command.params:
+            if parameter.name != "help":
+                panel = getattr(parameter, "rich_help_panel", None) or OWN
+                panels.setdefault(panel, {}).setdefault(_row(parameter), []).append(name)
+    own = panels.pop(OWN)
+    parts = [_table("heatbath", [_row(parameter) for parameter in group.params if parameter.name != "help"])]
+    parts += [
+        _table(
+            f"heatbath {name}", [row for row, names in own.items() if name in names and len(names) < SEVERAL]
+        )
+        for name in commands
+    ]
+    several = {row: names for row, names in own.items() if len(names) >= SEVERAL}
+    parts.append(
+        _table("What most commands have", [f"{row} {', '.join(several[row])} |" for row in several], "of")
+    )
+    for panel, rows in panels.items():
+        takers = [name for name in commands if any(name in names for names in rows.values())]
+        parts.append(_table(f"{panel}: {', '.join(takers)}", list(rows)))
+    return "\n".join(filter(None, parts))
+
+
+def _table(title: str, rows: list[str], *more: str) -> str:
+    head = ["option", "", *more]
+    lines = [f"| {' | '.join(head)} |", f"| {' | '.join(['---'] * len(head))} |", *rows]
+    return f"### {title}\n\n" + "\n".join(lines) + "\n" if rows else ""
+
+
+def _row(parameter: Any) -> str:
+    """An option, or an argument, and what it means."""
+    names = [f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")]
+    text = (parameter.help or "").replace("|", "\\|")
+    return f"| {', '.join(names) or f'`{parameter.metavar or parameter.name.upper()}`'} | {text} |"
+
+
+def parameters() -> str:
+    """What the docstrings of both estimators say of their parameters, and their defaults; one that is said in
+    the words on another is in its row."""
+    rows: dict[str, str] = {}
+    for kind in (hb.ThermodynamicRegressor, hb.ThermodynamicClassifier):
+        entries = re.findall(r"^    - (`.*?)(?=^    - |^$)", kind.__doc__ or "", re.MULTILINE | re.DOTALL)
+        said = dict(" ".join(entry.split()).split(": ", 1) for entry in entries)
+        defaults = {name: p.default for name, p in signature(kind).parameters.items()}
+        alone = {name for names in said for name in _quoted(names)}
+        for names, text in said.items():
+            chosen = [*_quoted(names), *(n for n in _quoted(text) if n in defaults and n not in alone)]
+            chosen = list(dict.fromkeys(chosen))
+            values = ", ".join(f"`{defaults[name]!r}`" for name in chosen)
+            rows.setdefault(names, f"| {', '.join(f'`{name}`' for name in chosen)} | {values} | {text} |")
+    return "\n".join(["| parameter | default | |", "| --- | --- | --- |", *rows.values(), ""])
+
+
+def _quoted(text: str) -> list[str]:
+    return re.findall(r"`(\w+)`", text)
+
+
+PAGES = {"command-line.md": options, "scikit-learn.md": parameters}
+
+
+def tabulated(page: str) -> str:
+    """A page with its table as it is made now."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{PAGES[page]()}\n{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        (DOCS / page).write_text(tabulated(page), encoding="utf-8")

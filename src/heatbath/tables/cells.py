@@ -1,0 +1,124 @@
+"""What cells say: which are missing, and texts, numbers and dates of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from heatbath.checks import is_real
+
+MISSING = frozenset(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"])  # in lower case
+BLANKS = MISSING | {
+    "-",
+    "--",
+    ".",
+    "?",
+    "nil",
+    "none",
+    "missing",
+}  # where numbers, dates or truths are expected
+LARGEST = 1e100  # of a number: the squares of larger ones would overflow
+TRUTHS = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))
+FORMATS = {  # of dates, tried in this order; a time of the day may follow
+    "ISO8601": "year-month-day",
+    "%m/%d/%Y": "month/day/year",
+    "%d/%m/%Y": "day/month/year",
+    "%d.%m.%Y": "day.month.year",
+    "%d-%m-%Y": "day-month-year",
+    "%Y/%m/%d": "year/month/day",
+    "%m/%d/%y": "month/day/year",
+    "%d/%m/%y": "day/month/year",
+    "%d.%m.%y": "day.month.year",
+    "%d %b %Y": "day month year",
+    "%d-%b-%Y": "day-month-year",
+    "%b %d, %Y": "month day, year",
+    "%d %B %Y": "day month year",
+    "%B %d, %Y": "month day, year",
+}
+TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+FORMS = ("ISO8601", *(date + time for date in FORMATS if date != "ISO8601" for time in TIMES))
+LIKE_DATES = r"^(?:\d{1,4}[-/. ][A-Za-z]{3,9}|\d{1,4}[-/.]\d{1,2}|[A-Za-z]{3,9} \d{1,2}, \d)"  # at first
+START = pd.Timestamp("2000-01-03")  # a Monday, from which days are counted
+
+
+def place(column: pd.Series | pd.DataFrame) -> str:
+    """What the labels of rows are: lines of a file, or rows of a table."""
+    return column.index.name if column.index.name == "line" else "row"
+
+
+def texts(column: pd.Series, blanks: Set[str] = MISSING) -> pd.Series:
+    """Cells as text, without spaces around it; NaN where they are missing. Whole numbers have no point."""
+    if pd.api.types.is_bool_dtype(column.dtype):
+        return column.map({True: "True", False: "False"}).astype("str")
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return pd.Series(numbers(column), column.index).map(_written, na_action="ignore").astype("str")
+    if not isinstance(column.dtype, pd.StringDtype):
+        column = column.map(_text, na_action="ignore").astype("str")
+    column = column.str.strip()
+    return column.mask(column.str.lower().isin(blanks))
+
+
+def _text(cell: Any) -> str:
+    return _written(float(cell)) if is_real(cell) else str(cell)
+
+
+def _written(value: float) -> str:
+    return np.format_float_positional(value, trim="-") if abs(value) < 1e16 else repr(value)
+
+
+def numbers(column: pd.Series) -> NDArray[np.float64]:
+    """Cells as numbers; NaN where they are missing, or none.
+
+    Signs of currencies, of per cent and between thousands do not count.
+    """
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        values = column.to_numpy(np.float64, na_value=np.nan)
+    else:
+        column = column if isinstance(column.dtype, pd.StringDtype) else texts(column)
+        values = _parsed(column)
+        odd = np.isnan(values)
+        odd[odd] = column[odd].str.contains(r"\d", na=False)
+        if odd.any():
+            bare = column[odd].str.strip().str.replace(r"^[$€£¥]\s*|\s*[%$€£¥]$", "", regex=True)
+            bare = bare.str.replace("\u2212", "-", regex=False)  # the sign that typesetters use for minus
+            values[odd] = _parsed(bare.str.replace(r"(?<=\d)[,' ](?=\d{3}(?:\D|$))", "", regex=True))
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(values) <= LARGEST, values, np.nan)
+
+
+def _parsed(text: pd.Series) -> NDArray[np.float64]:
+    return np.array(pd.to_numeric(text, errors="coerce"), np.float64)
+
+
+def truths(column: pd.Series, words: tuple[str, ...]) -> NDArray[np.float64]:
+    """0 and 1 for these two words; NaN where they are missing, or others."""
+    values = texts(column).str.lower().map({word: float(i) for i, word in enumerate(words)})
+    return np.array(values, np.float64)
+
+
+def days(column: pd.Series, form: str | None) -> NDArray[np.float64]:
+    """Cells as days since Monday, the 3rd of January 2000; NaN where they are missing, or no dates.
+
+    `form` is one of `FORMS`, or None where they are dates already. Times of zones are those of Greenwich.
+    """
+    if not pd.api.types.is_datetime64_any_dtype(column.dtype):
+        form = "ISO8601" if form is None else form
+        column = pd.to_datetime(texts(column), format=form, errors="coerce", utc=True)
+    if column.dt.tz is not None:
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    return np.array((column - START) / pd.Timedelta(days=1), np.float64)
+
+
+def date_form(text: pd.Series, most_odd: float) -> str | None:
+    """The first format in which all but a few of these texts are dates; None if they are none."""
+    few = text.iloc[:: max(1, len(text) // 50)]
+    if (~few.str.contains(LIKE_DATES)).mean() > most_odd:
+        return None
+    for form in FORMS:
+        if all(np.isnan(days(some, form)).mean() <= most_odd for some in (few, text)):
+            return form
+    return None

@@ -1,0 +1,472 @@
+"""Tables in files, opened as they are written: CSV with any usual separator and encoding, compressed or not,
+and Parquet where pyarrow is installed.
+
+Cells of a CSV file stay text: what they mean is for the encoder to learn. What had to be found out is said in
+notes, and all rows that are wrong are in one message, with their lines.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import contextlib
+import csv
+import gzip
+import io
+import lzma
+import os
+import re
+import sys
+import zipfile
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
+
+import pandas as pd
+
+Source: TypeAlias = str | os.PathLike[str] | BinaryIO
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+MARKS = {  # the bytes that begin a file in an encoding that says so
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+ENCODINGS = ("utf-8", "cp1252", "latin-1")  # of other files, tried in this order: the last takes any bytes
+PACKERS: dict[bytes, tuple[str, Any]] = {
+    b"\x1f\x8b": ("gzip", gzip.open),
+    b"BZh": ("bzip2", bz2.open),
+    b"\xfd7zXZ\0": ("xz", lzma.open),
+}
+ZIP, PARQUET = b"PK\x03\x04", b"PAR1"
+INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls the labels of rows in Parquet
+QUOTED = re.compile(r'"([^"]*)"')
+AMOUNT = r"[$€£¥]?\s*[+-]?(?:\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*[%$€£¥]?"  # of something
+DECIMALS = tuple(  # numbers with a comma, and with a point
+    re.compile(AMOUNT.format(thousands=thousands, decimals=rf"\{mark}(\d+)"))
+    for mark, thousands in (",.", ".,")
+)
+WITH_COMMA = AMOUNT.format(thousands=".", decimals=r"(?:,\d+)?(?:[eE][+-]?\d+)?")
+HEAD = 1 << 18  # bytes from which separator and decimal mark are found out
+LONGEST = 1 << 24  # characters in a line, beyond which it is no table
+PIECE = 50_000  # rows that are read at a time
+SHOWN = 10  # problems that a message spells out
+
+
+class Opened(NamedTuple):
+    """A table: its cells as they were read, by columns with different names and the numbers of the lines; and
+    what was found out on the way."""
+
+    frame: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+
+def open_table(source: Source) -> Opened:
+    """The table in a file: of CSV, Parquet, or either compressed; "-" is the standard input.
+
+    The first line has the names of the columns. ValueError or OSError say all that is wrong.
+    """
+    if source == "-":
+        source = io.BytesIO(sys.stdin.buffer.read())
+    notes: list[str] = []
+    pieces = list(_pieces(source, PIECE, notes, together=True))
+    frame = pieces[0] if len(pieces) == 1 else pd.concat(pieces).rename_axis(pieces[0].index.name)
+    return Opened(frame, tuple(notes))
+
+
+def open_chunks(source: Source, rows: int) -> Iterator[pd.DataFrame]:
+    """The same table, at most so many rows at a time: of a file larger than memory, or of a stream, whose
+    rows are given on as they come.
+
+    There is at least one, which may have no rows.
+    """
+    return _pieces(source, rows, [], together=False)
+
+
+def named(source: Source) -> str:
+    """What a source is called in messages."""
+    if source == "-" or source is sys.stdin.buffer:
+        return "standard input"
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the table"
+
+
+def _pieces(source: Source, rows: int, notes: list[str], together: bool) -> Iterator[pd.DataFrame]:
+    """The table, piece by piece; notes are complete with the first."""
+    name = named(source)
+    try:
+        with contextlib.ExitStack() as stack:
+            file = _opened(source, stack)
+            file = _unpacked(name, file, stack, notes)
+            if _head(file)[:4] == PARQUET:
+                yield from _parquet(name, file, rows, notes)
+            else:
+                yield from _csv(name, file, rows, notes, together)
+    except OSError as error:
+        if error.strerror is None:
+            raise ValueError(f"{name} cannot be read: {error}; it may be damaged") from None
+        raise type(error)(f"{name} cannot be read ({error.strerror}): check the path") from None
+    except (zlib.error, lzma.LZMAError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{name} is compressed and damaged: {error or 'it ends too early'}") from None
+
+
+def _opened(source: Source, stack: contextlib.ExitStack) -> io.BufferedReader:
+    if source == "-":
+        return cast(io.BufferedReader, sys.stdin.buffer)
+    if isinstance(source, (str, os.PathLike)):
+        return stack.enter_context(io.BufferedReader(io.FileIO(os.path.expanduser(source)), HEAD))
+    if isinstance(source, io.BufferedReader):
+        return source
+    reader = io.BufferedReader(cast(Any, source), HEAD)
+    stack.callback(reader.detach)  # or it would close the user's file
+    return reader
+
+
+def _head(file: io.BufferedReader) -> bytes:
+    """The bytes that come next; of a stream, as many as there are without waiting."""
+    if not file.seekable():
+        return file.peek(HEAD)[:HEAD]
+    start = file.tell()
+    head = file.read(HEAD)
+    file.seek(start)
+    return head
+
+
+def _unpacked(
+    name: str, file: io.BufferedReader, stack: contextlib.ExitStack, notes: list[str]
+) -> io.BufferedReader:
+    """What is in a compressed file, and any other as it is; the bytes tell, not the name."""
+    head = _head(file)
+    for magic, (kind, unpack) in PACKERS.items():
+        if head.startswith(magic):
+            notes.append(f"unpacked by {kind}")
+            unpacked = stack.enter_context(unpack(file))
+            return io.BufferedReader(cast(Any, unpacked if file.seekable() else _Once(unpacked)), HEAD)
+    if not head.startswith(ZIP):
+        return file
+    archive = stack.enter_context(zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read())))
+    members = [entry for entry in archive.infolist() if not entry.is_dir()]
+    if any(entry.filename == "[Content_Types].xml" for entry in members):
+        raise ValueError(f"{name} is a workbook of a spreadsheet: save its sheet as CSV")
+    if len(members) != 1:
+        raise ValueError(
+            f"{name} must have one file in it, it has {len(members)}: "
+            f"{', '.join(entry.filename for entry in members[:SHOWN])}; unpack it and name one of them"
+        )
+    notes.append(f"unpacked by zip: {members[0].filename}")
+    try:
+        return io.BufferedReader(cast(Any, stack.enter_context(archive.open(members[0]))), HEAD)
+    except (RuntimeError, NotImplementedError) as error:  # it has a password, or is packed in another manner
+        raise ValueError(f"{name} cannot be unpacked: {error}") from None
+
+
+def _parquet(name: str, file: io.BufferedReader, rows: int, notes: list[str]) -> Iterator[pd.DataFrame]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            f"{name}: Parquet needs pyarrow, an extra: pip install 'heatbath[parquet]', or save it as CSV"
+        ) from None
+    try:
+        table = parquet.ParquetFile(file if file.seekable() else io.BytesIO(file.read()))
+        notes.append("Parquet")
+        columns = _names(list(table.schema_arrow.names), notes)
+        first, empty = 1, True
+        for batch in table.iter_batches(batch_size=rows):
+            frame = batch.to_pandas(ignore_metadata=True)
+            frame.columns, frame.index = columns, pd.RangeIndex(first, first + len(frame))
+            first, empty = first + len(frame), False
+            yield frame[[column for column in columns if not INDEX.fullmatch(column)]]
+        if empty:
+            yield pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
+    except (pyarrow.ArrowException, NotImplementedError, ValueError) as error:  # ValueError: of its texts
+        raise ValueError(f"{name} is not a Parquet file that can be read: {error}") from None
+
+
+def _csv(
+    name: str, file: io.BufferedReader, rows: int, notes: list[str], together: bool
+) -> Iterator[pd.DataFrame]:
+    encoding = _encoding(name, file, notes)
+    sample = _sample(file, encoding)
+    stream = None if file.seekable() else _Stream(file)
+    lines = _Lines(name, io.TextIOWrapper(cast(Any, stream or file), encoding, newline=""), stream)
+    try:
+        for frame in _frames(name, lines, sample, rows, notes, together):
+            yield frame.rename_axis("line")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name}, after line {lines.number}: it began as text in {encoding} and goes on with other bytes "
+            f"({error.reason}): save it as UTF-8"
+        ) from None
+    finally:
+        lines.text.detach()  # or it would close the file, which may be the user's
+
+
+def _encoding(name: str, file: io.BufferedReader, notes: list[str]) -> str:
+    """The encoding that a text says it has, or the first in which all of it can be read (of a stream, what
+    there is of it by now)."""
+    head = _head(file)
+    if found := next((encoding for mark, encoding in MARKS.items() if head.startswith(mark)), None):
+        notes.append(f"text in {found.removesuffix('-sig').upper()}, as its first bytes say")
+        return found
+    if b"\0" in head:
+        zeros = head.count(0) / len(head)
+        if not 0.2 < zeros < 0.8 or b"\0\0" in head:
+            raise ValueError(f"{name} is not a table of text: it has bytes of zero. CSV or Parquet is needed")
+        found = "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
+        notes.append(f"text in {found.upper()}")
+        return found
+    found = next(encoding for encoding in ENCODINGS if _decodes(file, encoding))
+    if found != "utf-8":
+        notes.append(f"text in {found}, as it is not UTF-8")
+    return found
+
+
+def _decodes(file: io.BufferedReader, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    seekable = file.seekable()
+    start = file.tell() if seekable else 0
+    try:
+        for block in iter(lambda: file.read(HEAD), b"") if seekable else [_head(file)]:
+            decoder.decode(block)
+        decoder.decode(b"", final=seekable)
+    except UnicodeDecodeError:
+        return False
+    finally:
+        if seekable:
+            file.seek(start)
+    return True
+
+
+def _sample(file: io.BufferedReader, encoding: str) -> str:
+    """The text that a file begins with, in whole lines."""
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(_head(file))
+    end = max(text.rfind("\n"), text.rfind("\r")) + 1
+    return text[:end] if end else text
+
+
+class _Once(io.RawIOBase):
+    """What is unpacked of a stream, which cannot be gone back in, though the unpacker says that it can."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """What has come, at most as much as there is room for."""
+        content = self._file.read1(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+
+class _Stream(io.BufferedIOBase):
+    """A file that comes bit by bit, a line at a time; it is known whether a further one has come."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file, self._rest, self._lines = file, b"", deque[bytes]()
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is no further line yet."""
+        return not self._lines
+
+    def read1(self, size: int = -1) -> bytes:
+        """The next line, as soon as it is there, or what is left at the end."""
+        while not self._lines and (more := self._file.read1(HEAD)):
+            *whole, self._rest = (self._rest + more).split(b"\n")
+            self._lines.extend(line + b"\n" for line in whole)
+        if self._lines:
+            return self._lines.popleft()
+        left, self._rest = self._rest, b""
+        return left
+
+
+class _Lines:
+    """The lines of a text, counted; those that no table has are refused."""
+
+    def __init__(self, name: str, text: io.TextIOWrapper, stream: _Stream | None) -> None:
+        self.name, self.text, self.stream, self.number = name, text, stream, 0
+
+    def some(self, most: int) -> list[str]:
+        """The next lines; of a stream those that are there, or the next that comes."""
+        if self.stream is None:
+            return list(islice(self, most))
+        found = list(islice(self, 1))
+        while found and len(found) < most and not self.stream.waits:
+            found += islice(self, 1)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self.text.readline(LONGEST)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        if len(line) == LONGEST or "\0" in line:
+            what = "is longer than any table's" if len(line) == LONGEST else "has bytes of zero"
+            raise ValueError(f"{self.name} is not a table of text: line {self.number} {what}")
+        return line
+
+
+def _frames(
+    name: str, lines: _Lines, sample: str, rows: int, notes: list[str], together: bool
+) -> Iterator[pd.DataFrame]:
+    """The rows below the header; those of another length are told of at the end, or of each piece."""
+    separator, header = _header(name, lines, sample)
+    if len(header) > 1:
+        notes.append(f"cells separated by {SEPARATORS[separator]}")
+    columns = _names(header, notes)
+    if all(re.fullmatch(r"[+-]?[\d.,]+", label) for label in header):
+        notes.append("the first line has numbers, and is taken for the names of the columns all the same")
+    comma = _has_decimal_commas(sample.splitlines()[1:], separator)
+    if comma:
+        notes.append("numbers with a decimal comma")
+    problems: list[str] = []
+    count = 0
+    while block := lines.some(rows):
+        if lines.stream is not None:  # of which no more than the first line may have been there
+            comma = comma or _has_decimal_commas(block, separator)
+        frame = _frame(name, lines, block, separator, columns, problems)
+        if problems and not together:
+            break
+        count += len(frame)
+        if len(frame) and not problems:
+            yield frame.apply(_with_points) if comma else frame
+    if problems:
+        mark = SEPARATORS[separator]
+        raise ValueError(f"{told(name, problems)}: correct them (text with {mark} in it needs quotes)")
+    if not count:
+        yield pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
+
+
+def told(name: str, problems: Sequence[str]) -> str:
+    """One message of all that is wrong."""
+    if len(problems) == 1:
+        return f"{name}, {problems[0]}"
+    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    return f"{name} has {len(problems)} problems: {'; '.join(problems[:SHOWN])}{more}"
+
+
+def _frame(
+    name: str, lines: _Lines, block: list[str], separator: str, columns: list[str], problems: list[str]
+) -> pd.DataFrame:
+    """The rows in these lines (and in those that follow, if a cell goes on there), by their lines."""
+    first, width = lines.number - len(block) + 1, len(columns)
+    plain = all(line.count(separator) == width - 1 and '"' not in line and line.strip() for line in block)
+    if plain and not block[0].startswith("\ufeff"):  # which pandas would take for the mark of an encoding
+        frame = pd.read_csv(
+            io.StringIO("".join(block)), sep=separator, header=None, names=columns, index_col=False,
+            dtype="str", na_filter=False, quoting=csv.QUOTE_NONE, skip_blank_lines=False,
+        )  # fmt: skip
+        frame.index = pd.RangeIndex(first, first + len(frame))
+        frame = frame.apply(lambda column: column.str.strip())
+        return frame if width == 1 else frame[(frame != "").any(axis=1)]
+    reader = csv.reader(chain(block, lines), delimiter=separator, skipinitialspace=True)
+    kept, places = [], []
+    while reader.line_num < len(block):
+        line = first + reader.line_num
+        try:
+            row = [cell.strip() for cell in next(reader)]
+        except csv.Error as error:
+            raise ValueError(f"{name}, line {line}: {error}; a quote may be open there") from None
+        if not any(row):
+            continue
+        if len(row) > width and not any(row[width:]):
+            row = row[:width]  # every line ends with a separator
+        if len(row) != width:
+            end = first + reader.line_num - 1
+            quote = f" (up to line {end}, so a quote may be open)" if end > line else ""
+            problems.append(f"line {line}: {width} cells are needed, got {len(row)}{quote}")
+            continue
+        kept.append(row)
+        places.append(line)
+    cells = zip(*kept, strict=True) if kept else ((),) * width
+    pairs = zip(columns, cells, strict=True)
+    made = {column: pd.array(list(values), dtype="str") for column, values in pairs}
+    return pd.DataFrame(made, index=pd.Index(places, dtype="int64"))
+
+
+def _header(name: str, lines: _Lines, sample: str) -> tuple[str, list[str]]:
+    """The separator, and the names in the first line that is not empty."""
+    start = sample.lstrip()
+    if said := re.match(r'"?sep=([,;\t|])"?[\r\n]', start):  # what spreadsheets write to say so
+        separator = said[1]
+        next(line for line in lines if line.strip())
+    else:
+        separator = _separator(start)
+    for row in _rows(name, lines, separator):
+        if any(header := [" ".join(cell.split()) for cell in row]):
+            return separator, header
+    raise ValueError(f"{name} is empty: a first line with the names of the columns is needed")
+
+
+def _rows(name: str, lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    except csv.Error as error:
+        raise ValueError(f"{name} is not a CSV file: {error}") from None
+
+
+def _separator(sample: str) -> str:
+    """That which cuts the lines into the same number of cells, two or more; of several, into the most."""
+    scores = {}
+    for separator in SEPARATORS:
+        try:
+            rows = [row for row in csv.reader(io.StringIO(sample, ""), delimiter=separator) if row]
+        except csv.Error:
+            continue
+        width = len(rows[0]) if rows else 0
+        if width > 1:
+            scores[separator] = (sum(len(row) == width for row in rows) / len(rows), width)
+    return max(scores, key=lambda one: scores[one]) if scores else ","
+
+
+def _has_decimal_commas(lines: Iterable[str], separator: str) -> bool:
+    """Whether numbers have commas in place of points; where both could be of thousands, they have, unless
+    commas separate the cells, too."""
+    quoted = separator == ","  # so that what has a comma is in quotes
+    cells = [
+        cell.strip(' "')
+        for line in lines
+        for cell in (*line.strip().split(separator), *(QUOTED.findall(line) if quoted else ()))
+    ]
+    commas, points = ([found for cell in cells if (found := mark.fullmatch(cell))] for mark in DECIMALS)
+    sure = [
+        sum(len(found[1]) != 3 or found[0].count(",") + found[0].count(".") > 1 for found in many)
+        for many in (commas, points)
+    ]
+    return sure[0] > sure[1] or (not quoted and sure == [0, 0] and bool(commas))
+
+
+def _with_points(column: pd.Series) -> pd.Series:
+    """The same with decimal points in place of commas, where a cell is a number."""
+    numbers = column.str.fullmatch(WITH_COMMA)
+    points = column.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+    return column.where(~numbers, points)
+
+
+def _names(given: list[str], notes: list[str]) -> list[str]:
+    """The names of the columns: those without one are numbered, and those that come again, too."""
+    names: list[str] = []
+    for place, label in enumerate(given, start=1):
+        new = label or f"column {place}"
+        number = 2
+        while new in names or (new != label and new in given):
+            new, number = f"{label or f'column {place}'}.{number}", number + 1
+        if new != label:
+            what = f"another {label!r}" if label else "without a name"
+            notes.append(f"column {place}, {what}, is called {new!r}")
+        names.append(new)
+    return names

@@ -1,0 +1,233 @@
+"""Many chains of any module in one process: parameters stacked along a first axis, one pass for all."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from heatbath.checks import shown, whole
+
+Start = Literal["fresh", "same"] | Callable[[int], nn.Module]
+
+
+class Chains(nn.Module):
+    """Chains of a module: every parameter and buffer is there `count` times, stacked along a first axis.
+
+    >>> import torch
+    >>> from heatbath.torch import AdLaLa, Chains
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 20), torch.nn.ReLU(), torch.nn.Linear(20, 3))
+    >>> chains = Chains(model, 4)
+    >>> optimizer = AdLaLa(chains, lr=0.1)
+    >>> x, y = torch.randn(64, 2), torch.randint(3, (64,))
+    >>> for _ in range(3):
+    ...     optimizer.zero_grad()
+    ...     losses = chains.each(torch.nn.functional.cross_entropy, chains(x), y)
+    ...     losses.sum().backward()  # the sum: each chain has the gradient of its own loss
+    ...     loss = optimizer.step()
+    >>> losses.shape, chains(x).shape
+    (torch.Size([4]), torch.Size([4, 64, 3]))
+
+    Optimisers know the chains: each has its noise, its ξ, its temperature and its rung, and chain k moves as
+    the module alone would with the same start, gradients, seed and `chain=k`.
+
+    - `start`: "fresh" for the module as it is and, for the others, its layers initialised anew by their
+      `reset_parameters`, with torch's generator; "same" for all as it is; or a function that makes the module
+      of chain k.
+
+    All are called at once by `torch.func.vmap`, where that can be, and otherwise one after the other:
+    `manner` says which, after the first call. With dropout every chain drops its own, and each has the
+    statistics of its own batch norms. Chains that are not finite any more do not touch the others (`alive`).
+    """
+
+    def __init__(self, model: nn.Module, count: int, start: Start = "fresh") -> None:
+        super().__init__()
+        if not isinstance(model, nn.Module) or isinstance(model, Chains):
+            raise TypeError(f"Chains: a module is needed, got {shown(model)} of type {type(model).__name__}")
+        self.count = whole("Chains: count", count, low=1, high=2**31)
+        self.model: nn.Module
+        self.__dict__["model"] = model  # its parameters are not among those of the chains
+        self.manner = "not called yet"
+        modules = _started(model, self.count, start)
+        self._places: dict[str, str] = {}
+        with torch.no_grad():
+            for name, values in _joined(modules, "named_parameters"):
+                wanted = model.get_parameter(name).requires_grad
+                self.register_parameter(self._place(name), nn.Parameter(values, requires_grad=wanted))
+            for name, values in _joined(modules, "named_buffers"):
+                self.register_buffer(self._place(name), values)
+        self.train(model.training)
+
+    def _place(self, name: str) -> str:
+        """The name of a stacked tensor in this module, which may have no dots."""
+        self._places[name] = name.replace(".", "/")
+        return self._places[name]
+
+    def extra_repr(self) -> str:
+        """What is in it."""
+        return f"{self.count} chains of {type(self.model).__name__}, {self.manner}"
+
+    def train(self, mode: bool = True) -> Chains:
+        """Training or evaluation, of the module too."""
+        super().train(mode)
+        self.model.train(mode)
+        return self
+
+    def forward(self, *inputs: Any, each: bool = False) -> Any:
+        """What all chains say of the same inputs, or with `each` of inputs (chains, ...) of their own.
+
+        What the module returns has the chain as its first axis.
+        """
+        if each and (bad := [shown(x) for x in inputs if isinstance(x, Tensor) and len(x) != self.count]):
+            raise ValueError(f"each: inputs must be (chains, ...) of {self.count} chains, got {bad[0]}")
+        values = {name: getattr(self, place) for name, place in self._places.items()}
+        if self.manner != "one after the other":
+            try:
+                outputs = self._together(values, inputs, each)
+                self.manner = "called at once"
+                return outputs
+            except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+                if self.manner == "called at once":
+                    raise
+                reason = " ".join(str(error).split())[:200]
+        outputs = self._in_turn(values, inputs, each)
+        if self.manner != "one after the other":
+            self.manner = "one after the other"
+            warnings.warn(
+                f"the chains of {type(self.model).__name__} are called one after the other: torch.func.vmap "
+                f"cannot call them at once, {reason}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return outputs
+
+    def _together(self, values: dict[str, Tensor], inputs: tuple[Any, ...], each: bool) -> Any:
+        def call(own: dict[str, Tensor], *given: Any) -> Any:
+            return torch.func.functional_call(self.model, own, given)
+
+        axes = (0, *(0 if each and isinstance(x, Tensor) else None for x in inputs))
+        return torch.func.vmap(call, in_dims=axes, randomness="different")(values, *inputs)
+
+    def _in_turn(self, values: dict[str, Tensor], inputs: tuple[Any, ...], each: bool) -> Any:
+        said = []
+        for k in range(self.count):
+            own = {name: tensor[k] for name, tensor in values.items()}
+            given = tuple(x[k] if each and isinstance(x, Tensor) else x for x in inputs)
+            said.append(torch.func.functional_call(self.model, own, given))
+        return torch.utils._pytree.tree_map(lambda *outputs: torch.stack(outputs), *said)
+
+    def each(self, function: Callable[..., Tensor], outputs: Any, *others: Any) -> Tensor:
+        """A function of each chain's outputs, such as a loss: one value of each, (chains, ...).
+
+        `others`, such as targets, are the same for all.
+        """
+        axes = (0, *(None for _ in others))
+        return torch.func.vmap(function, in_dims=axes, randomness="different")(outputs, *others)
+
+    def alive(self) -> Tensor:
+        """Which chains are finite."""
+        finite = [getattr(self, place).detach() for place in self._places.values()]
+        finite = [tensor.isfinite().reshape(self.count, -1).all(dim=1) for tensor in finite]
+        return torch.stack(finite).all(dim=0)
+
+    def states(self, state: Mapping[str, Any] | None = None) -> Iterator[dict[str, Tensor]]:
+        """The state of the module in each chain: now, or in a state of the chains, as `Samples` has them."""
+        state = self.state_dict() if state is None else state
+        if missing := [place for place in self._places.values() if place not in state]:
+            raise ValueError(f"this is not a state of these chains: it lacks {', '.join(missing[:5])}")
+        named = [name for name in self.model.state_dict(keep_vars=True) if not name.endswith("_extra_state")]
+        known = {**self._places, **self._tied()}
+        for k in range(self.count):
+            yield {name: state[known[name]][k] for name in named}
+
+    def load_into(self, model: nn.Module, chain: int) -> None:
+        """Give a module the parameters and buffers of a chain."""
+        whole("chain", chain, low=0, high=self.count)
+        model.load_state_dict(list(self.states())[chain], strict=False)
+
+    def _tied(self) -> dict[str, str]:
+        """Names of tensors that have another name as well, with the place of what they are tied to."""
+        by_id = {id(p): self._places[name] for name, p in self._own() if name in self._places}
+        return {name: by_id[id(p)] for name, p in self._own() if id(p) in by_id}
+
+    def _own(self) -> list[tuple[str, Tensor]]:
+        return [
+            *self.model.named_parameters(remove_duplicate=False),
+            *self.model.named_buffers(remove_duplicate=False),
+        ]
+
+    def of(self, parameter: Tensor) -> nn.Parameter:
+        """The stacked parameter of one of the module."""
+        for name, own in self.model.named_parameters():
+            if own is parameter:
+                return self.get_parameter(self._places[name])
+        raise ValueError(
+            "a parameter is not one of the module of the chains: give those of chains.model, and chains "
+            'beside them, as in {"params": chains.model[0].parameters(), "chains": chains, ...}'
+        )
+
+
+def _started(model: nn.Module, count: int, start: object) -> list[nn.Module]:
+    """The modules that the chains start as."""
+    if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+        raise ValueError("Chains: the module is lazy: call it once before")
+    if start == "same":
+        return [model] * count
+    if callable(start):
+        made = [start(k) for k in range(count)]
+        shapes = {name: p.shape for name, p in model.state_dict().items() if isinstance(p, Tensor)}
+        for k, module in enumerate(made):
+            if not isinstance(module, nn.Module):
+                raise TypeError(f"Chains: start({k}) must be a module, got {shown(module)}")
+            own = {name: p.shape for name, p in module.state_dict().items() if isinstance(p, Tensor)}
+            if own != shapes:
+                raise ValueError(f"Chains: start({k}) must have the parameters and buffers of the module")
+        return made
+    if start != "fresh":
+        raise ValueError(f"Chains: start must be 'fresh', 'same' or a function, got {shown(start)}")
+    stuck = [
+        name or type(module).__name__
+        for name, module in model.named_modules()
+        if any(True for _ in module.parameters(recurse=False)) and not _resets(module)
+    ]
+    if stuck and count > 1:
+        raise ValueError(
+            f"Chains: {', '.join(stuck[:5])} cannot be initialised anew, having no reset_parameters: say "
+            "start='same' for chains that start alike, or start=function, which makes the module of chain k"
+        )
+    others = [deepcopy(model) for _ in range(count - 1)]
+    for module in (module for other in others for module in other.modules()):
+        if any(True for _ in module.parameters(recurse=False)):
+            _resets(module)()  # type: ignore[misc]
+    return [model, *others]
+
+
+def _resets(module: nn.Module) -> Callable[[], None] | None:
+    return getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+
+
+def _joined(modules: list[nn.Module], kind: str) -> Iterator[tuple[str, Tensor]]:
+    """The parameters or buffers of modules, stacked."""
+    every = [dict(getattr(module, kind)()) for module in modules]
+    for name in every[0]:
+        yield name, torch.stack([own[name].detach() for own in every])
+
+
+def stacked(groups: Iterable[Any]) -> list[Any]:
+    """Groups of parameters of the module of chains, with those of all chains in their place."""
+    made = []
+    for group in groups:
+        chains = group.get("chains") if isinstance(group, dict) else None
+        if isinstance(chains, Chains):
+            given = group["params"]
+            params = [given] if isinstance(given, Tensor) else list(given)
+            params = [p[1] if isinstance(p, tuple) else p for p in params]
+            group = group | {"params": [chains.of(p) for p in params], "chains": chains.count}
+        elif chains is not None and not isinstance(chains, int):
+            raise TypeError(f"chains must be a Chains, got {shown(chains)}")
+        made.append(group)
+    return made

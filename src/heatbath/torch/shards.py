@@ -1,0 +1,152 @@
+"""Shards: parameters of which a process has a part only.
+
+The noise of an element is that of its place in the whole parameter, and ξ belongs to a whole part. So of a
+`DTensor`, which knows its place, the runs of elements that are here are numbered as in the whole, and p·p is
+added up over the processes. What does not know its place is refused, whatever has made it: a process that
+takes its shard for a whole draws the noise of other elements, the same as every other process, and nobody
+would notice.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+WRAPPERS = {"ZeroRedundancyOptimizer"}  # optimisers that make one of ours for some of their parameters
+REMEDY = (
+    "every process would draw the same noise for other elements, and ξ would be that of a shard. Shard the "
+    "model by fully_shard (FSDP2), or keep it whole in every process, as DistributedDataParallel does, and "
+    "the optimiser out of wrappers that shard it"
+)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Where the elements of a parameter that are in this process lie in the whole.
+
+    It is a block, from `offset` on, of `size`, of a tensor of `shape`: some `runs` of elements, each with its
+    first element here, its first in the whole, and its length. What is summed over it is to be added up over
+    the process groups in `groups`, one after the other.
+    """
+
+    shape: tuple[int, ...]
+    size: tuple[int, ...]
+    offset: tuple[int, ...]
+    groups: tuple[Any, ...]
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int, int]]:
+        """(first here, first in the whole, length) of each run."""
+        if not math.prod(self.size):
+            return []
+        inner = len(self.shape)  # from here on the block has all of it
+        while inner > 0 and self.size[inner - 1] == self.shape[inner - 1]:
+            inner -= 1
+        cut = max(inner - 1, 0)
+        strides = [math.prod(self.shape[d + 1 :]) for d in range(len(self.shape))]
+        length = math.prod(self.size[cut:])
+        corner = sum(o * s for o, s in zip(self.offset, strides, strict=True))
+        outer = product(*(range(n) for n in self.size[:cut]))
+        return [
+            (k * length, corner + sum(i * s for i, s in zip(place, strides, strict=False)), length)
+            for k, place in enumerate(outer)
+        ]
+
+
+def shard_of(parameter: Any) -> Shard | None:
+    """The place of a parameter's elements; None where all of it is here. Refused where nobody can know it."""
+    if getattr(parameter, "_is_flat_param", False) or getattr(parameter, "_fsdp_flattened", False):
+        raise RuntimeError(
+            f"parameters sharded by FullyShardedDataParallel (FSDP1) are not supported: {REMEDY}"
+        )
+    placements = getattr(parameter, "placements", None)
+    if placements is None:
+        return None
+    if not all(placement.is_shard() or placement.is_replicate() for placement in placements):
+        raise RuntimeError(f"a DTensor must be sharded or replicated to be stepped, got {placements}")
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset as place
+
+    mesh = parameter.device_mesh
+    size, offset = place(parameter.shape, mesh, placements)
+    shared = [d for d, placement in enumerate(placements) if placement.is_shard() and mesh.size(d) > 1]
+    groups = tuple(mesh.get_group(d) for d in shared)
+    return Shard(tuple(parameter.shape), tuple(size), tuple(offset), groups)
+
+
+def check_groups(shards: Sequence[Shard | None]) -> bool:
+    """Whether there are shards; refused where they are not all over the same processes."""
+    kinds = {shard.groups for shard in shards if shard is not None and shard.groups}
+    if len(kinds) > 1:
+        raise RuntimeError(
+            "sharded parameters must lie on one mesh, all over the same dimensions of it: those over others "
+            "(as of tensor parallelism beside FSDP) are not supported"
+        )
+    return any(shard is not None for shard in shards)
+
+
+def local(tensor: Any, shard: Shard | None) -> Tensor:
+    """The elements that are in this process."""
+    here: Tensor = tensor if shard is None else tensor.to_local()
+    return here
+
+
+def sharded_like(parameter: Any, gradient: Any) -> Tensor:
+    """The elements of a gradient that belong to those of a parameter in this process."""
+    if not hasattr(gradient, "placements"):
+        raise RuntimeError("a parameter that is a DTensor needs a gradient that is one: do not replace it")
+    if gradient.placements != parameter.placements:
+        gradient = gradient.redistribute(parameter.device_mesh, parameter.placements)
+    here: Tensor = gradient.to_local().contiguous()  # so that all processes take the same way
+    return here
+
+
+def add_up(here: Tensor, shards: Sequence[Shard | None]) -> Tensor:
+    """Sums over shards, added up over the processes that have the others."""
+    groups: tuple[Any, ...] = next(
+        (shard.groups for shard in shards if shard is not None and shard.groups), ()
+    )
+    for group in groups:
+        dist.all_reduce(here, group=group)
+    return here
+
+
+def whole_sum(sums: Sequence[Tensor], shards: Sequence[Shard | None]) -> float:
+    """The sum over whole tensors of what was summed over each as far as it is here."""
+    if not any(shards):
+        return math.fsum(value.item() for value in sums)
+    zero = sums[0].new_zeros((), dtype=torch.float64)
+    parts = [zero.clone(), zero]  # what is to be added up, and what is whole already
+    for value, shard in zip(sums, shards, strict=True):
+        parts[0 if shard is not None and shard.groups else 1] += value.double()
+    return float(add_up(parts[0], shards) + parts[1])
+
+
+def check_maker() -> None:
+    """Refuse to be made within a wrapper that gives each process some of the parameters."""
+    frame = sys._getframe(1).f_back
+    while frame is not None:
+        kinds = {kind.__name__ for kind in type(frame.f_locals.get("self")).__mro__}
+        if names := kinds & WRAPPERS:
+            raise RuntimeError(
+                f"an optimiser sharded over processes ({', '.join(names)}) is not supported: {REMEDY}"
+            )
+        frame = frame.f_back
+
+
+def check_replaced(given: list[int], parameters: list[Tensor]) -> None:
+    """Refuse parameters in the place of those that an optimiser was made with, unless they know theirs."""
+    replaced = [p for i, p in zip(given, parameters, strict=False) if i != id(p)]
+    if not all(hasattr(parameter, "placements") for parameter in replaced):
+        raise RuntimeError(
+            "the parameters were replaced by others since the optimiser was made, as wrappers do that shard "
+            f"it over processes (DeepSpeed), and that is not supported: {REMEDY}"
+        )

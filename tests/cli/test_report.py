@@ -1,0 +1,207 @@
+"""What is said of a run when it ends: tables, the report, and whether people can read it."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import heatbath as hb
+from heatbath import plotting
+from heatbath.cli.html_report import html_report
+from heatbath.cli.pictures import draw_all
+from heatbath.cli.summaries import about, as_json, as_markdown, as_table, cells, said, summary
+from heatbath.cli.telling import tell
+from heatbath.runs.run import Run
+from tests.answers.runs import METHOD, SGD, problem, trained
+from tests.browsers import started, violations
+
+ODD = ("<script>alert(1)</script>", "$x$ & 'y'", "a name that is " + "very " * 20 + "long")
+
+
+def results_of(run, command="train"):
+    told = tell(command, run)
+    return told, summary(told)
+
+
+def page_of(run, folder=None, command="train"):
+    told, results = results_of(run, command)
+    figures = draw_all(told, results, folder) if folder else []
+    return html_report(told, results, figures, "command = 'train'\n")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """The report of a classification with names that are trouble."""
+    own = replace(problem("classes"), features=ODD, targets=("a & b", "<b>", "$c$"), name="odd <i>names</i>")
+    folder = tmp_path_factory.mktemp("report")
+    run = hb.train(own, hb.Dense((8,)), METHOD["regression"], 60, 10, chains=3)
+    path = folder / "report.html"
+    path.write_text(page_of(run, folder))
+    return path
+
+
+@pytest.fixture
+def unsaved(monkeypatch, tmp_path):
+    """A folder for pictures that are made, but not written, which takes longest."""
+    monkeypatch.setattr(plotting, "save", lambda _, path: (path, path))
+    return tmp_path
+
+
+def test_a_report_needs_nothing_else_runs_nothing_and_shows_names_as_they_are(report):
+    page = report.read_text()
+    assert "<script" not in page
+    assert "odd &lt;i&gt;names&lt;/i&gt;" in page
+    assert not {"<i>", "<b>"} & set(re.findall(r"<\w+>", page))
+    sources = re.findall(r'(?:src|href)="([^"]{5})', page)
+    assert set(sources) == {"data:"}
+    assert "http" not in re.sub(r'"data:[^"]*"', "", page)
+    assert len(re.findall(r"<img", page)) == len(re.findall(r'<img[^>]* alt="\w+: ', page)) == 7
+    assert "url(" not in page
+
+
+@pytest.mark.slow
+def test_a_report_is_legible_at_1280_and_400_pixels_and_axe_finds_nothing(report):
+    with started() as browser:
+        page = browser.new_page()
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(report.as_uri())
+        for width, scheme in ((1280, "light"), (400, "dark")):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            shown = page.evaluate("[...document.images].map((i) => [i.naturalWidth, i.clientWidth])")
+            assert all(natural > 0 for natural, _ in shown)
+            assert min(client for _, client in shown) > 230  # of a column of a paper, 3.4 inches
+            size = "(e) => parseFloat(getComputedStyle(e).fontSize)"
+            assert (
+                min(page.locator("td, p, li, figcaption, small").evaluate_all(f"(all) => all.map({size})"))
+                >= 12
+            )
+            assert violations(page) == []
+        assert {url.partition(":")[0] for url in asked} <= {"file", "data"}
+        page.evaluate("document.images[0].removeAttribute('alt')")
+        assert violations(page) != []  # it would be seen
+
+
+@pytest.mark.parametrize("task", ["binary", "classes", "regression", "counts", "two"])
+def test_the_table_has_a_row_for_each_measure_and_a_column_for_each_prediction(task):
+    _, results = results_of(trained(task))
+    columns, rows = cells(results)
+    model = {"binary": "logistic", "classes": "logistic", "counts": "Poisson"}.get(task, "ridge")
+    assert columns == ["", "averaged prediction", "one network", "constant", f"{model} regression"]
+    assert len({len(row) for row in rows}) == 1
+    names = [row[0] for row in rows]
+    first = {"binary": "accuracy", "classes": "accuracy", "two": "R², y1"}.get(task, "R²")
+    assert names[0] == first
+    if task == "two":
+        assert {"RMSE, y1", "RMSE, y2", "noise y1", "noise y2"} <= set(names)
+    text = as_json(results)
+    assert json.loads(text) == results
+    assert max(map(len, text.splitlines())) < 150
+    assert text.index('"averaged"') < text.index('"single"') < text.index('"baselines"')
+    assert as_markdown(results).count("\n") > len(rows)
+    assert as_table(results).row_count == len(rows)
+
+
+def test_training_numbers_are_called_so():
+    run = hb.train(problem("regression", test_share=0), hb.Dense((8,)), SGD, 60, 10, chains=3)
+    _, results = results_of(run)
+    assert results["judged_on"] == {"split": "train", "examples": 80, "of": 80}
+    assert about(results).startswith("80 TRAINING examples, as there are no others: new data will be")
+    assert "There are no test examples" in page_of(run)
+    assert "There are no test examples" not in page_of(trained("regression"))  # a control
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_one_test_example_is_enough(task, unsaved):
+    own = problem(task)
+    own = replace(own, X_test=own.X_test[:, :1], Y_test=own.Y_test[:, :1])
+    run = hb.train(own, hb.Dense((8,)), METHOD[task], 60, 10, chains=3)
+    told, results = results_of(run)
+    assert about(results).startswith("1 test example;")
+    assert not {"auc", "r2"} & set(results["rows"][0]["averaged"])
+    names = {path.stem for path in draw_all(told, results, unsaved)}
+    assert names & {"roc", "calibration", "predicted"} == {"calibration" if task == "binary" else "predicted"}
+
+
+def test_of_a_sweep_each_point_has_a_row_the_best_a_star_and_those_that_diverged_are_counted(unsaved):
+    grid = hb.LOL(h=0.1, tau=[0.0, 1e-4, 1e-3], gamma=[0.1, 0.2, 1.0])  # nine: brief, but for the best
+    run = hb.sweep(
+        hb.datasets.spirals(n_train=60, n_test=50), hb.Dense((8,)), grid, steps=60, batch=10, chains=3
+    )
+    died = run.data["died"].copy()
+    died[:3] = 5
+    run = Run(run.plan, run.step, run.data.assign(died=died))
+    told, results = results_of(run, "sweep")
+    assert results["rows"][0]["averaged"] == {}
+    assert results["chosen"]["losses"][0] is None
+    assert results["judged_on"] == {"split": "test", "examples": 25, "of": 50}
+    long = [len(row["averaged"]) for row in results["rows"]]
+    assert sorted(long) == [0, *[2] * 7, 6]
+    columns, rows = cells(results)
+    starred = [row for row in rows if row[1].endswith("*")]
+    assert [row[-1] for row in rows[:2]] == ["3 of 3", "0 of 3"]
+    best = results["best"]
+    assert [row[:2] for row in starred] == [[f"{best['gamma']:g}", f"{best['tau']:g} *"]]
+    assert rows[-2][0] == "constant"
+    assert columns[:3] == ["gamma", "tau", "accuracy, averaged"]
+    names = {path.stem for path in draw_all(told, results, unsaved)}
+    assert {"sweep", "roc", "calibration", "confusion", "importance", "dependence"} == names
+
+
+def test_chains_with_different_data_have_means_over_chains_and_nothing_else():
+    own = hb.datasets.spirals(n_train=20, n_test=10, draws=2)
+    run = hb.train(own, hb.Dense((8,)), SGD, 60, 10, chains=4)
+    _, results = results_of(run)
+    columns, rows = cells(results)
+    assert columns == ["", "one network"]
+    assert [row[0] for row in rows] == ["test accuracy", "train accuracy", "test loss", "train loss"]
+    assert "different data sets" in about(results)
+    assert "different data sets" in page_of(run)
+
+
+def test_numbers_have_three_digits_and_no_more():
+    def text(mean, low=None, high=None, name="rmse"):
+        return said(name, {"mean": mean, "low": low, "high": high})
+
+    assert text(54.1234, 47.36, 61.77) == "54.1 (47.4 to 61.8)"
+    assert text(43_812.0, 38_312.0, 50_075.0) == "43,800 (38,300 to 50,100)"
+    assert text(-0.002, -0.2158, 0.1742) == "-0.002 (-0.216 to 0.174)"
+    assert text(-0.0002, -0.2158, 0.1742) == "0.000 (-0.216 to 0.174)"
+    assert text(0.00015, 0.00014, 0.00016) == "0.000150 (0.000140 to 0.000160)"
+    assert text(1.5e-9) == "1.50e-09"
+    assert text(2e-16) == "0"
+    assert text(7.0, 7.0, 7.0) == "7.00"
+    assert text(1.0, 0.9562, 1.0, "auc") == "1.000 (0.956 to 1.000)"
+    assert text(0.94, 0.907, 0.962, "balanced_accuracy") == "94.0 % (90.7 to 96.2)"
+    assert said("rmse", None) == "–"
+
+
+def test_json_is_readable_and_says_the_same():
+    values = {
+        "a": {"mean": 1.0, "low": None, "high": 2},
+        "b": [[1, 2], [3, 4]],
+        "c": {"odd  {name\n": "x", "[": "\n  ]", "d": []},
+        "long": ["text"] * 40,
+    }
+    text = as_json(values)
+    assert json.loads(text) == values
+    assert '"a": {"mean": 1.0, "low": null, "high": 2},\n' in text
+    assert "    [1, 2],\n    [3, 4]\n" in text
+
+
+def test_the_report_says_whether_a_constant_would_do():
+    """Networks that have learned nothing are no better; those of a law that is easy to learn are."""
+    own = problem("regression")
+    idle = hb.train(own, hb.Dense((8,), init="zeros"), hb.Partition(hb.SGD(), 1e-9), 1, 10, chains=3)
+    assert "no better than a constant prediction" in page_of(idle)
+    learned = trained("regression")
+    assert "no better than a constant" not in page_of(learned)
+    assert "Its mean squared error is below that of a constant prediction" in page_of(learned)
+    told, results = results_of(learned)
+    found = results["loss_less_than"]["constant"]
+    assert found["low"] > 0
+    assert np.isclose(found["mean"], told.against["constant"].value)

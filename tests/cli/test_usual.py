@@ -1,0 +1,378 @@
+"""`heatbath train` where no method is named: what the estimators do, to the last digit, however it was
+interrupted; what goes on beyond the end; and a word where a constant would be better."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import tomllib
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import heatbath as hb
+from heatbath.cli import baseline, main, pictures
+from heatbath.cli.display import Display
+from heatbath.cli.settings import merged, plan_of, read_settings
+from heatbath.datasets import from_arrays
+from heatbath.runs import simulation
+from heatbath.runs.plan import make_plan
+from heatbath.tables import open_table
+from heatbath.training import carry_out
+from tests.runs import differences
+
+pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperature")  # of very short runs
+GIVEN = {"hidden": (6,), "refine": 0.06, "chains": 2}
+USUAL = ["--hidden", "6", "--refine", "0.06", "--chains", "2", "--seed", "3", "--test-share", "0"]
+WHOLE = ("run.nc", "settings.toml", "summary.json")
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """A CSV file with numbers to predict and one with classes, of which a column is text, and what is in
+    them."""
+    folder, rng = tmp_path_factory.mktemp("usual"), np.random.default_rng(0)
+    X = rng.standard_normal((40, 2))
+    size = 100 + 20 * X[:, 0] + 5 * rng.standard_normal(40)
+    kinds = np.array(["blue", "red"])[(X[:, 1] + rng.standard_normal(40) > 0).astype(int)]
+    places = rng.choice(["Ulm", "Köln", ""], 40)
+    for name, columns in (("size", [*X.T, size]), ("kind", [X[:, 0], places, kinds])):
+        rows = [["a", "b", name], *zip(*(column.tolist() for column in columns), strict=True)]
+        (folder / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    frame = open_table(folder / "kind.csv").frame
+    return folder, {"size": (X, size), "kind": (frame[["a", "b"]], kinds)}
+
+
+@pytest.fixture(scope="module")
+def trained(tables):
+    """The folders of a run for each of them."""
+    folder, contents = tables
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "draw_all", lambda *arguments: [])
+        for name in contents:
+            arguments = ["--data", str(folder / f"{name}.csv"), "--target", name, *USUAL]
+            with pytest.raises(SystemExit) as end:
+                main(["train", *arguments, "--out", str(folder / name)])
+            assert end.value.code == 0
+    return folder
+
+
+def estimator(name):
+    if name == "size":
+        return hb.ThermodynamicRegressor(**GIVEN, random_state=3)
+    return hb.ThermodynamicClassifier(**GIVEN, random_state=3, encode=True)
+
+
+@pytest.mark.parametrize("name", ["size", "kind"])
+def test_what_predict_writes_for_the_training_file_is_what_the_estimator_says_to_the_last_digit(
+    name, tables, trained, call
+):
+    folder, contents = tables
+    X, y = contents[name]
+    fitted = estimator(name).fit(X, y)
+    run = hb.load(trained / name / "run.nc")
+    assert run.step == fitted.n_iter_
+    assert run.partition == fitted.run_.partition
+    np.testing.assert_array_equal(run.data["samples"].values, fitted.run_.data["samples"].values)
+    code, out, _ = call("predict", trained / name, folder / f"{name}.csv")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(out)))
+    said = {key: [row[key] for row in rows] for key in rows[0]}
+    if name == "kind":
+        assert said["prediction"] == fitted.predict(X).tolist()
+        columns = ["probability_blue", "probability_red"]
+        np.testing.assert_array_equal(numbers(said, columns), fitted.predict_proba(X))
+    else:
+        expected = [*fitted.predict(X, return_std=True), *fitted.predict_interval(X)]
+        np.testing.assert_array_equal(numbers(said, ["prediction", "sd", "low", "high"]).T, expected)
+
+
+def numbers(said, columns):
+    return np.array([list(map(float, said[name])) for name in columns]).T
+
+
+def test_another_seed_or_a_row_less_gives_other_digits(tables, trained):
+    """The control."""
+    X, y = tables[1]["size"]
+    run = hb.load(trained / "size" / "run.nc")
+    for seed, first in ((4, 0), (3, 1)):
+        other = estimator("size").set_params(random_state=seed).fit(X[first:], y[first:])
+        assert not np.array_equal(run.theta, other.run_.theta)
+
+
+def test_the_settings_have_all_that_was_chosen(trained):
+    told = tomllib.loads((trained / "size" / "settings.toml").read_text())
+    assert told["method"] == {"name": "langevin", "h": "auto", "gamma": 100 / 500, "word": "BAOAB"}
+    assert told["posterior"] == {"prior": "auto", "noise": "sampled", "temperature": 1.0}
+    training = {"steps": "auto", "budget": 500, "batch": 40, "samples": 25, "warm": 15, "momenta": "thermal"}
+    assert training.items() <= told["training"].items()
+    assert "refine" not in told["training"]  # it is in the budget
+
+
+def test_the_settings_make_the_same_files_byte_for_byte(trained, tmp_path, call, no_pictures):
+    again = tmp_path / "again"
+    assert call("train", "--settings", trained / "size" / "settings.toml", "--out", again)[0] == 0
+    assert differing(again, trained / "size") == []
+
+
+def differing(one, other):
+    return [name for name in WHOLE if (one / name).read_bytes() != (other / name).read_bytes()]
+
+
+MOMENTS = {
+    "while Adam warms": lambda now: now.finding and now.steps == 15,
+    "while the prior is found": lambda now: now.finding and now.steps not in (15, 100),
+    "in a round": lambda now: not now.finding and now.step < now.steps,
+}
+
+
+@pytest.mark.parametrize(
+    ("when", "kind"),
+    [
+        ("while Adam warms", signal.SIGINT),
+        ("while the prior is found", signal.SIGKILL),
+        ("in a round", signal.SIGKILL),
+    ],
+)
+def test_interrupted_by_ctrl_c_or_killed_and_resumed_it_ends_in_the_same_files(
+    when, kind, tables, trained, tmp_path, call, no_pictures, monkeypatch
+):
+    show, stopped, folder = Display.__call__, [], tmp_path / "run"
+    begun, prepare = [], simulation.Simulation.__init__
+
+    def stop(self, now):
+        show(self, now)
+        if not stopped and MOMENTS[when](now):
+            stopped.append(now.step)
+            signal.raise_signal(kind)
+
+    def note(self, plan, *rest):
+        begun.append(plan.steps)
+        prepare(self, plan, *rest)
+
+    arguments = ["train", "--data", tables[0] / "size.csv", "--target", "size", *USUAL, "--out", folder]
+    with monkeypatch.context() as patch:
+        patch.setattr(Display, "__call__", stop)
+        if kind == signal.SIGINT:
+            code, _, err = call(*arguments)
+            assert (code, bool(stopped)) == (130, True)
+            assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume {folder}"
+        else:
+            assert killed([*map(str, arguments), "--every", "0"])
+    assert (folder / "run.nc").exists() == (when == "in a round")
+    monkeypatch.setattr(simulation.Simulation, "__init__", note)
+    assert call("resume", folder)[0] == 0
+    assert differing(folder, trained / "size") == []
+    assert (15 in begun) == (when != "in a round")  # where chains begin is in the file
+
+
+def killed(arguments):
+    """Whether a process of its own for a command was killed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which do nothing here
+        child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        try:
+            main(arguments)
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+# Beyond the end
+
+SMALL = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "8", "--steps", "60",
+         "--chains", "3", "--batch", "10", "--record", "20", "--samples", "5",
+         "--method", "adlala:h=0.2"]  # fmt: skip
+
+
+def test_a_run_goes_on_beyond_its_end_as_in_the_library_and_its_settings_say_so(
+    tmp_path, call, refused, no_pictures, monkeypatch
+):
+    folder, again = tmp_path / "run", tmp_path / "again"
+    assert call("train", *SMALL, "--out", folder)[0] == 0
+    short = hb.load(folder / "run.nc")
+    assert call("resume", folder, "--steps", "30")[0] == 0
+    show, stopped = Display.__call__, []
+
+    def stop(self, now):
+        show(self, now)
+        if not stopped and now.steps == 110:
+            stopped.append(now.step)
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Display, "__call__", stop)
+        assert call("resume", folder, "--steps", "20")[0] == 130
+    assert "is not finished: first say heatbath resume" in refused("resume", folder, "--steps", "20")
+    assert call("resume", folder)[0] == 0
+    run = hb.load(folder / "run.nc")
+    assert differences(run, short.resume(30).resume(20)) == []
+    assert run.data.sizes["sample"] == 5 * 110 // 60
+    assert tomllib.loads((folder / "settings.toml").read_text())["training"]["continued"] == [90, 110]
+    assert json.loads((folder / "summary.json").read_text())["steps"] == 110
+    assert call("train", "--settings", folder / "settings.toml", "--out", again)[0] == 0
+    assert differing(again, folder) == []
+    _, file = read_settings(folder / "settings.toml")
+    assert "continued" not in merged(file, {"training": {"steps": 70}}, [])["training"]
+
+
+def test_the_usual_sampling_goes_on_beyond_its_end(trained, tmp_path, call, no_pictures):
+    folder = tmp_path / "kind"
+    shutil.copytree(trained / "kind", folder)
+    before = hb.load(folder / "run.nc")
+    assert call("resume", folder, "--steps", "40")[0] == 0
+    run = hb.load(folder / "run.nc")
+    assert differences(run, before.resume(40)) == []
+    assert call("resume", folder)[0] == 0
+    assert hb.load(folder / "run.nc").step == before.step + 40
+
+
+@pytest.mark.parametrize("steps", ["0", "-3"])
+def test_steps_beyond_the_end_that_are_none_are_refused(steps, trained, refused):
+    assert "--steps must be" in refused("resume", trained / "size", f"--steps={steps}")
+
+
+# A constant
+
+
+def noise(task, n=200):
+    """Targets that nothing explains."""
+    rng = np.random.default_rng(0)
+    y = rng.poisson(3.0, n) if task == "counts" else rng.standard_normal(n) * 4 + 7
+    y = {"binary": y > 9, "classes": np.digitize(y, [5, 9]).astype(str)}.get(task, y)
+    weights = rng.uniform(0.5, 2.0, n)
+    return from_arrays(rng.standard_normal((n, 3)), y, task=task, standardise=True, weights=weights)
+
+
+def plan_for(problem, **options):
+    return make_plan(problem, hb.Dense((8,)), hb.Partition(hb.Adam(), 0.05), **{"steps": 300} | options)
+
+
+@pytest.mark.parametrize("task", ["binary", "classes", "regression", "counts"])
+def test_the_loss_of_a_constant_is_that_of_networks_that_say_the_best_constant(task):
+    """A network without hidden layers whose weights are 0, at its best bias."""
+    problem = noise(task)
+    constant = baseline.constant_of(plan_for(problem))
+    outputs, weights = problem.outputs, problem.weights_train[0] / problem.weights_train[0].sum()
+    Y = problem.Y_train[0]
+    if task == "binary":
+        bias = [np.log(weights @ Y[:, 0] / (1 - weights @ Y[:, 0]))]
+    elif task == "classes":
+        bias = np.log([weights @ (Y[:, 0] == k) for k in range(outputs)])
+    else:
+        bias = weights @ Y if task == "regression" else np.log(weights @ Y)
+    start = np.concatenate([np.zeros(3 * outputs), bias])
+    run = hb.train(problem, hb.Dense(()), hb.Partition(hb.Frozen(), 0.1), 1, start=start)
+    assert constant.loss == pytest.approx(run.loss("test").values[0, -1], rel=1e-5)
+
+
+def test_a_constant_is_better_where_networks_learn_noise_by_heart_and_that_is_said():
+    problem = noise("binary")
+    constant = baseline.constant_of(plan_for(problem))
+    run = hb.train(problem, hb.Dense((20,)), hb.Partition(hb.Adam(), 0.05), 2000, chains=3)
+    loss = run.loss("test").values[:, -1].mean()
+    first = f"a constant prediction would be better: its test loss is {constant.loss:.4g}, and that of"
+    assert constant.against_networks(loss) == f"{first} single networks {loss:.4g}. Try it without --method"
+    p = run.predict(problem.X_test[0] * problem.scale + problem.shift).mean
+    each = -np.log(np.where(problem.Y_test[0] == 1, p, 1 - p))[:, 0]
+    mean = np.average(each, weights=problem.weights_test[0])
+    last = f"its test loss is {constant.loss:.4g}, and that of the averaged prediction {mean:.4g}."
+    assert constant.against_average(run).startswith(f"a constant prediction would be better: {last}")
+
+
+def test_of_networks_that_have_learnt_something_no_such_thing_is_said():
+    """The control."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    problem = from_arrays(X, X[:, 0] > 0, standardise=True)
+    constant = baseline.constant_of(plan_for(problem))
+    run = hb.train(problem, hb.Dense((8,)), hb.Partition(hb.Adam(), 0.05), 300, chains=3)
+    assert constant.against_networks(run.loss("test").values[:, -1].mean()) is None
+    assert constant.against_average(run) is None
+    assert constant.against_networks(constant.loss) is None
+
+
+def said(plan, constant, *moments):
+    """How often a display says it."""
+    console = Console(file=io.StringIO(), force_terminal=False, width=300)
+    with Display(plan, console, constant=constant) as display:
+        for moment in moments:
+            display(moment)
+    return console.file.getvalue().count("heatbath: warning: so far a constant")
+
+
+def test_it_is_said_once_in_the_middle_of_a_run_without_samples_and_not_of_short_runs():
+    plan = plan_for(noise("binary"))
+    constant = baseline.constant_of(plan)
+    early, middle = (hb.Progress(step, 300, 1.0, 2.5, {}) for step in (100, 150))
+    assert said(plan, constant, early) == 0
+    assert said(plan, constant, early, middle, middle) == 1
+    assert said(plan, constant, replace(middle, finding=True)) == 0
+    assert said(plan_for(noise("binary"), samples=10), constant, middle) == 0  # their average may be better
+
+
+def test_after_a_round_it_is_said_of_the_averaged_prediction():
+    rounds = []
+    given = {"problem": {"name": "rings", "n_train": 50, "n_test": 50}, "network": {"hidden": [6]}}
+    search, _ = plan_of("train", merged({}, given | {"training": {"budget": 400, "chains": 2}}, []))
+    carry_out(search, progress=lambda now: rounds.append(now) if now.run else None)
+    assert [now.step for now in rounds] == [50, 100, 200][: len(rounds)]
+    assert rounds
+    constant = baseline.constant_of(search.first_plan())
+    for factor, count in ((0.01, 1), (100.0, 0)):
+        assert said(search, replace(constant, each=factor * constant.each), *rounds, *rounds) == count
+
+
+def test_where_the_loss_is_another_one_nothing_is_said():
+    problem = noise("regression")
+    varying = hb.Partition(hb.Langevin(1.0), 0.1, hb.Posterior(noise="network"))
+    assert baseline.constant_of(make_plan(problem, hb.Dense((8,)), varying, 10)) is None
+    several = hb.Partition(hb.SGD(), [0.1, 0.2])
+    assert baseline.constant_of(make_plan(problem, hb.Dense((8,)), several, 10)) is None
+
+
+# What else is said without a method
+
+
+def test_options_change_what_suits_the_data():
+    given = {"name": "spirals", "n_train": 200, "n_test": 50}
+
+    def planned(training, **sections):
+        return plan_of("train", merged({}, {"problem": given, "training": training, **sections}, []))
+
+    search, complete = planned({"steps": 300, "seed": 7})
+    assert (search.first, search.budget, complete["training"]["thin"]) == (300, None, 6)
+    assert complete["network"]["hidden"] == [50]
+    search, complete = planned({"budget": 4000, "batch": 20}, posterior={"prior": 0.3})
+    assert (search.budget, search.batch, complete["method"]["gamma"]) == (4000, 20, 1.0)
+    assert complete["posterior"]["prior"] == 0.3
+    assert planned({"batch": "all"})[1] == planned({})[1]
+    _, same = plan_of("train", merged(complete, {}, []))
+    assert same == complete
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--steps", "300", "--budget", "300"], "leave out one of the two"),
+        (["--method", "lol", "--refine", "2"], "refine is for the usual sampling"),
+        (["--refine", "0"], "refine must be"),
+        (["--noise", "0.5"], "noise is for a regression"),
+        (["--method", "adam:h=0.1", "--warm", "10"], "and no warm steps"),
+        (["--warm", "-1"], "warm must be"),
+    ],
+)
+def test_what_makes_no_sense_without_a_method_is_refused(arguments, told, refused):
+    assert told in refused("train", "--problem", "spirals", *arguments)
+
+
+def test_only_train_begins_warm(refused):
+    told = refused("compare", "--problem", "spirals", "--method", "lol", "--warm", "10")
+    assert "without --budget and --warm" in told

@@ -1,0 +1,436 @@
+"""Sessions, workers and websockets of the explorer, without a network between."""
+
+import asyncio
+import json
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from starlette.websockets import WebSocket
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from heatbath.explorer.flight import Flight
+from heatbath.explorer.page_settings import read_settings
+from heatbath.explorer.server import Explorer
+from heatbath.explorer.session import ARREARS, Session, make_flights
+from heatbath.runs.live import Live
+from tests.explorer.pages import SMALL
+
+
+@pytest.fixture
+def explorer():
+    explorer = Explorer()
+    yield explorer
+    explorer.close()
+
+
+class Wire:
+    """A websocket of the server's, of which the test is the other end."""
+
+    def __init__(self, explorer, session=""):
+        self.sent, self.inbox = [], asyncio.Queue()
+        self.put("connect")
+        scope = {
+            "type": "websocket",
+            "headers": [(b"host", b"localhost")],
+            "query_string": f"session={session}".encode(),
+        }
+        self.task = asyncio.create_task(explorer._socket(WebSocket(scope, self.inbox.get, self.send)))
+
+    async def send(self, message):
+        await self.pass_on(message)
+
+    async def pass_on(self, message):
+        self.sent.append(message)
+
+    def put(self, kind, **fields):
+        self.inbox.put_nowait({"type": f"websocket.{kind}", **fields})
+
+    def say(self, kind, **fields):
+        self.put("receive", text=json.dumps({"type": kind, **fields}))
+
+    def texts(self):
+        return [json.loads(message["text"]) for message in self.sent if "text" in message]
+
+    async def until(self, kind, **fields):
+        """The first message of a kind, and with these fields, as soon as it is there."""
+        while True:
+            for message in self.texts():
+                if message["type"] == kind and fields.items() <= message.items():
+                    return message
+            assert not self.task.done(), self.task
+            await asyncio.sleep(0.001)
+
+    async def close(self):
+        self.put("disconnect", code=1000)
+        await self.task
+
+
+def run(test):
+    """Have a test done by an event loop."""
+    asyncio.run(asyncio.wait_for(test, 60))
+
+
+def test_pages_that_are_just_gone_keep_their_runs_while_there_is_room(explorer, monkeypatch):
+    monkeypatch.setattr("heatbath.explorer.server.SESSIONS", 4)
+
+    async def visit(session=""):
+        page = Wire(explorer, session)
+        key = (await page.until("hello"))["session"]
+        await page.close()
+        return key
+
+    async def come_and_go():
+        keys = [await visit() for _ in range(4)]
+        assert [await visit(key) for key in keys] == keys
+        page = Wire(explorer)  # for which the one that is gone longest makes room
+        assert (await page.until("hello"))["session"] not in keys
+        assert list(explorer.sessions)[:3] == keys[1:]
+        page.say("setup", id=1, settings=SMALL)
+        await page.until("ready", id=1)
+        await page.close()
+
+    run(come_and_go())
+
+
+def test_a_page_that_is_back_before_the_server_has_done_with_it_gone_has_its_runs(explorer):
+    async def back():
+        page = Wire(explorer)
+        key = (await page.until("hello"))["session"]
+        on = asyncio.Event()
+
+        async def slow(message):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await on.wait()
+
+        page.pass_on = slow
+        page.say("play")  # the answer is on its way when it goes
+        await asyncio.sleep(0.01)
+        page.put("disconnect", code=1001)
+        while explorer.sessions[key].attached:
+            await asyncio.sleep(0.001)
+        again = Wire(explorer, key)
+        assert (await again.until("hello"))["session"] == key
+        on.set()
+        await page.task
+        assert explorer.sessions[key].attached
+        assert key not in explorer._dropping
+        await again.close()
+
+    run(back())
+
+
+def test_runs_that_are_replaced_are_silent_and_nothing_asked_of_them_is_left_open(explorer, monkeypatch):
+    """Both are replaced while a worker is in the midst of run A, for which a command and a download wait."""
+    began, on = threading.Event(), threading.Event()
+    stand = Flight._stand
+
+    def slow(flight):
+        stand(flight)
+        if flight.name == "A" and flight.step and not began.is_set():
+            began.set()
+            on.wait(30)
+            flight.post('{"type":"diverged","run":"old"}')
+            flight.change({"h": 0.2}, 3)
+
+    monkeypatch.setattr(Flight, "_stand", slow)
+
+    async def replace():
+        page = Wire(explorer)
+        key = (await page.until("hello"))["session"]
+        page.say("setup", id=1, settings=SMALL)
+        await page.until("ready", id=1)
+        page.say("step", id=2, steps=5)
+        while not began.is_set():
+            await asyncio.sleep(0.001)
+        page.say("change", id=4, run="A", h=0.1)
+        request = SimpleNamespace(
+            path_params={"session": key, "name": "A"}, headers={"host": "localhost"}, query_params={}
+        )
+        download = asyncio.create_task(explorer._download(request))
+        page.say("reset", id=5)
+        await page.until("ready", id=5)
+        answers = [await page.until(kind, id=number) for kind, number in (("state", 2), ("error", 4))]
+        assert "begun anew" in answers[1]["text"]
+        assert (await download).status_code == 404
+        on.set()
+        assert "begun anew" in (await page.until("error", id=3))["text"]
+        page.say("step", id=6, steps=5)
+        assert (await page.until("state", id=6))["steps"] == {"A": 5, "B": 5}
+        assert not [message for message in page.texts() if message["type"] == "diverged"]
+        await page.close()
+
+    run(replace())
+
+
+def test_what_new_runs_say_comes_after_ready(explorer, monkeypatch):
+    """A worker that is at them as soon as they are there, and an event loop that is slow."""
+    install, early = Session.install, threading.Event()
+
+    def slow(*given):
+        install(*given)
+        early.wait(10)
+
+    def prepare(flight):
+        flight.post('{"type":"compiling"}')
+        flight.prepared = True
+        early.set()
+
+    monkeypatch.setattr(Session, "install", slow)
+    monkeypatch.setattr(Flight, "prepare", prepare)
+
+    async def begin():
+        page = Wire(explorer)
+        page.say("setup", id=1, settings=SMALL)
+        await page.until("compiling")
+        assert [message["type"] for message in page.texts()][:2] == ["hello", "ready"]
+        await page.close()
+
+    run(begin())
+
+
+def test_steps_of_runs_that_have_ended_are_answered_and_no_worker_spins(explorer, monkeypatch):
+    served = Counter()
+    serve, work = Session.serve, Flight.work
+
+    def counted(session, flight):
+        served[flight.name] += 1
+        serve(session, flight)
+
+    def slow(flight, *given):
+        if flight.name == "A":
+            flight.alive = False  # as if its chains had diverged
+        else:
+            time.sleep(0.1)
+            work(flight, *given)
+
+    def broken(flight, *given):
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr(Session, "serve", counted)
+
+    async def end():
+        page = Wire(explorer)
+        page.say("setup", id=1, settings=SMALL)
+        await page.until("ready", id=1)
+        monkeypatch.setattr(Flight, "work", slow)
+        page.say("step", id=2, steps=3)
+        assert (await page.until("state", id=2))["steps"] == {"A": 0, "B": 3}
+        assert served["A"] < 10
+        monkeypatch.setattr(Flight, "work", broken)
+        page.say("reset", id=3)
+        await page.until("ready", id=3)
+        for number in (4, 5):  # of which the first ends both
+            page.say("step", id=number, steps=3)
+            await page.until("state", id=number)
+        await page.close()
+
+    run(end())
+
+
+def test_steps_asked_for_while_others_are_made_are_all_made():
+    """Run B is in the midst of a slice, and has not heard of the second ones, when A has made them."""
+    said = []
+    session = Session(lambda text: said.append(json.loads(text)) if text else None, lambda: None)
+    flights = make_flights(read_settings(SMALL), lambda *message: None)
+    session.install(read_settings(SMALL), flights, "")
+    a, b = flights.values()
+    session.make_steps(1, 1)
+    session.serve(a)
+    session.serve(b)
+    session.make_steps(1, 2)
+    session.serve(a)
+    session.serve(a)
+    b.work(10, 1)
+    session.serve(a)
+    assert (a.step, b.step, said) == (2, 1, [])
+    session.serve(b)
+    session.serve(b)
+    assert (a.step, b.step) == (2, 2)
+    assert [message["id"] for message in said] == [1, 2]
+
+
+def test_records_are_as_dense_on_a_computer_that_is_busy(monkeypatch):
+    flight = make_flights(read_settings(SMALL), lambda *message: None)["A"]
+    flight.prepare()
+    flight.work(10, 1)
+    note = Live.note
+
+    def late(live, **how):
+        time.sleep(0.05)  # others have the core
+        return note(live, **how)
+
+    monkeypatch.setattr(Live, "note", late)
+    monkeypatch.setattr("heatbath.explorer.flight.FIRST", 0.15)
+    flight.work(10, 9)
+    assert [point.step for point in flight.trace] == list(range(1, 11))
+
+
+def test_a_run_that_goes_back_keeps_to_its_speed():
+    session = Session(lambda text: None, lambda: None)
+    flights = make_flights(read_settings(SMALL), lambda *message: None)
+    session.install(read_settings(SMALL), flights, "")
+    session.set_speed(100)
+    for flight in flights.values():
+        session.serve(flight)
+        flight.work(10, 1000)
+    session.play(True)
+    assert [flight.step for flight in flights.values()] == [1000, 1000]
+    begin = time.perf_counter()
+    for flight in flights.values():
+        flight.rewind()
+        flight.told = begin, 0
+        for _ in range(20):
+            session.serve(flight)
+    most = 100 * (ARREARS + time.perf_counter() - begin) + 1
+    assert all(0 <= flight.step <= most for flight in flights.values())
+
+
+def test_a_fault_of_our_own_between_slices_ends_the_runs_of_one_page_and_no_worker(explorer, monkeypatch):
+    due, broken = Session.due, []
+
+    def faulty(session, now):
+        if session.key in broken:
+            raise ZeroDivisionError("on purpose")
+        return due(session, now)
+
+    monkeypatch.setattr(Session, "due", faulty)
+
+    async def break_one():
+        pages = [Wire(explorer), Wire(explorer)]
+        for page in pages:
+            page.say("setup", id=1, settings=SMALL)
+            await page.until("ready", id=1)
+        broken.append((await pages[0].until("hello"))["session"])
+        pages[0].say("step", id=2, steps=3)
+        assert "on purpose" in (await pages[0].until("error", id=2))["text"]
+        pages[1].say("step", id=2, steps=3)
+        assert (await pages[1].until("state", id=2))["steps"] == {"A": 3, "B": 3}
+        assert all(thread.is_alive() for thread in explorer.workers._threads)
+        for number, kind in enumerate(("play", "step", "rewind", "code"), 3):
+            fields = {"step": {"steps": 1}, "rewind": {"run": "A"}, "code": {"run": "A", "as": "python"}}
+            pages[0].say(kind, id=number, **fields.get(kind, {}))
+            assert "reset begins anew" in (await pages[0].until("error", id=number))["text"]
+        broken.clear()
+        pages[0].say("reset", id=9)
+        pages[0].say("step", id=10, steps=3)
+        assert (await pages[0].until("state", id=10))["steps"] == {"A": 3, "B": 3}
+        for page in pages:
+            await page.close()
+
+    run(break_one())
+
+
+@pytest.mark.parametrize("limit", ["WAITING", "STUCK"])
+def test_a_page_that_does_not_read_is_given_up(explorer, monkeypatch, limit):
+    async def stuck(message):
+        await asyncio.Event().wait()
+
+    async def never_read():
+        page = Wire(explorer)
+        await page.until("hello")
+        page.pass_on = stuck
+        monkeypatch.setattr(f"heatbath.explorer.server.{limit}", 20)
+        if limit == "STUCK":
+            monkeypatch.setattr("heatbath.explorer.server.STUCK", 0.05)
+        for _ in range(1 if limit == "STUCK" else 25):
+            page.say("pause")  # each of which is answered
+        await page.task
+        assert not any(session.attached for session in explorer.sessions.values())
+
+    run(never_read())
+
+
+def test_a_page_that_is_back_is_told_of_each_run_by_the_worker_that_holds_it(explorer, monkeypatch):
+    asked, entries, layout = [], Flight.entries, Flight.layout
+
+    def watch(name, method):
+        def watched(flight):
+            asked.append((flight.name, name, flight.held))
+            return method(flight)
+
+        monkeypatch.setattr(Flight, name, watched)
+
+    async def back():
+        page = Wire(explorer)
+        key = (await page.until("hello"))["session"]
+        page.say("setup", id=1, settings=SMALL)
+        page.say("step", id=2, steps=3)
+        await page.until("state", id=2)
+        await page.close()
+        watch("entries", entries)
+        watch("layout", layout)
+        page = Wire(explorer, key)
+        page.say("change", id=3, run="B", h=0.01)
+        changed = await page.until("changed", id=3)
+        kinds = [
+            (m["type"], m.get("run")) for m in page.texts() if m["type"] in ("ready", "changed", "state")
+        ]
+        assert kinds[:4] == [("ready", None), ("state", None), ("changed", "A"), ("changed", "B")]
+        assert changed["step"] == 3
+        assert {("A", "entries", True), ("B", "entries", True)} <= set(asked)
+        assert all(held for *_, held in asked)
+        page.say("step", id=4, steps=2)
+        assert (await page.until("state", id=4))["steps"] == {"A": 5, "B": 5}
+        await page.close()
+
+    run(back())
+
+
+def test_blas_has_one_thread_while_runs_play_and_what_it_had_when_they_pause(explorer, monkeypatch):
+    monkeypatch.setattr("heatbath.explorer.server.RESTING", 0.05)
+
+    def threads():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    async def play_and_pause():
+        page = Wire(explorer)
+        page.say("setup", id=1, settings=SMALL)
+        page.say("play", id=2)
+        await page.until("traces")
+        for _ in range(20):
+            assert threads() == {1}
+            await asyncio.sleep(0.01)
+        page.say("pause", id=3)
+        await page.until("state", id=3)
+        while threads() != {2}:
+            await asyncio.sleep(0.01)
+        await page.close()
+
+    with threadpool_limits(2, "blas"):
+        run(play_and_pause())
+
+
+def test_messages_that_are_too_many_are_answered_too(explorer, monkeypatch):
+    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 3)
+    monkeypatch.setattr("heatbath.explorer.server.WAITING", 20)
+
+    async def flood():
+        page = Wire(explorer)
+        for number in range(100):
+            page.say("pause", id=number)
+        texts = [(await page.until("error", id=number))["text"] for number in range(100)]
+        assert all("comes after setup" in text for text in texts[:3])
+        assert all("at most 3 messages a second" in text for text in texts[3:])
+        await page.close()
+
+    run(flood())
+
+
+def test_a_name_from_outside_is_no_path(tmp_path):
+    class Windows(type(Path())):
+        def __truediv__(self, name):
+            return Path(self, *name.split("\\"))
+
+    (tmp_path / "page" / "inner").mkdir(parents=True)
+    for place in ("secret.js", "page/mine.js", "page/.hidden.js", "page/table.csv"):
+        (tmp_path / place).touch()
+    explorer = SimpleNamespace(page=Windows(tmp_path / "page"))
+    assert Explorer._page(explorer, "mine.js").status_code == 200
+    for name in ("inner\\..\\..\\secret.js", "C:mine.js", "mine.js\0", ".hidden.js", "table.csv", ""):
+        assert Explorer._page(explorer, name).status_code == 404, name

@@ -1,0 +1,276 @@
+"""Files of tables, however they are written."""
+
+import bz2
+import gzip
+import io
+import lzma
+import sys
+import zipfile
+
+import pandas as pd
+import pytest
+
+from heatbath.tables import open_chunks, open_table, opening
+
+ROWS = [["größe", "wo", "n"], ["1.5", "Köln", "1"], ["2.5", "a b", "2"], ["", "é", "-3"]]
+EXPECTED = pd.DataFrame(
+    {"größe": ["1.5", "2.5", ""], "wo": ["Köln", "a b", "é"], "n": ["1", "2", "-3"]},
+    index=pd.Index([2, 3, 4], name="line"),
+    dtype="str",
+)
+LONG = f"1,{'x' * 1000}\n" * 300  # rows that are more than what is looked at first
+TEXT = "\n".join(",".join(row) for row in ROWS) + "\n"
+
+
+def opened(content):
+    return open_table(io.BytesIO(content if isinstance(content, bytes) else content.encode()))
+
+
+def same(frame, other=EXPECTED):
+    return frame.equals(other) and frame.index.tolist() == other.index.tolist()
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("separator", opening.SEPARATORS)
+def test_separators_and_ends_of_lines_are_found_out(separator, end, quote):
+    """With quotes the rows are cut by the csv module, without them by pandas: the cells are the same."""
+    text = end.join(separator.join(f"{quote}{cell}{quote}" for cell in row) for row in ROWS)
+    found = opened(text)
+    assert same(found.frame)
+    assert found.notes == (f"cells separated by {opening.SEPARATORS[separator]}",)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "note"),
+    [
+        ("utf-8", None),
+        ("utf-8-sig", "text in UTF-8, as its first bytes say"),
+        ("utf-16", "text in UTF-16, as its first bytes say"),
+        ("utf-32", "text in UTF-32, as its first bytes say"),
+        ("utf-16-le", "text in UTF-16-LE"),
+        ("utf-16-be", "text in UTF-16-BE"),
+        ("latin-1", "text in cp1252, as it is not UTF-8"),
+    ],
+)
+def test_encodings_are_found_out(encoding, note):
+    found = opened(TEXT.encode(encoding))
+    assert same(found.frame)
+    assert found.notes == (*([note] if note else []), "cells separated by commas")
+
+
+def test_bytes_that_only_latin_1_has_are_read_by_it():
+    found = opened("a,b\n\x81,é\n".encode("latin-1"))
+    assert found.frame.iloc[0].tolist() == ["\x81", "é"]
+    assert found.notes[0] == "text in latin-1, as it is not UTF-8"
+
+
+def test_an_encoding_is_that_of_the_whole_file_and_not_of_its_beginning():
+    found = opened(f"a,b\n{LONG}2,é\n".encode("cp1252"))
+    assert found.frame.iloc[-1].tolist() == ["2", "é"]
+
+
+def zipped(**files):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+PACKED = {
+    "unpacked by gzip": gzip.compress(TEXT.encode()),
+    "unpacked by bzip2": bz2.compress(TEXT.encode()),
+    "unpacked by xz": lzma.compress(TEXT.encode()),
+    "unpacked by zip: t": zipped(t=TEXT),
+}
+
+
+@pytest.mark.parametrize("note", PACKED)
+def test_compressed_files_are_known_by_their_bytes_and_not_their_names(note, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(PACKED[note])
+    for found in (open_table(path), open_table(str(path)), opened(PACKED[note])):
+        assert same(found.frame)
+        assert found.notes[0] == note
+
+
+def test_parquet_is_read_in_its_own_types_and_without_labels_of_rows(tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"a": [1, 2], "b": [True, None], "c": ["x", None]}, index=["p", "q"])
+    frame["d"] = pd.to_datetime(["2020-01-01", None])
+    frame.to_parquet(tmp_path / "t.parquet")
+    found, notes = open_table(tmp_path / "t.parquet")
+    assert list(found.columns) == ["a", "b", "c", "d"]
+    assert found["a"].tolist() == [1, 2]
+    assert found.index.tolist() == [1, 2]
+    assert notes == ("Parquet",)
+    chunks = list(open_chunks(tmp_path / "t.parquet", 1))
+    assert [chunk.index.tolist() for chunk in chunks] == [[1], [2]]
+    with pytest.raises(ValueError, match="the table is not a Parquet file that can be read"):
+        opened(b"PAR1 and no more")
+
+
+def test_decimal_commas_are_known_also_of_amounts_and_in_quotes():
+    found = opened("a;b;c\n1,5;x;1.234,5\n-2,25;y,z;12\n")
+    assert found.frame.to_dict("list") == {"a": ["1.5", "-2.25"], "b": ["x", "y,z"], "c": ["1234.5", "12"]}
+    assert "numbers with a decimal comma" in found.notes
+    for text in ("a;b\n1.234,50 €;x\n2.500,75 €;y\n", 'a,b\n"1.234,50 €",x\n"2.500,75 €",y\n'):
+        assert opened(text).frame["a"].tolist() == ["1234.50 €", "2500.75 €"]
+    assert opened('a,b\n"1,5",2\n').frame["a"].tolist() == ["1.5"]
+    controls = ('a,b\n"1,500",2\n', 'a,b\n"$1,801.30",2\n', "a;b\n1.5;2,25\n2.5;1\n2.25;1\n")
+    for text in controls:  # thousands, or points
+        assert "numbers with a decimal comma" not in opened(text).notes
+
+
+def test_rows_have_the_numbers_of_their_lines():
+    text = 'sep=;\n\na;b\n1;x\n\n;\n2;"y\nz"\n3;w\n'
+    found = opened(text)
+    assert found.frame["b"].to_dict() == {4: "x", 7: "y\nz", 9: "w"}
+    assert [chunk.index.tolist() for chunk in open_chunks(io.BytesIO(text.encode()), 1)] == [[4], [7], [9]]
+
+
+def test_all_lines_of_another_length_are_in_one_message(monkeypatch):
+    monkeypatch.setattr(opening, "PIECE", 7)  # from piece to piece
+    rows = [f"{i},x" if i % 3 else f"{i}" for i in range(60)]
+    with pytest.raises(
+        ValueError, match="the table has 20 problems: line 2: 2 cells are needed, got 1; line"
+    ):
+        opened("\n".join(["a,b", *rows]))
+    with pytest.raises(ValueError, match=r"and 10 more: correct them \(text with commas in it needs"):
+        opened("\n".join(["a,b", *rows]))
+    with pytest.raises(ValueError, match="has 2 problems"):  # of a stream, those of the first piece with any
+        list(open_chunks(io.BytesIO("\n".join(["a,b", *rows]).encode()), 4))
+    assert len(opened("a,b\n1,2,\n3,4,,\n").frame) == 2  # separators at the end do no harm
+
+
+def test_a_quote_that_is_open_is_told_of():
+    with pytest.raises(ValueError, match=r"line 3: 2 cells are needed, got 1 \(up to line 5, so a quote"):
+        opened('a,b\n1,2\n"3,4\n5,6\n7,8\n')
+    with pytest.raises(ValueError, match=r"line 2: field larger than field limit .* a quote may be open"):
+        opened('a,b\n"1,2\n' + "3,4\n" * 40_000)
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        (",a,,b", ["column 1", "a", "column 3", "b"]),
+        ("a,a,a.2,a", ["a", "a.3", "a.2", "a.4"]),
+        (" a ,b  c,column 4,", ["a", "b c", "column 4", "column 4.2"]),
+    ],
+)
+def test_names_are_different_and_what_was_done_to_them_is_said(header, names):
+    found = opened(f"{header}\n1,2,3,4\n")
+    assert list(found.frame.columns) == names
+    changed = [name for name, given in zip(names, header.split(","), strict=True) if name not in given]
+    assert all(any(repr(name) in note for note in found.notes) for name in changed if name != "b c")
+
+
+def test_a_first_line_of_numbers_is_told_of():
+    assert "the first line has numbers" in " ".join(opened("1,2.5\n3,4\n").notes)
+    assert "the first line has numbers" not in " ".join(opened("1,b\n3,4\n").notes)
+
+
+def damaged(content):
+    return content[: len(content) // 2] + b"\xff" * 8 + content[len(content) // 2 + 8 :]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty: a first line with the names of the columns is needed"),
+        (b"\n\n ,\n", "is empty"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "is not a table of text: it has bytes of zero"),
+        (f"a,b\n{LONG}\0,1\n".encode(), "is not a table of text: line 302 has bytes of zero"),
+        (b"a" * (opening.LONGEST + 1), "line 1 is longer than any table's"),
+        (damaged(PACKED["unpacked by gzip"]), "damaged"),
+        (PACKED["unpacked by gzip"][:-20], "damaged"),
+        (damaged(PACKED["unpacked by bzip2"]), "damaged"),
+        (damaged(PACKED["unpacked by xz"]), "damaged"),
+        (PACKED["unpacked by zip: t"][:40], "damaged"),
+        (zipped(a="x", b="y"), "must have one file in it, it has 2: a, b; unpack it and name one of them"),
+        (
+            zipped(**{"[Content_Types].xml": "x", "sheet": "y"}),
+            "is a workbook of a spreadsheet: save its sheet",
+        ),
+        (b"\xff\xfea\0,\0\n\0\x00\xd8\n\0", "began as text in utf-16 and goes on with other bytes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",  # packed bytes have the time in them
+)
+def test_what_is_no_table_is_refused_by_name(content, says, tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"bad\.csv.* {says}"):
+        open_table(path)
+    with pytest.raises(ValueError, match=rf"bad\.csv.* {says}"):
+        list(open_chunks(path, 1000))
+
+
+def test_chunks_are_the_table_whatever_their_size():
+    text = "a,b\n" + "".join(f'{i},"{i}\n{i}"\n' if i % 5 == 0 else f"{i},x\n" for i in range(40))
+    for rows in (1, 7, 1000):
+        chunks = list(open_chunks(io.BytesIO(text.encode()), rows))
+        assert max(map(len, chunks)) <= rows
+        assert same(pd.concat(chunks), opened(text).frame)
+    (only,) = open_chunks(io.BytesIO(b"a,b\n"), 10)
+    assert (list(only.columns), len(only)) == (["a", "b"], 0)
+
+
+class Endless(io.RawIOBase):
+    """A stream that never ends, and knows how much of it was read."""
+
+    def __init__(self):
+        self.rows = 0
+
+    def readable(self):
+        return True
+
+    def readinto(self, place):
+        text = ("a,b\n" if not self.rows else "") + f"{self.rows},x\n" * 1000
+        place[: len(text)] = text.encode()
+        self.rows += 1000
+        return len(text)
+
+
+def test_of_a_stream_no_more_is_read_than_is_needed():
+    stream = Endless()
+    chunks = open_chunks(io.BufferedReader(stream, 1 << 14), 5000)
+    for count in range(1, 4):
+        assert len(next(chunks)) <= 5000
+        assert stream.rows <= 5000 * count + 5000
+    chunks.close()
+
+
+def test_the_standard_input_is_a_file_called_dash(monkeypatch):
+    for read in (lambda: open_table("-").frame, lambda: pd.concat(open_chunks("-", 2))):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(TEXT.encode()))))
+        assert same(read())
+
+
+def test_a_file_of_the_user_s_stays_open(tmp_path):
+    (tmp_path / "t.csv").write_text(TEXT)
+    with open(tmp_path / "t.csv", "rb") as file:
+        assert same(open_table(file).frame)
+        assert not file.closed
+        file.seek(0)
+        assert same(open_table(file).frame)
+
+
+class Drops(io.RawIOBase):
+    """A stream that comes in these pieces."""
+
+    def __init__(self, *pieces):
+        self.pieces = list(pieces)
+
+    def readable(self):
+        return True
+
+    def readinto(self, place):
+        piece = self.pieces.pop(0) if self.pieces else b""
+        place[: len(piece)] = piece
+        return len(piece)
+
+
+def test_a_stream_whose_header_comes_first_may_have_decimal_commas():
+    stream = io.BufferedReader(Drops(b"a;b\n", b"2;x\n", b"1,5;y\n", b"3;z\n"))
+    assert pd.concat(open_chunks(stream, 10))["a"].tolist() == ["2", "1.5", "3"]

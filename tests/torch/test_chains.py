@@ -1,0 +1,292 @@
+"""Many chains of a module: each is the trajectory of the module alone, with its number."""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+import heatbath as hb
+import heatbath.torch as ht
+from heatbath.schedules import SimulatedTempering
+
+COUNT = 3
+
+
+def network(kind=torch.float64):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(2, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2)).to(kind)
+
+
+def data(kind=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(12, 2, dtype=kind, generator=generator)
+    return x, torch.randint(2, (12,), generator=generator)
+
+
+def alone(chains):
+    """The modules of the chains, each by itself."""
+    modules = [copy.deepcopy(chains.model) for _ in range(chains.count)]
+    for k, module in enumerate(modules):
+        chains.load_into(module, k)
+    return modules
+
+
+def farthest(chains, modules):
+    """How far the chains are from modules, at most."""
+    pairs = zip(chains.states(), modules, strict=True)
+    return max((state[n] - v).abs().max().item() for state, m in pairs for n, v in m.state_dict().items())
+
+
+LADDER = SimulatedTempering((0.05, 0.1, 0.2), every=2, weights=(0.0, 0.1, 0.2))
+OPTIMISERS = {
+    "AdLaLa": lambda m, **o: ht.AdLaLa(m, lr=0.1, tau=0.02, sigma=0.3, epsilon=0.2, **o),
+    "AdLAdL": lambda m, **o: ht.AdLAdL(m, lr=0.1, tau=0.02, sigma=0.3, thermostat="tensor", **o),
+    "Langevin": lambda m, **o: ht.Langevin(m, 0.1, 1.0, 0.3, **o),
+    "at the kick": lambda m, **o: ht.Langevin(m, 0.1, 1.0, 0.3, word="OBABO", **o),
+    "SGLD": lambda m, **o: ht.SGLD(m, 0.1, 0.2, **o),
+    "Adam": lambda m, **o: ht.Adam(m, 0.01, weight_decay=0.1, **o),
+    "tempered": lambda m, **o: ht.Langevin(m, 0.1, 1.0, LADDER, weight_decay=0.1, **o),
+}
+
+
+def train(optimizer, losses, steps=6):
+    """Some steps, with a closure, as tempering needs it."""
+
+    def closure():
+        optimizer.zero_grad()
+        values = losses()
+        values.sum().backward()
+        return values
+
+    for _ in range(steps):
+        optimizer.step(closure)
+
+
+@pytest.mark.parametrize("fused", [None, False])
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_chain_k_is_the_module_alone_with_the_number_k(name, fused):
+    (x, y), make = data(), OPTIMISERS[name]
+    chains = ht.Chains(network(), COUNT)
+    modules = alone(chains)
+    assert farthest(chains, modules) == 0
+    assert farthest(chains, modules[::-1]) > 0.1  # they start at different places
+    optimizer = make(chains, seed=5, fused=fused, chain=4)
+    train(optimizer, lambda: chains.each(F.cross_entropy, chains(x), y))
+    others = [make(module, seed=5, fused=fused, chain=4 + k) for k, module in enumerate(modules)]
+    for module, other in zip(modules, others, strict=True):
+        train(other, lambda module=module: F.cross_entropy(module(x), y))
+    assert farthest(chains, modules) < 1e-13
+    for group, *theirs in zip(optimizer.param_groups, *(o.param_groups for o in others), strict=True):
+        for key in ("xi", "rung"):
+            if key in group:
+                np.testing.assert_allclose(group[key], [own[key] for own in theirs], rtol=1e-12)
+    for k, other in enumerate(others):
+        for part, mine in optimizer.temperature(4 + k).items():
+            assert mine.value == pytest.approx(other.temperature()[part].value, rel=1e-12)
+    same = copy.deepcopy(modules[1])
+    train(make(same, seed=5, fused=fused, chain=4), lambda: F.cross_entropy(same(x), y))
+    if name != "Adam":  # which has no noise
+        assert farthest(chains, [modules[0], same, modules[2]]) > 1e-3  # the number matters
+
+
+def test_the_numbers_of_a_chain_are_those_of_the_definition():
+    model = torch.nn.Linear(3, 1, bias=False).double()
+    optimizer = ht.Langevin(ht.Chains(model, 2, "same"), 0.3, float("inf"), 0.49, seed=11)
+    (parameter,) = optimizer.param_groups[0]["params"]
+    parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()  # O is p = sqrt(τ) R, and BAOAB opens with B A, O, A: θ moves by h/2 p twice, less one
+    for chain in (0, 1):
+        R = hb.noise.normals(11, hb.noise.NOISE, 0, chain, 0, 0, 3)
+        moved = (parameter[chain] - model.weight).detach().numpy().ravel()
+        np.testing.assert_allclose(moved, 0.15 * 0.7 * np.ravel(R), rtol=1e-12)
+
+
+def test_the_sampled_variance_is_that_of_each_chain():
+    x, _ = data()
+    y = x.sum(dim=1, keepdim=True)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 1).double()
+    posterior = ht.Posterior("mse_loss", len(x))
+    chains = ht.Chains(model, COUNT)
+    modules = alone(chains)
+    optimizer = ht.Langevin(chains, 0.05, 1.0, posterior=posterior, seed=3)
+    others = [ht.Langevin(m, 0.05, 1.0, posterior=posterior, seed=3, chain=k) for k, m in enumerate(modules)]
+    for _ in range(3):
+        with torch.no_grad():
+            drawn = optimizer.draw_noise(chains(x) - y)
+            assert drawn == optimizer.noise
+            single = [other.draw_noise(m(x) - y) for other, m in zip(others, modules, strict=True)]
+        np.testing.assert_allclose(drawn, single, rtol=1e-12)
+        assert len(set(drawn)) == COUNT
+        train(optimizer, lambda: chains.each(F.mse_loss, chains(x), y), steps=2)
+        for other, module in zip(others, modules, strict=True):
+            train(other, lambda module=module: F.mse_loss(module(x), y), steps=2)
+    assert farthest(chains, modules) < 1e-13
+    with pytest.raises(ValueError, match="chains, examples"):
+        optimizer.draw_noise(torch.zeros(len(x), 1))
+
+
+def test_five_hundred_chains_have_the_variance_of_their_law():
+    class Point(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.theta = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
+
+        def forward(self, k):
+            return 0.5 * (k * self.theta**2).sum()
+
+    chains, tau, k = ht.Chains(Point(), 500, "same"), 0.3, torch.tensor([1.0, 4.0], dtype=torch.float64)
+    optimizer = ht.Langevin(chains, 0.2, 1.0, tau, seed=1)
+    train(optimizer, lambda: chains(k), steps=150)
+    found = chains.theta.detach().var(dim=0).numpy() * k.numpy() / tau  # BAOAB has the right one exactly
+    assert (abs(found - 1) < 4 * np.sqrt(2 / 500)).all(), found
+    heat = optimizer.temperature()["0"]
+    assert abs(heat.value - tau) < 5 * heat.error
+    assert heat.error < optimizer.temperature(7)["0"].error / 10
+
+
+def test_starts():
+    model = network()
+    fresh, same = ht.Chains(model, 2), ht.Chains(model, 2, "same")
+    weights = fresh.get_parameter("0/weight")
+    assert torch.equal(weights[0], model[0].weight)
+    assert not torch.equal(weights[1], model[0].weight)
+    assert torch.equal(*same.get_parameter("0/weight"))
+    assert [n for n, _ in fresh.named_parameters()] == ["0/weight", "0/bias", "2/weight", "2/bias"]
+    made = ht.Chains(model, 2, lambda k: network().requires_grad_(False) if k else model)
+    assert torch.equal(*made.get_parameter("2/weight"))
+    assert made.get_parameter("2/weight").requires_grad
+
+    class Bare(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.zeros(2))
+
+    for start, match in [
+        ("fresh", "no reset_parameters"),
+        ("warm", "'fresh'"),
+        (lambda k: model, "start.0."),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=match):
+            ht.Chains(Bare(), 2, start)
+    for wrong in (0, 1.5):
+        with pytest.raises((ValueError, TypeError), match="count"):
+            ht.Chains(model, wrong)
+    with pytest.raises(TypeError, match="module"):
+        ht.Chains(fresh, 2)
+    with pytest.raises(ValueError, match="lazy"):
+        ht.Chains(torch.nn.LazyLinear(2), 2)
+
+
+def test_dropout_is_of_each_chain_and_so_are_the_statistics_of_batch_norm():
+    x, _ = data()
+    dropped = ht.Chains(torch.nn.Sequential(torch.nn.Linear(2, 50), torch.nn.Dropout()).double(), 2, "same")
+    assert not torch.equal(*dropped(x))
+    assert torch.equal(*dropped.eval()(x))
+    assert not dropped.model.training
+
+    def norm():
+        return torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4)).double()
+
+    chains = ht.Chains(norm(), 2, lambda k: norm())
+    modules = alone(chains)
+    said = chains(x)
+    torch.testing.assert_close(said, torch.stack([module(x) for module in modules]))
+    assert farthest(chains, modules) < 1e-14  # the running statistics, too
+    assert int(chains.get_buffer("1/num_batches_tracked")[1]) == 1
+    each = torch.stack([x, x + 1])
+    torch.testing.assert_close(
+        chains.eval()(each, each=True), torch.stack([m.eval()(v) for m, v in zip(modules, each, strict=True)])
+    )
+    with pytest.raises(ValueError, match="2 chains"):
+        chains(x, each=True)
+
+
+def test_what_cannot_be_called_at_once_is_called_one_after_the_other_and_says_so():
+    class Branching(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * (2 if float(self.weight.detach().sum()) > 0 else 1)
+
+    x, _ = data()
+    chains = ht.Chains(Branching(2, 1).double(), 4)
+    with pytest.warns(RuntimeWarning, match="one after the other"):
+        said = chains(x)
+    torch.testing.assert_close(said, torch.stack([module(x) for module in alone(chains)]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(chains(x), said)
+        assert chains.manner == "one after the other"
+    said.sum().backward()
+    assert chains.weight.grad.shape == (4, 1, 2)
+    with pytest.raises(RuntimeError, match="mat1"):  # a mistake of the user is none of vmap's
+        ht.Chains(network(), 2)(torch.ones(3, 5, dtype=torch.float64))
+
+
+def test_a_chain_that_diverges_leaves_the_others_as_they_are():
+    (x, y), outcomes = data(), []
+    for broken in (False, True):
+        chains = ht.Chains(network(), COUNT, "same")
+        if broken:
+            with torch.no_grad():
+                chains.get_parameter("0/weight")[1] = float("nan")
+        train(ht.AdLaLa(chains, lr=0.1, seed=1), lambda c=chains: c.each(F.cross_entropy, c(x), y))
+        outcomes.append(list(chains.states()))
+    assert chains.alive().tolist() == [True, False, True]
+    for k in (0, 2):
+        assert all(torch.equal(outcomes[0][k][name], outcomes[1][k][name]) for name in outcomes[0][k])
+
+
+@pytest.mark.parametrize("name", ["AdLaLa", "AdLAdL", "tempered"])
+def test_chains_that_are_saved_and_loaded_go_on_as_if_nothing_had_been(name):
+    (x, y), make = data(), OPTIMISERS[name]
+    chains = ht.Chains(network(), COUNT)
+    optimizer = make(chains, seed=5)
+    train(optimizer, lambda: chains.each(F.cross_entropy, chains(x), y))
+    again = ht.Chains(network(), COUNT)
+    again.load_state_dict(copy.deepcopy(chains.state_dict()))
+    other = make(again, seed=0)
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for c, o in ((chains, optimizer), (again, other)):
+        train(o, lambda c=c: c.each(F.cross_entropy, c(x), y))
+    for a, b in zip(chains.states(), again.states(), strict=True):
+        assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_groups_of_chains_are_named_by_the_parameters_of_their_module():
+    model = network()
+    chains = ht.Chains(model, COUNT)
+    methods = hb.Langevin(1.0, 0.1), hb.AdaptiveLangevin(0.1, 0.1)
+    groups = [
+        {"params": part.parameters(), "method": m, "chains": chains}
+        for part, m in zip(model[::2], methods, strict=True)
+    ]
+    optimizer = ht.Partitioned(groups, 0.1)
+    assert optimizer.param_groups[1]["xi"] == [0.1] * COUNT
+    assert "of 3 chains" in repr(optimizer)
+    with pytest.raises(ValueError, match=r"chains\.model"):
+        ht.Partitioned([{"params": chains.parameters(), "method": methods[0], "chains": chains}], 0.1)
+    with pytest.raises(ValueError, match="same chains"):
+        optimizer.add_param_group({"params": torch.nn.Linear(1, 1).parameters(), "method": methods[0]})
+
+
+def test_samples_of_chains_predict_as_those_of_all_their_modules():
+    x, y = data(torch.float32)
+    chains = ht.Chains(network(torch.float32), COUNT)
+    optimizer = ht.Langevin(chains, 0.1, 1.0, 0.1, seed=2)
+    samples, states = ht.Samples(chains, thin=2), []
+    for _ in range(6):
+        train(optimizer, lambda: chains.each(F.cross_entropy, chains(x), y), steps=1)
+        samples.take()
+        if len(samples) > len(states) // COUNT:
+            states += [{name: v.clone() for name, v in state.items()} for state in chains.states()]
+    mine = ht.predict(chains, samples, x, task="classes")
+    theirs = ht.predict(chains.model, states, x, task="classes")
+    assert len(states) == 9
+    assert torch.equal(mine.mean, theirs.mean)
+    assert torch.equal(mine.variance, theirs.variance)
+    agreed = hb.diagnostics.module_convergence(chains, [*samples, *samples], x)
+    assert agreed.ess_worst <= agreed.ess
+    assert agreed.rhat <= agreed.rhat_worst
