@@ -291,6 +291,20 @@ def test_a_run_that_goes_back_keeps_to_its_speed():
     assert all(0 <= flight.step <= most for flight in flights.values())
 
 
+@pytest.mark.parametrize("late", [0.0, 0.2, 5.0])
+@pytest.mark.parametrize("speed", [1, 3, 10, 100])
+def test_a_slow_run_makes_its_step_however_late_its_worker_comes(speed, late):
+    session = Session(lambda text: None, lambda: None)
+    flights = make_flights(read_settings(SMALL), lambda *message: None)
+    session.install(read_settings(SMALL), flights, "")
+    session.set_speed(speed)
+    session.play(True)
+    flight = flights["A"]
+    flight.paced = time.perf_counter() - 1 / speed - late, flight.step
+    session.serve(flight)
+    assert flight.step >= 1
+
+
 def test_a_fault_of_our_own_between_slices_ends_the_runs_of_one_page_and_no_worker(explorer, monkeypatch):
     due, broken = Session.due, []
 

@@ -365,8 +365,8 @@ class Session:
     def _forget_arrears(self, flight: Flight, now: float) -> None:
         """A run that is far behind its speed, as after a rewind or a long wait, does not catch up."""
         since, first = flight.paced
-        if self.speed is not None and now - since - (flight.step - first) / self.speed > ARREARS:
-            flight.paced = now - ARREARS, flight.step
+        if self.speed is not None and now - since - (flight.step - first + 1) / self.speed > ARREARS:
+            flight.paced = now - ARREARS - 1 / self.speed, flight.step  # so that the next step is due
 
     def _reached(self) -> None:
         """Say so when both runs have made the steps that were asked for."""
