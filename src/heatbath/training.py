@@ -14,6 +14,7 @@ from heatbath.checks import whole
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
 from heatbath.partition import Partition
+from heatbath.runs.executors import chosen_pool
 from heatbath.runs.plan import Batch, Plan, make_plan
 from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Progress
@@ -45,6 +46,7 @@ class Options(Manner, total=False):
     thin: int | None
     average: ArrayLike | None
     dtype: Literal["float32", "float64"]
+    executor: object
 
 
 def train(
@@ -188,6 +190,11 @@ def sweep(
     terms, and each is, bit for bit, what `train` gives there (`run.select(tau=1e-4)` is that run). The lists
     make the grid in the order of `partition.axes()`, the last axis fastest. For the options see `train`.
 
+    `executor` has the chains computed by others, in blocks: an executor of `concurrent.futures`, a client of
+    Dask, the module `ray` or "ray"; without one, what `joblib.parallel_config` says. The result is the same,
+    bit for bit. `threads` is then that of each block, 1 unless given. Blocks that are done are in the folder
+    `checkpoint`.blocks until all of them are, and the same call goes on from there.
+
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
     >>> run = hb.sweep(problem, hb.Dense((5,)), hb.AdLaLa(tau=[1e-5, 1e-4]), steps=100, chains=2, record=1)
@@ -198,7 +205,7 @@ def sweep(
     """
     settings, manner = _sorted(options)
     plan = make_plan(problem, network, partition, steps, batch, chains, call="sweep", **settings)
-    return simulate(plan, **manner)
+    return simulate(plan, pool=chosen_pool(manner.pop("executor", None)), **manner)
 
 
 def compare(
@@ -213,7 +220,7 @@ def compare(
     """Train with every one of some named partitions, `chains` chains each, on equal terms as in a `sweep`.
 
     The chains bear the name of their `method` and the number of their `repeat`; `run.select(method="Adam")`
-    is, bit for bit, what `train` gives for it. For the options see `train`.
+    is, bit for bit, what `train` gives for it. For the options see `train` and, for `executor`, `sweep`.
 
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
@@ -224,7 +231,7 @@ def compare(
     """
     settings, manner = _sorted(options)
     plan = make_plan(problem, network, partitions, steps, batch, chains, call="compare", **settings)
-    return simulate(plan, **manner)
+    return simulate(plan, pool=chosen_pool(manner.pop("executor", None)), **manner)
 
 
 def _sorted(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -232,5 +239,6 @@ def _sorted(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:
     if unknown := [name for name in options if name not in Options.__annotations__]:
         accepted = ", ".join(Options.__annotations__)
         raise TypeError(f"there is no option {', '.join(unknown)}; accepted: {accepted}")
-    manner = {name: value for name, value in options.items() if name in Manner.__annotations__}
+    how = {*Manner.__annotations__, "executor"}
+    manner = {name: value for name, value in options.items() if name in how}
     return {name: value for name, value in options.items() if name not in manner}, manner

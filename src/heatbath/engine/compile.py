@@ -14,6 +14,7 @@ fast-math flags.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import os
@@ -41,10 +42,15 @@ import heatbath.noise
 import heatbath.operations
 import heatbath.tasks
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
+
 config: Any = numba.config  # whose attributes are made when Numba is imported
 
 
-def _sources() -> str:
+def sources() -> str:
     """A hash of the engine's sources, and of the versions that compiled code depends on."""
     digest = hashlib.sha256(f"{numba.__version__} {platform.python_version()} {platform.machine()}".encode())
     asked = (heatbath.noise, heatbath.operations, heatbath.networks, heatbath.tasks)  # for constants
@@ -59,7 +65,7 @@ def _cache_folder() -> str | None:
     base = (
         Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heatbath"
     )
-    folder = base / f"kernels-{_sources()}"
+    folder = base / f"kernels-{sources()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -157,6 +163,21 @@ class _LowerApart(_Lower):
     apart = True
 
 
+@contextmanager
+def once() -> Iterator[None]:
+    """Within, no other process on this computer compiles: the first one does, and the others find it done.
+
+    Where there is no folder for compiled code, or no lock on files to be had, each compiles for itself.
+    """
+    if _FOLDER is None or fcntl is None:
+        yield
+        return
+    with open(Path(_FOLDER) / "lock", "ab") as file:
+        with contextlib.suppress(OSError):  # a network's file system may have none
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield  # closing the file gives the lock back
+
+
 _listeners: list[Callable[[str], None]] = []
 
 
@@ -178,13 +199,17 @@ def _report(state: Any) -> None:
     numbers = re.search(r"float(32|64)", str(state.args))
     layouts = [getattr(kind, "instance_class", Any).__name__ for kind in state.args]
     details = [LAYOUTS[name] for name in layouts if name in LAYOUTS] + ([numbers[0]] if numbers else [])
-    told = (
+    report(
         f"compiling {state.func_id.func_name.replace('_', ' ')} ({', '.join(details)}): once, for some 10 s"
     )
+
+
+def report(text: str) -> None:
+    """Tell the listener, or a terminal."""
     if _listeners:
-        _listeners[-1](told)
+        _listeners[-1](text)
     elif sys.stderr is not None and sys.stderr.isatty():
-        print(f"heatbath: {told}", file=sys.stderr, flush=True)
+        print(f"heatbath: {text}", file=sys.stderr, flush=True)
 
 
 LAYOUTS = {"Alone": "one at a time", "Wide": "with BLAS", "Group": "in lanes"}

@@ -9,7 +9,7 @@ part.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -193,10 +193,10 @@ def results(plan: Plan) -> list[Result]:
     return [result for result in RESULTS if result.exists(plan)]
 
 
-def lengths(plan: Plan, step: int) -> dict[str, int]:
-    """How long the dimensions are where a run stands at `step`."""
+def lengths(plan: Plan, step: int, chains: range | None = None) -> dict[str, int]:
+    """How long the dimensions are where a run, or some chains of it, stands at `step`."""
     return {
-        "chain": plan.total,
+        "chain": plan.total if chains is None else len(chains),
         "parameter": plan.parameters,
         "record": len(plan.records_by(step)),
         "sample": plan.samples_by(step),
@@ -232,11 +232,14 @@ def check_memory(plan: Plan, copies: int) -> None:
         )
 
 
-def gather(plan: Plan, groups: list[Group], first: int, before: xr.Dataset | None) -> xr.Dataset:
-    """Everything up to now; `before` is what there was at step `first`, where this call began."""
+def gather(
+    plan: Plan, groups: list[Group], first: int, before: xr.Dataset | None, chains: range | None = None
+) -> xr.Dataset:
+    """Everything up to now, or all of some chains; `before` is what there was at step `first`, where this
+    call began."""
     step = groups[0].ensemble.step
-    labels = _labels(plan, step)
-    long, past = lengths(plan, step), lengths(plan, first)
+    labels = _labels(plan, step, range(plan.total) if chains is None else chains)
+    long, past = lengths(plan, step, chains), lengths(plan, first, chains)
     variables = {}
     for result in results(plan):
         if result.of_group is None:
@@ -251,6 +254,30 @@ def gather(plan: Plan, groups: list[Group], first: int, before: xr.Dataset | Non
     if before is not None:  # the names of the points stay when coefficients change
         labels |= {axis: ("chain", before[axis].values) for axis in plan.axes}
     return xr.Dataset(variables, labels)
+
+
+def join(plan: Plan, blocks: Iterable[xr.Dataset]) -> xr.Dataset:
+    """The data of all chains at the last step, from those of blocks of them, one after the other."""
+    long, labels = lengths(plan, plan.steps), _labels(plan, plan.steps, range(plan.total))
+    joined = {
+        result.name: np.empty([long[name] for name in result.dimensions], result.dtype(plan))
+        for result in results(plan)
+        if result.of_group is not None
+    }
+    dimensions = {result.name: result.dimensions for result in results(plan)}
+    for block in blocks:
+        own = slice(int(block["chain"][0]), int(block["chain"][-1]) + 1)
+        for name, values in joined.items():
+            place = [own if dimension == "chain" else slice(None) for dimension in dimensions[name]]
+            values[tuple(place)] = block[name].values
+        labels |= {axis: _with(labels[axis], own, block[axis].values) for axis in plan.axes}
+    return xr.Dataset({name: (dimensions[name], values) for name, values in joined.items()}, labels)
+
+
+def _with(label: tuple[str, NDArray[Any]], own: slice, values: NDArray[Any]) -> tuple[str, NDArray[Any]]:
+    """A label of the chains in which some are called as they were before coefficients changed."""
+    label[1][own] = values
+    return label
 
 
 def restore(group: Group, step: int, before: xr.Dataset) -> None:
@@ -270,9 +297,10 @@ def restore(group: Group, step: int, before: xr.Dataset) -> None:
         raise ValueError("the noise of a chain is not a variance: it must be finite and above 0")
 
 
-def check(plan: Plan, step: int, data: xr.Dataset) -> None:
-    """Refuse data that are not those of a plan at this step, in names, dimensions, lengths and types."""
-    long = lengths(plan, step)
+def check(plan: Plan, step: int, data: xr.Dataset, chains: range | None = None) -> None:
+    """Refuse data that are not those of a plan, or of some chains of it, at this step, in names, dimensions,
+    lengths and types."""
+    long = lengths(plan, step, chains)
     for result in results(plan):
         expected = {name: long[name] for name in result.dimensions}
         values, kind = data[result.name], result.dtype(plan)
@@ -365,12 +393,12 @@ def _xi_names(part: Part) -> list[str]:
     return [f"{part.name}/{i}" if count > 1 else part.name for i in range(1, count + 1)]
 
 
-def _labels(plan: Plan, step: int) -> dict[str, Any]:
-    """What the chains and the other dimensions are called."""
-    repeat = np.arange(plan.total) % plan.chains
+def _labels(plan: Plan, step: int, chains: range) -> dict[str, Any]:
+    """What these chains and the other dimensions are called."""
+    repeat = np.array(chains) % plan.chains
     labels: dict[str, Any] = {
         "split": np.array(["train", "test"], dtype=object),
-        "chain": np.arange(plan.total),
+        "chain": np.array(chains),
         "repeat": ("chain", repeat),
         "draw": ("chain", repeat % plan.problem.draws),
         "part": np.array(_part_names(plan), dtype=object),
@@ -388,5 +416,5 @@ def _labels(plan: Plan, step: int) -> dict[str, Any]:
         numbers = all(isinstance(value, float) for value in values)
         names = values if numbers else [v if isinstance(v, str) else repr(v) for v in values]
         kind = np.float64 if numbers else object
-        labels[axis] = "chain", np.repeat(np.array(names, dtype=kind), plan.chains)
+        labels[axis] = "chain", np.array(names, dtype=kind)[np.array(chains) // plan.chains]
     return labels

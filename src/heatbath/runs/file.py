@@ -50,7 +50,10 @@ ARRAYS = {
 
 
 def pack(plan: Plan, step: int, data: xr.Dataset, former: str = "") -> xr.Dataset:
-    """A run as one data set, with all that is text in its attributes; `former` began it, if that is said."""
+    """A run as one data set, with all that is text in its attributes; `former` began it, if that is said.
+
+    With no data it is the plan alone.
+    """
     arrays = {"start": plan.start, "X_average": plan.average}
     if plan.plain["problem"]["recipe"] is None:
         arrays |= {name: getattr(plan.problem, name) for name in (*plain.ARRAYS, *plain.WEIGHTS)}
@@ -66,7 +69,7 @@ def pack(plan: Plan, step: int, data: xr.Dataset, former: str = "") -> xr.Datase
         "versions": json.dumps({"python": platform.python_version(), **packages}),
     } | ({"begun_by": former} if former else {})
     named = {name: (ARRAYS[name], values) for name, values in arrays.items() if values is not None}
-    return _in_order(data.assign(named)).assign_attrs(attributes)
+    return in_order(data.assign(named)).assign_attrs(attributes)
 
 
 def unpack(
@@ -75,12 +78,7 @@ def unpack(
     """The plan, the step, the data and the former version in a data set that `pack` made; `problem` in place
     of the recipe."""
     try:
-        settings = json.loads(packed.attrs["settings"])
-        if packed.attrs["heatbath_format"] == 1:
-            settings = {FORMER.get(name, name): value for name, value in settings.items()}
-        arrays = {name: packed[name].values for name in ARRAYS if name in packed}
-        plan = Plan.from_plain(settings, arrays, problem)
-        data = packed.drop_vars(arrays).drop_attrs()
+        plan, data = unpack_plan(packed, problem)
         step = int(packed.attrs["step"])
         former = str(packed.attrs.get("begun_by", ""))
         if packed.attrs["heatbath_format"] < LANES and step > 0:
@@ -98,14 +96,28 @@ def unpack(
     return plan, step, data, former
 
 
+def unpack_plan(packed: xr.Dataset, problem: Problem | None) -> tuple[Plan, xr.Dataset]:
+    """The plan in a data set that `pack` made, and what is left of it, the data."""
+    settings = json.loads(packed.attrs["settings"])
+    if packed.attrs["heatbath_format"] == 1:
+        settings = {FORMER.get(name, name): value for name, value in settings.items()}
+    arrays = {name: packed[name].values for name in ARRAYS if name in packed}
+    return Plan.from_plain(settings, arrays, problem), packed.drop_vars(arrays).drop_attrs()
+
+
 def write(path: str | os.PathLike[str], data: xr.Dataset) -> None:
     """Write a data set as a sealed file, replacing one that was there; on any error what was there stays."""
     target = Path(os.path.realpath(path))  # of a link, what it points to is replaced
     check_replaceable(target)
+    content, seal = sealed(data)
+    writing.write(target, lambda file: (file.write(content), file.write(seal)))
+
+
+def sealed(data: xr.Dataset) -> tuple[bytes | memoryview, bytes]:
+    """The bytes of a data set in a file, and those of its seal."""
     encoding = {name: {"_FillValue": None} for name in data.variables}
     content = data.to_netcdf(engine="h5netcdf", encoding=encoding)
-    seal = SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n"
-    writing.write(target, lambda file: (file.write(content), file.write(seal)))
+    return content, SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
 def read(path: str | os.PathLike[str]) -> xr.Dataset:
@@ -114,6 +126,11 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
         content = Path(path).read_bytes()
     except OSError as error:
         raise writing.failed(error, Path(path), "read") from None
+    return opened(content, path)
+
+
+def opened(content: bytes, path: object) -> xr.Dataset:
+    """The data set in the bytes of a sealed file; `path` is what errors call it."""
     body, seal = memoryview(content)[:-SEALED], content[-SEALED:]
     if not seal.startswith(SEAL):
         kind = "is truncated, or damaged" if content[:8] == b"\x89HDF\r\n\x1a\n" else "is not a run file"
@@ -151,7 +168,7 @@ def check_replaceable(path: Path) -> None:
             raise FileExistsError(f"{path} is not a run file, so it is left alone: choose another name")
 
 
-def _in_order(data: xr.Dataset) -> xr.Dataset:
+def in_order(data: xr.Dataset) -> xr.Dataset:
     """The same in an order and with types that do not depend on whether it has been in a file before."""
 
     def values(name: Hashable) -> tuple[tuple[Hashable, ...], Any]:

@@ -159,7 +159,7 @@ class Live:
     @property
     def start(self) -> NDArray[np.float64]:
         """θ of every chain at the start, (chains, parameters)."""
-        return start_of(self._plan)
+        return start_of(self._plan, self._chains)
 
     @property
     def theta(self) -> NDArray[Any]:
@@ -318,7 +318,7 @@ class Live:
         settled = settle(partition, plan.network, plan.problem, plan.batch)
         stops = settled.draws is not None
         program = compile_program(partition, plan.layers, plan.rotated, stops, settled.parts)
-        theta = start_of(plan) if before is None else before.chains.theta
+        theta = start_of(plan, self._chains) if before is None else before.chains.theta
         # the closing letters of a step belong to the one before, and have its coefficients
         self._until = change + 1 if (change := grid.last_change(partition)) else 0
         return make_ensemble(plan, [program], settled, theta, self._data, self._chains, self._threads, before)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,12 +26,14 @@ from heatbath.prediction.calibration import left_out
 from heatbath.prediction.committee import average_networks, join_averages, laws
 from heatbath.prediction.mixtures import NORMAL
 from heatbath.runs import file
+from heatbath.runs.blocks import Before, Shared, Store
 from heatbath.runs.dataset import check_memory, data_at, data_with, find_point, gather
+from heatbath.runs.executors import Blocks, Pool
 from heatbath.runs.found import Found
 from heatbath.runs.grid import Methods
 from heatbath.runs.groups import Networks, Places, make_groups
 from heatbath.runs.plan import Plan, as_lines
-from heatbath.runs.simulation import Interrupted, Progress, Simulation, warn
+from heatbath.runs.simulation import Interrupted, Progress, Simulation, report_losses, warn
 from heatbath.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -589,11 +592,13 @@ def simulate(
     progress: Callable[[Progress], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
+    pool: Pool | None = None,
 ) -> Run:
     """Carry out a plan: from its start, from a run that stands `before` its end, or from its checkpoint.
 
     A checkpoint that is there and further along must be of this very plan. One that is not may be of the run
-    before, at an earlier step, and is replaced. Any other is left alone, and that is an error.
+    before, at an earlier step, and is replaced. Any other is left alone, and that is an error. With a `pool`
+    it is carried out in blocks, which are in a folder beside the checkpoint until all of them are there.
     """
     check_manner(threads, progress, checkpoint, every)
     if checkpoint is not None and os.path.exists(checkpoint):
@@ -604,6 +609,8 @@ def simulate(
     first, data, former = (before.step, before.data, before.former) if before else (0, None, "")
     if before and before.former:
         warn(f"{_begun_elsewhere(before)}: it continues, but not bit for bit as it would have there")
+    if pool is not None:
+        return _in_blocks(pool, plan, before, threads, progress, checkpoint)
     simulation = Simulation(plan, first, data, threads)
 
     def now() -> Run:
@@ -621,9 +628,40 @@ def simulate(
     run = now()
     if checkpoint is not None:
         save(run)
-    simulation.report_divergence()
+    report_losses(simulation.losses(), plan.total, first)
     if not done:
         warn(f"interrupted at step {run.step} of {plan.steps}: resume() continues from there", Interrupted)
+    return run
+
+
+def _in_blocks(
+    pool: Pool,
+    plan: Plan,
+    before: Run | None,
+    threads: int | None,
+    progress: Callable[[Progress], None] | None,
+    checkpoint: str | os.PathLike[str] | None,
+) -> Run:
+    """Carry out a plan in blocks of chains."""
+    folder = None
+    if checkpoint is not None:
+        file.check_replaceable(Path(checkpoint))
+        folder = Path(f"{os.fspath(checkpoint)}.blocks")
+    shared = Shared.of(plan)
+    store = Store(plan, shared.digest, folder)
+    start = None if before is None else Before(before.step, before.data)
+    try:
+        with pool:
+            Blocks(pool, store, shared, start, 1 if threads is None else threads).run(progress)
+    except KeyboardInterrupt:
+        kept = f"are in {folder}, and the same call goes on" if folder else "are lost: give a checkpoint"
+        warn(f"interrupted: the {store.done} of {plan.total} chains that are done {kept}", Interrupted)
+        raise
+    run = Run(plan, plan.steps, store.joined(), before.former if before else "")
+    if checkpoint is not None:
+        run.save(checkpoint)
+        store.remove()
+    report_losses(store.losses(), plan.total, before.step if before else 0)
     return run
 
 

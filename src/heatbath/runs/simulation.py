@@ -7,10 +7,10 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -88,16 +88,50 @@ class Progress:
         return (self.steps - self.step) / self.speed if self.speed > 0 else float("inf")
 
 
-class Simulation:
-    """All chains of a plan, advanced together; `before` are the data of a run that stands at `step`."""
+class Loss(NamedTuple):
+    """A chain that diverged, at which step, and in which part."""
 
-    def __init__(self, plan: Plan, step: int, before: xr.Dataset | None, threads: int | None) -> None:
+    chain: int
+    step: int
+    part: str
+
+
+def report_losses(losses: Sequence[Loss], chains: int, since: int) -> None:
+    """Warn of those of the chains that diverged at step `since` or later; raise if all have, ever."""
+    everything = len(losses) == chains
+    texts = [
+        f"chain {one.chain} at step {one.step} in {one.part!r}"
+        for one in losses
+        if everything or one.step >= since
+    ]
+    if len(texts) > 10:
+        texts = [*texts[:10], f"and {len(texts) - 10} more"]
+    if everything:
+        raise FloatingPointError(
+            f"all chains diverged ({'; '.join(texts)}): choose a smaller h, or more friction"
+        )
+    if texts:
+        warn(f"diverged and stopped: {'; '.join(texts)}; a smaller h may help", Diverged)
+
+
+class Simulation:
+    """All chains of a plan, or some of them, advanced together; `before` are their data where a run stands at
+    `step`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        step: int,
+        before: xr.Dataset | None,
+        threads: int | None,
+        chains: range | None = None,
+    ) -> None:
         self.plan, self.first = plan, step
+        self.chains = range(plan.total) if chains is None else chains
         problem, kind = plan.problem, np.dtype(plan.dtype)
         self._large = _shape(plan).uses_blas
         data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
         test = tabulate(problem.X_test, problem.Y_test, kind, problem.relative_weights("test"))
-        theta = start_of(plan)
         records, done = plan.records[len(plan.records_by(step)) :], plan.samples_by(step)
         losses = np.isin(records, plan.losses).tolist()
         average = None
@@ -106,16 +140,15 @@ class Simulation:
             average = tabulate(X[None], np.zeros((1, len(X), 0)), kind)
         warn_of_stale_noise(plan, plan.steps)
         self.groups: list[Group] = []
-        for places, programs, settled in _grouped(plan):
-            chains = np.concatenate([place * plan.chains + np.arange(plan.chains) for place in places])
-            ensemble = make_ensemble(plan, programs, settled, theta[chains], data, chains, threads)
+        for own, programs, settled in _grouped(plan, self.chains):
+            ensemble = make_ensemble(plan, programs, settled, start_of(plan, own), data, own, threads)
             ensemble.take_notes(
                 records, losses, test,
                 weights=plan.weights, histogram=plan.histogram or (0.0, 1.0, 0),
                 burn_in=plan.burn_in, thin=plan.thin, last=plan.steps if plan.samples else 0,
                 done=done, samples=plan.samples - done if plan.keep else 0, average=average,
             )  # fmt: skip
-            self.groups.append(Group(ensemble, chains))
+            self.groups.append(Group(ensemble, own - self.chains.start))
             if before is not None:
                 restore(self.groups[-1], step, before)
 
@@ -129,6 +162,11 @@ class Simulation:
         """Whether a chain is still running."""
         return any((group.ensemble.chains.died < 0).any() for group in self.groups)
 
+    def prepare(self) -> None:
+        """Compile what is needed, here and now; BLAS is loaded, too, which cannot be limited before."""
+        for group in self.groups:
+            group.ensemble.prepare()
+
     def run(
         self, progress: Callable[[Progress], None] | None, save: Callable[[], None] | None, every: float
     ) -> bool:
@@ -139,14 +177,13 @@ class Simulation:
         ensembles = [group.ensemble for group in self.groups]
         stride = 1
         try:
-            for ensemble in ensembles:
-                ensemble.prepare()  # loads BLAS, too, which cannot be limited before
+            self.prepare()
         except KeyboardInterrupt:  # nothing has moved yet
             return False
         with threadpool_limits(1, "blas") if self._large else nullcontext():
             begin = saved = time.perf_counter()
             with deferred_interrupts() as interrupted:
-                while self.step < self.plan.steps and self.alive and not interrupted():
+                while self.step < self.plan.steps and self._goes_on and not interrupted():
                     called = time.perf_counter()
                     now = self._steps_worth(stride)
                     advance(ensembles, now)
@@ -154,11 +191,16 @@ class Simulation:
                     work = self._work(self.step - now, now)
                     stride = max(1, min(4 * stride, int(work * PATIENCE / max(took, 1e-9))))
                     if progress:
-                        progress(self._progress(time.perf_counter() - begin))
+                        progress(self.progress(time.perf_counter() - begin))
                     if save and time.perf_counter() - saved >= every:
                         save()
                         saved = time.perf_counter()
-        return self.step == self.plan.steps or not self.alive
+        return self.step == self.plan.steps or not self._goes_on
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there is more to do: of some chains alone not even that they live, as others may."""
+        return self.alive or len(self.chains) < self.plan.total
 
     def _work(self, step: int, steps: int) -> float:
         """The work of some steps from `step` on, records and averages included, in steps without them.
@@ -179,26 +221,17 @@ class Simulation:
             steps //= 2
         return steps
 
-    def report_divergence(self) -> None:
-        """Warn of chains that diverged in this call, when, and in which part; raise if all have."""
-        since = self.first if self.alive else 0
+    def losses(self) -> list[Loss]:
+        """The chains that diverged, in order, with when, and in which part."""
         lost = [
-            (int(chain), f"chain {chain} at step {died} in {group.ensemble.diverged_part(c)!r}")
+            Loss(self.chains.start + int(chain), int(died), group.ensemble.diverged_part(c))
             for group in self.groups
             for c, (chain, died) in enumerate(zip(group.chains, group.ensemble.chains.died, strict=True))
-            if died >= since
+            if died >= 0
         ]
-        texts = [text for _, text in sorted(lost)]
-        if len(texts) > 10:
-            texts = [*texts[:10], f"and {len(texts) - 10} more"]
-        if not self.alive:
-            raise FloatingPointError(
-                f"all chains diverged ({'; '.join(texts)}): choose a smaller h, or more friction"
-            )
-        if texts:
-            warn(f"diverged and stopped: {'; '.join(texts)}; a smaller h may help", Diverged)
+        return sorted(lost)
 
-    def _progress(self, seconds: float) -> Progress:
+    def progress(self, seconds: float) -> Progress:
         """How things stand, as of the last record with a loss."""
         split = 1 if self.plan.problem.X_test.shape[1] else 0
         losses: list[float] = []
@@ -232,13 +265,13 @@ def warn_of_stale_noise(plan: Plan, steps: int) -> None:
         )
 
 
-def start_of(plan: Plan) -> NDArray[np.float64]:
-    """θ of all chains at the start, (chains, parameters)."""
+def start_of(plan: Plan, chains: NDArray[np.int64]) -> NDArray[np.float64]:
+    """θ of some chains at the start, (chains, parameters)."""
     if plan.start is not None:
-        return plan.start
-    numbers, outputs = np.arange(plan.chains), plan.likelihood.outputs
-    starts = plan.network.start(plan.problem.inputs, outputs, numbers, plan.seed)
-    return np.tile(starts, (len(plan.points), 1))
+        return plan.start[chains]
+    numbers, places = np.unique(chains % plan.chains, return_inverse=True)
+    starts = plan.network.start(plan.problem.inputs, plan.likelihood.outputs, numbers, plan.seed)
+    return np.asarray(starts[places])
 
 
 def make_ensemble(
@@ -251,7 +284,7 @@ def make_ensemble(
     threads: int | None,
     before: Ensemble | None = None,
 ) -> Ensemble:
-    """These chains of a plan, at their start; `programs` are those of their points, in order.
+    """These chains of a plan, in order, at their start; `programs` are those of their points, in order.
 
     With `before` they are where that ensemble has them, in its arrays, and go on with these programs.
     """
@@ -260,15 +293,18 @@ def make_ensemble(
     ensemble = Ensemble(
         programs, shape, theta.astype(plan.dtype, copy=False), data, plan.batch, shuffled=plan.shuffled,
         momenta=plan.momenta if before is None else "zero", seed=plan.seed, number=chains % plan.chains,
-        threads=threads, point=np.repeat(np.arange(len(programs)), plan.chains), variance=settled.draws,
-        noise=None if before else _noise(plan, settled, theta), layout=before.layout if before else None,
+        threads=threads, point=np.unique(chains // plan.chains, return_inverse=True)[1],
+        variance=settled.draws, noise=None if before else _noise(plan, settled, theta, chains),
+        layout=before.layout if before else None,
     )  # fmt: skip
     if before is not None:
         ensemble.chains, ensemble.step = before.chains, before.step
     return ensemble
 
 
-def _noise(plan: Plan, settled: Settled, theta: NDArray[Any]) -> NDArray[np.float64] | None:
+def _noise(
+    plan: Plan, settled: Settled, theta: NDArray[Any], chains: NDArray[np.int64]
+) -> NDArray[np.float64] | None:
     """The variances of the targets that chains begin with; where they are drawn and θ is given, what the
     residuals say there."""
     noise = settled.for_chains(len(theta))
@@ -276,7 +312,7 @@ def _noise(plan: Plan, settled: Settled, theta: NDArray[Any]) -> NDArray[np.floa
         return noise
     problem, draws, weights = plan.problem, settled.draws, plan.problem.relative_weights("train")
     for chain, parameters in enumerate(theta):
-        draw = chain % plan.chains % problem.draws
+        draw = chains[chain] % plan.chains % problem.draws
         values = plan.network.forward(parameters, problem.X_train[draw], plan.likelihood.outputs)
         squares = (values - problem.Y_train[draw]) ** 2
         total = squares.sum(axis=0) if weights is None else weights[draw] @ squares
@@ -292,6 +328,11 @@ def _shape(plan: Plan) -> Shape:
     sizes = plan.network.sizes(plan.problem.inputs, plan.likelihood.outputs)
     activation = ACTIVATIONS[plan.network.activation].number
     return Shape(sizes, activation, plan.likelihood.number, plan.likelihood.degrees)
+
+
+def lanes_of(plan: Plan) -> int:
+    """How many chains of a plan are computed together: as many take hardly longer than one."""
+    return usual_layout(_shape(plan), MANY, np.dtype(plan.dtype)).lanes
 
 
 def full_gradients(
@@ -347,18 +388,21 @@ def descend(ensemble: Ensemble) -> NDArray[np.float64]:
     return np.asarray((before - ensemble.chains.theta) / FAR)
 
 
-def _grouped(plan: Plan) -> list[tuple[list[int], list[Program], Settled]]:
-    """The points whose programs have one structure and one posterior, and these programs."""
+def _grouped(plan: Plan, chains: range) -> list[tuple[NDArray[np.int64], list[Program], Settled]]:
+    """Those of the chains whose programs have one structure and one posterior, and the programs of their
+    points."""
     groups: dict[Any, tuple[list[int], list[Program], Settled]] = {}
-    for place, point in enumerate(plan.points):
+    for place in range(chains.start // plan.chains, -(-chains.stop // plan.chains)):
+        point = plan.points[place]
         settled = settle(point.partition, plan.network, plan.problem, plan.batch)
         stops = settled.draws is not None
         program = compile_program(point.partition, plan.layers, plan.rotated, stops, settled.parts)
         key = structure(program), point.partition.posterior
-        places, programs, _ = groups.setdefault(key, ([], [], settled))
-        places.append(place)
+        own, programs, _ = groups.setdefault(key, ([], [], settled))
+        first, stop = place * plan.chains, (place + 1) * plan.chains
+        own += range(max(first, chains.start), min(stop, chains.stop))
         programs.append(program)
-    return list(groups.values())
+    return [(np.array(own), programs, settled) for own, programs, settled in groups.values()]
 
 
 @contextmanager

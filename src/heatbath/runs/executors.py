@@ -1,0 +1,321 @@
+"""Executors: who computes the blocks of a plan. There is no scheduler here: those of others are asked.
+
+An executor is one of `concurrent.futures`, a client of Dask, the module `ray` (or "ray"), or what
+`joblib.parallel_config` says. All of them give futures. They differ in how a plan with its data reaches the
+workers, once; in how many there are; and in how a task is ended that nobody waits for.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from pathlib import Path
+from typing import Any
+
+import joblib
+from joblib.externals import loky
+from joblib.parallel import get_active_backend
+
+from heatbath.checks import shown
+from heatbath.engine.compile import report
+from heatbath.runs.blocks import About, Before, Shared, Store, Task, compute
+from heatbath.runs.plan import Plan
+from heatbath.runs.simulation import Progress, lanes_of
+
+SECONDS = 4.0  # of a block: long beside what it costs to move it, short beside what is lost with a worker
+AHEAD = 2  # blocks for each worker
+RETRIES = 5  # of a block whose worker was lost
+LOOK = 0.1  # seconds from one look at the blocks under way to the next
+ACCEPTED = (
+    "an executor of concurrent.futures, a dask.distributed.Client, the module ray or 'ray', or None for this "
+    "process, or what joblib.parallel_config says"
+)
+LOCAL = (ProcessPoolExecutor, ThreadPoolExecutor, loky.ProcessPoolExecutor)  # on this computer
+MISSING = "executor='ray' needs Ray, an extra: pip install 'heatbath[ray]'"
+
+
+class Pool:
+    """The workers of an executor of `concurrent.futures`.
+
+    In processes on this computer the plan is in a file, which each reads once, and so is the word to stop. Of
+    others nothing is known, and the plan goes with every task.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._halt: Path | None = None
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @property
+    def workers(self) -> int:
+        """How many blocks they compute at a time."""
+        return getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1
+
+    def share(self, shared: Shared) -> Any:
+        """What a task gets for the plan and its data."""
+        if not isinstance(self.executor, LOCAL):
+            return shared.content
+        self._folder = tempfile.TemporaryDirectory(prefix="heatbath-")
+        self._halt = Path(self._folder.name) / "halt"
+        path = Path(self._folder.name) / f"{shared.digest}.nc"
+        path.write_bytes(shared.content)
+        return str(path)
+
+    def submit(self, task: Task, content: Any) -> Future[bytes]:
+        """Have a block computed."""
+        return self.executor.submit(compute, task, content, None if self._halt is None else self._halt.exists)
+
+    def cancel(self, futures: list[Future[bytes]]) -> None:
+        """End what is under way: nobody waits for it."""
+        if self._halt is not None:
+            self._halt.touch()
+        for future in futures:
+            future.cancel()
+        wait([future for future in futures if not future.cancelled()])
+
+    def lost(self, error: BaseException) -> bool:
+        """Whether a block has failed because its worker is lost, so that another may compute it."""
+        return False
+
+
+class DaskPool(Pool):
+    """The workers of a client of Dask: the plan is scattered, and a task sees when its key is released."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(client.get_executor(retries=0))
+        self.client = client
+
+    @property
+    def workers(self) -> int:
+        """How many threads the workers have."""
+        return sum(self.client.nthreads().values()) or 1
+
+    def share(self, shared: Shared) -> Any:
+        """What a task gets for the plan and its data."""
+        return self.client.scatter(shared.content, broadcast=True, hash=False)
+
+    def submit(self, task: Task, content: Any) -> Future[bytes]:
+        """Have a block computed."""
+        return self.executor.submit(compute, task, content, _released)
+
+    def cancel(self, futures: list[Future[bytes]]) -> None:
+        """End what is under way: nobody waits for it."""
+        for future in futures:
+            future.cancel()
+
+    def lost(self, error: BaseException) -> bool:
+        """Whether a block has failed because its worker is lost, so that another may compute it."""
+        return type(error).__name__ in ("KilledWorker", "LostWorker", "FutureCancelledError")
+
+
+def _released() -> bool:
+    """Whether nobody waits any more for the task that this thread of a worker of Dask is doing."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    task = worker.state.tasks.get(worker.get_current_task())
+    return task is None or task.state == "cancelled"
+
+
+class RayPool(Pool):
+    """The workers of Ray: the plan is in its store of objects, and Ray cancels tasks itself."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+        if not ray.is_initialized():
+            ray.init()
+        self._references: dict[Future[bytes], Any] = {}
+        self._compute = ray.remote(max_retries=-1)(compute)
+
+    def __exit__(self, *_: object) -> None:
+        self._references.clear()
+
+    @property
+    def workers(self) -> int:
+        """How many processors Ray has."""
+        return int(self.ray.cluster_resources().get("CPU", 1))
+
+    def share(self, shared: Shared) -> Any:
+        """What a task gets for the plan and its data."""
+        return self.ray.put(shared.content)
+
+    def submit(self, task: Task, content: Any) -> Future[bytes]:
+        """Have a block computed."""
+        reference = self._compute.options(num_cpus=task.threads).remote(task, content)
+        future: Future[bytes] = reference.future()
+        self._references[future] = reference
+        future.add_done_callback(lambda done: self._references.pop(done, None))
+        return future
+
+    def cancel(self, futures: list[Future[bytes]]) -> None:
+        """End what is under way: nobody waits for it."""
+        for future in futures:
+            if (reference := self._references.get(future)) is not None:
+                self.ray.cancel(reference, force=False)
+        wait(futures)
+
+    def lost(self, error: BaseException) -> bool:
+        """Whether a block has failed because its worker is lost, so that another may compute it."""
+        return type(error).__name__ in ("WorkerCrashedError", "NodeDiedError", "ObjectLostError")
+
+
+class Sizes:
+    """How many chains the next block has: as many as take SECONDS, as far as blocks have told, and no more
+    than let all workers end together."""
+
+    def __init__(self, plan: Plan, workers: int) -> None:
+        self.unit, self.workers = lanes_of(plan), workers
+        self._chains = self._seconds = 0.0
+
+    def note(self, about: About) -> None:
+        """Learn from a block that is done."""
+        self._chains += len(about.chains)
+        self._seconds += about.seconds - about.compiled
+
+    def next(self, left: int) -> int:
+        """Chains of the next block, of those that are left."""
+        fit = int(SECONDS * self._chains / self._seconds) if self._seconds else self.unit
+        share = -(-left // self.workers)
+        return max(self.unit, min(fit, share) // self.unit * self.unit)
+
+
+class Blocks:
+    """A plan at work in blocks: AHEAD for each worker wait or are under way, and the rest is not cut yet."""
+
+    def __init__(self, pool: Pool, store: Store, shared: Shared, before: Before | None, threads: int) -> None:
+        self.pool, self.store, self.shared, self.before, self.threads = pool, store, shared, before, threads
+        self.plan = store.plan
+        self.left = store.missing()
+        self.sizes = Sizes(self.plan, pool.workers)
+        self.under_way: dict[Future[bytes], Task] = {}
+        self.losses: dict[int, int] = {}  # how often the worker of a block was lost
+
+    def run(self, progress: Callable[[Progress], None] | None) -> None:
+        """Compute all blocks that are missing; whatever ends it, no task stays behind."""
+        begin, first = time.perf_counter(), self.store.done
+        content = self.pool.share(self.shared)
+        try:
+            while self.left or self.under_way:
+                while self.left and len(self.under_way) < AHEAD * self.pool.workers:
+                    self._submit(self._cut(), content)
+                done, _ = wait(self.under_way, LOOK, FIRST_COMPLETED)
+                for future in done:
+                    self._take(future, content)
+                if progress:
+                    progress(self._progress(time.perf_counter() - begin, first))
+        except BaseException:
+            self.pool.cancel(list(self.under_way))
+            raise
+
+    def _cut(self) -> Task:
+        chains = self.left[0]
+        size = self.sizes.next(sum(map(len, self.left)))
+        first, stop = chains.start, min(chains.start + size, chains.stop)
+        self.left[:1] = [range(stop, chains.stop)] if stop < chains.stop else []
+        step, state = (
+            (0, None) if self.before is None else (self.before.step, self.before.of(range(first, stop)))
+        )
+        return Task(self.shared.digest, self.shared.modules, first, stop, step, state, self.threads)
+
+    def _submit(self, task: Task, content: Any) -> None:
+        self.under_way[self.pool.submit(task, content)] = task
+
+    def _take(self, future: Future[bytes], content: Any) -> None:
+        task = self.under_way.pop(future)
+        try:
+            about = self.store.add(future.result())
+        except Exception as error:
+            self.losses[task.first] = self.losses.get(task.first, 0) + 1
+            if self.pool.lost(error) and self.losses[task.first] <= RETRIES:
+                self._submit(task, content)
+                return
+            there = f"; {self.store.done} of {self.plan.total} chains are done" + (
+                f" and in {self.store.folder}: the same call goes on" if self.store.folder else ""
+            )
+            raise RuntimeError(
+                f"chains {task.first} to {task.stop - 1} failed on a worker: {type(error).__name__}: "
+                f"{error}{there}"
+            ) from error
+        self.sizes.note(about)
+        if about.compiled:
+            report(f"{about.host} compiled for {about.compiled:.0f} s, once")
+
+    def _progress(self, seconds: float, first: int) -> Progress:
+        """How things stand: steps are those of all chains, as if they were made together."""
+        known, steps, total = list(self.store.known.values()), self.plan.steps, self.plan.total
+        loss, accuracy = (
+            _mean([(getattr(about, name), len(about.chains)) for about in known])
+            for name in ("loss", "accuracy")
+        )
+        parts = {name for about in known for name in about.temperature}
+        heat = {
+            name: _mean([(a.temperature[name], len(a.chains)) for a in known if name in a.temperature])
+            for name in sorted(parts)
+        }
+        step, before = (steps * count // total for count in (self.store.done, first))
+        return Progress(step, steps, seconds, loss, heat, before, accuracy)
+
+
+def _mean(pairs: list[tuple[float, int]]) -> float:
+    """The mean of values that count so often, without those that are unknown."""
+    known = [(value, count) for value, count in pairs if math.isfinite(value)]
+    return (
+        sum(value * count for value, count in known) / sum(count for _, count in known) if known else math.nan
+    )
+
+
+def chosen_pool(executor: object) -> Pool | None:
+    """The workers that an executor stands for, or what joblib has been told; None for this process."""
+    if executor is None:
+        return _of_joblib()
+    if executor == "ray" or getattr(executor, "__name__", "") == "ray":
+        return RayPool(_ray())
+    if isinstance(executor, Executor):
+        return Pool(executor)
+    if callable(getattr(executor, "scatter", None)) and callable(getattr(executor, "get_executor", None)):
+        return DaskPool(executor)
+    raise TypeError(f"executor must be {ACCEPTED}; got {shown(executor)}")
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(MISSING, name="ray") from error
+    return ray
+
+
+def _of_joblib() -> Pool | None:
+    """What `joblib.parallel_config` says: None where it says nothing, or one at a time."""
+    backend, jobs = get_active_backend()
+    kind = type(backend).__name__
+    if kind == "RayBackend":
+        return RayPool(_ray())
+    if kind == "DaskDistributedBackend":
+        return DaskPool(backend.client)
+    count = joblib.effective_n_jobs(jobs)
+    if count == 1:
+        return None
+    if kind == "ThreadingBackend":
+        return Pool(ThreadPoolExecutor(count))
+    if kind in ("LokyBackend", "MultiprocessingBackend"):
+        return Pool(loky.get_reusable_executor(count))
+    raise TypeError(f"heatbath does not know joblib's {kind}: give executor={ACCEPTED}")
