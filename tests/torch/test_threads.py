@@ -15,6 +15,7 @@ import heatbath as hb
 from heatbath.engine.openmp import for_each, parallel_region
 from heatbath.engine.threads import spread
 from heatbath.torch import Partitioned, fused
+from tests.patience import PATIENCE
 
 SIZES = 100_000, 3, 77_777, 40_000  # more pieces than one thread is left with
 openmp = pytest.mark.skipif(
@@ -94,13 +95,13 @@ def test_an_exception_in_any_thread_reaches_the_caller_and_the_next_loop_is_whol
 @openmp
 def test_no_two_threads_take_the_same_turn():
     library = ctypes.CDLL(None)
-    sleep, who = library.usleep, library.omp_get_thread_num
-    sleep.argtypes, sleep.restype, who.argtypes, who.restype = [ctypes.c_uint], ctypes.c_int, [], ctypes.c_int
+    meet, who = library.GOMP_barrier, library.omp_get_thread_num
+    meet.argtypes, meet.restype, who.argtypes, who.restype = [], None, [], ctypes.c_int
 
     @numba.njit
     def take_turn(i, turns):
         if i < 2:
-            sleep(20_000)  # until both threads are there, to run through the rest side by side
+            meet()  # so that each thread has one of them, and both run through the rest side by side
         turns[who()] += 1
 
     @numba.njit(nogil=True)
@@ -215,7 +216,7 @@ def steps(optimizer, number=3):
 def in_a_child(work):
     child = os.fork()
     if child == 0:
-        signal.alarm(30)
+        signal.alarm(300)
         os._exit(work())
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 """
@@ -227,7 +228,7 @@ def python(code, **environment):
         capture_output=True,
         text=True,
         env={**os.environ, "HEATBATH_THREADS": "2", **environment},
-        timeout=300,
+        timeout=2 * PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -271,8 +272,8 @@ import time
 optimizer = optimiser()
 steps(optimizer)
 signal.signal(signal.SIGALRM, signal.default_int_handler)
-signal.setitimer(signal.ITIMER_REAL, 0.05)
 try:
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
     steps(optimizer, 1_000_000)
 except KeyboardInterrupt:
     steps(optimizer)
