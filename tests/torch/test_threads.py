@@ -1,6 +1,7 @@
 """Large steps on the threads of torch's OpenMP, on our own pool, and on one: the same bits, and no hangs."""
 
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -195,8 +196,8 @@ def test_two_python_threads_can_step_at_once(monkeypatch):
 
 # Processes. A child that hangs is ended by its alarm.
 
-CHILD = """
-import os, signal, warnings
+STEPS = """
+import hashlib, json, os, signal, warnings
 import torch
 warnings.simplefilter("ignore")  # of forking with threads
 
@@ -219,64 +220,71 @@ def in_a_child(work):
         signal.alarm(300)
         os._exit(work())
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+told = {}
 """
-
-
-def python(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD + code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "HEATBATH_THREADS": "2", **environment},
-        timeout=2 * PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@openmp
-def test_a_forked_child_can_step_on_the_pool_after_its_parent_stepped_on_openmp():
-    code = """
-from heatbath.engine.openmp import parallel_region
-expected = steps(optimiser(), 6)
-optimizer = optimiser()
-steps(optimizer)
-assert parallel_region() != 0
-assert in_a_child(lambda: parallel_region() != 0 or steps(optimizer) != expected) == 0
-assert steps(optimizer) == expected
+ALONE = """
+told["bits"] = hashlib.sha256(steps(optimiser())).hexdigest()
 """
-    python(code)
-
-
-@openmp
-def test_a_forked_child_can_step_if_only_torch_used_openmp_before_it():
-    code = """
+BEFORE = """
 torch.ones(1_000_000).exp()  # on all of torch's threads
 def work():
     torch.set_num_threads(1)  # torch itself would hang
     return steps(optimiser()) == b""
-assert in_a_child(work) == 0
+told["child of torch's"] = in_a_child(work)
 """
-    python(code)
-
-
-@openmp
-def test_results_are_the_same_with_fewer_threads_than_asked_for():
-    code = "import hashlib; print(hashlib.sha256(steps(optimiser())).hexdigest())"
-    assert python(code, OMP_THREAD_LIMIT="1") == python(code)
-
-
-def test_ctrl_c_ends_a_loop_of_steps_and_the_next_ones_run():
-    code = """
-import time
+AFTER = """
+from heatbath.engine.openmp import parallel_region
+expected = steps(optimiser(), 6)
 optimizer = optimiser()
 steps(optimizer)
+told["on OpenMP"] = parallel_region() != 0
+told["child of ours"] = in_a_child(lambda: parallel_region() != 0 or steps(optimizer) != expected)
+told["parent"] = steps(optimizer) == expected
+
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 try:
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     steps(optimizer, 1_000_000)
 except KeyboardInterrupt:
     steps(optimizer)
-    print("went on")
+    told["Ctrl-C"] = "went on"
 """
-    assert python(code) == "went on\n"
+
+
+def python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS + code + "print(json.dumps(told))"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HEATBATH_THREADS": "2", **environment},
+        timeout=2 * PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What a process says of all that it has tried, in this order."""
+    return python(BEFORE + ALONE + AFTER)
+
+
+@openmp
+def test_a_forked_child_can_step_on_the_pool_after_its_parent_stepped_on_openmp(told):
+    assert (told["on OpenMP"], told["child of ours"], told["parent"]) == (True, 0, True)
+
+
+@openmp
+def test_a_forked_child_can_step_if_only_torch_used_openmp_before_it(told):
+    assert told["child of torch's"] == 0
+
+
+@openmp
+def test_results_are_the_same_with_fewer_threads_than_asked_for(told):
+    assert python(ALONE, OMP_THREAD_LIMIT="1") == {"bits": told["bits"]}
+
+
+@openmp
+def test_ctrl_c_ends_a_loop_of_steps_and_the_next_ones_run(told):
+    assert told["Ctrl-C"] == "went on"
