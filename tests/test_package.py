@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 
 import heatbath as hb
 from tests.pages import python, run_snippets
+from tests.processes import done_apart, script
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "heatbath"
@@ -165,7 +166,9 @@ def test_the_public_functions_have_examples():
 
 
 def test_the_table_of_words_has_every_named_word_with_its_exact_and_measured_variance():
-    table = python("-W", "error", str(ROOT / "examples" / "words.py"))
+    done = done_apart(script(ROOT / "examples" / "words.py"))
+    assert done.returncode == 0, done.stderr
+    table = done.stdout
     for word in hb.splitting.NAMED:
         (row,) = re.findall(rf"^{word} .*$", table, flags=re.MULTILINE)
         exact, measured, error = map(float, re.findall(r"([\d.]+) +([\d.]+) ± ([\d.]+)$", row)[0])

@@ -30,8 +30,8 @@ from heatbath.cli.display import Display
 from heatbath.cli.errors import ending
 from heatbath.cli.settings import merged, plan_of, read_settings, write_settings
 from heatbath.runs import file, simulation
-from tests.deaths import dies_at, forked, was_killed
 from tests.patience import PATIENCE, wait_until
+from tests.processes import dies_at, forked, was_killed
 from tests.runs import differences
 
 SMALL = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "8", "--steps", "60",

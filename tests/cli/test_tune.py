@@ -24,7 +24,7 @@ from heatbath.cli import main, pictures
 from heatbath.cli.display import Display
 from heatbath.cli.tuning import family_of, tuning_of
 from heatbath.tuning import search
-from tests.deaths import dies_at
+from tests.processes import dies_at
 from tests.runs import differences
 
 SPIRALS = ["--problem", "spirals", "--turns", "1", "--n-train", "100", "--n-test", "60", "--hidden", "8"]

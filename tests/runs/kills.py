@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 
 import heatbath as hb
-from tests.deaths import dies_at, forked, was_killed
+from tests.processes import dies_at, forked, was_killed
 from tests.runs import differences
 
 PROBLEM = hb.datasets.spirals(n_train=200, n_test=100)
