@@ -8,11 +8,22 @@ import warnings
 from contextlib import suppress
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "passive"
 )  # torch's threads would spin against those of other workers
 gc.disable()  # until all tests are collected: next to nothing of what is imported is garbage
+
+
+settings.register_profile(  # the same examples every time, however long they take
+    "same",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("same")
 
 
 def pytest_collection_finish():
@@ -40,7 +51,7 @@ def ctrl_c_is_python_s():
 @pytest.fixture(autouse=True)
 def torch_draws_the_same_every_time():
     """Also the noise of optimisers without a seed, which is made of that of torch."""
-    if "heatbath.torch" not in sys.modules:
+    if "torch" not in sys.modules:
         yield
         return
     import torch

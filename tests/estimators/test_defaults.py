@@ -11,9 +11,12 @@ from sklearn.metrics import log_loss, r2_score
 from sklearn.model_selection import cross_val_predict
 
 import heatbath as hb
+from heatbath import evidence
+from heatbath.automatic import is_near
 from heatbath.defaults import FEWEST_STEPS, STEPS, WORK, size_for
 from heatbath.estimators import files
 from heatbath.runs import file
+from heatbath.statistics import Estimate
 
 pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperature")  # of very short runs
 WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
@@ -27,7 +30,7 @@ def noisy_sine(n=80, seed=0):
 
 @pytest.fixture(scope="module")
 def sine():
-    return hb.ThermodynamicRegressor(random_state=2, refine=0.5).fit(*noisy_sine())
+    return hb.ThermodynamicRegressor(random_state=0, refine=0.5).fit(*noisy_sine())
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +50,13 @@ def test_defaults_are_good_for_small_tables():
 def test_it_samples_the_posterior_at_its_temperature_with_full_gradients(sine):
     run = sine.run_
     assert run.partition.posterior == hb.Posterior(prior=run.found.priors[-1])
-    assert len(run.found.priors) == 11
+    assert 1 < len(run.found.priors) <= 1 + evidence.ROUNDS  # rounds that are too hot find none
     assert run.plan.batch == 80
     assert run.plan.chains == 8
-    assert 0.7 < run.found.temperature < 1.3
+    estimate = Estimate(run.found.temperature, run.found.error)
+    assert abs(estimate.value - 1) < 5 * estimate.error < 1.5  # of 8 chains: one in a thousand seeds is not
     assert run.found.ended in ("converged", "budget")
+    assert is_near(estimate) or run.found.ended == "budget"
     assert sine.n_iter_ <= STEPS * 0.5
 
 

@@ -23,6 +23,7 @@ from heatbath.methods import method as registry
 from heatbath.methods.method import varying
 from heatbath.schedules import Exponential
 from tests.explorer.pages import SMALL
+from tests.patience import PATIENCE
 
 SCENES = json.loads((Path(settings.__file__).parent / "scenes.json").read_text(encoding="utf-8"))
 
@@ -302,7 +303,7 @@ def test_a_run_that_has_not_begun_is_code_too():
 def answers(url):
     """Whether somebody does, with a page or without."""
     try:
-        with urllib.request.urlopen(url, timeout=10):
+        with urllib.request.urlopen(url, timeout=PATIENCE):
             return True
     except urllib.error.HTTPError:
         return True
@@ -316,7 +317,7 @@ def test_the_command_starts_a_server_and_ctrl_c_ends_it():
         try:
             assert answers(url)
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=120)
+            _, errors = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert process.returncode == 0

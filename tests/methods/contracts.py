@@ -219,8 +219,9 @@ def is_resumed_with_other_coefficients_and_replayed(method, tmp_path):
 
 
 def is_known_to_the_command_line(method, tmp_path, capsys, monkeypatch):
-    from heatbath.cli import main
+    from heatbath.cli import main, pictures
 
+    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
     monkeypatch.chdir(tmp_path)
     text = ",".join(
         f"{f.name}={getattr(method, f.name)}" for f in fields(method) if getattr(method, f.name) != f.default
