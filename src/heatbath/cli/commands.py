@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from shutil import copyfileobj
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -221,13 +222,12 @@ def _start(
         settings = merged(sections, sections_of(given), methods)
         after = _named(command, settings)
         streamed = settings["problem"].get("data") == "-"
-        content = sys.stdin.buffer.read() if streamed else b""
     folder = None
     try:
         if streamed:
             with ending(FAILURE):
                 folder = claim_folder(out, "-".join([TABLE, *after]), "")
-                write(folder / TABLE, content)
+                write(folder / TABLE, lambda file: copyfileobj(sys.stdin.buffer, file))
                 settings["problem"] |= {"data": str(folder / TABLE)}
         with ending(USAGE):
             prepared, complete = _prepared(command, settings)

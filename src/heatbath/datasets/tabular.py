@@ -16,7 +16,11 @@ import numpy as np
 from heatbath.checks import choice
 from heatbath.datasets.arrays import from_arrays, split
 from heatbath.datasets.problem import Problem
+from heatbath.memory import free_memory
 from heatbath.tasks import TASKS, Task
+
+COPIES, CELLS = 5, 2  # of the features, and of the cells that they are made of, while a table is read
+DRAWN = 2  # times as many rows are kept while some are drawn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +41,7 @@ def from_table(
     ignore: Iterable[str] = (),
     categorical: Iterable[str] = (),
     keep: Iterable[str] = (),
+    rows: int | None = None,
 ) -> Problem:
     """A table in a file (see `tables.open_table`) or a data frame: `target` is the column to predict, or
     several columns of numbers, `weights` one that says how often each row counts, if there is one, and
@@ -46,29 +51,43 @@ def from_table(
     `tables.TableEncoder`, which also has `ignore`, `categorical` and `keep`), and is the problem's `encoder`:
     `problem.encoder.notes()` says it. Text in the target column makes classes, in alphabetical order; for
     numbers there, the split, weights and `class_weight`, see `from_arrays`. Rows without a target are left
-    out.
+    out. Of more than `rows` so many are taken, drawn at random by `seed`. A file that would not fit in
+    memory is refused before it is read, with how many rows would.
     """
     import pandas as pd
 
     from heatbath.tables import Opened, TableEncoder, Unforeseen, open_table
     from heatbath.tables.encoder import as_frame
-    from heatbath.tables.opening import named, told
+    from heatbath.tables.opening import draw_rows, named, told
     from heatbath.tables.target import read_targets, read_weights
 
     if task is not None:
         choice("task", task, tuple(TASKS))
     name = "the table" if isinstance(table, (pd.DataFrame, Opened)) else named(table)
-    opened = Opened(table) if isinstance(table, pd.DataFrame) else table
-    opened = opened if isinstance(opened, Opened) else open_table(opened)
-    frame = as_frame(opened.frame)
     targets = [target] if isinstance(target, str) else list(target)
     given = {"ignore": ignore, "categorical": categorical, "keep": keep}
     asked = {option: (few,) if isinstance(few, str) else tuple(few) for option, few in given.items()}
     apart = [*targets, *([] if weights is None else [weights])]
+
+    def look(first: pd.DataFrame, share: float) -> None:
+        """Refuse what cannot be, before the rest of a large file is read."""
+        if problems := _wrong_names(list(first.columns), apart, asked):
+            raise ValueError(told(name, problems))
+        left_out = {*apart, *asked["ignore"]}
+        _check_memory(name, first[[one for one in first.columns if one not in left_out]], share, rows)
+
+    if isinstance(table, (pd.DataFrame, Opened)):
+        frame, notes = (table, ()) if isinstance(table, pd.DataFrame) else table
+        if rows is not None:
+            frame, drawn = draw_rows([frame], rows, seed)
+            notes = (*notes, *drawn)
+    else:
+        frame, notes = open_table(table, rows=rows, seed=seed, look=look)
+    frame = as_frame(frame)
     if problems := _wrong_names(list(frame.columns), apart, asked):
         raise ValueError(told(name, problems))
-    y, rows, remarks = read_targets(frame, targets, task, name)
-    frame = frame[rows]
+    y, known, remarks = read_targets(frame, targets, task, name)
+    frame = frame if known.all() else frame[known]
     w = None
     if weights is not None:
         w = read_weights(frame, weights, name)
@@ -83,6 +102,7 @@ def from_table(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Unforeseen)  # what only test rows have is what a test is for
             X = encoder.transform(cells)
+        del frame, cells  # which may be the larger part of memory
         features = encoder.get_feature_names_out().tolist()
         problem = from_arrays(
             X, y, None, None, test_share, task, standardise, features, seed, w, class_weight
@@ -92,8 +112,31 @@ def from_table(
     labels = problem.targets if TASKS[problem.task].classes else tuple(targets)
     stem = Path(name).stem if isinstance(table, (str, os.PathLike)) and table != "-" else "table"
     return replace(
-        problem, name=stem, targets=labels, encoder=encoder.with_remarks([*opened.notes, *remarks])
+        problem, name=stem, targets=labels, encoder=encoder.with_remarks([*notes, *remarks])
     )
+
+
+def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None) -> None:
+    """Refuse a table that would not fit in the memory that is free, by its first rows, and which share of
+    the file they are."""
+    from heatbath.tables import TableEncoder
+
+    total = len(first) / share
+    wanted = total if rows is None else min(total, DRAWN * rows)
+    try:
+        features = len(TableEncoder().fit(first).get_feature_names_out())
+    except ValueError:  # of which more is said when all is read
+        features = first.shape[1]
+    each = CELLS * first.memory_usage(deep=True, index=True).sum() / len(first) + 8 * COPIES * features
+    needed, free = wanted * each, free_memory()
+    if needed > free:
+        fit = float(f"{free / (2 * DRAWN * each):.1g}")
+        raise MemoryError(
+            f"{name} has about {float(f'{total:.2g}'):,.0f} rows with {features:,} features: to learn from "
+            f"{'them' if rows is None else f'{rows:,} of them'} needs about {needed / 1e9:,.1f} GB of memory, "
+            f"and {free / 1e9:,.1f} GB are free. Learn from some of them, drawn at random (--rows "
+            f"{fit:.0f}), or leave columns out (--ignore)"
+        )
 
 
 def _wrong_names(there: list[str], apart: list[str], asked: dict[str, tuple[str, ...]]) -> list[str]:
