@@ -262,7 +262,9 @@ def _own_data(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
         raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
     if given.get("sha256", digest) != digest:
         raise ValueError(f"{path} has changed since these settings were written: say --data again to use it")
-    options = {key: values[key] for key in ("test_share", "standardise", "seed", "rows", *named) if key in values}
+    options = {
+        key: values[key] for key in ("test_share", "standardise", "seed", "rows", *named) if key in values
+    }
     problem = from_table(
         path, task=given.get("task"), weights=given.get("weights"), class_weight=given.get("class_weight"),
         **options,

@@ -111,9 +111,7 @@ def from_table(
         raise ValueError(f"{name}, target {', '.join(map(repr, targets))}: {error}") from None
     labels = problem.targets if TASKS[problem.task].classes else tuple(targets)
     stem = Path(name).stem if isinstance(table, (str, os.PathLike)) and table != "-" else "table"
-    return replace(
-        problem, name=stem, targets=labels, encoder=encoder.with_remarks([*notes, *remarks])
-    )
+    return replace(problem, name=stem, targets=labels, encoder=encoder.with_remarks([*notes, *remarks]))
 
 
 def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None) -> None:
@@ -133,8 +131,8 @@ def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None
         fit = float(f"{free / (2 * DRAWN * each):.1g}")
         raise MemoryError(
             f"{name} has about {float(f'{total:.2g}'):,.0f} rows with {features:,} features: to learn from "
-            f"{'them' if rows is None else f'{rows:,} of them'} needs about {needed / 1e9:,.1f} GB of memory, "
-            f"and {free / 1e9:,.1f} GB are free. Learn from some of them, drawn at random (--rows "
+            f"{'them' if rows is None else f'{rows:,} of them'} needs about {needed / 1e9:,.1f} GB of "
+            f"memory, and {free / 1e9:,.1f} GB are free. Learn from some of them, drawn at random (--rows "
             f"{fit:.0f}), or leave columns out (--ignore)"
         )
 
