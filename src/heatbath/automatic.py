@@ -50,7 +50,8 @@ MEMBERS, LOOKS = 2, 10  # the chains of a short run, and samples of each in its 
 SHORT, SHORTEST, SHARE = 600, 100, 0.25  # its steps; all of them have this share of the work of the run
 OFF, UNSURE, SURELY = 0.1, 0.2, 1.0  # how far a temperature may be from τ, and for its error; to be warned of
 JUDGING, FEWEST_LOOKS, MOST_LOOKS = 0.05, 16, 200  # the share of the work for a temperature, and samples
-FEW_LOOKS, AFFORDED = 8, 0.5  # at least, and up to this share, where mini-batches are a small part of all
+FEW_LOOKS = 8  # at least, where neither AFFORDED, a share of the work, nor CHEAP, about a second, is enough
+AFFORDED, CHEAP = 0.5, 1e10  # the latter in parameters x examples
 AFFORDABLE = 4.0  # where none is near enough: stepsizes down to the largest that is stable over this
 ROUNDS = 4  # of a run of automatic length, each as long as all before, to the budget
 BUDGET, SAMPLES = 20_000, 100  # steps, and samples of each chain, where none are given
@@ -162,15 +163,18 @@ class Search:
 
     def _ratio(self, run: Run) -> Estimate:
         """The temperature of a run, for a small share of the work that it was."""
-        afforded = self._looks(run.plan, run.step)
-        looks = max(JUDGING * afforded / AFFORDED, min(afforded, FEWEST_LOOKS), FEW_LOOKS)
-        return thermal_ratio(run, int(min(looks, MOST_LOOKS)), self.manner.get("threads"))
+        plan, rows = run.plan, run.problem.X_train.shape[1]
+        share = JUDGING * run.step * plan.chains * plan.batch / rows / 3
+        fewest = min(max(self._looks(plan, run.step), FEW_LOOKS), FEWEST_LOOKS)
+        looks = int(min(max(share, fewest), MOST_LOOKS))
+        return thermal_ratio(run, looks, self.manner.get("threads"))
 
     @staticmethod
     def _looks(plan: Plan, steps: int) -> float:
         """How many samples can be looked at, with three gradients over all examples each, for a share of the
-        work of so many steps."""
-        return AFFORDED * steps * plan.total * plan.batch / (3 * plan.problem.X_train.shape[1])
+        work of so many steps, or in little time."""
+        rows = plan.problem.X_train.shape[1]
+        return max(AFFORDED * steps * plan.total * plan.batch, CHEAP / plan.parameters) / (3 * rows)
 
     def _plan(self, h: Coefficient) -> Plan:
         return make_plan(

@@ -80,6 +80,38 @@ def test_few_odd_cells_are_missing_numbers_and_many_make_a_category():
     assert encoded(many)[0].columns_["c"].kind == "category"
 
 
+def test_a_word_or_two_among_many_different_numbers_are_missing_ones():
+    cells = [str(i % 37) for i in range(60)]
+    cells[::4] = ["unknown"] * 15
+    encoder, found = encoded(cells)
+    assert encoder.columns_["c"].kind == "number"
+    assert "15 missing, among them 'unknown' in row 0, get" in encoder.columns_["c"].note()
+    assert found[:5, 1].tolist() == [1, 0, 0, 0, 1]
+    cells[::4] = ["unknown", "never", "low"] * 5
+    assert encoded(cells)[0].columns_["c"].kind == "category"
+
+
+def test_errors_of_spreadsheets_are_missing_cells():
+    _, found = encoded(["#DIV/0!", "1.5", "#value!", "#N/A", "4", "2", "7", "8"])
+    assert found[:, 1].tolist() == [1, 0, 1, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("unit", ["kg", " kg", " km/h", "°C", " m²"])
+def test_numbers_of_one_unit_are_numbers(unit):
+    cells = [f"{1.5 * i}{unit}" for i in range(30)]
+    encoder, found = encoded(cells)
+    assert found.tolist() == [[1.5 * i] for i in range(30)]
+    assert encoder.columns_["c"].note() == f"a number of {unit.strip()}"
+    again = TableEncoder.from_plain(encoder.plain())
+    new = pd.DataFrame({"c": [f"7{unit}", "8"]})
+    assert again.transform(new).tolist() == [[7], [8]]
+    with pytest.warns(Unforeseen, match="is not a number, and counts as missing"):
+        again.transform(pd.DataFrame({"c": ["7 miles"]}))
+    assert (
+        encoded([f"{i % 5} {'kg' if i % 2 else 'g'}" for i in range(30)])[0].columns_["c"].kind == "category"
+    )
+
+
 @pytest.mark.parametrize(
     ("cells", "kind"),
     [

@@ -278,6 +278,37 @@ def test_a_stream_whose_header_comes_first_may_have_decimal_commas():
     assert pd.concat(open_chunks(stream, 10))["a"].tolist() == ["2", "1.5", "3"]
 
 
+# What people have
+
+
+def test_titles_and_comments_above_the_names_are_left_out_and_it_is_said():
+    found = opened(f"# exported 2024\n\nby a tool\n{TEXT}")
+    assert found.frame.to_numpy().tolist() == EXPECTED.to_numpy().tolist()
+    assert found.frame.index.tolist() == [5, 6, 7]
+    assert found.notes[0] == "the first 2 lines are above the table, and left out: '# exported 2024'"
+    assert opened("Report;\na;b\n1;2\n").frame.columns.tolist() == [
+        "Report",
+        "column 2",
+    ]  # it has a cell more
+    assert opened("y\n1\n2\n").frame.columns.tolist() == ["y"]
+    with pytest.raises(ValueError, match="line 2: 1 cells are needed, got 2"):
+        opened("y\n1,5\n2,5\n")  # numbers are no names
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [('[{"x": 1}]', "JSON"), ('{"x": [1]}', "JSON"), (" <!DOCTYPE html>\n<html>", "a page of HTML or XML")],
+)
+def test_what_is_no_table_is_called_what_it_is(content, kind):
+    with pytest.raises(ValueError, match=f"the table is {kind}, and no table: CSV or Parquet is needed"):
+        opened(content)
+
+
+def test_decimal_commas_before_units():
+    found = opened("w;y\n1,5 kg;2,5\n1.002,5 kg;3,5\n")
+    assert found.frame["w"].tolist() == ["1.5 kg", "1002.5 kg"]
+
+
 # Large ones
 
 

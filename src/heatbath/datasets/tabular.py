@@ -20,6 +20,8 @@ from heatbath.memory import free_memory
 from heatbath.tasks import TASKS, Task
 
 COPIES, CELLS = 5, 2  # of the features, and of the cells that they are made of, while a table is read
+ALIKE, FEWEST_GIVEN_AWAY, MOST_LOOKED_AT = 1e-9, 10, 100_000  # a correlation of 1, and of how many rows
+FEW = 5  # of which it is told
 DRAWN = 2  # times as many rows are kept while some are drawn
 
 if TYPE_CHECKING:
@@ -97,6 +99,14 @@ def from_table(
     cells = frame.drop(columns=apart)
     options = {option: [one for one in names if one not in apart] for option, names in asked.items()}
     _, train = split(len(frame), test_share, seed)
+    if len(train) < 2:
+        aside = (
+            f", and {len(frame) - len(train)} of them set aside to test" if len(frame) > len(train) else ""
+        )
+        raise ValueError(
+            f"{name} has too few rows to learn from: {len(frame)} with a value of "
+            f"{' and '.join(map(repr, targets))}{aside}; 2 are needed for training"
+        )
     try:
         encoder = TableEncoder(**options).fit(cells.iloc[np.sort(train)])
         with warnings.catch_warnings():
@@ -109,9 +119,26 @@ def from_table(
         )
     except ValueError as error:
         raise ValueError(f"{name}, target {', '.join(map(repr, targets))}: {error}") from None
+    remarks = (*remarks, *_giveaways(problem, targets))
     labels = problem.targets if TASKS[problem.task].classes else tuple(targets)
     stem = Path(name).stem if isinstance(table, (str, os.PathLike)) and table != "-" else "table"
     return replace(problem, name=stem, targets=labels, encoder=encoder.with_remarks([*notes, *remarks]))
+
+
+def _giveaways(problem: Problem, targets: list[str]) -> list[str]:
+    """What is to be said of features from which a target follows exactly."""
+    if problem.task == "classes" or problem.X_train.shape[1] < FEWEST_GIVEN_AWAY:
+        return []
+    some = slice(None, None, -(-problem.X_train.shape[1] // MOST_LOOKED_AT))
+    X, Y = problem.X_train[0, some], problem.Y_train[0, some]
+    with np.errstate(all="ignore"):
+        products = (X - X.mean(axis=0)).T @ (Y - Y.mean(axis=0)) / len(X)
+        alike = np.abs(products / np.outer(X.std(axis=0), Y.std(axis=0))) > 1 - ALIKE
+    return [
+        f"warning: {problem.features[feature]} says {targets[target]!r} exactly: if it is not known before, "
+        "leave it out (--ignore)"
+        for feature, target in np.argwhere(alike)[:FEW]
+    ]
 
 
 def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None) -> None:
@@ -145,6 +172,8 @@ def _wrong_names(there: list[str], apart: list[str], asked: dict[str, tuple[str,
         if name not in there:
             near = get_close_matches(name, there, 1)
             hint = f"; is it {near[0]!r}?" if near else ", as its first line says"
+            if len(there) == 1 and name in there[0].split():
+                hint = ": cells have to be separated by commas, semicolons, tabs or bars"
             problems.append(f"there is no column {name!r}: it has {_few(there)}{hint}")
     for name in {name for name in apart if apart.count(name) > 1}:
         problems.append(f"target and weights must be different columns, got {name!r} twice")

@@ -44,10 +44,13 @@ PACKERS: dict[bytes, tuple[str, Any]] = {
     b"BZh": ("bzip2", bz2.open),
     b"\xfd7zXZ\0": ("xz", lzma.open),
 }
+OTHERS = {"JSON": r'[\[{]\s*[\[{"]', "a page of HTML or XML": r"<[!?a-zA-Z]"}  # and how they begin
 ZIP, PARQUET = b"PK\x03\x04", b"PAR1"
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls the labels of rows in Parquet
+NUMERAL, MOST_TITLES = re.compile(r"[+-]?[\d.,]+"), 10
 QUOTED = re.compile(r'"([^"]*)"')
-AMOUNT = r"[$€£¥]?\s*[+-]?(?:\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*[%$€£¥]?"  # of something
+UNIT = r"(?:[%$€£¥]|[A-Za-zµ°²³/]{{1,6}})?"
+AMOUNT = r"[$€£¥]?\s*[+-]?(?:\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*" + UNIT
 DECIMALS = tuple(  # numbers with a comma, and with a point
     re.compile(AMOUNT.format(thousands=thousands, decimals=rf"\{mark}(\d+)"))
     for mark, thousands in (",.", ".,")
@@ -262,6 +265,9 @@ def _csv(
 ) -> Iterator[pd.DataFrame]:
     encoding = _encoding(name, file, notes)
     sample = _sample(file, encoding)
+    start = sample.lstrip("\ufeff \r\n")
+    if other := next((kind for kind, mark in OTHERS.items() if re.match(mark, start)), None):
+        raise ValueError(f"{name} is {other}, and no table: CSV or Parquet is needed")
     stream = None if file.seekable() else _Stream(file)
     lines = _Lines(name, io.TextIOWrapper(cast(Any, stream or file), encoding, newline=""), stream)
     try:
@@ -402,11 +408,11 @@ def _frames(
     name: str, lines: _Lines, sample: str, rows: int, notes: list[str], together: bool
 ) -> Iterator[pd.DataFrame]:
     """The rows below the header; those of another length are told of at the end, or of each piece."""
-    separator, header = _header(name, lines, sample)
+    separator, header = _header(name, lines, sample, notes)
     if len(header) > 1:
         notes.append(f"cells separated by {SEPARATORS[separator]}")
     columns = _names(header, notes)
-    if all(re.fullmatch(r"[+-]?[\d.,]+", label) for label in header):
+    if all(NUMERAL.fullmatch(label) for label in header):
         notes.append("the first line has numbers, and is taken for the names of the columns all the same")
     comma = _has_decimal_commas(sample.splitlines()[1:], separator)
     if comma:
@@ -476,14 +482,18 @@ def _frame(
     return pd.DataFrame(made, index=pd.Index(places, dtype="int64"))
 
 
-def _header(name: str, lines: _Lines, sample: str) -> tuple[str, list[str]]:
-    """The separator, and the names in the first line that is not empty."""
+def _header(name: str, lines: _Lines, sample: str, notes: list[str]) -> tuple[str, list[str]]:
+    """The separator, and the names in the first line that is not empty, and no title."""
     start = sample.lstrip()
     if said := re.match(r'"?sep=([,;\t|])"?[\r\n]', start):  # what spreadsheets write to say so
         separator = said[1]
         next(line for line in lines if line.strip())
     else:
-        separator = _separator(start)
+        separator, titles = _separator(start)
+        above = [next(line for line in lines if line.strip()).strip() for _ in range(titles)]
+        if above:
+            lines_are = "line is" if titles == 1 else f"{titles} lines are"
+            notes.append(f"the first {lines_are} above the table, and left out: {above[0][:60]!r}")
     for row in _rows(name, lines, separator):
         if any(header := [" ".join(cell.split()) for cell in row]):
             return separator, header
@@ -497,18 +507,29 @@ def _rows(name: str, lines: Iterable[str], separator: str) -> Iterator[list[str]
         raise ValueError(f"{name} is not a CSV file: {error}") from None
 
 
-def _separator(sample: str) -> str:
-    """That which cuts the lines into the same number of cells, two or more; of several, into the most."""
-    scores = {}
+def _separator(sample: str) -> tuple[str, int]:
+    """That which cuts the lines into the same number of cells, two or more; of several, into the most. And
+    how many lines above the names of the columns are titles or comments: they have one cell, and all below
+    have more."""
+    scores, below = {}, {}
     for separator in SEPARATORS:
         try:
             rows = [row for row in csv.reader(io.StringIO(sample, ""), delimiter=separator) if row]
         except csv.Error:
             continue
-        width = len(rows[0]) if rows else 0
-        if width > 1:
-            scores[separator] = (sum(len(row) == width for row in rows) / len(rows), width)
-    return max(scores, key=lambda one: scores[one]) if scores else ","
+        widths = [len(row) for row in rows]
+        if widths and widths[0] > 1:
+            scores[separator] = (widths.count(widths[0]) / len(rows), widths[0])
+        titles = next((place for place, width in enumerate(widths) if width > 1), 0)
+        names = rows[titles] if rows else []
+        alike = len(rows) > titles + 1 and len({*widths[titles:]}) == 1
+        named = not any(NUMERAL.fullmatch(cell.strip()) for cell in names)
+        if 0 < titles <= MOST_TITLES and alike and named:
+            below[separator] = (len(names), titles)
+    if scores or not below:
+        return (max(scores, key=lambda one: scores[one]) if scores else ","), 0
+    separator = max(below, key=lambda one: below[one][0])
+    return separator, below[separator][1]
 
 
 def _has_decimal_commas(lines: Iterable[str], separator: str) -> bool:
