@@ -99,17 +99,15 @@ def test_errors_of_spreadsheets_are_missing_cells():
 @pytest.mark.parametrize("unit", ["kg", " kg", " km/h", "°C", " m²"])
 def test_numbers_of_one_unit_are_numbers(unit):
     cells = [f"{1.5 * i}{unit}" for i in range(30)]
-    encoder, found = encoded(cells)
-    assert found.tolist() == [[1.5 * i] for i in range(30)]
+    encoder = TableEncoder().fit(pd.DataFrame({"c": cells}))
+    assert encoder.transform(pd.DataFrame({"c": cells})).tolist() == [[1.5 * i] for i in range(30)]
     assert encoder.columns_["c"].note() == f"a number of {unit.strip()}"
     again = TableEncoder.from_plain(encoder.plain())
-    new = pd.DataFrame({"c": [f"7{unit}", "8"]})
-    assert again.transform(new).tolist() == [[7], [8]]
+    assert again.transform(pd.DataFrame({"c": [f"7{unit}", "8"]})).tolist() == [[7], [8]]
     with pytest.warns(Unforeseen, match="is not a number, and counts as missing"):
         again.transform(pd.DataFrame({"c": ["7 miles"]}))
-    assert (
-        encoded([f"{i % 5} {'kg' if i % 2 else 'g'}" for i in range(30)])[0].columns_["c"].kind == "category"
-    )
+    two = [f"{i % 5} {'kg' if i % 2 else 'g'}" for i in range(30)]
+    assert encoded(two)[0].columns_["c"].kind == "category"
 
 
 @pytest.mark.parametrize(
@@ -393,3 +391,15 @@ def test_tables_that_have_no_names_or_the_same_twice():
     )
     with pytest.raises(ValueError, match="columns must have different names, and several are '1'"):
         TableEncoder().fit(pd.DataFrame([[1, 2]], columns=[1, "1"]))
+
+
+def test_many_plain_numbers_are_told_of_in_one_sentence():
+    few = frame(kind=["a", "b"] * 15, x=np.arange(30) / 7)
+    assert TableEncoder().fit(few).brief_notes() == ["kind: a category, 2 different", "x: a number"]
+    many = few.assign(**{f"gene {i}": np.arange(30) / (i + 3) for i in range(40)}).drop(columns="x")
+    encoder = TableEncoder().fit(many).with_remarks(["cells separated by commas"])
+    assert encoder.brief_notes() == [
+        "cells separated by commas",
+        "kind: a category, 2 different",
+        "gene 0, gene 1, gene 2 and 37 more: numbers",
+    ]
