@@ -164,7 +164,7 @@ def test_a_found_is_checked_and_comes_back_from_plain_values():
     assert again.plain() == found.plain()
     assert "0.4, 0.2" in found.summary()
     assert "1.02 ± 0.03 of τ" in found.summary()
-    assert "the budget was spent (R-hat 1.300, ESS 50)" in found.summary()
+    assert "converged; refine allows more (R-hat 1.300, ESS 50)" in found.summary()
     for wrong in ({"ended": "now"}, {"rhat": "1"}, {"tried": [(-1.0, 1.0)]}):
         with pytest.raises((TypeError, ValueError), match="found"):
             Found(**wrong)

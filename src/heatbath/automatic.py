@@ -174,7 +174,7 @@ class Search:
         """How many samples can be looked at, with three gradients over all examples each, for a share of the
         work of so many steps, or in little time."""
         rows = plan.problem.X_train.shape[1]
-        return max(AFFORDED * steps * plan.total * plan.batch, CHEAP / plan.parameters) / (3 * rows)
+        return float(max(AFFORDED * steps * plan.total * plan.batch, CHEAP / plan.parameters) / (3 * rows))
 
     def _plan(self, h: Coefficient) -> Plan:
         return make_plan(

@@ -106,6 +106,10 @@ def test_numbers_of_one_unit_are_numbers(unit):
     assert again.transform(pd.DataFrame({"c": [f"7{unit}", "8"]})).tolist() == [[7], [8]]
     with pytest.warns(Unforeseen, match="is not a number, and counts as missing"):
         again.transform(pd.DataFrame({"c": ["7 miles"]}))
+    bare = TableEncoder().fit(pd.DataFrame({"c": [1.5, 2.5, 3.5]})).plain()["columns"]
+    assert bare == [
+        {"kind": "number", "name": "c", "median": 2.5, "missing": 0, "odd": []}
+    ]  # as in old files
     two = [f"{i % 5} {'kg' if i % 2 else 'g'}" for i in range(30)]
     assert encoded(two)[0].columns_["c"].kind == "category"
 

@@ -120,7 +120,7 @@ def mean_loss(on: Examples, mean: Floats) -> float:
 
 def each_loss(on: Examples, mean: Floats) -> Floats:
     """What `mean_loss` is the mean of, (examples,)."""
-    return each_loss_of_targets(on, mean).sum(axis=1)
+    return np.asarray(each_loss_of_targets(on, mean).sum(axis=1))
 
 
 def each_loss_of_targets(on: Examples, mean: Floats) -> Floats:

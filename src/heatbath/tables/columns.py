@@ -274,7 +274,7 @@ def _are_numbers(there: pd.Series, values: NDArray[np.float64]) -> bool:
     if known >= (1 - MOST_ODD) * len(there):
         return True
     many = 2 * known >= len(there) and len(np.unique(values[~np.isnan(values)])) > MOST_CATEGORIES
-    return many and there[np.isnan(cells.numbers(there))].nunique() <= FEW_WORDS
+    return bool(many) and there[np.isnan(cells.numbers(there))].nunique() <= FEW_WORDS
 
 
 def _number(column: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column:
@@ -383,6 +383,8 @@ def _gaps(missing: int, fill: str, odd: tuple[str, ...] = ()) -> str:
 def to_plain(column: Column) -> dict[str, Any]:
     """A column as values of JSON."""
     values = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(column).items()}
+    if not values.get("unit", True):
+        del values["unit"]  # as files of earlier versions have it, whose checksums are of this
     return {"kind": column.kind, **values}
 
 
