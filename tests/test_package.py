@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "heatbath"
 LAYOUT = [
     "checks",
+    "memory",
     "statistics",
     "writing",
     "exporting",

@@ -41,6 +41,16 @@ ACTIVATIONS = {
 
 
 AT_ONCE = 2**14  # values of a layer for some examples: they stay in the cache
+PIECE = 2**14  # rows of a table that is predicted in pieces: see `block`
+
+
+def block(most: int) -> int:
+    """How many rows are computed with at a time, at most so many: a power of two up to PIECE.
+
+    Matrix products round by their number of rows. So the rows of a table fall into the same blocks, and have
+    the same digits, whether all are given at once or in pieces of PIECE rows.
+    """
+    return 1 << min(max(most, 1), PIECE).bit_length() - 1
 
 
 @dataclass(frozen=True)
@@ -105,7 +115,7 @@ class Dense:
         vector, inputs = np.asarray(theta, np.float64), np.asarray(x, np.float64)
         sizes = self.sizes(inputs.shape[-1], outputs)
         result = np.empty((len(inputs), outputs))
-        rows = max(1, AT_ONCE // max(sizes[1:]))
+        rows = block(AT_ONCE // max(sizes[1:]))
         for first in range(0, len(inputs), rows):
             values, begin = inputs[first : first + rows], 0
             for place, (width, out) in enumerate(pairwise(sizes), start=1):

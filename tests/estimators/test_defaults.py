@@ -116,6 +116,7 @@ def test_sizes_go_from_full_gradients_of_many_chains_to_few_and_to_batches():
     assert (large.chains, large.batch) == (4, 40_000)
     assert FEWEST_STEPS <= large.steps < STEPS
     assert huge.batch < 10**7
+    assert huge.chains * huge.batch * 1000 * huge.steps <= WORK / 2  # what is found before takes as long
     for size, parameters in ((small, 400), (large, 600), (huge, 1000)):
         assert size.chains * size.batch * parameters * size.steps <= 1.01 * WORK
     assert size_for(300, 400, 2.0).steps == 2 * STEPS

@@ -6,7 +6,6 @@ changed by its methods only.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from heatbath.checks import choice, real, store, whole
 from heatbath.datasets import Problem
 from heatbath.likelihood import Likelihood, settle
+from heatbath.memory import free_memory
 from heatbath.methods import Method
 from heatbath.networks import Dense
 from heatbath.noise import MOST_STEPS
@@ -551,16 +551,3 @@ def _checked_histogram(histogram: object) -> tuple[float, float, int]:
     if low >= high:
         raise ValueError(f"histogram: low must be below high, got {histogram!r}")
     return low, high, whole("histogram: bins", histogram[2], low=1)
-
-
-def free_memory() -> int:
-    """Bytes that can be had without swapping, as far as the system tells."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            known = dict(line.split(":", 1) for line in file)
-        return int(known["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        try:
-            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (AttributeError, OSError, ValueError):
-            return 2**62
