@@ -269,6 +269,17 @@ def at(value: Coefficient, step: int) -> float:
     return value
 
 
+def bounds(value: Coefficient) -> tuple[float, float]:
+    """The smallest and the largest value of a coefficient: over all steps, and over an axis or a range."""
+    if isinstance(value, (tuple, list)):
+        ends = [bounds(single) for single in value]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+    if isinstance(value, (Schedule, SimulatedTempering, Between)):
+        return value.range()
+    assert isinstance(value, float)
+    return value, value
+
+
 def coefficient(label: str, given: object, accepted: Interval, *, tempering: bool = False) -> Coefficient:
     """`given` checked: a number as a float, a schedule that stays `accepted`, an axis of them as a tuple, a
     range with ends that are `accepted`."""
