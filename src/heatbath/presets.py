@@ -181,7 +181,9 @@ SEARCHED: dict[str, dict[str, Between]] = {
 """Where `tune` looks for their coefficients, if not told."""
 
 
-def _check_one(epsilon: Coefficient, frequency: Coefficient, sigma: Coefficient, damping: Coefficient) -> None:
+def _check_one(
+    epsilon: Coefficient, frequency: Coefficient, sigma: Coefficient, damping: Coefficient
+) -> None:
     """Refuse what would take the place of something that was given as well."""
     both = [
         f"{name} sets {other}, so give one of them and not both"

@@ -180,7 +180,9 @@ def preset_class(name: str) -> type[Partitioned]:
         *renamed,
         Parameter("hidden", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
         Parameter("output", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
-        Parameter("parts", Parameter.KEYWORD_ONLY, default="layers", annotation='Literal["layers", "blocks"]'),
+        Parameter(
+            "parts", Parameter.KEYWORD_ONLY, default="layers", annotation='Literal["layers", "blocks"]'
+        ),
         *OPTIONS,
     ]
     return _class(name, _Layered, arguments, preset.__doc__, _preset=staticmethod(preset))

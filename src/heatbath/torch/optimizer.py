@@ -205,9 +205,7 @@ class Partitioned(Optimizer):
             name = ": ".join(str(group[key]) for key in ("part", "name") if key in group)
             noise = f", noise={values.of_chain(group, 0)['noise']:g}" if "noise" in group else ""
             many = f" of {group['chains']} chains" if group["chains"] else ""
-            lines.append(
-                f"  {name or 'part'}: {group['method']}({text}), {count}{many}, lr={h}{noise}"
-            )
+            lines.append(f"  {name or 'part'}: {group['method']}({text}), {count}{many}, lr={h}{noise}")
         return "\n".join([f"{type(self).__name__}(", *lines, ")"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
