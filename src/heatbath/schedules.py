@@ -197,7 +197,8 @@ class Cycle:
     temperature is `exploring` at first, and `tau` in the last share `sampling` of the cycle, at the end of
     which, with small steps, `samples` states are to be collected, evenly spaced, the last of them at the end
     of the cycle. (Zhang, Li, Zhang, Chen and Wilson, 2020, with temperatures in place of noise that is on or
-    off, as adaptive thermostats need one.) None: `low` is a tenth of `high`, `exploring` a hundredth of `tau`.
+    off, as adaptive thermostats need one.) None: `low` is a tenth of `high`, `exploring` a hundredth of
+    `tau`.
 
     `stepsize` and `temperature` are schedules for an optimiser or a method; `Samples(model, when=cycle)`
     collects.
@@ -234,7 +235,7 @@ class Cycle:
         if self.samples > self._length:
             raise ValueError(
                 f"Cycle: {self.samples} samples do not fit into the last {self._length} steps of a cycle, "
-                f"{self.sampling:g} of {self.period}: choose a longer period, a larger sampling or fewer samples"
+                f"{self.sampling:g} of {self.period}: choose a longer period, or fewer samples"
             )
         _ = self.stepsize  # which checks that low is not above high
 

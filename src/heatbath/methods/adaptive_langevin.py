@@ -195,9 +195,7 @@ class AdaptiveLangevin(Method):
             if getattr(self, name) != 0 and tempered:
                 wrong.append(f"{name} does not go with simulated tempering: give {sets}")
         if self.frequency != 0 and self.friction == "sde":
-            wrong.append(
-                "frequency is for friction='map', which with ε² for ε is that of the SDE: leave it out"
-            )
+            wrong.append("frequency is for friction='map': with friction='sde' give epsilon")
         if self.frequency != 0 and not tempered and bounds(self.tau)[0] == 0:
             wrong.append(f"frequency needs tau > 0 at every step, got tau={self.tau!r}")
         if wrong:
@@ -231,13 +229,12 @@ class AdaptiveLangevin(Method):
         ratio = tau / self.tau
         root = math.sqrt(ratio)
         sde = self.friction == "sde"
+        coupling = 1 / (root if sde else ratio) if self.frequency == 0 else 1.0
         return replace(
             self,
             tau=tau,
-            sigma=scaled(self.sigma, root) if self.damping == 0 else self.sigma,
-            epsilon=scaled(self.epsilon, 1 / (root if sde else ratio))
-            if self.frequency == 0
-            else self.epsilon,
+            sigma=scaled(self.sigma, root if self.damping == 0 else 1.0),
+            epsilon=scaled(self.epsilon, coupling),
             xi=scaled(self.xi, root if sde else 1.0),
         )
 

@@ -190,8 +190,8 @@ class Samples:
         values = tensors(self.model.state_dict(keep_vars=True)) if self._frozen else {}
         if changed := sorted(n for n, old in self._frozen.items() if _likeness(values[n]) != old):
             raise ValueError(
-                f"the samples have no values of what was frozen when they were taken, and that has changed in "
-                f"the model since: {listed(changed)}. Predict with the model as it was"
+                "the samples have no values of what was frozen when they were taken, and that has changed in "
+                f"the model since: {listed(changed)}. Use them with the model as it was"
             )
         return {name: _whole(values[name]).to("cpu") for name in self._frozen}
 

@@ -4,8 +4,8 @@ A part for each layer is right for small networks. In a deep one it makes hundre
 norms of a few numbers. Here the matrices of a block are a part, a block being what a model is repeated of:
 
 1. Modules that have others in them and are in a `ModuleList`, or in a `Sequential` where there are two or
-   more of their class; the outermost of them. So are the layers of a transformer, and the residual blocks of a
-   stage.
+   more of their class; the outermost of them. So are the layers of a transformer, and the residual blocks of
+   a stage.
 2. Where there are none: modules of a class of the model's own that occurs twice or more, the outermost.
 3. Where there are none of these either, every layer is a block.
 

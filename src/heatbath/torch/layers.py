@@ -124,8 +124,8 @@ def _by_blocks(model: object, hidden: object, output: object) -> list[dict[str, 
     """
     if not isinstance(model, nn.Module) or hidden is not None:
         raise TypeError(
-            "parts='blocks' are found in the module: pass the model itself, and output= beside it where that is "
-            'not its last layer; in the Hugging Face Trainer give the optimiser "model": model'
+            "parts='blocks' are found in the module: pass the model itself, and output= beside it where that "
+            'is not its last layer; in the Hugging Face Trainer give the optimiser "model": model'
         )
     owners = [(name, owner) for name, owner in model.named_modules() if list(owner.parameters(recurse=False))]
     if not owners:

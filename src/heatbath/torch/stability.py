@@ -17,7 +17,7 @@ from heatbath.torch.units import is_lazy
 
 Group = dict[str, Any]
 
-REMEDY = "choose a smaller lr, epsilon or tau, or give frequency= in place of epsilon, for which size does not matter"
+REMEDY = "choose a smaller lr, or give frequency= in place of epsilon, for which size and tau do not matter"
 
 
 class UnstableThermostat(RuntimeWarning):
