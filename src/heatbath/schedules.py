@@ -172,21 +172,21 @@ _SIMPLE = (Constant, Linear, Exponential, Cyclical)
 class Repeated:
     """A schedule that begins anew after every `period` steps."""
 
-    schedule: Constant | Linear | Exponential | Cyclical | Piecewise
+    course: Constant | Linear | Exponential | Cyclical | Piecewise
     period: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.schedule, (*_SIMPLE, Piecewise)):
-            raise TypeError(f"Repeated: schedule must be a schedule, got {shown(self.schedule)}")
+        if not isinstance(self.course, (*_SIMPLE, Piecewise)):
+            raise TypeError(f"Repeated: course must be another schedule, got {shown(self.course)}")
         store(self, period=whole("Repeated: period", self.period, low=1))
 
     def __call__(self, step: int) -> float:
         """The value during `step`."""
-        return self.schedule(step % self.period)
+        return self.course(step % self.period)
 
     def range(self) -> tuple[float, float]:
         """Smallest and largest value of the schedule, in any period."""
-        return self.schedule.range()
+        return self.course.range()
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ def scaled(value: Any, factor: float) -> Any:
     if isinstance(value, Piecewise):
         return Piecewise([scaled(single, factor) for single in value.values], list(value.steps))
     if isinstance(value, Repeated):
-        return Repeated(scaled(value.schedule, factor), value.period)
+        return Repeated(scaled(value.course, factor), value.period)
     if isinstance(value, Schedule):
         names = [f.name for f in fields(value) if f.name not in ("steps", "period")]
         return replace(value, **{name: factor * getattr(value, name) for name in names})

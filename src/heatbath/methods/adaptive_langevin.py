@@ -28,7 +28,7 @@ def D(p: Array, R: Array, t: float, sigma: float) -> Array:
     return p + sigma * math.sqrt(t) * R
 
 
-def E(xi: Array, kinetic: Array, target: Array, t: float, epsilon: float) -> Array:
+def E(xi: Array, kinetic: Array, target: Array, t: float, epsilon: float | Array) -> Array:
     """Thermostat: dξ = ε (p·p - N τ) dt with p held; kinetic is p·p and target N τ, or both over N."""
     return xi + t * epsilon * (kinetic - target)
 
@@ -59,8 +59,8 @@ def _act_d(now: Moment) -> None:
 
 def _act_e(now: Moment) -> None:
     if now["frequency"] > 0:  # ε = ω²/(2Nτ)
-        epsilon, target = now["frequency"] ** 2 / (2 * now.sizes * now.tau), now.sizes * now.tau
-        now.xi = E(now.xi, now.squares, target, now.t, epsilon)
+        target = np.asarray(now.sizes * now.tau, np.float64)
+        now.xi = E(now.xi, now.squares, target, now.t, now["frequency"] ** 2 / (2 * target))
         return
     weight = 1 / now.sizes if now.method.kinetic == "mean" else 1
     target = np.asarray(weight * (now.sizes * now.tau), np.float64)

@@ -162,7 +162,8 @@ class Samples:
     @property
     def _module(self) -> nn.Module:
         """The model, or that of which there are many chains."""
-        module: nn.Module = self.model.model if hasattr(self.model, "states") else self.model
+        chains: Any = self.model
+        module: nn.Module = chains.model if hasattr(chains, "states") else chains
         return module
 
     def _place(self, step: int) -> int:

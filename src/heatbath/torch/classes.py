@@ -38,7 +38,7 @@ OPTIONS = [
 DEFAULTS: dict[str, dict[str, float]] = {"LOL": {"lr": 0.2, "gamma": 0.3, "tau": 1e-5}}
 """Of presets, where they differ from the library's. At the paper's friction, good for small hard problems,
 the noise of the gradients heats deeper models until they have learned little or nothing."""
-DEEP = {"frequency": 1.0, "damping": 1.0}
+DEEP = {"frequency": 0.3, "damping": 1.0}
 """What parts by blocks have in place of ε and σ, unless told: by measurement (docs/deep.md)."""
 EVERYWHERE = "nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]"
 LAYERED = "nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None"
