@@ -54,7 +54,7 @@ def renew_statistics(model: nn.Module, batches: Any) -> None:
     norms = norms_of(model)
     if not norms:
         return
-    before = {name: _copied(norm) for name, norm in norms.items()}
+    before = statistics_of(model)
     momenta = {name: norm.momentum for name, norm in norms.items()}
     count = 0
     try:
@@ -69,17 +69,20 @@ def renew_statistics(model: nn.Module, batches: Any) -> None:
         if not count:
             raise ValueError("statistics cannot be renewed without training data: the loader has no batches")
     except BaseException:
-        for name, norm in norms.items():
-            for key, value in before[name].items():
-                getattr(norm, key).copy_(value)
+        model.load_state_dict(before, strict=False)
         raise
     finally:
         for name, norm in norms.items():
             norm.momentum = momenta[name]
 
 
-def _copied(norm: Any) -> dict[str, Tensor]:
-    return {name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)}
+def statistics_of(model: nn.Module) -> dict[str, Tensor]:
+    """Copies of all that norms have found, by its names in the model's state, on the CPU."""
+    return {
+        f"{name}.{key}" if name else key: value.to("cpu", copy=True)
+        for name, norm in norms_of(model).items()
+        for key, value in norm.named_buffers(recurse=False)
+    }
 
 
 def are_training(model: nn.Module) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from heatbath.checks import shown, whole
-from heatbath.prediction.norms import are_training, norms_of, renew_statistics
+from heatbath.prediction.norms import are_training, norms_of, renew_statistics, statistics_of
 from heatbath.schedules import Cycle
 from heatbath.writing import PART, Content, create, write
 
@@ -153,11 +153,10 @@ class Samples:
         for own in chains.states(state) if several else [state]:
             module.load_state_dict(own, strict=False)
             renew_statistics(module, batches)
-            norms = norms_of(module).items()
-            every.append({f"{n}.{b}" if n else b: v for n, norm in norms for b, v in norm.named_buffers()})
+            every.append(statistics_of(module))
         if not several:
-            return {name: value.to("cpu", copy=True) for name, value in every[0].items()}
-        return {chains.place(n): torch.stack([own[n] for own in every]).cpu() for n in every[0]}
+            return every[0]
+        return {chains.place(n): torch.stack([own[n] for own in every]) for n in every[0]}
 
     @property
     def _module(self) -> nn.Module:

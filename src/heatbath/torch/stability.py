@@ -26,12 +26,12 @@ class UnstableThermostat(RuntimeWarning):
 
 def check(groups: Iterable[Group]) -> None:
     """Refuse groups whose thermostats cannot be stable, with all of them."""
-    if wrong := [text for text in map(_unstable, groups) if text]:
+    if wrong := [text for text in (_unstable(values.of_chain(group, 0)) for group in groups) if text]:
         raise ValueError(f"thermostats must have lr times frequency below 2; {'; '.join(wrong)}: {REMEDY}")
 
 
 def warn(group: Group) -> bool:
-    """Whether a group has come to be unstable on the way, which is said."""
+    """Whether a group, as one of its chains sees it, has come to be unstable on the way, which is said."""
     text = _unstable(group)
     if text:
         warnings.warn(
@@ -47,10 +47,9 @@ def _unstable(group: Group) -> str:
     h = float(group["lr"])
     if kind.thermostat_frequency is Method.thermostat_frequency or not h:
         return ""
-    own = values.of_chain(group, 0)
     sizes = [p.numel() // values.chain_count(group) for p in moving(group["params"]) if not is_lazy(p)]
     largest = max(sizes, default=0) if values.per_tensor(group) else sum(sizes)
-    omega = values.to_method(own, values.current(own)).thermostat_frequency(own, largest)
+    omega = values.to_method(group, values.current(group)).thermostat_frequency(group, largest)
     if h * omega < 2:
         return ""
     name = group.get("name", group.get("part", "a part"))
