@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 from torch.nn.functional import avg_pool2d, relu
@@ -53,8 +54,7 @@ def digits(kind, count):
 
 def gpt2(seed=0, **options):
     """A small language model, from a configuration."""
-    import transformers
-
+    transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(
         vocab_size=16, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **options,

@@ -14,7 +14,6 @@ from heatbath.schedules import Cycle, Linear
 from heatbath.torch.blocks import EMBEDDINGS, VECTORS, block_names
 from tests.torch.deep import ResNet, gpt2
 
-transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning")
 
 
@@ -44,6 +43,7 @@ def test_a_residual_network_has_a_part_for_each_block():
 
 
 def small(kind, config, **options):
+    transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2}
     return getattr(transformers, kind)(
         getattr(transformers, config)(**sizes, intermediate_size=16, pad_token_id=0, **options)

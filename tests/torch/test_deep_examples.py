@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # warning
 
 @pytest.mark.skipif(digits("train", 1) is None, reason="HEATBATH_DATA has no MNIST")
 def test_a_residual_network_learns_mnist():
-    """LOL by blocks, with the defaults: of 8 seeds the accuracies were 0.919 to 0.942, 0.935 ± 0.007, and the
-    log losses 0.235 to 0.304, so that both bounds are more than five deviations off."""
+    """LOL by blocks, with the defaults: of 8 seeds the accuracies were 0.919 to 0.942, 0.933 ± 0.009, and the
+    log losses 0.235 to 0.304, 0.255 ± 0.023, so that the bounds are 4.8 and 8 deviations off."""
     x, y = digits("train", 4000)
     x_test, y_test = digits("t10k", 2000)
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ def language_model(tmp_path_factory):
 
 
 def test_a_language_model_learns_its_text_in_the_trainer(language_model):
-    """Text with log 2 = 0.693 of entropy a letter, and at first log 16. LM_NOTE"""
+    """Text with log 2 = 0.693 of entropy a letter, and at first log 16."""
     model, optimizer = language_model
     assert loss_on(model, text(256, 1)) < 0.85
     assert optimizer.param_groups[0]["step"] == 160
@@ -100,7 +100,7 @@ def test_adapters_are_sampled_alone(language_model, tmp_path):
         adapted(input_ids=batch, labels=batch).loss.backward()
         optimizer.step()
         samples.take()
-    assert loss_on(adapted, new) < 0.8 * before
+    assert loss_on(adapted, new) < 0.6 * before
     moved = {id(p) for p, state in optimizer.state.items() if state}
     assert moved == set(map(id, free))
     now = adapted.get_base_model().state_dict()
