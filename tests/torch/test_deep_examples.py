@@ -67,9 +67,10 @@ def language_model(tmp_path_factory):
 
 
 def test_a_language_model_learns_its_text_in_the_trainer(language_model):
-    """Text with log 2 = 0.693 of entropy a letter, and at first log 16."""
+    """Text with log 2 = 0.693 of entropy a letter, and at first log 16. In a loop of our own 8 seeds had 0.702
+    to 0.714."""
     model, optimizer = language_model
-    assert loss_on(model, text(256, 1)) < 0.85
+    assert loss_on(model, text(256, 1)) < 0.76
     assert optimizer.param_groups[0]["step"] == 160
     assert [group["name"] for group in optimizer.param_groups] == [
         "embeddings", "norms and biases", "transformer.h.0", "transformer.h.1", "lm_head",
@@ -77,7 +78,8 @@ def test_a_language_model_learns_its_text_in_the_trainer(language_model):
 
 
 def test_adapters_are_sampled_alone(language_model, tmp_path):
-    """Of a language model that learns another text: letters one or three places further."""
+    """Of a language model that learns another text: letters one or three places further. In a loop of our own
+    8 seeds came to 0.31 to 0.40 of the loss before."""
     peft = pytest.importorskip("peft")
     model = gpt2()
     model.load_state_dict(language_model[0].state_dict())
