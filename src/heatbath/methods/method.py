@@ -289,7 +289,7 @@ M = TypeVar("M", bound=type[Method])
 TAKEN = frozenset((
     "h", "lr", "params", "part", "name", "method", "module", "schedules", "step", "previous", "seed", "fused",
     "maximize", "agreed", "foreach", "capturable", "differentiable", "chains", "rung", "draws", "drawn",
-    "unit", "layers", "posterior", "model", "hidden", "output",
+    "unit", "layers", "parts", "posterior", "model", "hidden", "output",
     "theta", "p", "second", "died", "xi_now", "xi_start", "average", "deviations", "loss", "accuracy",
     "temperature", "noise", "noise_now", "sample_noise", "histogram", "weights", "samples", "sample_step",
     "chain", "parameter", "record", "split",
