@@ -22,7 +22,7 @@ from heatbath.ranges import Between, between
 
 SYMBOLS = {
     "tau": "τ", "gamma": "γ", "sigma": "σ", "epsilon": "ε", "mu": "μ", "beta1": "β₁", "beta2": "β₂",
-    "alpha": "α", "weight_decay": "λ",
+    "alpha": "α", "weight_decay": "λ", "frequency": "ω", "damping": "γ",
 }  # fmt: skip
 LETTERS = {
     "A": ("θ += t p", "Drift: the parameters move with their momenta."),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,8 @@ import numpy as np
 from heatbath.checks import NON_NEGATIVE, choice, real, shown
 from heatbath.datasets.problem import Floats
 from heatbath.prediction.averages import Average, Prediction
+from heatbath.prediction.inputs import batches_of, is_loader
+from heatbath.prediction.norms import evaluating, warn_of_statistics
 from heatbath.prediction.samples import check_module, listed, tensors
 from heatbath.tasks import TASKS, Task
 
@@ -66,15 +67,14 @@ def predict(
     if noise is not None and task != "regression":
         raise ValueError(f"noise is for a regression, and this is {task!r}: leave it out")
     added = None if noise is None else np.array(real("noise", noise, NON_NEGATIVE))
+    warn_of_statistics(model, samples)
     if hasattr(model, "states"):  # many chains of a module
         chains: Any = model
         taken, model = samples, chains.model
         samples = _finite(own for state in taken for own in chains.states(state))
-    loads = _is_loader(x)
-    if loads and isinstance(samples, Iterator):
+    if is_loader(x) and isinstance(samples, Iterator):
         samples = list(samples)  # they are needed for every batch
-    given = (_inputs(model, batch) for batch in (x if loads else [x]))
-    parts = [_predicted(model, samples, inputs, task, added) for inputs in given]
+    parts = [_predicted(model, samples, inputs, task, added) for inputs in batches_of(model, x)]
     if not parts:
         raise ValueError("the loader has no batches: there is nothing to predict")
     mean, variance, entropy, expected, information, spread = map(_joined, zip(*parts, strict=True))
@@ -113,48 +113,11 @@ def _predicted(
     return average.prediction()
 
 
-def _is_loader(x: Any) -> bool:
-    """Whether it gives batches: a list does if its first is a tensor, or begins with one."""
-    from torch import Tensor
-
-    if isinstance(x, list) and x:
-        first = x[0][0] if isinstance(x[0], (list, tuple)) and x[0] else x[0]
-        return isinstance(first, Tensor)
-    return isinstance(x, Iterable) and not isinstance(x, (Tensor, np.ndarray, Mapping, list, tuple, str))
-
-
-def _inputs(model: nn.Module, batch: Any) -> Any:
-    """What the model is given of a batch: where it is, and numbers of an array in its type."""
-    import torch
-
-    if isinstance(batch, list) and batch and isinstance(batch[0], torch.Tensor):
-        batch = batch[0]  # targets stand behind it
-    elif isinstance(batch, tuple) and batch and isinstance(batch[0], (torch.Tensor, np.ndarray)):
-        batch = batch[0]
-    like = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
-    if isinstance(batch, (np.ndarray, list)):
-        batch = torch.as_tensor(np.asarray(batch))
-        batch = batch.to(like.dtype) if batch.is_floating_point() else batch
-    return batch.to(like.device) if isinstance(batch, torch.Tensor) else batch
-
-
 def _joined(values: tuple[Any, ...]) -> Any:
     """What was said of all batches, one after the other."""
     import torch
 
     return None if values[0] is None else torch.from_numpy(np.concatenate(values))
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode within; afterwards every module is in the mode it was in."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def _values(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Tensor]:

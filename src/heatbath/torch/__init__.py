@@ -18,7 +18,9 @@ except ModuleNotFoundError as error:
 
 from heatbath.prediction import Prediction as Prediction
 from heatbath.prediction import Samples as Samples
+from heatbath.prediction import StaleStatistics as StaleStatistics
 from heatbath.prediction import predict as predict
+from heatbath.prediction import renew_statistics as renew_statistics
 from heatbath.torch import classes as _classes
 from heatbath.torch.chains import Chains as Chains
 from heatbath.torch.classes import LOL as LOL
@@ -37,6 +39,7 @@ from heatbath.torch.learning import LearningCoefficient as LearningCoefficient
 from heatbath.torch.learning import llc as llc
 from heatbath.torch.optimizer import Partitioned as Partitioned
 from heatbath.torch.posteriors import Posterior as Posterior
+from heatbath.torch.stability import UnstableThermostat as UnstableThermostat
 from heatbath.torch.tuning import Tuned as Tuned
 from heatbath.torch.tuning import tune as tune
 

@@ -62,6 +62,10 @@ class Chains(nn.Module):
                 self.register_buffer(self._place(name), values)
         self.train(model.training)
 
+    def place(self, name: str) -> str:
+        """The name in this module of what has that name in the module alone."""
+        return self._places[name]
+
     def _place(self, name: str) -> str:
         """The name of a stacked tensor in this module, which may have no dots."""
         self._places[name] = name.replace(".", "/")

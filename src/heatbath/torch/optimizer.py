@@ -19,7 +19,7 @@ from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import coefficients, find_method
 from heatbath.schedules import Value
 from heatbath.statistics import Estimate
-from heatbath.torch import layers, posteriors, seeds, shards, tempering, unfused, values
+from heatbath.torch import layers, posteriors, seeds, shards, stability, tempering, unfused, values
 from heatbath.torch.chains import stacked
 from heatbath.torch.fused import Fused, can_be_fused
 from heatbath.torch.observations import Observations, Temperature, mean_heat, pooled
@@ -160,6 +160,7 @@ class Partitioned(Optimizer):
             params = posteriors.settle(posterior, groups, list(map(values.method_of, groups)))
         params = stacked(params)
         super().__init__(params, Defaults(options))
+        stability.check(self.param_groups)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a part: a dict with "params" and "method"; it has a ξ of its own."""
@@ -193,22 +194,18 @@ class Partitioned(Optimizer):
     def __repr__(self) -> str:
         lines = []
         for group in self.param_groups:
-            lazy = any(map(is_lazy, group["params"]))
-            count = "?" if lazy else sum(parameter.numel() for parameter in group["params"])
+            count = _count(group["params"])
             shown = {
                 key: group["schedules"].get(key, group[key])
                 for key in coefficients(find_method(group["method"]))
             }
-            text = ", ".join(
-                f"{key}={value}" for key, value in shown.items() if key != "weight_decay" or value
-            )
+            idle = values.to_method(group, values.current(values.of_chain(group, 0))).idle
+            text = ", ".join(f"{key}={value}" for key, value in shown.items() if key not in idle)
             h = float(group["lr"])
             name = ": ".join(str(group[key]) for key in ("part", "name") if key in group)
             noise = f", noise={values.of_chain(group, 0)['noise']:g}" if "noise" in group else ""
             many = f" of {group['chains']} chains" if group["chains"] else ""
-            lines.append(
-                f"  {name or 'part'}: {group['method']}({text}), {count} parameters{many}, lr={h}{noise}"
-            )
+            lines.append(f"  {name or 'part'}: {group['method']}({text}), {count}{many}, lr={h}{noise}")
         return "\n".join([f"{type(self).__name__}(", *lines, ")"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -401,6 +398,7 @@ class Partitioned(Optimizer):
         """Forget all that is only kept to save time."""
         self._fused = Fused()
         self._cooked: dict[tuple[int, int], Cooked] = {}  # by group and chain
+        self._swinging: set[tuple[int, int]] = set()  # thermostats of which was said that they are unstable
         self._places: list[list[int]] = []
         self._shards: list[list[Shard | None]] = []
 
@@ -450,6 +448,8 @@ class Partitioned(Optimizer):
             chosen = recipe(method) if known is None else known.recipe
         table = chosen.table(values.named(group, before), values.named(group, now), group["maximize"])
         self._cooked[place] = Cooked(wording, key, chosen, table)
+        if place not in self._swinging and stability.warn(group):
+            self._swinging.add(place)
         return self._cooked[place]
 
     def _units(
@@ -551,6 +551,16 @@ def _by_chain(part: Part) -> Iterator[tuple[int, dict[str, Any], list[Unit]]]:
     for k in range(values.chain_count(part.group)):
         units = [unit for unit in part.units if unit.place == k]
         yield part.group["chain"] + k, values.of_chain(part.group, k), units
+
+
+def _count(params: list[Tensor]) -> str:
+    """How many parameters there are in how many tensors, and how many of them are not frozen."""
+    tensors = f" in {len(params)} tensors" if len(params) > 1 else ""
+    if any(map(is_lazy, params)):
+        return f"? parameters{tensors}"
+    total = sum(parameter.numel() for parameter in params)
+    free = sum(parameter.numel() for parameter in stability.moving(params))
+    return f"{f'{free} of ' if free < total else ''}{total} parameters{tensors}"
 
 
 def _checked_group(group: Any) -> dict[str, Any]:
