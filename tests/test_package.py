@@ -19,6 +19,7 @@ SOURCE = ROOT / "src" / "heatbath"
 LAYOUT = [
     "checks",
     "statistics",
+    "drift",
     "writing",
     "exporting",
     "tasks",

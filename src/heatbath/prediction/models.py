@@ -73,7 +73,7 @@ def predict(
     loads = _is_loader(x)
     if loads and isinstance(samples, Iterator):
         samples = list(samples)  # they are needed for every batch
-    given = (_inputs(model, batch) for batch in (x if loads else [x]))
+    given = (inputs_of(model, batch) for batch in (x if loads else [x]))
     parts = [_predicted(model, samples, inputs, task, added) for inputs in given]
     if not parts:
         raise ValueError("the loader has no batches: there is nothing to predict")
@@ -123,7 +123,7 @@ def _is_loader(x: Any) -> bool:
     return isinstance(x, Iterable) and not isinstance(x, (Tensor, np.ndarray, Mapping, list, tuple, str))
 
 
-def _inputs(model: nn.Module, batch: Any) -> Any:
+def inputs_of(model: nn.Module, batch: Any) -> Any:
     """What the model is given of a batch: where it is, and numbers of an array in its type."""
     import torch
 
