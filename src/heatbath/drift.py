@@ -10,7 +10,7 @@ over all ranks, e = exp(δz - c) has the mean 1, and
 (Shiryaev and Roberts) has the mean t after t values: R - t is a martingale. So the mean number of values
 until R first reaches A is at least A: a false alarm comes once in A values or more seldom, on average. Once
 values have risen by μ of their standard deviations, log R rises by about δμ - δ²/2 with each of them. R here
-is the mean over four δ, for small and for large rises, which is as good a martingale.
+is the mean over five δ, for small and for large rises, which is as good a martingale.
 
 Values that are correlated in time (θ wanders, and ξ more so) are no such series. There log e is divided by
 the integrated autocorrelation time of the later half of the values that are remembered, and nothing is said
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from heatbath.checks import FINITE, Interval, real
 from heatbath.statistics import autocorrelation_time
 
-RISES = np.array([0.25, 0.5, 1.0, 2.0])  # δ, in standard deviations of the series
+RISES = np.array([0.25, 0.5, 1.0, 2.0, 4.0])  # δ, in standard deviations of the series
 MEMORY, FEWEST = 256, 16  # values (or means of blocks of them) that are remembered, and that are needed
 SPANS = 10  # correlation times that the later half of these must span
 SELDOM = 16  # values between two looks at the correlation, which take longest
