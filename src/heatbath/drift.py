@@ -13,10 +13,12 @@ values have risen by μ of their standard deviations, log R rises by about δμ 
 is the mean over five δ, for small and for large rises, which is as good a martingale.
 
 Values that are correlated in time (θ wanders, and ξ more so) are no such series. There log e is divided by
-the integrated autocorrelation time of the later half of the values that are remembered, and nothing is said
-while that half spans fewer than `SPANS` such times; values that are correlated over longer are joined to
-means of blocks. Trends downwards, such as those of learning, raise no alarm. That false alarms are as seldom
-with correlation, and where older values are forgotten, is no theorem, but is tested.
+the integrated autocorrelation time of the values that are remembered (the smaller of those of their halves,
+as a change looks like a correlation to one of them), and nothing is said while a half spans fewer than
+`SPANS` such times; values that are correlated over longer are joined to means of blocks. When values have
+fallen by the same test, as they do in learning, those before are forgotten, and some have to come before
+anything is said again. That false alarms are as seldom with correlation, and where values are forgotten, is
+no theorem, but is tested.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from heatbath.statistics import autocorrelation_time
 
 RISES = np.array([0.25, 0.5, 1.0, 2.0, 4.0])  # δ, in standard deviations of the series
 MEMORY, FEWEST = 256, 16  # values (or means of blocks of them) that are remembered, and that are needed
-SPANS = 10  # correlation times that the later half of these must span
+SPANS = 10  # correlation times that half of these must span
+CAUTION = 1.5  # times what a correlation time is above 1, as the smaller of two estimates is too small
 SELDOM = 16  # values between two looks at the correlation, which take longest
 FALSE_ALARMS = 10_000.0  # values between two of them, on average
 
@@ -84,6 +87,7 @@ class Watch:
         self._length, self._filled, self._sum = 1, 0, 0.0  # of a block, and of the one that is under way
         self._time, self._blocks = 1.0, 0  # the autocorrelation time, and how many blocks there were
         self._logs = np.full(len(RISES), -math.inf)  # log R, for each δ
+        self._falls = self._logs.copy()  # the same of falls
         self._rises = np.zeros(len(RISES))  # Σ log e since it was last below 0, and how many blocks that is
         self._since = np.zeros(len(RISES), np.int64)
 
@@ -106,6 +110,8 @@ class Watch:
             drift = Drift(self.series, self.step, self.statistic, max(1, since))
             self.forget()
             return drift
+        if np.exp(self._falls).mean() >= self.false_alarms:
+            self.forget()
         self._remember(now)
         return None
 
@@ -115,15 +121,17 @@ class Watch:
         if count < FEWEST:
             return
         values = np.array(self._values)
-        recent = max(FEWEST, count // 2)
+        half = max(FEWEST, count // 2)
         if self._blocks % SELDOM == 0:
-            self._time = max(1.0, autocorrelation_time(values[-recent:]))
+            smaller = max(1.0, min(map(autocorrelation_time, (values[:half], values[-half:]))))
+            self._time = 1 + CAUTION * (smaller - 1)
         self._blocks += 1
-        if recent < SPANS * self._time:
+        if half < SPANS * self._time:
             return
         below = int(((values < value).sum() + (values <= value).sum()) // 2)  # equal ones are halved
-        gain = _log_e(count)[below] / self._time
+        gain, loss = _log_e(count)[[below, count - below]] / self._time
         self._logs = np.logaddexp(0.0, self._logs) + gain
+        self._falls = np.logaddexp(0.0, self._falls) + loss
         self._rises = np.maximum(self._rises + gain, 0.0)
         self._since = np.where(self._rises > 0, self._since + 1, 0)
 
@@ -146,6 +154,7 @@ class Watch:
             "values": list(self._values),
             "numbers": [self._length, self._filled, self._sum, self._time, self._blocks],
             "logs": self._logs.tolist(),
+            "falls": self._falls.tolist(),
             "rises": self._rises.tolist(),
             "since": self._since.tolist(),
         }
@@ -154,7 +163,7 @@ class Watch:
         """Go on from what `state_dict` gave."""
         self.step, self._values = state["step"], deque(state["values"])
         self._length, self._filled, self._sum, self._time, self._blocks = state["numbers"]
-        self._logs, self._rises = np.array(state["logs"]), np.array(state["rises"])
+        self._logs, self._falls, self._rises = (np.array(state[name]) for name in ("logs", "falls", "rises"))
         self._since = np.array(state["since"], np.int64)
 
 

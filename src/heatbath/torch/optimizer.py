@@ -170,7 +170,7 @@ class Partitioned(Optimizer):
         new_group = values.to_values(param_group, param_group.get("lr", self.defaults["lr"]))
         steps = max((group["step"] for group in self.param_groups), default=0)
         shared = self.param_groups[0] if self.param_groups else {}
-        noise = {key: shared[key] for key in ("n", "noise", "draws", "drawn") if key in shared}
+        noise = {key: shared[key] for key in ("n", "heat", "noise", "draws", "drawn") if key in shared}
         new_group = param_group | new_group | {"step": steps} | noise
         tempering.check_ladders([*self.param_groups, new_group])
         if shared and new_group.get("chains") != shared["chains"]:

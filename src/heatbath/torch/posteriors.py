@@ -188,9 +188,14 @@ def settle(given: Posterior, groups: list[dict[str, Any]], methods: list[Method]
         for piece in pieces:
             params = [p for name in piece.layers for p in by_name[name].params]
             own = {"name": by_name[piece.layers[0]].name} if len(pieces) > 1 else {}
-            known = {"n": given.n} if given.reduction == "mean" else {}  # or the loss itself changes with n
-            settled.append(own | kept | {"params": params, "method": piece.method} | known | _noise(given))
+            settled.append(own | kept | {"params": params, "method": piece.method} | _size_of(given))
+            settled[-1] |= _noise(given)
     return settled
+
+
+def _size_of(given: Posterior) -> dict[str, float]:
+    """What a group has to know to follow n, if it can: its n, and nτ. A sum would itself change with n."""
+    return {"n": given.n, "heat": given.temperature * given.scale} if given.reduction == "mean" else {}
 
 
 def set_examples(group: dict[str, Any], n: float) -> float:
@@ -201,13 +206,11 @@ def set_examples(group: dict[str, Any], n: float) -> float:
         return 1.0
     one = of_chain(group, 0)
     method = to_method(one, current(one))
-    heat, factor = method.temperature, 1.0
-    if isinstance(heat, float):
-        if "xi" in group:
-            method = replace(method, xi=1.0)  # type: ignore[call-arg]
-        method, factor = method.at_temperature(heat * ratio), math.sqrt(ratio)
-        if "xi" in group:
-            group["xi"] = scaled(group["xi"], getattr(method, "xi", 1.0))
+    if "xi" in group:
+        method = replace(method, xi=1.0)  # type: ignore[call-arg]
+    method = method.at_temperature(group["heat"] / n)
+    if "xi" in group:
+        group["xi"] = scaled(group["xi"], getattr(method, "xi", 1.0))
     if method.has_prior:
         method = method.with_prior(float(group["weight_decay"]) * ratio)
     group |= {name: getattr(method, name) for name in coefficients(type(method)) if name in group}
@@ -221,7 +224,7 @@ def set_examples(group: dict[str, Any], n: float) -> float:
                 f"Posterior: with {n:g} examples its temperature is too high for a noise to be sampled"
             )
         group["draws"] = list(law)
-    return factor
+    return math.sqrt(ratio) if "tau" in group else 1.0
 
 
 def _noise(given: Posterior) -> dict[str, Any]:

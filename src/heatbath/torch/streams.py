@@ -46,7 +46,7 @@ from heatbath.statistics import Blocks, Estimate
 from heatbath.torch.chains import Chains
 from heatbath.torch.observations import labels
 from heatbath.torch.optimizer import Partitioned
-from heatbath.torch.values import current, of_chain, to_method
+from heatbath.torch.values import of_chain
 
 WINDOW = 10_000  # examples that count
 SETTLED = (
@@ -324,8 +324,8 @@ class Stream:
         """The drift that is seen in the loss or in a friction."""
         drifts = [self._watch.add(loss)] if self._watch.false_alarms < math.inf else []
         for place, watch in self._frictions.items():
-            told = _gradient_noise(self._groups[place])
-            if grown < SETTLED and told is not None and math.isfinite(told) and drifts:
+            told = gradient_noise(self.optimizer, place)
+            if grown < SETTLED and told is not None and drifts:
                 drifts.append(watch.add(told))
         drift = next(filter(None, drifts), None)
         for watch in (self._watch, *self._frictions.values()) if drift else ():
@@ -383,12 +383,16 @@ class Stream:
                 self._kept.add(*rows)
 
 
-def _gradient_noise(group: dict[str, Any]) -> float | None:
-    """The variance of the noise of the gradient that the thermostats of a part tell, by what ξ is now."""
-    values = []
-    for place in range(group["chains"] or 1):
-        own = of_chain(group, place)
-        method = to_method(own, current(own))
+def gradient_noise(optimizer: Optimizer, place: int) -> float | None:
+    """The variance of the noise of the gradient that the thermostats of a part tell, by what ξ is now; of
+    several chains the mean over those that are finite."""
+    assert isinstance(optimizer, Partitioned)
+    group, values = optimizer.param_groups[place], []
+    method = optimizer._cooked[
+        place, 0
+    ].recipe.method  # that of the last step, in which coefficients count not
+    for chain in range(group["chains"] or 1):
+        own = of_chain(group, chain)
         told = method.gradient_noise(own, float(own["lr"]), float(np.mean(own["xi"])))
         values.append(math.nan if told is None else told * own.get("noise", 1.0))
     finite = [value for value in values if math.isfinite(value)]
