@@ -41,6 +41,7 @@ MEMORY, FEWEST = 256, 16  # values (or means of blocks of them) that are remembe
 SPANS = 10  # correlation times that half of these must span
 CAUTION = 1.5  # times what a correlation time is above 1, as the smaller of two estimates is too small
 SELDOM = 16  # values between two looks at the correlation, which take longest
+SUSPECT = 100.0  # R above which a change may be what looks like a correlation
 FALSE_ALARMS = 10_000.0  # values between two of them, on average
 
 
@@ -122,7 +123,7 @@ class Watch:
             return
         values = np.array(self._values)
         half = max(FEWEST, count // 2)
-        if self._blocks % SELDOM == 0:
+        if self._blocks % SELDOM == 0 and self.statistic < SUSPECT:
             smaller = max(1.0, min(map(autocorrelation_time, (values[:half], values[-half:]))))
             self._time = 1 + CAUTION * (smaller - 1)
         self._blocks += 1

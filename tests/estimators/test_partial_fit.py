@@ -98,7 +98,8 @@ def test_networks_say_the_same_when_data_are_scaled_anew(task, posterior, hidden
 
 
 def test_scales_follow_the_data_and_stay_while_these_are_the_same():
-    fitted = hb.ThermodynamicRegressor(method=OWN, window=200, **QUICK)
+    small = hb.Partition(OWN.methods, 0.02, OWN.posterior)
+    fitted = hb.ThermodynamicRegressor(method=small, window=200, **QUICK)
     X, y = lines(100)
     fitted.partial_fit(X[:1], y[:1]).partial_fit(X[1:50], y[1:50])  # one example tells nothing of a scale
     first = fitted.run_.problem
@@ -203,8 +204,8 @@ def test_a_change_of_the_data_is_told_and_what_was_before_is_forgotten(flips):
         assert fitted.run_.problem.X_train.shape[1] == 700
         return
     assert isinstance(told[0], hb.Drift)
-    assert call < 66
-    assert fitted.run_.problem.X_train.shape[1] == 10 * told[0].since <= 60
+    assert call < 68
+    assert fitted.run_.problem.X_train.shape[1] == 10 * told[0].since <= 80
     assert fitted.score(X, y) > 0.5
 
 
