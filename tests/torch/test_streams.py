@@ -15,6 +15,7 @@ from torch.nn import functional
 
 import heatbath as hb
 import heatbath.torch as ht
+from heatbath.drift import Watch
 from heatbath.torch.streams import Window, gradient_noise
 
 S = 0.5  # the noise of the data
@@ -252,7 +253,7 @@ def test_a_change_of_the_data_is_told_by_loss_and_friction_and_not_by_the_temper
     for seed in range(3):
         stream = adaptive(seed, false_alarms=math.inf)
         optimizer, told = stream.optimizer, {"loss": [], "friction": []}
-        watches, xi, heat = {name: hb.drift.Watch(name, 20_000) for name in told}, [], []
+        watches, xi, heat = {name: Watch(name, 20_000) for name in told}, [], []
         for number, batch in enumerate(islice(regression(seed, shift), TOTAL), start=1):
             if number in (CHANGE - 99, CHANGE + 1):
                 optimizer.forget_past()

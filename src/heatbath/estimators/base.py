@@ -268,8 +268,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         method = arguments["partition"]
         if early_stopping and method.finds_prior:
             method = method.at_prior(defaults.UNSOUGHT)
-        steps = arguments.get("budget", arguments["steps"])
-        assert isinstance(steps, int)
+        steps: int = arguments.get("budget", arguments["steps"])  # type: ignore[assignment]
         if share < 1 and self.steps is None:
             steps = max(LEAST * whole("samples", self.samples, low=1), int(steps * share))
         samples, thin = defaults.in_second_half(steps, arguments["samples"])

@@ -298,7 +298,7 @@ class Stream:
         def closure() -> Tensor:
             self.optimizer.zero_grad()
             losses = self._values(x, y)
-            losses.sum().backward()
+            losses.sum().backward()  # type: ignore[no-untyped-call]
             return losses
 
         self.optimizer.step(closure)  # type: ignore[arg-type]
@@ -317,7 +317,7 @@ class Stream:
             return
         self._drawn = self._made
         with torch.no_grad(), self._evaluating():
-            rows = (kept.rows(chosen) for chosen in torch.arange(kept.count).split(AT_ONCE))
+            rows = (kept.rows(chosen) for chosen in torch.split(torch.arange(kept.count), AT_ONCE))
             self.optimizer.draw_noise(self.model(x) - y for x, y in rows)  # type: ignore[attr-defined]
 
     def _watched(self, loss: float, grown: float) -> Drift | None:
