@@ -24,6 +24,7 @@ LAYOUT = [
     "checks",
     "memory",
     "statistics",
+    "drift",
     "writing",
     "exporting",
     "tasks",

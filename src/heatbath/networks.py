@@ -129,6 +129,26 @@ class Dense:
             result[first : first + rows] = values
         return result
 
+    def between(
+        self, theta: ArrayLike, inputs: tuple[ArrayLike, ArrayLike], outputs: tuple[ArrayLike, ArrayLike]
+    ) -> Array:
+        """The parameters (..., parameters) of the networks that say c f(a x + b) + d of x, f those of theta.
+
+        `inputs` are a and b, of each input, and `outputs` c and d, of each output.
+        """
+        (a, b), (c, d) = ([np.asarray(v, np.float64).ravel() for v in pair] for pair in (inputs, outputs))
+        vectors = np.array(theta, np.float64)
+        first, last = self.sizes(len(a), len(c))[1], self.sizes(len(a), len(c))[-2]
+        W, bias = vectors[..., : first * len(a)], vectors[..., first * len(a) : first * (len(a) + 1)]
+        W = W.reshape(*W.shape[:-1], first, len(a))
+        bias += W @ b
+        W *= a
+        end = vectors[..., vectors.shape[-1] - len(c) * (last + 1) :]
+        end[..., : len(c) * last] *= np.repeat(c, last)
+        end[..., len(c) * last :] *= c
+        end[..., len(c) * last :] += d
+        return vectors
+
     def to_torch(self, theta: ArrayLike, inputs: int, outputs: int) -> torch.nn.Sequential:
         """A torch module with these parameters; it ends in logits, without sigmoid or softmax."""
         import torch

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def batches_of(model: nn.Module, x: Any) -> Iterator[Any]:
     """The inputs in x, where the model is: of each batch of a loader, or all at once."""
-    return (_inputs(model, batch) for batch in (x if is_loader(x) else [x]))
+    return (inputs_of(model, batch) for batch in (x if is_loader(x) else [x]))
 
 
 def is_loader(x: Any) -> bool:
@@ -26,7 +26,7 @@ def is_loader(x: Any) -> bool:
     return isinstance(x, Iterable) and not isinstance(x, (Tensor, np.ndarray, Mapping, list, tuple, str))
 
 
-def _inputs(model: nn.Module, batch: Any) -> Any:
+def inputs_of(model: nn.Module, batch: Any) -> Any:
     """What the model is given of a batch: where it is, and numbers of an array in its type."""
     import torch
 

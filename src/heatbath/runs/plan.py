@@ -369,8 +369,11 @@ class Plan:
         first = np.array([places[name] for name in names], np.int64) * self.chains
         return np.asarray((first[:, None] + np.arange(self.chains)).ravel())
 
-    def on_other_examples(self, problem: Problem, batch: int | None, burn_in: int, thin: int) -> Plan:
-        """The same chains on other examples of what they were trained on, sampled as is said from here on."""
+    def on_other_examples(
+        self, problem: Problem, batch: int | None, burn_in: int, thin: int, most: int
+    ) -> Plan:
+        """The same chains on other examples of what they were trained on, sampled as is said from here on;
+        of the records there are `most`, the latest."""
         _check_type("problem", problem, Problem)
         for name in ("task", "inputs", "outputs"):
             if getattr(problem, name) != getattr(self.problem, name):
@@ -379,7 +382,11 @@ class Plan:
                     f"got {problem!r}"
                 )
         batch = min(BATCH, problem.X_train.shape[1]) if batch is None else batch
-        return replace(self, problem=problem, batch=batch, burn_in=burn_in, thin=thin)
+        records = self.records[-most:]
+        losses = tuple(step for step in self.losses if not records or step >= records[0])
+        return replace(
+            self, problem=problem, batch=batch, burn_in=burn_in, thin=thin, records=records, losses=losses
+        )
 
     def differences(self, other: Plan, until: int | None = None) -> list[str]:
         """In what another plan is not this one: in anything, or in what decides a run up to a step."""

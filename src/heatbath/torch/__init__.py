@@ -40,6 +40,8 @@ from heatbath.torch.learning import llc as llc
 from heatbath.torch.optimizer import Partitioned as Partitioned
 from heatbath.torch.posteriors import Posterior as Posterior
 from heatbath.torch.stability import UnstableThermostat as UnstableThermostat
+from heatbath.torch.streams import Learned as Learned
+from heatbath.torch.streams import Stream as Stream
 from heatbath.torch.tuning import Tuned as Tuned
 from heatbath.torch.tuning import tune as tune
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from heatbath.checks import NON_NEGATIVE, real, shown, whole
+from heatbath.checks import NON_NEGATIVE, POSITIVE, real, shown, whole
 from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import coefficients, find_method
 from heatbath.schedules import Value
@@ -171,7 +171,7 @@ class Partitioned(Optimizer):
         new_group = values.to_values(param_group, param_group.get("lr", self.defaults["lr"]))
         steps = max((group["step"] for group in self.param_groups), default=0)
         shared = self.param_groups[0] if self.param_groups else {}
-        noise = {key: shared[key] for key in ("noise", "draws", "drawn") if key in shared}
+        noise = {key: shared[key] for key in ("n", "heat", "noise", "draws", "drawn") if key in shared}
         new_group = param_group | new_group | {"step": steps} | noise
         tempering.check_ladders([*self.param_groups, new_group])
         if shared and new_group.get("chains") != shared["chains"]:
@@ -347,6 +347,27 @@ class Partitioned(Optimizer):
             group["noise"] = list(drawn) if group["chains"] else drawn[0]
             group["drawn"] += 1
         return self.noise
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @torch.no_grad()
+    def set_examples(self, n: float) -> None:
+        """Go on with the posterior of n examples, where there are more by now, or fewer count: see `Stream`.
+
+        Temperatures and priors are multiplied by the n that there was over the new one, momenta by its root,
+        and adaptive parts keep the law of their thermostats. The law of a noise that is sampled follows.
+        """
+        n = real("n", n, POSITIVE)
+        if not all("n" in group for group in self.param_groups):
+            raise ValueError(
+                "how many examples there are means something to a posterior with the mean of a loss alone: "
+                "make the optimiser with posterior=Posterior(..., n=1), and reduction='mean'"
+            )
+        for group in self.param_groups:
+            factor = posteriors.set_examples(group, n)
+            states = (self.state.get(parameter, {}) for parameter in group["params"])
+            momenta = [state["momentum"] for state in states if "momentum" in state]
+            if factor != 1 and momenta:
+                torch._foreach_mul_(momenta, factor)
 
     def temperature(self, chain: int | None = None) -> dict[str, Temperature]:
         """The kinetic temperature p·p/N of every part, where its thermostat reads it, since `forget_past`,
