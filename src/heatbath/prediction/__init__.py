@@ -11,5 +11,6 @@ from heatbath.prediction import scores as scores
 from heatbath.prediction.averages import Prediction as Prediction
 from heatbath.prediction.calibration import Calibration as Calibration
 from heatbath.prediction.mixtures import Mixture as Mixture
+from heatbath.prediction.models import outputs as outputs
 from heatbath.prediction.models import predict as predict
 from heatbath.prediction.samples import Samples as Samples
