@@ -51,7 +51,7 @@ from heatbath.prediction import scores
 
 BATCH, APART, TESTED, CANDIDATES, SAMPLES, MEMBERS = 64, 2000, 10_000, 16, 20, 4
 COLD = (1.0, 0.3, 0.1, 0.03)
-TRIED = 110  # steps within which a sampler has mostly found its stepsize
+PIECE = 8  # steps of a sampler at a time: where it finds its stepsize, more gradients are made than steps
 RESULTS = Path(__file__).parent / "results"
 COLUMNS = {"accuracy": scores.accuracy, "log loss": scores.log_score, "ECE": scores.calibration_error}
 SGD = {"lr": hb.between(1e-3, 1.0), "mu": hb.between(0.5, 0.99, "complement")}
@@ -214,15 +214,15 @@ def judged(task: Task, model: nn.Module, states: Any) -> list[float]:
 
 
 def sampled(task: Task, model: nn.Module, gradients: int, temperature: float, seed: int) -> ht.Sampler:
-    """A sampler around a model that has made about so many gradients, those of trials included."""
+    """A sampler around a model that has made so many gradients at most, those of trials included."""
     sampler = ht.Sampler(
         model, "cross_entropy", task.examples["training"], batch=BATCH, temperature=temperature, seed=seed
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ht.NotConverged)
         warnings.simplefilter("ignore", hb.OffTemperature)
-        sampler.run(steps=TRIED)
-        sampler.run(steps=max(1, (gradients - sampler.gradients) // sampler.settings.chains))
+        while sampler.gradients + PIECE * sampler.settings.chains <= gradients:
+            sampler.run(steps=PIECE)
     return sampler
 
 

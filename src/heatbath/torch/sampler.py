@@ -5,9 +5,9 @@ evaluation mode: dropout is off and batch norms keep the statistics that they ha
 function of the parameters. Each chain sees batches of its own (see `epochs`). What is not said is found:
 
 - The stepsize: chains begin at 0.4, and begin anew at half of it where one diverges, or where after a time of
-  3/γ the kinetic temperature is more than 10 % off.
-- The burn-in: an eighth, a quarter or half of the steps, the least at which the predictions of the chains
-  agree (R-hat), or half.
+  2/γ the kinetic temperature is more than 10 % off, unless half the stepsize does not help.
+- The burn-in: an eighth or a quarter of the steps, if after it the predictions of the chains agree (R-hat)
+  and the kinetic temperature is right, or half.
 - How far apart samples are: every so many steps that there are never more than `samples` of each chain.
 
 The friction is 0.3. Measured on 8x8 digits with a dense network and a narrow prior (1500 steps of four
@@ -79,7 +79,9 @@ MEANINGS: dict[str, Task] = {
 }  # of torch's losses
 BATCH, ALL = 128, 256  # examples of a step of a chain; so few are all seen at every step
 TOP, FACTOR, FINEST = 0.4, 2.0, 1e-4  # the stepsizes that are tried
-TRIAL, LATE = 3.0, 2.0  # after which the temperature is looked at, over what is late: in units of 1/γ
+TRIAL, LATE = 2.0, 1.25  # after which the temperature is looked at, over what is late: in units of 1/γ
+UNSTABLE = 2.0  # how much a temperature grows in that time
+STUBBORN = 0.75  # of what a temperature was off by, at half the stepsize: it is not that
 SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the steps, that the burn-in may have
 EFFECTIVE = 50.0  # samples that tell as much: the mean is known to a seventh of the spread
 FIRST = 500  # steps before it is first asked whether a run of no given length has converged
@@ -367,7 +369,7 @@ class Sampler:
             self._lost |= lost
             return losses
         heat = course.trial_heat() if course.step == course.trial and not lost else math.nan
-        if lost or abs(heat - 1) > OFF + course.unsure:  # not where it is not looked at
+        if lost or (abs(heat - 1) > OFF + course.unsure and (course.grows() or self._falls(heat))):
             self.tried.append((course.h, heat))
             if course.h / FACTOR < FINEST:
                 raise FloatingPointError(
@@ -377,6 +379,12 @@ class Sampler:
                 )
             self._course = _Course(self, course.h / FACTOR)
         return losses
+
+    def _falls(self, heat: float) -> bool:
+        """Whether a temperature that is off depends on the stepsize, as far as the one before can tell: what
+        a start far from equilibrium sets free does not, and takes its time at any."""
+        before = self.tried[-1][1] if self.tried else math.nan
+        return not abs(heat - 1) > STUBBORN * abs(before - 1)
 
     # What there is
 
@@ -398,10 +406,11 @@ class Sampler:
     @property
     def burn_in(self) -> int:
         """The steps before the samples that count: by what the chains say."""
-        for share in SHARES:
-            agreed = self._agreement(int(share * self.step))
-            if agreed is not None and agreed.rhat <= CONVERGED:
-                return int(share * self.step)
+        for share in SHARES[:-1]:
+            burn_in = int(share * self.step)
+            agreed = self._agreement(burn_in)
+            if agreed is not None and agreed.rhat <= CONVERGED and not _off(self._heats(burn_in), 0):
+                return burn_in
         return int(SHARES[-1] * self.step)
 
     @property
@@ -427,8 +436,10 @@ class Sampler:
     def temperatures(self) -> dict[str, tuple[Estimate, Estimate]]:
         """The kinetic and the configurational temperature of each part after the burn-in, in units of what
         they should be: both are 1 where the law is right."""
-        burn_in = self.burn_in
-        heats = [note.heat for step, note in self._course.notes.items() if step > burn_in]
+        return self._heats(self.burn_in)
+
+    def _heats(self, after: int) -> dict[str, tuple[Estimate, Estimate]]:
+        heats = [note.heat for step, note in self._course.notes.items() if step > after]
         if not heats:
             return {}
         every = np.stack(heats, axis=-1)  # (parts, 2, chains, samples)
@@ -475,14 +486,9 @@ class Sampler:
                 "the same: see report()",
                 NotConverged,
             )
+        heats = self.temperatures()
         for label, place in (("kinetic", 0), ("configurational", 1)):
-            heats = {part: pair[place] for part, pair in self.temperatures().items()}
-            off = {
-                part: heat
-                for part, heat in heats.items()
-                if math.isfinite(heat.error) and abs(heat.value - 1) > OFF + min(2 * heat.error, SURELY)
-            }
-            if off:
+            if off := _off(heats, place):
                 text = ", ".join(f"{part}: {h.value:.2f} ± {h.error:.2f}" for part, h in off.items())
                 remedy = f"{batches}a smaller lr or more friction" + (" or more steps" if place else "")
                 warn(
@@ -638,6 +644,16 @@ class Sampler:
             )
         self._restore(found, told)
         self._former, self._calls = self._calls, []
+
+
+def _off(heats: dict[str, tuple[Estimate, Estimate]], place: int) -> dict[str, Estimate]:
+    """The parts whose kinetic or configurational temperature is off by more than its error."""
+    return {
+        part: pair[place]
+        for part, pair in heats.items()
+        if math.isfinite(pair[place].error)
+        and abs(pair[place].value - 1) > OFF + min(2 * pair[place].error, SURELY)
+    }
 
 
 class _Named:
@@ -814,8 +830,17 @@ class _Course:
 
     def trial_heat(self) -> float:
         """The kinetic temperature of all parameters late in the trial, in units of what it should be."""
+        return float(np.mean(self._late()))
+
+    def grows(self) -> bool:
+        """Whether the temperature grows late in the trial, as it does where the stepsize is unstable."""
+        first, *_, last = self._late()
+        return last > UNSTABLE * first
+
+    def _late(self) -> list[float]:
+        """The kinetic temperatures late in the trial."""
         late = [note.heat[:, 0] for step, note in self.notes.items() if step > self.trial * LATE / TRIAL]
-        return float(np.average(np.mean(late, axis=0).mean(axis=1), weights=self._sizes))
+        return [float(np.average(heat.mean(axis=1), weights=self._sizes)) for heat in late]
 
     @property
     def unsure(self) -> float:
