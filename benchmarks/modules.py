@@ -327,11 +327,10 @@ def main() -> None:
                 known["tuned"][method] = found(task, method, known)
                 writing.write(given.results, json.dumps(results, indent=1))
             print(name, method, known["tuned"][method], flush=True)
-        for seed in map(str, range(given.seeds)):
-            for method in (*methods(task.steps), *SAMPLED):
-                runs = known["runs"].setdefault(method, {})
+            runs, arguments = known["runs"].setdefault(method, {}), known["tuned"][method]["arguments"]
+            for seed in map(str, range(given.seeds)):
                 if seed not in runs:
-                    begin, arguments = time.process_time(), known["tuned"][method]["arguments"]
+                    begin = time.process_time()
                     runs[seed] = measure(task, method, arguments, task.steps, int(seed))
                     known.setdefault("seconds", {}).setdefault(method, {})[seed] = time.process_time() - begin
                     writing.write(given.results, json.dumps(results, indent=1))

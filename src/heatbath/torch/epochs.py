@@ -89,7 +89,8 @@ class Epochs:
                 )
             self._open = following + 1, batches
             if following == number:
-                return pair
+                x, y = pair
+                return x, y
 
     def _epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         with as_before(self.data):  # it draws its order when it is asked for the first batch

@@ -113,7 +113,7 @@ class Report:
         return plotting.predicted(self.forecasts["averaged"], ax=ax)
 
     def __repr__(self) -> str:
-        rows = [("", "averaged", "single")]
+        rows: list[tuple[str, ...]] = [("", "averaged", "single")]
         for name in self.averaged:
             one, target = find_measure(name)
             label = f"{one.label} of {target}" if target else one.label

@@ -691,13 +691,13 @@ def _looked_at(
     if wrong:
         raise ValueError(f"Sampler: {wrong}")
     assert said is not None
-    targets = y.numel() // len(y) if named else 1
+    count = y.numel() // len(y) if named else 1
     variance = squares = 1.0
     if known == "regression" and named:
         variance, squares = _spread(model, data)
     return Settings(
         given if isinstance(given, str) else "negative_log_likelihood",
-        known, data.n, targets, variance, squares, 1.0, "sampled", 1.0, 1, data.batch, data.own, "auto", 1.0,
+        known, data.n, count, variance, squares, 1.0, "sampled", 1.0, 1, data.batch, data.own, "auto", 1.0,
         1, 0,
     )  # fmt: skip
 
@@ -766,7 +766,7 @@ class _Course:
         self.optimizer.zero_grad()
         said = self.chains(x, each=own.own)
         losses = torch.func.vmap(self.loss, in_dims=(0, 0 if own.own else None))(said, y)
-        losses.sum().backward()  # the sum: each chain has the gradient of its own loss
+        torch.autograd.backward(losses.sum())  # the sum: each chain has the gradient of its own loss
         self.optimizer.step()
         self.step += 1
         self.samples.take()
