@@ -83,6 +83,38 @@ def predict(
     return Prediction(mean, variance, entropy, expected, information, spread)
 
 
+def outputs(model: nn.Module, samples: Iterable[Mapping[str, Any]], x: Any, *, task: Task) -> Floats:
+    """What each sample of a model says of x by itself, (chains, samples, examples, outputs), decoded and in
+    float64; x, samples and chains are as in `predict`. Chains that are not finite are NaN."""
+    check_module(model)
+    choice("task", task, tuple(TASKS))
+    chains: Any = model
+    several = hasattr(model, "states")  # many chains of a module
+    alone = chains.model if several else model
+    batches = [_inputs(alone, batch) for batch in (x if _is_loader(x) else [x])]
+    if not batches:
+        raise ValueError("the loader has no batches: there is nothing to predict")
+    every = [
+        [
+            np.concatenate([_said(alone, own, batch, task) for batch in batches])
+            for own in (chains.states(state) if several else [state])
+        ]
+        for state in samples
+    ]
+    if not every:
+        raise ValueError("there are no samples: take some after the burn-in")
+    return np.stack([np.stack(row) for row in every], axis=1)
+
+
+def _said(model: nn.Module, state: Mapping[str, Any], inputs: Any, task: Task) -> Floats:
+    """What a model in a state says, in evaluation mode."""
+    import torch
+
+    with evaluating(model), torch.no_grad():
+        values = _values(model, state)
+        return _decoded(torch.func.functional_call(model, values, (inputs,), tie_weights=False), task)
+
+
 def _finite(states: Iterable[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
     """The states of chains that have not diverged."""
     left = kept = 0
@@ -101,15 +133,10 @@ def _predicted(
     model: nn.Module, samples: Iterable[Mapping[str, Any]], inputs: Any, task: Task, noise: Floats | None
 ) -> Prediction[Floats]:
     """What the samples say of some inputs."""
-    import torch
-
     average = Average(task)
     for state in samples:
-        values = _values(model, state)
-        with evaluating(model), torch.no_grad():
-            output = torch.func.functional_call(model, values, (inputs,), tie_weights=False)
-            outputs = _decoded(output, task)
-            average.add(outputs, None if noise is None else np.full(outputs.shape[1:], noise))
+        said = _said(model, state, inputs, task)
+        average.add(said, None if noise is None else np.full(said.shape[1:], noise))
     return average.prediction()
 
 

@@ -12,12 +12,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from heatbath.checks import shown, whole
+from heatbath.exporting import for_arviz
 from heatbath.prediction.norms import are_training, norms_of, renew_statistics, statistics_of
 from heatbath.schedules import Cycle
+from heatbath.tasks import Task
 from heatbath.writing import PART, Content, create, write
 
 if TYPE_CHECKING:
+    import arviz
+    import xarray as xr
     from torch import Tensor, nn
+
+    from heatbath.datasets.problem import Floats
 
 SETTINGS = "samples.json"  # beside the samples in a folder: what made them
 RENEWED = "renewed.json"  # and which of them have had their batch norms renewed
@@ -195,6 +201,29 @@ class Samples:
             )
         return {name: _whole(values[name]).to("cpu") for name in self._frozen}
 
+    def resume(self, step: int, thin: int, states: Mapping[int, dict[str, Tensor]]) -> None:
+        """Go on in memory from samples by the number of their step, at a step, with the `thin` of then. They
+        are whole, and were taken in evaluation mode."""
+        self.step, self.thin = whole("step", step, low=0), whole("thin", thin, low=1)
+        self._kept, self._fresh = dict(states), set(states)
+
+    def to_arviz(self, x: Any, *, task: Task, parameters: bool = False) -> arviz.InferenceData | xr.DataTree:
+        """The samples for ArviZ: `prediction`, what they say of x, chain x draw x point x output.
+
+        x and `task` are as in `predict`. Of `heatbath.torch.Chains` the chains are chains, and those that
+        are not finite are left out; other models have one. The draws are called by their steps. Weights can
+        be exchanged without changing the function, so that R-hat and ESS mean something for the function
+        only; with `parameters` the parameters are there too, each by its name.
+
+        An InferenceData for ArviZ before 1.0, a DataTree since. Needs the extra `heatbath[arviz]`.
+        """
+        from heatbath.prediction.models import outputs
+
+        said = outputs(self.model, self, x, task=task)
+        return for_arviz(
+            {"posterior": by_chain(self.model, dict(zip(self.steps, self, strict=True)), said, parameters)}
+        )
+
     def _thin_out(self) -> None:
         """Drop the samples that are not due at the present `thin`, the earliest first."""
         for step in [n for n in self._kept if self._place(n) % self.thin]:
@@ -271,6 +300,32 @@ class Samples:
         """What the model's tensors are like."""
         values = tensors(self.model.state_dict(keep_vars=True))
         return {name: f"{value.dtype} {tuple(value.shape)}" for name, value in values.items()}
+
+
+def by_chain(
+    model: Any, states: Mapping[int, Mapping[str, Tensor]], said: Floats, parameters: bool
+) -> xr.Dataset:
+    """What the samples of a model say, (chains, samples, points, ...), and their parameters if wanted, as a
+    data set; the states are by the number of their step."""
+    import numpy as np
+    import xarray as xr
+
+    alive = np.isfinite(said.reshape(len(said), -1)).all(axis=1)
+    if not alive.any():
+        raise ValueError("all chains diverged: there are no samples to give")
+    last = [f"output_{axis}" for axis in range(1, said.ndim - 3)] + ["output"]  # of several axes too
+    found = {"prediction": (("chain", "draw", "point", *last), said[alive])}
+    if parameters:
+        chains = [[own] for own in states.values()]
+        if hasattr(model, "states"):
+            chains = [list(model.states(state)) for state in states.values()]
+        for name, _ in (model.model if hasattr(model, "states") else model).named_parameters():
+            values = np.array([[own[name].double().numpy() for own in row] for row in chains])
+            values = np.moveaxis(values, 0, 1)[alive]
+            dims = [f"{name}_dim_{axis}" for axis in range(values.ndim - 2)]
+            found[name] = (("chain", "draw", *dims), values)
+    coordinates = {"chain": np.flatnonzero(alive), "draw": list(states)}
+    return xr.Dataset(found, coords=coordinates)
 
 
 def _whole(value: Any) -> Tensor:
