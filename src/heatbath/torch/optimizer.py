@@ -437,12 +437,13 @@ class Partitioned(Optimizer):
             cooked = self._cook((place, 0), values.of_chain(group, 0))
             if not len(cooked.recipe.encoded):
                 continue
-            units = self._units(place, values.of_chain(group, 0), cooked, places[place])
+            first = self._units(place, values.of_chain(group, 0), cooked, places[place])
+            units = list(first)
             for k in range(1, values.chain_count(group)):
                 own = values.of_chain(group, k)
                 if "noise" in group:
                     cooked = self._cook((place, k), own)
-                units += [_of_chain(unit, own, cooked, k) for unit in units if unit.is_first]
+                units += [_of_chain(unit, own, cooked, k) for unit in first]
             parts.append(Part(place, group, cooked.recipe, units, _fuses(group, units)))
         return parts
 
@@ -579,9 +580,11 @@ def _of_chain(unit: Unit, group: dict[str, Any], cooked: Cooked, k: int) -> Unit
 
 def _by_chain(part: Part) -> Iterator[tuple[int, dict[str, Any], list[Unit]]]:
     """The chains of a part: their numbers, the group as each sees it, and their units."""
-    for k in range(values.chain_count(part.group)):
-        units = [unit for unit in part.units if unit.place == k]
-        yield part.group["chain"] + k, values.of_chain(part.group, k), units
+    count = values.chain_count(part.group)
+    each = len(part.units) // count
+    for k in range(count):
+        own = part.units[k * each : (k + 1) * each]
+        yield part.group["chain"] + k, values.of_chain(part.group, k), own
 
 
 def _checked_group(group: Any) -> dict[str, Any]:
