@@ -165,7 +165,7 @@ class Partitioned(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a part: a dict with "params" and "method"; it has a ξ of its own."""
-        _checked_group(param_group)
+        (param_group,) = stacked([_checked_group(param_group)])
         own = {"agreed": True} if param_group.get("seed") is not None else {"seed": self.defaults["seed"]}
         param_group = param_group | own
         _check_options(self.defaults | param_group)
@@ -262,6 +262,12 @@ class Partitioned(Optimizer):
         sizes = [len(group["params"]) for group in state_dict["param_groups"]]
         if sizes != [len(group["params"]) for group in self.param_groups]:
             return []  # torch will say so
+        for group, own in zip(state_dict["param_groups"], self.param_groups, strict=True):
+            if group.get("chains") != own["chains"]:
+                raise ValueError(
+                    f"this is the state of {_chains_in_words(group.get('chains'))}, and these are "
+                    f"{_chains_in_words(own['chains'])}"
+                )
         saved = [index for group in state_dict["param_groups"] for index in group["params"]]
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         states = [state_dict["state"].get(index, {}) for index in saved]
@@ -585,6 +591,10 @@ def _by_chain(part: Part) -> Iterator[tuple[int, dict[str, Any], list[Unit]]]:
     for k in range(count):
         own = part.units[k * each : (k + 1) * each]
         yield part.group["chain"] + k, values.of_chain(part.group, k), own
+
+
+def _chains_in_words(count: int | None) -> str:
+    return f"{count} chains" if count else "one"
 
 
 def _checked_group(group: Any) -> dict[str, Any]:
