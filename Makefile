@@ -30,6 +30,7 @@ bench: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/engine.py
 	$(BIN)/python benchmarks/optimisers.py
 	$(BIN)/python benchmarks/chains.py
+	$(BIN)/python benchmarks/processes.py
 	$(BIN)/python benchmarks/costs.py
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/rounds.py
@@ -39,6 +40,7 @@ tables: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/classification.py --page docs/classification.md
 	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/tables.py --page docs/mixed.md
 	$(BIN)/python benchmarks/modules.py
+	$(BIN)/python benchmarks/llc.py
 
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -91,7 +91,7 @@ def outputs(model: nn.Module, samples: Iterable[Mapping[str, Any]], x: Any, *, t
     chains: Any = model
     several = hasattr(model, "states")  # many chains of a module
     alone = chains.model if several else model
-    batches = [_inputs(alone, batch) for batch in (x if _is_loader(x) else [x])]
+    batches = list(batches_of(alone, x))
     if not batches:
         raise ValueError("the loader has no batches: there is nothing to predict")
     every = [

@@ -35,6 +35,7 @@ from heatbath.torch.classes import LaLa as LaLa
 from heatbath.torch.classes import Langevin as Langevin
 from heatbath.torch.classes import Momentum as Momentum
 from heatbath.torch.classes import RMSprop as RMSprop
+from heatbath.torch.learning import CoarseSteps as CoarseSteps
 from heatbath.torch.learning import LearningCoefficient as LearningCoefficient
 from heatbath.torch.learning import llc as llc
 from heatbath.torch.optimizer import Partitioned as Partitioned
