@@ -67,7 +67,7 @@ def language_model(tmp_path_factory):
 
 
 def test_a_language_model_learns_its_text_in_the_trainer(language_model):
-    """Text with log 2 = 0.693 of entropy a letter, and at first log 16. Of 8 seeds in a loop of our own all had
+    """Text with log 2 = 0.693 of entropy a letter, and at first log 16. In a loop of our own 8 seeds had
     0.702 to 0.714."""
     model, optimizer = language_model
     assert loss_on(model, text(256, 1)) < 0.76
