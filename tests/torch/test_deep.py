@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import heatbath as hb
 import heatbath.torch as ht
 from heatbath.schedules import Cycle, Linear
 from heatbath.torch.blocks import EMBEDDINGS, VECTORS, block_names
