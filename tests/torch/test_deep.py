@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+import heatbath as hb
 import heatbath.torch as ht
 from heatbath.schedules import Cycle, Linear
 from heatbath.torch.blocks import EMBEDDINGS, VECTORS, block_names
+from heatbath.torch.searched import families
 from tests.torch.deep import ResNet, gpt2
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning")
@@ -215,6 +217,14 @@ def test_a_thermostat_that_becomes_unstable_on_the_way_is_told_of_once(by):
             optimizer.step()
         told += [step for w in caught if w.category is ht.UnstableThermostat]
     assert told == [5 if by == "lr" else 7]  # 0.1 √(2·20·16·τ) is 2 at τ = 0.625
+
+
+def test_tune_does_not_search_what_a_frequency_or_a_damping_sets():
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    given = {"AdLaLa": {"frequency": 0.5, "damping": hb.between(0.1, 1.0)}}
+    (family,), wrong = families(given, model, 0)
+    assert not wrong
+    assert set(family.ranges) == {"lr", "tau", "gamma", "damping"}
 
 
 # Cycles
