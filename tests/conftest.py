@@ -2,11 +2,14 @@
 
 import gc
 import os
+import random
 import signal
 import sys
 import warnings
 from contextlib import suppress
+from itertools import count
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -46,6 +49,17 @@ def ctrl_c_is_python_s():
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, usual)
+
+
+@pytest.fixture(autouse=True)
+def what_has_no_seed_draws_the_same_every_time(monkeypatch):
+    """Other numbers at every call, as ever, but those of each test are its own."""
+    made, seeds = np.random.default_rng, count()
+    monkeypatch.setattr(
+        np.random, "default_rng", lambda seed=None: made(next(seeds) if seed is None else seed)
+    )
+    np.random.seed(0)  # noqa: NPY002
+    random.seed(0)
 
 
 @pytest.fixture(autouse=True)
