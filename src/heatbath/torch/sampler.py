@@ -784,7 +784,7 @@ class _Course:
 
     def _residuals(self, x: Tensor, y: Tensor) -> Tensor:
         """(chains, examples, targets)."""
-        said = self.chains(x)
+        said: Tensor = self.chains(x)
         return said.reshape(len(said), len(x), -1) - y.reshape(len(y), -1)
 
     def _note(self) -> None:
