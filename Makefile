@@ -39,7 +39,7 @@ tables: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/uci.py --page docs/uci.md
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/classification.py --page docs/classification.md
 	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/tables.py --page docs/mixed.md
-	$(BIN)/python benchmarks/modules.py
+	$(BIN)/python benchmarks/modules.py --page docs/modules.md
 	$(BIN)/python benchmarks/llc.py
 
 docs: .venv/docs

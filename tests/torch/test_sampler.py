@@ -328,6 +328,7 @@ def test_after_a_kill_the_same_calls_go_on_with_the_same_bits(kind, tmp_path, mo
             make().run(steps=9, checkpoint=path, every=1e-9).run(steps=12, checkpoint=path, every=1e-9)
         again = make().run(steps=9, checkpoint=path)
         assert again.step == (9 if step < 9 else 14)
+        assert again._course.samples.thin == 2
         again.run(steps=12, checkpoint=path)
         assert again.step == 21
         assert same(whole, again)

@@ -149,7 +149,7 @@ class Sampler:
     ...     loss.backward()
     ...     return loss
     >>> loss = fit.step(closure)
-    >>> sampler = Sampler(model, "cross_entropy", (X, y), seed=1).run(steps=2000)
+    >>> sampler = Sampler(model, "cross_entropy", (X, y), seed=1).run(steps=600)
     >>> prediction = sampler.predict(X)  # mean, variance, entropy and what the networks disagree about
     >>> prediction.mean.shape, sampler.report(X, y).averaged["log_loss"].value < 0.4
     (torch.Size([100, 2]), True)
@@ -784,7 +784,7 @@ class _Course:
 
     def _residuals(self, x: Tensor, y: Tensor) -> Tensor:
         """(chains, examples, targets)."""
-        said = self.chains(x)
+        said: Tensor = self.chains(x)
         return said.reshape(len(said), len(x), -1) - y.reshape(len(y), -1)
 
     def _note(self) -> None:
