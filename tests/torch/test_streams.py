@@ -247,8 +247,8 @@ def adaptive(seed, **options):
 @pytest.mark.parametrize("shift", [0.0, 0.8])
 def test_a_change_of_the_data_is_told_by_loss_and_friction_and_not_by_the_temperature(shift):
     """Of three streams, each within 100 examples by the loss. ξ rises in all of them, and its watch tells so
-    within 400 examples in one at least (it was one, when this was written: it is slower than the loss, and may
-    miss a change that is soon learned), while the temperature of these 40 batches is τ within 15 %: the
+    within 400 examples in one at least (it was one, when this was written: it is slower than the loss, and
+    may miss a change that is soon learned), while the temperature of these 40 batches is τ within 15 %: the
     mean of p·p where the thermostat reads it is Nτ but for (ξ' - ξ)/(hεT). Without a change there is no alarm
     in 340 batches of each, which at one in 10,000 has a chance of 90 % at least."""
     by_friction = []
