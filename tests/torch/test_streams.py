@@ -466,3 +466,11 @@ def test_without_a_window_all_count_and_none_is_kept():
     assert f"{stream.seen} examples in 10 batches, 200 count, loss before learning {value:.4g}" in repr(
         stream
     )
+
+
+def test_after_a_drift_the_window_has_what_came_since():
+    stream = small()
+    for batch in islice(regression(0, 0.0), 5):
+        stream.learn(*batch)
+    stream._forget(2)
+    assert stream.n == len(stream.state_dict()["window"][0]) == 2 * SIZE
