@@ -136,7 +136,7 @@ def test_a_fit_goes_on_from_the_stepsize_that_was_found():
     assert fitted.run_.partition.h == h
     assert (fitted.run_.theta != before).any()
     fitted.partial_fit(X[:20], y[:20])
-    assert fitted.run_.plan.batch == 20
+    assert fitted.run_.plan.batch == 60  # with those of the fit
     assert fitted.n_iter_ == 300
 
 

@@ -153,6 +153,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         drift = None
         if before is not None:
             problem = before.problem
+            past.begun = past.begun or problem.X_train.shape[1]  # those of a fit, or of a file
             drift = past.judge(self._losses(before, X, Y), weights)
             latest = sum(list(past.sizes)[-drift.since + 1 :]) if drift and drift.since > 1 else 0
             count = problem.X_train.shape[1] if drift is None else min(latest, problem.X_train.shape[1])
