@@ -1,7 +1,9 @@
 """The local learning coefficient: exact for a linear regression, and its bias is seen by its temperatures.
 
 Every claim on a mean allows five of its standard errors (of Student's t with 12 degrees of freedom or more),
-so that a seed for which a test fails comes once in a thousand at most. With 50 others, all claims held.
+so that a seed for which a test fails comes once in a thousand at most. In 50 groups of four chains of a call
+each, means were at most 2.8 errors away (the last test's at most 1.9, at lr = 0.2 with 1000 draws), and all
+temperatures of mini-batches at lr = 0.5 were seen to be off.
 """
 
 import copy
@@ -164,7 +166,7 @@ def langevin(factor):
 @pytest.mark.filterwarnings("ignore::heatbath.automatic.OffTemperature")  # of all chains together
 def test_the_interval_covers_at_its_rate_also_where_the_temperatures_show_no_bias():
     """32 runs of four chains each, of one call, and 20 data that have the loss of the 1000. An interval of
-    95 % that is right leaves out the truth in more than 7 of them with a chance of 0.04 %, and one that has a
+    95 % that is right leaves out the truth in more than 7 of them with a chance of 0.02 %, and one that has a
     bias is wide enough or its temperature is off. The control: the mean and its error alone leave it out far
     more often."""
     factor = torch.linalg.qr(X).R * math.sqrt(SIZE / N)

@@ -228,9 +228,9 @@ def _started(model: nn.Module, count: int, start: object) -> list[nn.Module]:
             _resets(module)()  # type: ignore[misc]
     with torch.no_grad():
         for other in others:
-            for p, own in zip(other.parameters(), model.parameters(), strict=True):
-                if not own.requires_grad:  # it was trained before
-                    p.copy_(own)
+            for p, trained in zip(other.parameters(), model.parameters(), strict=True):
+                if not trained.requires_grad:
+                    p.copy_(trained)
     return [model, *others]
 
 
