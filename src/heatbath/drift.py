@@ -73,7 +73,7 @@ class Watch:
     >>> any(watch.add(value) for value in rng.normal(0.0, 1.0, 500))
     False
     >>> next(drift for value in rng.normal(2.0, 1.0, 500) if (drift := watch.add(value)))
-    Drift('the loss', 506, 27479.2..., 6)
+    Drift('the loss', 506, 22135.3..., 6)
     """
 
     def __init__(self, series: str, false_alarms: float = FALSE_ALARMS) -> None:

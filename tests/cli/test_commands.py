@@ -100,7 +100,7 @@ def test_settings_toml_is_complete(trained):
     assert told["method"] == {
         "name": "adlala", "h": 0.2, "tau": 2e-4, "sigma": 0.01, "epsilon": 0.03, "gamma": 0.1,
         "word": "BACDEDCAB", "word_output": "BAOAB", "xi": 0.1, "friction": "map", "thermostat": "part",
-        "kinetic": "sum", "weight_decay": 0.0,
+        "kinetic": "sum", "weight_decay": 0.0, "frequency": 0.0, "damping": 0.0,
     }  # fmt: skip
     assert told["network"] == {"hidden": [8], "activation": "relu", "init": "torch", "scale": 0.01}
     assert {"steps", "batch", "chains", "seed", "record", "samples", "dtype"} <= set(told["training"])

@@ -59,8 +59,10 @@ def opened(browser, server, settings=None, **options):
     page.goto(server.url + ("" if settings is None else "#" + encoded(settings)))
     until(page, "() => document.querySelector('#run-A .coefficient') !== null")
     until(page, "() => document.querySelector('#run-A .test').textContent !== '–'")  # the first frame
-    yield page
-    page.context.close()
+    try:
+        yield page
+    finally:
+        page.context.close()  # also after a failure: the server has room for so many only
     assert watch.seen == []
 
 

@@ -391,7 +391,7 @@ def test_the_fixed_friction_law_used_above_is_that_of_the_real_step():
 
 def test_xi_tells_the_same_gradient_noise_in_both_forms_of_the_friction():
     """γ_eff = (h s² + σ²)/(2τ) is ξ of the map and εξ of the SDE."""
-    values, h, noise = {"tau": 0.3, "sigma": 0.2, "epsilon": 0.5}, 0.1, 4.0
+    values, h, noise = {"tau": 0.3, "sigma": 0.2, "epsilon": 0.5, "damping": 0.0}, 0.1, 4.0
     effective = (h * noise + 0.2**2) / (2 * 0.3)
     for friction, xi in (("map", effective), ("sde", effective / 0.5)):
         method = hb.AdaptiveLangevin(**values, friction=friction)

@@ -76,7 +76,7 @@ def test_a_preset_takes_a_prior_and_what_its_methods_take(name):
 # they export methods, or choose one
 CHOOSING = {
     "__init__.py", "defaults.py", "presets.py", "runs/live.py", "runs/simulation.py", "sampling.py",
-    "torch/__init__.py", "torch/learning.py",
+    "torch/__init__.py", "torch/learning.py", "torch/sampler.py",
 }  # fmt: skip
 CHOOSING_PACKAGES = ("methods", "experiments", "estimators")
 

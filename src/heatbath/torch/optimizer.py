@@ -498,7 +498,7 @@ class Partitioned(Optimizer):
             chosen = recipe(method) if known is None else known.recipe
         table = chosen.table(values.named(group, before), values.named(group, now), group["maximize"])
         self._cooked[place] = Cooked(wording, key, chosen, table)
-        if place not in self._swinging and stability.warn(group):
+        if place not in self._swinging and stability.warn(group, chosen.method):
             self._swinging.add(place)
         return self._cooked[place]
 

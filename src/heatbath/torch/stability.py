@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from heatbath.methods import Method, find_method
+from heatbath.methods import Method
 from heatbath.torch import values
 from heatbath.torch.units import is_lazy
 
@@ -26,13 +26,16 @@ class UnstableThermostat(RuntimeWarning):
 
 def check(groups: Iterable[Group]) -> None:
     """Refuse groups whose thermostats cannot be stable, with all of them."""
-    if wrong := [text for text in (_unstable(values.of_chain(group, 0)) for group in groups) if text]:
+    first = [values.of_chain(group, 0) for group in groups]
+    texts = [_unstable(group, values.to_method(group, values.current(group))) for group in first]
+    if wrong := [text for text in texts if text]:
         raise ValueError(f"thermostats must have lr times frequency below 2; {'; '.join(wrong)}: {REMEDY}")
 
 
-def warn(group: Group) -> bool:
-    """Whether a group, as one of its chains sees it, has come to be unstable on the way, which is said."""
-    text = _unstable(group)
+def warn(group: Group, method: Method) -> bool:
+    """Whether a group, as one of its chains sees it, has come to be unstable on the way, which is said. Of the
+    method its choices count, and not its coefficients."""
+    text = _unstable(group, method)
     if text:
         warnings.warn(
             f"thermostats must have lr times frequency below 2, and at step {group['step']} {text}: {REMEDY}",
@@ -42,14 +45,13 @@ def warn(group: Group) -> bool:
     return bool(text)
 
 
-def _unstable(group: Group) -> str:
-    kind = find_method(group["method"])
+def _unstable(group: Group, method: Method) -> str:
     h = float(group["lr"])
-    if kind.thermostat_frequency is Method.thermostat_frequency or not h:
+    if type(method).thermostat_frequency is Method.thermostat_frequency or not h:
         return ""
     sizes = [p.numel() // values.chain_count(group) for p in moving(group["params"]) if not is_lazy(p)]
     largest = max(sizes, default=0) if values.per_tensor(group) else sum(sizes)
-    omega = values.to_method(group, values.current(group)).thermostat_frequency(group, largest)
+    omega = method.thermostat_frequency(group, largest)
     if h * omega < 2:
         return ""
     name = group.get("name", group.get("part", "a part"))
