@@ -7,14 +7,19 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 
-.PHONY: demo test lint bench tables docs clean
+.PHONY: demo test pytest lint bench tables docs clean
 
 demo: .venv/base
 	$(BIN)/heatbath tune --problem spirals --turns 4 --hidden 100 --steps 50000 --batch 20 --candidates 64 \
 		--by accuracy --method adlala --method lol --method adam --method momentum --method sgld
 
-test: lint
-	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses=2
+test: # both at once: types are checked by one core, and examples are tested by all
+	$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+# Each worker has one half of the tests in their order, and takes from the other when it has done: what tests of a
+# file share is made once. Hashes are the same every time, as all else is.
+pytest: .venv/dev
+	OMP_WAIT_POLICY=passive PYTHONHASHSEED=0 $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -25,6 +30,7 @@ bench: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/engine.py
 	$(BIN)/python benchmarks/optimisers.py
 	$(BIN)/python benchmarks/chains.py
+	$(BIN)/python benchmarks/processes.py
 	$(BIN)/python benchmarks/costs.py
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/rounds.py
@@ -33,7 +39,8 @@ tables: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/uci.py --page docs/uci.md
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/classification.py --page docs/classification.md
 	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/tables.py --page docs/mixed.md
-	$(BIN)/python benchmarks/images.py
+	$(BIN)/python benchmarks/modules.py --page docs/modules.md
+	$(BIN)/python benchmarks/llc.py
 
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -2,7 +2,8 @@
 
 For a dense network, a convolutional one and a small transformer: milliseconds of a step (gradients and
 optimiser) of --count chains of Langevin dynamics, at once and in separate loops, interleaved, medians, and
-the ratio; torch has as many threads as it likes.
+the ratio; torch has as many threads as it likes. Then the optimiser's step alone, of the same stacked
+tensors: Langevin, AdLaLa and torch's fused Adam, which knows nothing of chains.
 
     python benchmarks/chains.py [--count 8] [--repeats 30]
 """
@@ -76,8 +77,37 @@ def apart(model: nn.Module, x: Tensor, y: Tensor, count: int) -> Callable[[], No
     return step
 
 
+def steps_alone(model: nn.Module, x: Tensor, y: Tensor, count: int) -> dict[str, Callable[[], None]]:
+    """Steps of optimisers on the stacked parameters, with gradients that stay."""
+    makers: dict[str, Callable[[ht.Chains], torch.optim.Optimizer]] = {
+        "Adam, fused": lambda chains: torch.optim.Adam(chains.parameters(), fused=True),
+        "Langevin": lambda chains: ht.Langevin(chains, 1e-3, 1.0, 1e-6),
+        "AdLaLa": lambda chains: ht.AdLaLa(chains, lr=1e-3),
+    }
+    steps: dict[str, Callable[[], None]] = {}
+    for name, make in makers.items():
+        chains = ht.Chains(model, count, "same")
+        optimizer = make(chains)
+        chains.each(cross_entropy, chains(x), y).sum().backward()
+        steps[name] = lambda optimizer=optimizer: optimizer.step()  # type: ignore[misc]
+    return steps
+
+
+def medians(steps: dict[str, Callable[[], None]], repeats: int, inner: int = 1) -> dict[str, float]:
+    """Median milliseconds of interleaved repeats, the first of which are warm-ups."""
+    took: dict[str, list[float]] = {name: [] for name in steps}
+    for repeat in range(repeats + 3):
+        for name, step in steps.items():
+            begin = time.perf_counter()
+            for _ in range(inner):
+                step()
+            if repeat >= 3:
+                took[name].append(1000 * (time.perf_counter() - begin) / inner)
+    return {name: statistics.median(times) for name, times in took.items()}
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--count", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=30)
@@ -86,16 +116,15 @@ def main() -> None:
     print(f"{'':20}{'at once, ms':>14}{'loops, ms':>12}{'ratio':>8}   ({options.count} chains)")
     for name, (model, x) in models().items():
         y = torch.randint(CLASSES, (BATCH,))
-        steps = [make(model, x, y, options.count) for make in (together, apart)]
-        took: list[list[float]] = [[], []]
-        for repeat in range(options.repeats + 3):
-            for step, times in zip(steps, took, strict=True):
-                begin = time.perf_counter()
-                step()
-                if repeat >= 3:  # the first are warm-ups
-                    times.append(1000 * (time.perf_counter() - begin))
-        once, loops = map(statistics.median, took)
-        print(f"{name:20}{once:>14.2f}{loops:>12.2f}{loops / once:>8.1f}")
+        steps = {make.__name__: make(model, x, y, options.count) for make in (together, apart)}
+        once, loops = medians(steps, options.repeats).values()
+        print(f"{name:20}{once:>14.2f}{loops:>12.2f}{loops / once:>8.1f}", flush=True)
+    print(f"the optimiser's step alone, of {options.count} chains, ms (ratio to fused Adam):")
+    for name, (model, x) in models().items():
+        took = medians(steps_alone(model, x, y, options.count), options.repeats, 10)
+        base = took["Adam, fused"]
+        text = "   ".join(f"{kind} {value:.3f} ({value / base:.2f})" for kind, value in took.items())
+        print(f"{name:20}{text}", flush=True)
 
 
 if __name__ == "__main__":

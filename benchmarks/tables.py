@@ -16,7 +16,13 @@ fit. ✓ marks those that ours is no worse than: the mean of the differences ove
 standard error of it.
 
     python benchmarks/tables.py [--sets churn,houses] [--splits 5] [--results tables.json]
-        [--page docs/mixed.md]
+        [--page docs/mixed.md] [--large]
+
+With --large, three sizes in place of the eight tables, drawn with known laws, once each: 50,000 rows of 30
+columns of all kinds, 200 of 2,000, and a million of 10. Ours is a process of its own for `heatbath train` and
+one for `heatbath predict`, as a user has them, of which the seconds, those of the processors and the peak of
+memory are noted, beside the size of the file (benchmarks/results/large.json). Seconds are of the machine as
+it was: those of the processors, over its cores, are what it would take if it did nothing else.
 
 What is in the file of results (benchmarks/results/tables.json) is not computed again: delete it to measure
 anew.
@@ -27,6 +33,9 @@ import contextlib
 import io
 import json
 import math
+import os
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -48,6 +57,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from heatbath import writing
 from heatbath.cli import main as command
+from heatbath.datasets.arrays import split
 
 RESULTS = Path(__file__).parent / "results"
 OURS, CONSTANT, LAW = "ours", "constant", "law"
@@ -308,6 +318,119 @@ def measure(name: str, number: int) -> dict[str, dict[str, float]]:
     return scores
 
 
+def wide(rng: np.random.Generator) -> Drawn:
+    """50,000 rows of 30 columns of all kinds."""
+    n = 50_000
+    X = rng.normal(size=(n, 24)).round(3)
+    kind, worth = (
+        rng.choice(list("abcdef"), n),
+        dict(zip("abcdef", [0.0, 1.0, -1.0, 0.5, 2.0, -0.5], strict=True)),
+    )
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 1200, n), unit="D")
+    flag = rng.random(n) < 0.4
+    mean = (
+        2 * np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + np.abs(X[:, 3]) + X[:, 4:12] @ np.linspace(0.1, 0.8, 8)
+    )
+    mean += np.array([worth[one] for one in kind]) + flag * X[:, 5]
+    mean += np.cos(2 * np.pi * days.day_of_year.to_numpy() / 365)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(24)]).assign(
+        kind=kind, day=days.strftime("%Y-%m-%d"), flag=np.where(flag, "yes", "no"),
+        other=rng.choice(list("xyz"), n), count=rng.poisson(3, n), size=rng.exponential(2, n).round(2),
+    )  # fmt: skip
+    return Drawn(frame.assign(y=(mean + rng.normal(0, 1, n)).round(3)), "y", mean)
+
+
+def genes(rng: np.random.Generator) -> Drawn:
+    """200 rows of 2,000 columns, which ten factors move; the target follows three of them."""
+    n = 200
+    factors = rng.normal(size=(n, 10))
+    X = factors @ rng.normal(size=(10, 2000)) / 2 + rng.normal(size=(n, 2000))
+    mean = 2 * factors[:, 0] + factors[:, 1] - factors[:, 2]
+    frame = pd.DataFrame(X.round(3), columns=[f"gene {i}" for i in range(2000)])
+    return Drawn(frame.assign(y=(mean + rng.normal(0, 1, n)).round(3)), "y", mean)
+
+
+def million(rng: np.random.Generator) -> Drawn:
+    """A million rows of 10 columns."""
+    n = 1_000_000
+    X, where, hour = (
+        rng.normal(size=(n, 8)).round(3),
+        rng.choice(["north", "south", "west"], n),
+        rng.integers(0, 24, n),
+    )
+    mean = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] + (where == "south")
+    mean += np.cos(2 * np.pi * hour / 24)
+    frame = pd.DataFrame(X, columns=list("abcdefgh")).assign(where=where, hour=hour)
+    return Drawn(frame.assign(y=(mean + rng.normal(0, 0.7, n)).round(3)), "y", mean)
+
+
+LARGE = {"50,000 x 30": wide, "200 x 2,000": genes, "1,000,000 x 10": million}
+
+
+def alone(arguments: list[str]) -> dict[str, float]:
+    """What a command costs in a process of its own: seconds, those of the processors, and GB at its peak."""
+    code = "import sys; from heatbath.cli import main; main(sys.argv[1:])"
+    begin = time.perf_counter()
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, status, used = os.wait4(child.pid, 0)
+    if status:
+        raise RuntimeError(f"heatbath {' '.join(arguments)} ended with {os.waitstatus_to_exitcode(status)}")
+    peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    seconds = time.perf_counter() - begin
+    return {"seconds": seconds, "processors": used.ru_utime + used.ru_stime, "peak": peak / 1e9}
+
+
+def measure_large(name: str) -> dict[str, Any]:
+    """Scores of all on the rows that `train` has set aside, and what ours has cost."""
+    drawn = LARGE[name](np.random.default_rng(0))
+    target, y = drawn.target, drawn.frame[drawn.target]
+    with tempfile.TemporaryDirectory() as folder:
+        file, run, out = (str(Path(folder) / part) for part in ("table.csv", "run", "said.csv"))
+        drawn.frame.to_csv(file, index=False)
+        costs = {"train": alone(["train", "--data", file, "--target", target, "--out", run])}
+        costs["predict"] = alone(["predict", run, file, "--out", out])
+        said = pd.read_csv(out, usecols=["prediction", "low", "high"])
+        summary = json.loads((Path(run) / "summary.json").read_text())
+        size = Path(file).stat().st_size / 1e9
+    test, train = split(len(y), 0.2, 0)
+    frames = [drawn.frame.iloc[rows].drop(columns=target) for rows in (train, test)]
+
+    def score(said: np.ndarray) -> float:
+        return float(np.sqrt(np.mean((said - y.iloc[test]) ** 2)))
+
+    scores = {
+        OURS: score(said["prediction"].iloc[test]),
+        CONSTANT: score(np.full(len(test), y.iloc[train].mean())),
+    }
+    for peer, model in peers(frames[0], False, 0).items():
+        a, b = usable(*frames, boosting=peer == "boosting")
+        scores[peer] = score(model.fit(a, y.iloc[train]).predict(b))
+    scores[LAW] = score(drawn.law[test])
+    inside = (said["low"] <= y) & (y <= said["high"])
+    found = {"rhat": summary.get("found", {}).get("rhat"), "coverage": float(inside.iloc[test].mean())}
+    return {"file": size, "scores": scores, **costs, **found}
+
+
+def large(results: Path) -> None:
+    """Measure the sizes that are not in the file, and print what is."""
+    known = json.loads(results.read_text()) if results.exists() else {}
+    for name in LARGE:
+        if name not in known:
+            known[name] = measure_large(name)
+            writing.write(results, json.dumps(known, indent=1) + "\n")
+        one = known[name]
+        scores = ", ".join(f"{who} {value:.4g}" for who, value in one["scores"].items())
+        train, said = one["train"], one["predict"]
+        print(
+            f"{name}: RMSE {scores}; intervals hold {100 * one['coverage']:.1f} %; train "
+            f"{train['seconds']:.0f} s ({train['processors']:.0f} of processors), {train['peak']:.2f} GB, "
+            f"predict {said['seconds']:.0f} s, {said['peak']:.2f} GB, of a file of {one['file']:.3f} GB",
+            flush=True,
+        )
+
+
 def mean(values: list[float]) -> str:
     """The mean over splits ± its standard error."""
     if len(values) < 2:
@@ -370,7 +493,11 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--results", type=Path, default=RESULTS / "tables.json")
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--large", action="store_true")
     options = parser.parse_args()
+    if options.large:
+        large(RESULTS / "large.json")
+        return
     results = json.loads(options.results.read_text()) if options.results.exists() else {}
     for number in range(options.splits):
         for name in options.sets.split(","):

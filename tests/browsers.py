@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 SYSTEM = Path("/usr/bin/chromium")
 FLAGS = [
     "--no-sandbox",  # the tests may run as root; no page but ours is opened
@@ -27,7 +29,7 @@ def started():
             path = str(SYSTEM) if SYSTEM.exists() else own if os.path.exists(own) else None
             if path is None:
                 pytest.skip("there is no Chromium: neither /usr/bin/chromium nor playwright's own")
-            made = driver.chromium.launch(executable_path=path, args=FLAGS)
+            made = driver.chromium.launch(executable_path=path, args=FLAGS, timeout=1000 * PATIENCE)
         except playwright.Error as error:
             pytest.skip(f"Chromium does not start: {str(error).splitlines()[0]}")
         yield made

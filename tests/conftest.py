@@ -2,17 +2,31 @@
 
 import gc
 import os
+import random
 import signal
 import sys
 import warnings
 from contextlib import suppress
+from itertools import count
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "passive"
 )  # torch's threads would spin against those of other workers
 gc.disable()  # until all tests are collected: next to nothing of what is imported is garbage
+
+
+settings.register_profile(  # the same examples every time, however long they take
+    "same",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("same")
 
 
 def pytest_collection_finish():
@@ -38,9 +52,20 @@ def ctrl_c_is_python_s():
 
 
 @pytest.fixture(autouse=True)
+def what_has_no_seed_draws_the_same_every_time(monkeypatch):
+    """Other numbers at every call, as ever, but those of each test are its own."""
+    made, seeds = np.random.default_rng, count()
+    monkeypatch.setattr(
+        np.random, "default_rng", lambda seed=None: made(next(seeds) if seed is None else seed)
+    )
+    np.random.seed(0)  # noqa: NPY002
+    random.seed(0)
+
+
+@pytest.fixture(autouse=True)
 def torch_draws_the_same_every_time():
     """Also the noise of optimisers without a seed, which is made of that of torch."""
-    if "heatbath.torch" not in sys.modules:
+    if "torch" not in sys.modules:
         yield
         return
     import torch

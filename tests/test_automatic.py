@@ -46,6 +46,30 @@ def test_the_temperature_is_1_with_full_gradients_and_above_it_with_mini_batches
     assert diagnostics.thermal_ratio(samples_of(partition, 6)).value > 2
 
 
+def test_the_temperature_is_the_same_whatever_is_looked_at_together(monkeypatch):
+    run = hb.train(PROBLEM, NETWORK, langevin(0.1), 60, 60, 5, samples=10, record=1)
+    whole = diagnostics.thermal_ratio(run)
+    monkeypatch.setattr(diagnostics.temperatures, "AT_ONCE", 1)  # then 16 samples are
+    assert diagnostics.thermal_ratio(run) == pytest.approx(whole, rel=1e-9)
+
+
+@pytest.mark.parametrize(("cheap", "looks", "ladders"), [(automatic.CHEAP, 100, 4), (0.0, 8, 2)])
+def test_where_a_look_at_all_examples_takes_long_few_are_taken(cheap, looks, ladders, monkeypatch):
+    """Of 200 examples with batches of 2: all stepsizes are said to be too hot, so that all ladders are
+    tried."""
+    most = []
+    hot = lambda run, looks, threads: most.append(looks) or Estimate(5.0, 0.1)
+    monkeypatch.setattr(automatic, "thermal_ratio", hot)
+    monkeypatch.setattr(automatic, "CHEAP", cheap)
+    with pytest.warns(hb.OffTemperature):
+        hb.train(regression(200), hb.Dense((3,), "tanh"), langevin(), 4000, 2, 2, samples=4, record=1)
+    of_run, of_ladders = most.pop(), most
+    assert len(of_ladders) == ladders * automatic.RUNGS
+    assert min(of_ladders) >= looks
+    assert (set(of_ladders) == {8}) == (cheap == 0)
+    assert of_run == (13 if cheap == 0 else 16)
+
+
 def test_the_temperature_is_that_of_each_part():
     parts = {"hidden": hb.Langevin(0.5, 1e-3), "output": hb.Langevin(0.5, 1e-2)}
     cold = hb.Partition({key: part.with_prior(0.05) for key, part in parts.items()}, 0.1)
@@ -164,7 +188,7 @@ def test_a_found_is_checked_and_comes_back_from_plain_values():
     assert again.plain() == found.plain()
     assert "0.4, 0.2" in found.summary()
     assert "1.02 ± 0.03 of τ" in found.summary()
-    assert "the budget was spent (R-hat 1.300, ESS 50)" in found.summary()
+    assert "converged; refine allows more (R-hat 1.300, ESS 50)" in found.summary()
     for wrong in ({"ended": "now"}, {"rhat": "1"}, {"tried": [(-1.0, 1.0)]}):
         with pytest.raises((TypeError, ValueError), match="found"):
             Found(**wrong)

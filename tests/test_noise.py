@@ -5,7 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -120,7 +120,6 @@ def test_the_last_addresses_can_be_used():
 WHOLE = normals(9, NOISE, 1, np.arange(6)[:, None], np.arange(4), 0, 1500)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_the_same_numbers_for_any_way_of_slicing_the_request(data):
     start = data.draw(st.integers(0, 1500))

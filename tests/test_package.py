@@ -7,18 +7,24 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import heatbath as hb
 from tests.pages import python, run_snippets
+from tests.processes import done_apart, script
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "heatbath"
 LAYOUT = [
     "checks",
+    "memory",
     "statistics",
+    "drift",
     "writing",
     "exporting",
     "tasks",
@@ -48,10 +54,10 @@ LAYOUT = [
     "automatic",
     "training",
     "tuning",
-    "torch",
     "landscape",
     "answers",
     "plotting",
+    "torch",
     "estimators",
     "experiments",
     "explorer",
@@ -162,35 +168,58 @@ def test_the_public_functions_have_examples():
 
 
 def test_the_table_of_words_has_every_named_word_with_its_exact_and_measured_variance():
-    table = python("-W", "error", str(ROOT / "examples" / "words.py"))
+    done = done_apart(script(ROOT / "examples" / "words.py"))
+    assert done.returncode == 0, done.stderr
+    table = done.stdout
     for word in hb.splitting.NAMED:
         (row,) = re.findall(rf"^{word} .*$", table, flags=re.MULTILINE)
         exact, measured, error = map(float, re.findall(r"([\d.]+) +([\d.]+) ± ([\d.]+)$", row)[0])
         assert abs(exact - measured) < 5 * error + 0.0006  # the last digit shown
 
 
+def needed(requirements):
+    """What requirements have pip install, out of what is installed here, which must be as they ask for."""
+    found, todo = {}, [Requirement(text) for text in requirements]
+    while todo:
+        asked = todo.pop()
+        name = canonicalize_name(asked.name)
+        if name in found or (asked.marker and not asked.marker.evaluate({"extra": ""})):
+            continue
+        found[name] = metadata.distribution(name)
+        assert found[name].version in asked.specifier, asked
+        todo += [Requirement(text) for text in found[name].requires or ()]
+    return found.values()
+
+
 @pytest.mark.slow
 def test_a_wheel_installs_in_a_clean_environment_and_imports_there(tmp_path):
+    """With what it says that it needs, which is not fetched again but linked, and nothing else."""
     python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
     (wheel,) = tmp_path.glob("heatbath-*.whl")
     python("-m", "venv", "--without-pip", str(tmp_path / "clean"))
     clean = tmp_path / "clean" / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", clean, "install", "--no-compile"]
-    options = ["--quiet", "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt"]
-    for command in (
-        [*install, *options, wheel],
-        [
-            clean,
-            "-I",  # nothing of the environment's
-            "-W",
-            "error",
-            "-c",
-            "import heatbath as hb; print(hb.__file__, hb.__version__); hb.AdLaLa()",
-        ],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    where, version = done.stdout.split()
+    python(
+        "-m", "pip", "--python", str(clean), "install", "--no-compile", "--no-deps", "--no-index", "--quiet",
+        "--disable-pip-version-check", str(wheel), cwd=tmp_path,
+    )  # fmt: skip
+    (folder,) = tmp_path.glob("clean/lib/*/site-packages")
+    (installed,) = metadata.distributions(name="heatbath", path=[str(folder)])
+    linked = needed(installed.requires)
+    assert len(linked) > 15
+    for package in linked:
+        for name in {file.parts[0] for file in package.files} - {"..", "__pycache__"}:
+            (folder / name).symlink_to(package.locate_file(name))
+    code = """
+import importlib.util, sys, heatbath as hb
+print(hb.__file__, hb.__version__)
+import heatbath.cli, heatbath.estimators, heatbath.plotting, heatbath.training
+print(*(name for name in ("torch", "pytest", "starlette") if importlib.util.find_spec(name)))"""
+    done = subprocess.run(  # -I: nothing of the environment's
+        [clean, "-I", "-W", "error", "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    where, version, *others = done.stdout.split()
     assert Path(where).is_relative_to(tmp_path)
     assert version == hb.__version__
+    assert others == []
     assert (Path(where).parent / "py.typed").exists()

@@ -1,19 +1,23 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heatbath.schedules import (
     Constant,
+    Cycle,
     Cyclical,
     Exponential,
     Linear,
     Piecewise,
+    Repeated,
     SimulatedTempering,
     at,
     from_plain,
+    scaled,
     to_plain,
 )
 
@@ -24,6 +28,7 @@ EXAMPLES = [
     Cyclical(0.1, 0.0, 40),
     SimulatedTempering([1e-5, 1e-4], every=10),
     Piecewise([0.1, Linear(0.1, 0.0, 300), 0.05], [100, 200]),
+    Repeated(Piecewise([0.1, Linear(0.1, 0.0, 300)], [100]), 150),
 ]
 positive = st.floats(1e-12, 1e6)
 steps = st.integers(1, 10**6)
@@ -131,3 +136,44 @@ def test_at_takes_single_values_only():
 
 def test_a_ladder_may_fall_and_weights_default_to_zero():
     assert SimulatedTempering((3.0, 2.0, 1.0)).weights == (0.0, 0.0, 0.0)
+
+
+def test_a_repeated_schedule_begins_anew():
+    schedule = Repeated(Piecewise([0.1, 0.3], [4]), 6)
+    assert [schedule(n) for n in range(13)] == 2 * (4 * [0.1] + 2 * [0.3]) + [0.1]
+    assert scaled(schedule, 2.0)(5) == 0.6
+    assert schedule.range() == (0.1, 0.3)
+
+
+@given(st.integers(1, 60), st.floats(0.01, 0.99), st.integers(1, 10))
+def test_a_cycle_collects_its_samples_evenly_in_its_last_share_and_at_its_end(period, sampling, samples):
+    if samples > round(sampling * period):
+        with pytest.raises(ValueError, match="do not fit"):
+            Cycle(period, 0.2, 1e-3, sampling=sampling, samples=samples)
+        return
+    cycle = Cycle(period, 0.2, 1e-3, sampling=sampling, samples=samples)
+    due = [n for n in range(3 * period + 1) if cycle.collects(n)]
+    assert len(due) == 3 * samples
+    assert due[samples - 1 :: samples] == [period, 2 * period, 3 * period]
+    assert np.ptp(np.diff(due[:samples])) <= 1 if samples > 1 else True
+    assert all(cycle.temperature(n - 1) == 1e-3 for n in due)  # the step that led there
+    assert [cycle.count(n) for n in range(3 * period + 1)] == [
+        sum(d <= n for d in due) for n in range(3 * period + 1)
+    ]
+    hot = [cycle.temperature(n) == 1e-3 for n in range(2 * period)]
+    assert sum(hot) == 2 * round(sampling * period)
+    assert hot == sorted(hot[:period]) * 2
+    assert cycle.stepsize(0) == cycle.stepsize(period) == 0.2
+    assert cycle.stepsize(period - 1) == min(map(cycle.stepsize, range(period)))
+
+
+def test_what_is_wrong_with_a_cycle_is_said():
+    for options, message in (
+        ({"low": 0.3}, "low must not exceed high"),
+        ({"sampling": 1.0}, "sampling must be > 0 and < 1"),
+        ({"exploring": -1}, "exploring must be >= 0"),
+        ({"tau": -1.0}, "tau must be >= 0"),
+        ({"period": 0}, "period must be a whole number >= 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Cycle(**{"period": 100, "high": 0.2, "tau": 1e-3} | options)

@@ -15,6 +15,7 @@ import heatbath as hb
 from heatbath import Progress
 from heatbath.engine.threads import spread, thread_count
 from heatbath.quadratic import covariance
+from tests.processes import done_apart
 
 SPIRALS = hb.datasets.spirals(n_train=200, n_test=100)
 SMALL = hb.Dense((20,))
@@ -235,17 +236,14 @@ def python(code, **environment):
 
 
 def test_a_forked_child_can_train_after_its_parent_has():
-    code = """
-import os, warnings
-warnings.simplefilter("ignore")  # of forking with threads
-before = final()
-child = os.fork()
-if child == 0:
-    os._exit(0 if np.array_equal(final(), before) else 1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-assert np.array_equal(final(), before)
-"""
-    python(code)
+    before = short(threads=2).theta
+
+    def again():
+        np.testing.assert_array_equal(short(threads=2).theta, before)
+
+    done = done_apart(again)
+    assert done.returncode == 0, done.stderr
+    again()
 
 
 def test_joblib_workers_can_train():

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from heatbath import torch as torch
     from heatbath.automatic import OffTemperature as OffTemperature
     from heatbath.datasets import from_table as from_table
+    from heatbath.drift import Drift as Drift
     from heatbath.estimators import ThermodynamicClassifier as ThermodynamicClassifier
     from heatbath.estimators import ThermodynamicRegressor as ThermodynamicRegressor
     from heatbath.explorer import explore as explore
@@ -81,6 +82,7 @@ _HOME: dict[str, str | None] = {
     **dict.fromkeys(["ThermodynamicClassifier", "ThermodynamicRegressor"], "estimators"),
     "OffTemperature": "automatic",
     "from_table": "datasets",
+    "Drift": "drift",
     "Dense": "networks",
     "Partition": "partition",
     "Posterior": "posterior",

@@ -50,6 +50,8 @@ MEMBERS, LOOKS = 2, 10  # the chains of a short run, and samples of each in its 
 SHORT, SHORTEST, SHARE = 600, 100, 0.25  # its steps; all of them have this share of the work of the run
 OFF, UNSURE, SURELY = 0.1, 0.2, 1.0  # how far a temperature may be from τ, and for its error; to be warned of
 JUDGING, FEWEST_LOOKS, MOST_LOOKS = 0.05, 16, 200  # the share of the work for a temperature, and samples
+FEW_LOOKS = 8  # at least, where neither AFFORDED, a share of the work, nor CHEAP, about a second, is enough
+AFFORDED, CHEAP = 0.5, 1e10  # the latter in parameters x examples
 AFFORDABLE = 4.0  # where none is near enough: stepsizes down to the largest that is stable over this
 ROUNDS = 4  # of a run of automatic length, each as long as all before, to the budget
 BUDGET, SAMPLES = 20_000, 100  # steps, and samples of each chain, where none are given
@@ -162,9 +164,17 @@ class Search:
     def _ratio(self, run: Run) -> Estimate:
         """The temperature of a run, for a small share of the work that it was."""
         plan, rows = run.plan, run.problem.X_train.shape[1]
-        most = JUDGING * run.step * plan.chains * plan.batch / rows / 3
-        looks = int(min(max(most, FEWEST_LOOKS), MOST_LOOKS))
+        share = JUDGING * run.step * plan.chains * plan.batch / rows / 3
+        fewest = min(max(self._looks(plan, run.step), FEW_LOOKS), FEWEST_LOOKS)
+        looks = int(min(max(share, fewest), MOST_LOOKS))
         return thermal_ratio(run, looks, self.manner.get("threads"))
+
+    @staticmethod
+    def _looks(plan: Plan, steps: int) -> float:
+        """How many samples can be looked at, with three gradients over all examples each, for a share of the
+        work of so many steps, or in little time."""
+        rows = plan.problem.X_train.shape[1]
+        return float(max(AFFORDED * steps * plan.total * plan.batch, CHEAP / plan.parameters) / (3 * rows))
 
     def _plan(self, h: Coefficient) -> Plan:
         return make_plan(
@@ -291,7 +301,7 @@ class Search:
             top /= FACTOR  # little is seen of each
         if start is not None and np.ndim(start) == 2:
             start = np.resize(start, (members, np.shape(start)[1]))
-        for _ in range(tries):
+        for number in range(tries):
             rungs = [top / FACTOR**k for k in range(0, RUNGS, apart)]
             plan = make_plan(
                 self.problem, self.network, self.partition.at_stepsize(rungs), steps, self.batch, members,
@@ -302,8 +312,9 @@ class Search:
                 top = rungs[-1] / FACTOR
                 continue
             points = [run.select(h=h) for h in rungs]
+            most = int(max(self._looks(plan, steps) / len(rungs), FEW_LOOKS))
             looked = [
-                (h, thermal_ratio(point, threads=threads) if (point.died < 0).all() else UNKNOWN)
+                (h, thermal_ratio(point, most, threads) if (point.died < 0).all() else UNKNOWN)
                 for h, point in zip(rungs, points, strict=True)
             ]
             known = [place for place, (_, estimate) in enumerate(looked) if math.isfinite(estimate.value)]
@@ -312,6 +323,8 @@ class Search:
                 continue
             tried = looked
             if any(is_near(estimate) for _, estimate in tried):
+                break
+            if number + 1 >= FEWEST and most < LOOKS * members:  # little is affordable
                 break
             start = points[min(known, key=lambda place: tried[place][1].value)].theta
             same["momenta"] = "thermal"

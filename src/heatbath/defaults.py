@@ -30,6 +30,7 @@ WARM_H = 0.003  # of Adam
 WORK = 6e11  # parameters x examples x chains x steps of a fit: about a minute on two cores
 CHAINS, FEWEST_CHAINS = 8, 4
 STEPS, FEWEST_STEPS = 8000, 500
+BATCHES = 2000  # steps with mini-batches, for half of the work: what is found before takes the other half
 GAMMA, GAMMA_BATCHES = 0.03, 1.0  # friction with full gradients and with mini-batches
 COOLING = 100.0  # friction x steps, at least: heat of the start has to go
 WARM, WARM_BATCH, WARM_SHARE = 10_000, 128, 0.1  # steps of Adam before, at most this share of the work
@@ -57,8 +58,8 @@ def size_for(examples: int, parameters: int, refine: float = 1.0) -> Size:
         return settled(
             Size(chains, examples, int(max(FEWEST_STEPS, min(STEPS * refine, affordable)))), examples
         )
-    batch = max(1, int(WORK * refine / (parameters * chains * 8 * FEWEST_STEPS)))
-    return settled(Size(chains, min(batch, examples), 8 * FEWEST_STEPS), examples)
+    batch = max(1, int(WORK * refine / (2 * parameters * chains * BATCHES)))
+    return settled(Size(chains, min(batch, examples), BATCHES), examples)
 
 
 def settled(size: Size, examples: int) -> Size:

@@ -163,7 +163,7 @@ def spread(problem: Problem) -> NDArray[np.float64]:
     return np.where(variance > 0, variance, 1.0)
 
 
-def _total(problem: Problem) -> float:
+def total(problem: Problem) -> float:
     """n: how many training examples there are, by their weights."""
     if problem.weights_train is None:
         return float(problem.X_train.shape[1])
@@ -183,7 +183,7 @@ def settle(partition: Partition, network: Dense, problem: Problem, batch: int) -
     parts, posterior = partition.parts(layers), partition.posterior
     if posterior is None:
         return Settled(parts, None, None)
-    n, T = _total(problem), posterior.temperature
+    n, T = total(problem), posterior.temperature
     variances, draws, mean = _variances(posterior, problem), None, 1.0
     if variances is not None and posterior.noise == "sampled":
         draws = _draws(likelihood, n, T, batch)

@@ -41,6 +41,16 @@ ACTIVATIONS = {
 
 
 AT_ONCE = 2**14  # values of a layer for some examples: they stay in the cache
+PIECE = 2**14  # rows of a table that is predicted in pieces: see `block`
+
+
+def block(most: int) -> int:
+    """How many rows are computed with at a time, at most so many: a power of two up to PIECE.
+
+    Matrix products round by their number of rows. So the rows of a table fall into the same blocks, and have
+    the same digits, whether all are given at once or in pieces of PIECE rows.
+    """
+    return 1 << min(max(most, 1), PIECE).bit_length() - 1
 
 
 @dataclass(frozen=True)
@@ -105,7 +115,7 @@ class Dense:
         vector, inputs = np.asarray(theta, np.float64), np.asarray(x, np.float64)
         sizes = self.sizes(inputs.shape[-1], outputs)
         result = np.empty((len(inputs), outputs))
-        rows = max(1, AT_ONCE // max(sizes[1:]))
+        rows = block(AT_ONCE // max(sizes[1:]))
         for first in range(0, len(inputs), rows):
             values, begin = inputs[first : first + rows], 0
             for place, (width, out) in enumerate(pairwise(sizes), start=1):
@@ -118,6 +128,26 @@ class Dense:
                     values = ACTIVATIONS[self.activation].value(values)
             result[first : first + rows] = values
         return result
+
+    def between(
+        self, theta: ArrayLike, inputs: tuple[ArrayLike, ArrayLike], outputs: tuple[ArrayLike, ArrayLike]
+    ) -> Array:
+        """The parameters (..., parameters) of the networks that say c f(a x + b) + d of x, f those of theta.
+
+        `inputs` are a and b, of each input, and `outputs` c and d, of each output.
+        """
+        (a, b), (c, d) = ([np.asarray(v, np.float64).ravel() for v in pair] for pair in (inputs, outputs))
+        vectors = np.array(theta, np.float64)
+        first, last = self.sizes(len(a), len(c))[1], self.sizes(len(a), len(c))[-2]
+        W, bias = vectors[..., : first * len(a)], vectors[..., first * len(a) : first * (len(a) + 1)]
+        W = W.reshape(*W.shape[:-1], first, len(a))
+        bias += W @ b
+        W *= a
+        end = vectors[..., vectors.shape[-1] - len(c) * (last + 1) :]
+        end[..., : len(c) * last] *= np.repeat(c, last)
+        end[..., len(c) * last :] *= c
+        end[..., len(c) * last :] += d
+        return vectors
 
     def to_torch(self, theta: ArrayLike, inputs: int, outputs: int) -> torch.nn.Sequential:
         """A torch module with these parameters; it ends in logits, without sigmoid or softmax."""

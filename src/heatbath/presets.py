@@ -80,6 +80,8 @@ def AdLaLa(
     friction: Literal["map", "sde"] = AdaptiveLangevin.friction,
     thermostat: Literal["part", "tensor"] = AdaptiveLangevin.thermostat,
     kinetic: Literal["sum", "mean"] = AdaptiveLangevin.kinetic,
+    frequency: Coefficient = 0.0,
+    damping: Coefficient = 0.0,
     weight_decay: Coefficient = 0.0,
     posterior: Posterior | None = None,
 ) -> Partition:
@@ -87,12 +89,14 @@ def AdLaLa(
 
     Equation (15) of the paper; the defaults are its rules of thumb, but for ε. `tau_output` None: as the
     hidden layers.
-    For `xi` to `kinetic` see `AdaptiveLangevin`.
+    For `xi` to `damping` see `AdaptiveLangevin`.
 
     >>> AdLaLa(tau=1e-5).methods["output"]
     Langevin(gamma=0.1, tau=1e-05, word='BAOAB')
     """
-    hidden = AdaptiveLangevin(tau, sigma, epsilon, word, xi, friction, thermostat, kinetic, weight_decay)
+    _check_one(epsilon, frequency, sigma, damping)
+    options = (xi, friction, thermostat, kinetic, weight_decay, frequency, damping)
+    hidden = AdaptiveLangevin(tau, sigma, epsilon, word, *options)
     if posterior is None:
         tau_output = _or(tau_output, tau)
     output = Langevin(gamma, tau_output, word_output, weight_decay)
@@ -114,27 +118,27 @@ def AdLAdL(
     friction: Literal["map", "sde"] = AdaptiveLangevin.friction,
     thermostat: Literal["part", "tensor"] = AdaptiveLangevin.thermostat,
     kinetic: Literal["sum", "mean"] = AdaptiveLangevin.kinetic,
+    frequency: Coefficient = 0.0,
+    damping: Coefficient = 0.0,
     weight_decay: Coefficient = 0.0,
     posterior: Posterior | None = None,
 ) -> Partition:
     """Adaptive Langevin in every layer, each with a ξ of its own. Section 3.3 of the paper.
 
-    None: as the hidden layers. For `xi` to `kinetic` see `AdaptiveLangevin`.
+    None: as the hidden layers. For `xi` to `damping` see `AdaptiveLangevin`.
 
     >>> AdLAdL(sigma_output=0.02).methods["output"]
     AdaptiveLangevin(tau=0.0001, sigma=0.02, epsilon=0.03, word='BACDEDCAB')
     """
-    hidden = AdaptiveLangevin(tau, sigma, epsilon, word, xi, friction, thermostat, kinetic, weight_decay)
+    _check_one(epsilon, frequency, sigma, damping)
+    options = (xi, friction, thermostat, kinetic, weight_decay, frequency, damping)
+    hidden = AdaptiveLangevin(tau, sigma, epsilon, word, *options)
     output = AdaptiveLangevin(
         _or(tau_output, tau),
         _or(sigma_output, sigma),
         _or(epsilon_output, epsilon),
         word_output,
-        xi,
-        friction,
-        thermostat,
-        kinetic,
-        weight_decay,
+        *options,
     )
     return Partition({"hidden": hidden, "output": output}, h, posterior)
 
@@ -175,6 +179,22 @@ SEARCHED: dict[str, dict[str, Between]] = {
     },
 }
 """Where `tune` looks for their coefficients, if not told."""
+
+
+def _check_one(
+    epsilon: Coefficient, frequency: Coefficient, sigma: Coefficient, damping: Coefficient
+) -> None:
+    """Refuse what would take the place of something that was given as well."""
+    both = [
+        f"{name} sets {other}, so give one of them and not both"
+        for name, value, other, given, usual in (
+            ("frequency", frequency, "epsilon", epsilon, AdaptiveLangevin.epsilon),
+            ("damping", damping, "sigma", sigma, AdaptiveLangevin.sigma),
+        )
+        if value != 0 and given != usual
+    ]
+    if both:
+        raise ValueError("; ".join(both))
 
 
 def _or(value: Coefficient | None, otherwise: Coefficient | None) -> Any:

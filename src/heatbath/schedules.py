@@ -17,7 +17,18 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from heatbath.checks import FINITE, POSITIVE, Interval, is_real, real, reals, shown, store, whole
+from heatbath.checks import (
+    FINITE,
+    NON_NEGATIVE,
+    POSITIVE,
+    Interval,
+    is_real,
+    real,
+    reals,
+    shown,
+    store,
+    whole,
+)
 from heatbath.noise import MOST_STEPS
 from heatbath.ranges import Between
 
@@ -158,6 +169,114 @@ _SIMPLE = (Constant, Linear, Exponential, Cyclical)
 
 
 @dataclass(frozen=True)
+class Repeated:
+    """A schedule that begins anew after every `period` steps."""
+
+    course: Constant | Linear | Exponential | Cyclical | Piecewise
+    period: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.course, (*_SIMPLE, Piecewise)):
+            raise TypeError(f"Repeated: course must be another schedule, got {shown(self.course)}")
+        store(self, period=whole("Repeated: period", self.period, low=1))
+
+    def __call__(self, step: int) -> float:
+        """The value during `step`."""
+        return self.course(step % self.period)
+
+    def range(self) -> tuple[float, float]:
+        """Smallest and largest value of the schedule, in any period."""
+        return self.course.range()
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Cyclical sampling: explore with large steps, then sample with small ones, again and again.
+
+    Each cycle has `period` steps. The stepsize falls from `high` towards `low` along half a cosine. The
+    temperature is `exploring` at first, and `tau` in the last share `sampling` of the cycle, at the end of
+    which, with small steps, `samples` states are to be collected, evenly spaced, the last of them at the end
+    of the cycle. (Zhang, Li, Zhang, Chen and Wilson, 2020, with temperatures in place of noise that is on or
+    off, as adaptive thermostats need one.) None: `low` is a tenth of `high`, `exploring` a hundredth of
+    `tau`.
+
+    `stepsize` and `temperature` are schedules for an optimiser or a method; `Samples(model, when=cycle)`
+    collects.
+
+    >>> cycle = Cycle(100, high=0.2, tau=1e-4, samples=4)
+    >>> [step for step in range(201) if cycle.collects(step)]
+    [85, 90, 95, 100, 185, 190, 195, 200]
+    >>> cycle.stepsize(0), cycle.temperature(79), cycle.temperature(80), cycle.temperature(100)
+    (0.2, 1e-06, 0.0001, 1e-06)
+    """
+
+    period: int
+    high: float
+    tau: float
+    low: float | None = None
+    exploring: float | None = None
+    sampling: float = 0.2
+    samples: int = 4
+
+    def __post_init__(self) -> None:
+        high, tau = real("Cycle: high", self.high, POSITIVE), real("Cycle: tau", self.tau, NON_NEGATIVE)
+        store(
+            self,
+            period=whole("Cycle: period", self.period, low=1),
+            high=high,
+            tau=tau,
+            low=high / 10 if self.low is None else real("Cycle: low", self.low, NON_NEGATIVE),
+            exploring=tau / 100
+            if self.exploring is None
+            else real("Cycle: exploring", self.exploring, NON_NEGATIVE),
+            sampling=real("Cycle: sampling", self.sampling, Interval(low=0.0, high=1.0, open=True)),
+            samples=whole("Cycle: samples", self.samples, low=1),
+        )
+        if self.samples > self._length:
+            raise ValueError(
+                f"Cycle: {self.samples} samples do not fit into the last {self._length} steps of a cycle, "
+                f"{self.sampling:g} of {self.period}: choose a longer period, or fewer samples"
+            )
+        _ = self.stepsize  # which checks that low is not above high
+
+    @property
+    def _length(self) -> int:
+        """Steps at `tau` in each cycle."""
+        return round(self.sampling * self.period)
+
+    @property
+    def _due(self) -> tuple[int, ...]:
+        """After how many steps of a cycle a state is to be kept."""
+        begin = self.period - self._length
+        return tuple(begin + (i + 1) * self._length // self.samples for i in range(self.samples))
+
+    @property
+    def stepsize(self) -> Cyclical:
+        """The schedule of the stepsize."""
+        assert self.low is not None
+        return Cyclical(self.high, self.low, self.period)
+
+    @property
+    def temperature(self) -> Repeated:
+        """The schedule of the temperature."""
+        assert self.exploring is not None
+        begin = self.period - self._length
+        values: Piecewise | Constant = Constant(self.tau)
+        if begin:
+            values = Piecewise([self.exploring, self.tau], [begin])
+        return Repeated(values, self.period)
+
+    def collects(self, steps: int) -> bool:
+        """Whether the state is to be kept that so many steps have led to."""
+        return steps > 0 and (steps - 1) % self.period + 1 in self._due
+
+    def count(self, steps: int) -> int:
+        """How many states were to be kept in so many steps."""
+        cycles, within = divmod(steps, self.period)
+        return cycles * self.samples + bisect_right(self._due, within)
+
+
+@dataclass(frozen=True)
 class SimulatedTempering:
     """A temperature that moves on a ladder by itself, for `tau` only.
 
@@ -196,12 +315,12 @@ class SimulatedTempering:
         return min(self.ladder), max(self.ladder)
 
 
-Schedule: TypeAlias = Constant | Linear | Exponential | Cyclical | Piecewise
+Schedule: TypeAlias = Constant | Linear | Exponential | Cyclical | Piecewise | Repeated
 Value: TypeAlias = float | Schedule | SimulatedTempering
 Coefficient: TypeAlias = Value | Sequence[Value] | Between
 Stepsize: TypeAlias = Coefficient | Literal["auto"]
 
-_KINDS = {kind.__name__: kind for kind in (*_SIMPLE, Piecewise, SimulatedTempering)}
+_KINDS = {kind.__name__: kind for kind in (*_SIMPLE, Piecewise, Repeated, SimulatedTempering)}
 
 
 def to_plain(schedule: Schedule | SimulatedTempering) -> dict[str, Any]:
@@ -233,6 +352,8 @@ def from_plain(plain: Mapping[str, Any]) -> Schedule | SimulatedTempering:
     for key, value in given.items():
         if isinstance(value, list):
             given[key] = [from_plain(single) if isinstance(single, Mapping) else single for single in value]
+        elif isinstance(value, Mapping):
+            given[key] = from_plain(value)
     try:
         return kind(**given)
     except TypeError as error:  # of the wrong type, or missing: the message names the field
@@ -245,6 +366,8 @@ def scaled(value: Any, factor: float) -> Any:
         return type(value)(scaled(single, factor) for single in value)
     if isinstance(value, Piecewise):
         return Piecewise([scaled(single, factor) for single in value.values], list(value.steps))
+    if isinstance(value, Repeated):
+        return Repeated(scaled(value.course, factor), value.period)
     if isinstance(value, Schedule):
         names = [f.name for f in fields(value) if f.name not in ("steps", "period")]
         return replace(value, **{name: factor * getattr(value, name) for name in names})
@@ -267,6 +390,17 @@ def at(value: Coefficient, step: int) -> float:
     if not isinstance(value, float):
         raise TypeError(f"a single value is needed here, got {value!r}")
     return value
+
+
+def bounds(value: Coefficient) -> tuple[float, float]:
+    """The smallest and the largest value of a coefficient: over all steps, and over an axis or a range."""
+    if isinstance(value, (tuple, list)):
+        ends = [bounds(single) for single in value]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+    if isinstance(value, (Schedule, SimulatedTempering, Between)):
+        return value.range()
+    assert isinstance(value, float)
+    return value, value
 
 
 def coefficient(label: str, given: object, accepted: Interval, *, tempering: bool = False) -> Coefficient:

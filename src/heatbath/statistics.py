@@ -10,7 +10,7 @@ Estimate(value=2.5, error=1.048...)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,6 +122,15 @@ class Blocks:
         value = (sum(self._means) * self._length + self._sum) / len(self)
         told = self._means and math.isfinite(value)
         return Estimate(float(value), _error(np.array([self._means])) if told else math.nan)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that it knows, as plain values."""
+        return {"means": list(self._means), "length": self._length, "sum": self._sum, "filled": self._filled}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self._means, self._length = list(state["means"]), state["length"]
+        self._sum, self._filled = state["sum"], state["filled"]
 
 
 def mean(trace: ArrayLike) -> Estimate:

@@ -15,6 +15,8 @@ import time
 import tomllib
 import warnings
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,8 @@ from heatbath.cli.display import Display
 from heatbath.cli.errors import ending
 from heatbath.cli.settings import merged, plan_of, read_settings, write_settings
 from heatbath.runs import file, simulation
+from tests.patience import PATIENCE, wait_until
+from tests.processes import dies_at, forked, was_killed
 from tests.runs import differences
 
 SMALL = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "8", "--steps", "60",
@@ -96,7 +100,7 @@ def test_settings_toml_is_complete(trained):
     assert told["method"] == {
         "name": "adlala", "h": 0.2, "tau": 2e-4, "sigma": 0.01, "epsilon": 0.03, "gamma": 0.1,
         "word": "BACDEDCAB", "word_output": "BAOAB", "xi": 0.1, "friction": "map", "thermostat": "part",
-        "kinetic": "sum", "weight_decay": 0.0,
+        "kinetic": "sum", "weight_decay": 0.0, "frequency": 0.0, "damping": 0.0,
     }  # fmt: skip
     assert told["network"] == {"hidden": [8], "activation": "relu", "init": "torch", "scale": 0.01}
     assert {"steps", "batch", "chains", "seed", "record", "samples", "dtype"} <= set(told["training"])
@@ -649,9 +653,23 @@ def test_info_says_what_there_is(call, monkeypatch, tmp_path):
 
 # Interruptions
 
-LONG = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "20", "--steps", "1000000",
+LONG = ["--problem", "spirals", "--n-train", "100", "--n-test", "60", "--hidden", "20", "--steps", "60000",
         "--chains", "2", "--batch", "10", "--record", "50", "--samples", "20", *ADLALA]  # fmt: skip
 HEATBATH = [sys.executable, "-c", "from heatbath.cli import main; main()"]
+HELD = """
+import sys, time
+from pathlib import Path
+from heatbath.cli import main
+from heatbath.runs import file
+begun, pressed, write = Path(sys.argv.pop(1)), Path(sys.argv.pop(1)), file.write
+def held(path, data):  # so that no machine is too quick for whoever wants to interrupt it
+    begun.touch() if path.exists() else None
+    write(path, data)
+    while begun.exists() and not pressed.exists():
+        time.sleep(0.01)
+file.write = held
+main()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -670,58 +688,27 @@ def differing(folder, expected):
     return [name for name, content in expected.items() if (folder / name).read_bytes() != content]
 
 
-def killed(arguments, run, seconds):
-    """Start a command in a process of its own, and kill it: did it still run?
-
-    After some seconds, or, for None, when it has written its run file for the second time.
-    """
-    before = run.stat().st_ino if run.exists() else None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which do nothing here
-        child = os.fork()
-    if child == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os.dup2(1, 2)
-        try:
-            main(arguments)
-        finally:
-            os._exit(0)
-    if seconds is None:
-        found, patience = {before}, time.monotonic() + 60
-        while len(found) < 3 and time.monotonic() < patience:
-            found |= {run.stat().st_ino} if run.exists() else set()
-            time.sleep(0.001)
-    else:
-        time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
 def test_killed_runs_that_are_resumed_have_the_same_files_byte_for_byte(tmp_path, undisturbed, no_pictures):
-    hits, steps = kill_and_resume(tmp_path, undisturbed, count=3, seed=3)
-    assert hits >= 1
-    assert any(0 < step < 1_000_000 for step in steps)
-
-
-def kill_and_resume(place, undisturbed, count, seed):
-    """Kill runs once or twice and resume them: how many kills hit, and at which steps the runs went on."""
+    """One at a checkpoint, and when it goes on again at any time; and one at any time."""
     expected, seconds = undisturbed
-    chance = random.Random(seed)
-    hits, steps = 0, []
-    for number in range(count):
-        folder = place / str(number)
-        start = ["train", *LONG, "--threads", "1", "--every", "0.15", "--out", str(folder)]
+    chance = random.Random(3)
+    for number in range(2):
+        folder = tmp_path / str(number)
+        start = ["train", *LONG, "--threads", "1", "--every", "0", "--out", str(folder)]
         resume = ["resume", str(folder), "--threads", "1", "--every", "0.15"]
-        for turn in range(chance.randint(1, 2)):
-            begun = (folder / "settings.toml").exists()
-            after = None if number == turn == 0 else chance.uniform(0.0, 0.8 * seconds)
-            hits += killed(resume if begun else start, folder / "run.nc", after)
-        steps.append(hb.load(folder / "run.nc").step if (folder / "run.nc").exists() else 0)
+        if number == 0:
+            checkpoints = count(1)
+            written = lambda path, n=checkpoints: Path(path).name == "run.nc" and next(n) == 8
+            assert dies_at(partial(main, start), written)
+            assert 0 < hb.load(folder / "run.nc").step < 60_000
+        child = forked(partial(main, resume if (folder / "settings.toml").exists() else start))
+        time.sleep(chance.uniform(0.0, 0.8 * seconds))
+        os.kill(child, signal.SIGKILL)
+        was_killed(child)  # or has ended, and that is as good
         with pytest.raises(SystemExit) as end:
             main(resume if (folder / "settings.toml").exists() else start)
         assert end.value.code == 0
         assert differing(folder, expected) == []
-    return hits, steps
 
 
 def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
@@ -729,20 +716,18 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
 ):
     expected, _ = undisturbed
     folder = tmp_path / "with space"
-    command = [*HEATBATH, "train", *LONG, "--every", "0.1", "--out", str(folder)]
+    begun, pressed = tmp_path / "begun", tmp_path / "pressed"
+    command = [sys.executable, "-c", HELD, begun, pressed, "train", *LONG, "--every", "0", "--out", folder]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    patience = time.monotonic() + 120
-    while time.monotonic() < patience:
-        if (folder / "run.nc").exists() and hb.load(folder / "run.nc").step > 0:
-            break
-        time.sleep(0.01)
+    assert wait_until(lambda: begun.exists() or process.poll() is not None)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    pressed.touch()
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert out == ""
     assert err.splitlines()[-1] == f"heatbath: interrupted; continue with: heatbath resume '{folder}'"
     assert "warning" not in err  # the library's own, of which this line says what to do
-    assert 0 < hb.load(folder / "run.nc").step < 1_000_000
+    assert 0 < hb.load(folder / "run.nc").step < 60_000
     assert not (folder / "summary.json").exists()
     begun, prepare = [], simulation.Simulation.__init__
 
@@ -755,7 +740,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_how_to_go_on(
     code, out, _ = call("resume", folder, "--json")
     assert code == 0
     assert begun == [reached]  # it continues, and does not start over
-    assert json.loads(out)["steps"] == 1_000_000
+    assert json.loads(out)["steps"] == 60_000
     assert differing(folder, expected) == []
 
 
@@ -1001,11 +986,11 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_to_go_on_from(
         full() if len(calls) > 2 else write(path, data)
 
     monkeypatch.setattr(file, "write", filling)
-    code, _, err = call("train", *LONG, "--every", "0.1", "--out", tmp_path / "run")
+    code, _, err = call("train", *LONG, "--every", "0", "--out", tmp_path / "run")
     assert code == 1
     assert "warning: the checkpoint at step" in err
     assert err.splitlines()[-1] == "heatbath: No space left on device"
-    assert 0 < hb.load(tmp_path / "run" / "run.nc").step < 1_000_000
+    assert 0 < hb.load(tmp_path / "run" / "run.nc").step < 60_000
     monkeypatch.undo()
     assert call("resume", tmp_path / "run")[0] == 0
     assert differing(tmp_path / "run", undisturbed[0]) == []

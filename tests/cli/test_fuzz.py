@@ -4,19 +4,14 @@ import tomllib
 
 import pytest
 import tomli_w
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heatbath.cli import commands, main, pictures
 from heatbath.cli.methods import known
 from heatbath.cli.options import SECTIONS, SETTINGS
 
-FEW = settings(
-    max_examples=20,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+FEW = settings(max_examples=20)
 ODD = st.one_of(
     st.sampled_from(
         [-1, 0, 1, 2, 7, 2**40, 2**70, 0.5, -0.5, 1e-4, 1e308, float("inf"), float("nan"), True, ""]

@@ -5,15 +5,14 @@ import html
 import io
 import json
 import math
-import os
 import re
 import shlex
 import shutil
 import signal
-import time
 import tomllib
 import warnings
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from heatbath.cli import main, pictures
 from heatbath.cli.display import Display
 from heatbath.cli.tuning import family_of, tuning_of
 from heatbath.tuning import search
+from tests.processes import dies_at
 from tests.runs import differences
 
 SPIRALS = ["--problem", "spirals", "--turns", "1", "--n-train", "100", "--n-test", "60", "--hidden", "8"]
@@ -452,25 +452,6 @@ def differing(folder, expected):
     return [name for name, content in expected.items() if (folder / name).read_bytes() != content]
 
 
-def kill_at(file, arguments):
-    """Start a command in a process of its own, and kill it when a file is there: did it still run?"""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which do nothing here
-        child = os.fork()
-    if child == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os.dup2(1, 2)
-        try:
-            main(arguments)
-        finally:
-            os._exit(0)
-    patience = time.monotonic() + 60
-    while not file.exists() and time.monotonic() < patience:
-        time.sleep(0.001)
-    os.kill(child, signal.SIGKILL)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
 def test_a_search_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(
     tmp_path, undisturbed, no_pictures
 ):
@@ -478,7 +459,7 @@ def test_a_search_that_is_killed_again_and_again_ends_as_if_nothing_had_happened
     files = ("search/round-1-2.nc", "search/round-2-3.nc", "search/confirmed.nc", "run.nc")
     arguments = ["tune", *LONG, "--threads", "1", "--every", "0.05", "--out", str(folder)]
     for file in files:
-        assert kill_at(folder / file, arguments)
+        assert dies_at(partial(main, arguments), lambda path, last=folder / file: Path(path) == last)
         arguments = ["resume", str(folder), "--threads", "1", "--every", "0.05"]
     assert not (folder / "summary.json").exists()
     with pytest.raises(SystemExit) as end:

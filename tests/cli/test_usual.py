@@ -20,6 +20,7 @@ from heatbath.cli import baseline, main, pictures
 from heatbath.cli.display import Display
 from heatbath.cli.settings import merged, plan_of, read_settings
 from heatbath.datasets import from_arrays
+from heatbath.networks import PIECE, block
 from heatbath.runs import simulation
 from heatbath.runs.plan import make_plan
 from heatbath.tables import open_table
@@ -90,6 +91,24 @@ def test_what_predict_writes_for_the_training_file_is_what_the_estimator_says_to
     else:
         expected = [*fitted.predict(X, return_std=True), *fitted.predict_interval(X)]
         np.testing.assert_array_equal(numbers(said, ["prediction", "sd", "low", "high"]).T, expected)
+
+
+def test_a_large_file_is_predicted_in_pieces_with_the_digits_of_all_rows_at_once(trained, tmp_path, call):
+    """Matrix products and quantiles are of the same blocks of rows, whatever was read at a time."""
+    rows = 2 * PIECE + 77
+    X = np.random.default_rng(1).standard_normal((rows, 2)).round(3)
+    body = "\n".join(f"{a},{b}" + "\n" * (i % 1000 == 0) for i, (a, b) in enumerate(X.tolist()))
+    (tmp_path / "large.csv").write_text(f"a,b\n{body}\n")
+    run = hb.load(trained / "size" / "run.nc")
+    code, out, _ = call("predict", trained / "size", tmp_path / "large.csv")
+    assert code == 0
+    said = np.array([list(map(float, row.values())) for row in csv.DictReader(io.StringIO(out))])
+    prediction = run.predict(X)
+    expected = [prediction.mean, prediction.sd, *run.calibration().interval(run.predictive(X))]
+    np.testing.assert_array_equal(said[:, 2:], np.hstack(expected))
+    for most in (0, 1, 77, 327, 1310, PIECE, 10**6):
+        assert PIECE % block(most) == 0
+        assert block(most) <= max(most, 1)
 
 
 def numbers(said, columns):
@@ -248,14 +267,17 @@ def noise(task, n=200):
     y = rng.poisson(3.0, n) if task == "counts" else rng.standard_normal(n) * 4 + 7
     y = {"binary": y > 9, "classes": np.digitize(y, [5, 9]).astype(str)}.get(task, y)
     weights = rng.uniform(0.5, 2.0, n)
-    return from_arrays(rng.standard_normal((n, 3)), y, task=task, standardise=True, weights=weights)
+    X = rng.standard_normal((n, 3))
+    if task == "two values":  # of which the second is explained
+        task, y = "regression", np.column_stack([y, X[:, 0]])
+    return from_arrays(X, y, task=task, standardise=True, weights=weights)
 
 
 def plan_for(problem, **options):
     return make_plan(problem, hb.Dense((8,)), hb.Partition(hb.Adam(), 0.05), **{"steps": 300} | options)
 
 
-@pytest.mark.parametrize("task", ["binary", "classes", "regression", "counts"])
+@pytest.mark.parametrize("task", ["binary", "classes", "regression", "two values", "counts"])
 def test_the_loss_of_a_constant_is_that_of_networks_that_say_the_best_constant(task):
     """A network without hidden layers whose weights are 0, at its best bias."""
     problem = noise(task)
@@ -267,7 +289,7 @@ def test_the_loss_of_a_constant_is_that_of_networks_that_say_the_best_constant(t
     elif task == "classes":
         bias = np.log([weights @ (Y[:, 0] == k) for k in range(outputs)])
     else:
-        bias = weights @ Y if task == "regression" else np.log(weights @ Y)
+        bias = np.log(weights @ Y) if task == "counts" else weights @ Y
     start = np.concatenate([np.zeros(3 * outputs), bias])
     run = hb.train(problem, hb.Dense(()), hb.Partition(hb.Frozen(), 0.1), 1, start=start)
     assert constant.loss == pytest.approx(run.loss("test").values[0, -1], rel=1e-5)
@@ -297,6 +319,27 @@ def test_of_networks_that_have_learnt_something_no_such_thing_is_said():
     assert constant.against_networks(run.loss("test").values[:, -1].mean()) is None
     assert constant.against_average(run) is None
     assert constant.against_networks(constant.loss) is None
+
+
+def test_of_several_targets_those_are_named_of_which_a_constant_is_better():
+    problem = noise("two values")
+    plan = plan_for(problem)
+    constant = baseline.constant_of(plan)
+    run = hb.train(problem, hb.Dense((20,)), hb.Partition(hb.Adam(), 0.03), 1500, chains=3)
+    mean = run.predict(constant.on.raw).mean
+    errors = 0.5 * ((mean - constant.on.y) / problem.target_scale) ** 2
+    losses = np.average(errors, axis=0, weights=constant.on.weights)
+    word = constant.against_average(run)
+    assert word.startswith("a constant prediction of 'y1' would be better: its test loss is ")
+    assert word.endswith(f"and that of the averaged prediction {losses[0]:.4g}. Try it without --method")
+    both = replace(constant, each=np.zeros_like(constant.each)).against_average(run)
+    assert f"; of 'y2' 0 and {losses[1]:.4g}. Try" in both
+    assert replace(constant, each=100 * constant.each).against_average(run) is None
+    sampled = hb.Partition(hb.Langevin(1.0), 0.1, hb.Posterior())  # whose loss is by the noise of each
+    other = baseline.constant_of(make_plan(problem, hb.Dense((8,)), sampled, 10))
+    assert (constant.comparable, other.comparable) == (True, False)
+    assert (constant.against_networks(9.0) is None, other.against_networks(9.0) is None) == (False, True)
+    assert other.against_average(run).startswith("a constant prediction of 'y1' would be better")
 
 
 def said(plan, constant, *moments):
@@ -330,10 +373,10 @@ def test_after_a_round_it_is_said_of_the_averaged_prediction():
         assert said(search, replace(constant, each=factor * constant.each), *rounds, *rounds) == count
 
 
-def test_where_the_loss_is_another_one_nothing_is_said():
+def test_where_the_loss_of_networks_is_another_one_nothing_is_said_of_it():
     problem = noise("regression")
     varying = hb.Partition(hb.Langevin(1.0), 0.1, hb.Posterior(noise="network"))
-    assert baseline.constant_of(make_plan(problem, hb.Dense((8,)), varying, 10)) is None
+    assert not baseline.constant_of(make_plan(problem, hb.Dense((8,)), varying, 10)).comparable
     several = hb.Partition(hb.SGD(), [0.1, 0.2])
     assert baseline.constant_of(make_plan(problem, hb.Dense((8,)), several, 10)) is None
 

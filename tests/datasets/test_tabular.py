@@ -1,14 +1,15 @@
 """The user's own tables: from files and data frames."""
 
 import io
+import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from heatbath.datasets import from_arrays, from_table
-from heatbath.tables import open_table
+from heatbath.datasets import from_arrays, from_table, tabular
+from heatbath.tables import open_table, opening
 from tests.datasets.problems import ones, same
 
 
@@ -230,3 +231,77 @@ def test_a_regression_is_named_by_its_column(tmp_path):
     whole = table(tmp_path / "u.csv", HEAD, *(f"{i},1,{i % 3}" for i in range(10)))
     assert from_table(whole, "y").targets == ("0", "1", "2")
     assert from_table(whole, "y", task="regression").targets == ("y",)
+
+
+def test_a_feature_that_says_the_target_is_warned_of(tmp_path):
+    rng = np.random.default_rng(0)
+    values, others = rng.normal(size=(2, 30)).round(2)
+    rows = [f"{2 * y + 1:.2f},{x},{y}" for x, y in zip(others, values, strict=True)]
+    said = [note for note in from_table(table(tmp_path / "a.csv", "b,x,y", *rows), "y").encoder.notes()]
+    word = "says 'y' exactly: if it is not known before, leave it out (--ignore)"
+    assert [note for note in said if "warning" in note] == [f"warning: b {word}"]
+    rows = [f"{y > 0:d},{x},{'yes' if y > 0 else 'no'}" for x, y in zip(others, values, strict=True)]
+    said = from_table(table(tmp_path / "c.csv", "b,x,y", *rows), "y").encoder.notes()
+    assert [note for note in said if "warning" in note] == [f"warning: b {word}"]
+    said = from_table(tmp_path / "c.csv", "y", ignore="b").encoder.notes()
+    assert not any("warning" in note for note in said)
+
+
+def test_too_few_rows_and_cells_between_spaces_are_told_as_what_they_are(tmp_path):
+    few = (
+        "has too few rows to learn from: 2 with a value of 'y', and 1 of them set aside to test; 2 are needed"
+    )
+    with pytest.raises(ValueError, match=few):
+        from_table(table(tmp_path / "t.csv", "x,y", "1,2", "2,3"), "y")
+    with pytest.raises(ValueError, match="cells have to be separated by commas, semicolons, tabs or bars"):
+        from_table(table(tmp_path / "t.csv", "x y", "1 2", "2 3"), "y")
+
+
+def test_targets_with_a_unit_are_numbers(tmp_path):
+    rows = [f"{i % 7},{i + 0.5} EUR" for i in range(40)]
+    problem = from_table(table(tmp_path / "t.csv", "x,y", *rows), "y", test_share=0, standardise=False)
+    assert problem.Y_train[0, :, 0].tolist() == [i + 0.5 for i in range(40)]
+
+
+# Larger than memory
+
+
+@pytest.fixture
+def large(tmp_path, monkeypatch):
+    """A table of 3,000 rows of which 500 are read at a time."""
+    monkeypatch.setattr(opening, "PIECE", 500)
+    rows = (f"{i % 97},{i % 89},{'ab'[i % 2]},{i * 0.5}" for i in range(3000))
+    return table(tmp_path / "large.csv", "x,z,kind,y", *rows)
+
+
+def test_a_table_that_would_not_fit_in_memory_is_refused_before_it_is_read(large, monkeypatch):
+    from_table(large, "y")
+    monkeypatch.setattr(tabular, "free_memory", lambda: 500_000)
+    read = []
+    frame = opening._frame
+    monkeypatch.setattr(opening, "_frame", lambda *given: read.append(len(given[2])) or frame(*given))
+    with pytest.raises(MemoryError) as refusal:
+        from_table(large, "y")
+    assert read == [500]
+    told = str(refusal.value)
+    assert re.search(
+        r"large.csv has about (2,[5-9]|3,[0-2])00 rows with 4 features: to learn from them", told
+    )
+    assert "and 0.0 GB are free. Learn from some of them, drawn at random (--rows " in told
+    fit = int(re.search(r"--rows (\d+)\)", told)[1])
+    problem = from_table(large, "y", rows=fit)  # what is advised is possible
+    assert problem.X_train.shape[1] + problem.X_test.shape[1] == fit
+    assert problem.encoder.notes()[1] == f"{fit:,} of 3,000 rows, drawn at random"
+    with pytest.raises(MemoryError, match="to learn from 2,900 of them needs"):
+        from_table(large, "y", rows=2900)
+    assert from_table(large, "y", ignore=["kind"], rows=fit).inputs == 2
+    with pytest.raises(ValueError, match="there is no column 'yy'"):  # is said first, and early
+        from_table(large, "yy")
+
+
+def test_rows_of_data_frames_are_drawn_too(large):
+    frame = open_table(large).frame
+    problem = from_table(frame, "y", rows=100, seed=4)
+    assert problem.X_train.shape[1] == 80
+    assert same(problem, from_table(large, "y", rows=100, seed=4))
+    assert not same(problem, from_table(large, "y", rows=100, seed=5))

@@ -269,6 +269,9 @@ PARTITIONS = {
         ),
         0.1,
     ),
+    "by frequency": hb.Partition(
+        hb.AdaptiveLangevin(Linear(1e-4, 1e-3, 50), thermostat="tensor", frequency=0.7, damping=0.5), 0.1
+    ),
     "E first": hb.Partition(hb.AdaptiveLangevin(1e-3, 0.01, 0.1, "ECDABADC"), 0.1),
     "SGD": hb.Partition(hb.SGD(weight_decay=0.01), 0.1),
     "SGLD": hb.Partition(hb.SGLD(0.01, weight_decay=0.01), 0.1),

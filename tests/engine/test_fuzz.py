@@ -12,7 +12,7 @@ from heatbath.schedules import Cyclical, Linear, SimulatedTempering
 from heatbath.splitting import MOST_DRAWS, WordError
 from tests.engine import test_ensemble
 
-SETTINGS = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+SETTINGS = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 FEW = settings(SETTINGS, max_examples=12)
 
 

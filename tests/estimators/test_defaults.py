@@ -11,9 +11,12 @@ from sklearn.metrics import log_loss, r2_score
 from sklearn.model_selection import cross_val_predict
 
 import heatbath as hb
+from heatbath import evidence
+from heatbath.automatic import is_near
 from heatbath.defaults import FEWEST_STEPS, STEPS, WORK, size_for
 from heatbath.estimators import files
 from heatbath.runs import file
+from heatbath.statistics import Estimate
 
 pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperature")  # of very short runs
 WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
@@ -27,7 +30,7 @@ def noisy_sine(n=80, seed=0):
 
 @pytest.fixture(scope="module")
 def sine():
-    return hb.ThermodynamicRegressor(random_state=2, refine=0.5).fit(*noisy_sine())
+    return hb.ThermodynamicRegressor(random_state=0, refine=0.5).fit(*noisy_sine())
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +50,13 @@ def test_defaults_are_good_for_small_tables():
 def test_it_samples_the_posterior_at_its_temperature_with_full_gradients(sine):
     run = sine.run_
     assert run.partition.posterior == hb.Posterior(prior=run.found.priors[-1])
-    assert len(run.found.priors) == 11
+    assert 1 < len(run.found.priors) <= 1 + evidence.ROUNDS  # rounds that are too hot find none
     assert run.plan.batch == 80
     assert run.plan.chains == 8
-    assert 0.7 < run.found.temperature < 1.3
+    estimate = Estimate(run.found.temperature, run.found.error)
+    assert abs(estimate.value - 1) < 5 * estimate.error < 1.5  # of 8 chains: one in a thousand seeds is not
     assert run.found.ended in ("converged", "budget")
+    assert is_near(estimate) or run.found.ended == "budget"
     assert sine.n_iter_ <= STEPS * 0.5
 
 
@@ -111,6 +116,7 @@ def test_sizes_go_from_full_gradients_of_many_chains_to_few_and_to_batches():
     assert (large.chains, large.batch) == (4, 40_000)
     assert FEWEST_STEPS <= large.steps < STEPS
     assert huge.batch < 10**7
+    assert huge.chains * huge.batch * 1000 * huge.steps <= WORK / 2  # what is found before takes as long
     for size, parameters in ((small, 400), (large, 600), (huge, 1000)):
         assert size.chains * size.batch * parameters * size.steps <= 1.01 * WORK
     assert size_for(300, 400, 2.0).steps == 2 * STEPS
@@ -130,7 +136,7 @@ def test_a_fit_goes_on_from_the_stepsize_that_was_found():
     assert fitted.run_.partition.h == h
     assert (fitted.run_.theta != before).any()
     fitted.partial_fit(X[:20], y[:20])
-    assert fitted.run_.plan.batch == 20
+    assert fitted.run_.plan.batch == 60  # with those of the fit
     assert fitted.n_iter_ == 300
 
 

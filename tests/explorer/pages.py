@@ -4,9 +4,12 @@ import json
 import struct
 import time
 from collections import Counter
+from functools import partial
 from itertools import count
 
 from websockets.sync.client import connect
+
+from tests.patience import PATIENCE
 
 SMALL = {
     "problem": {"kind": "blobs", "points": 40, "seed": 1},
@@ -17,6 +20,8 @@ SMALL = {
 }
 
 
+# However slow either end is; and a client that always reads, or it would not hear that a page has ended.
+connected = partial(connect, max_size=None, max_queue=None, open_timeout=PATIENCE, ping_interval=None)
 FAULTS = False  # whether faults of the server itself are expected
 
 
@@ -26,7 +31,7 @@ class Page:
     def __init__(self, served, session="", **options):
         address = served.url.replace("http", "ws", 1).split("?")
         query = "&".join([*address[1:], f"session={session}"])
-        self._context = connect(f"{address[0]}socket?{query}", max_size=None, **options)
+        self._context = connected(f"{address[0]}socket?{query}", **options)
         self.socket = self._context.__enter__()
         self.numbers = count(1)
         self.seen = Counter()
@@ -46,7 +51,7 @@ class Page:
         self.socket.send(json.dumps({"type": kind, "id": number, **fields}))
         return number
 
-    def next(self, timeout=120):
+    def next(self, timeout=PATIENCE):
         received = self.socket.recv(timeout=timeout)
         if isinstance(received, bytes):
             self.seen["frame"] += 1
@@ -56,9 +61,9 @@ class Page:
         assert FAULTS or "error of the explorer" not in message.get("text", ""), message
         return message
 
-    def wait(self, *kinds, timeout=120, where=lambda message: True):
+    def wait(self, *kinds, where=lambda message: True):
         """The next message of some kind; others are passed over."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + PATIENCE
         while True:
             message = self.next(max(0, end - time.monotonic()))
             if message["type"] in kinds and where(message):

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections import Counter
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,10 +19,12 @@ from heatbath.explorer.server import Explorer
 from heatbath.explorer.session import ARREARS, Session, make_flights
 from heatbath.runs.live import Live
 from tests.explorer.pages import SMALL
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
-def explorer():
+def explorer(monkeypatch):
+    monkeypatch.setattr("heatbath.explorer.server.GRACE", PATIENCE)
     explorer = Explorer()
     yield explorer
     explorer.close()
@@ -71,7 +74,7 @@ class Wire:
 
 def run(test):
     """Have a test done by an event loop."""
-    asyncio.run(asyncio.wait_for(test, 60))
+    asyncio.run(asyncio.wait_for(test, PATIENCE))
 
 
 def test_pages_that_are_just_gone_keep_their_runs_while_there_is_room(explorer, monkeypatch):
@@ -100,9 +103,10 @@ def test_a_page_that_is_back_before_the_server_has_done_with_it_gone_has_its_run
     async def back():
         page = Wire(explorer)
         key = (await page.until("hello"))["session"]
-        on = asyncio.Event()
+        on, begun = asyncio.Event(), asyncio.Event()
 
         async def slow(message):
+            begun.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -110,7 +114,7 @@ def test_a_page_that_is_back_before_the_server_has_done_with_it_gone_has_its_run
 
         page.pass_on = slow
         page.say("play")  # the answer is on its way when it goes
-        await asyncio.sleep(0.01)
+        await begun.wait()
         page.put("disconnect", code=1001)
         while explorer.sessions[key].attached:
             await asyncio.sleep(0.001)
@@ -134,7 +138,7 @@ def test_runs_that_are_replaced_are_silent_and_nothing_asked_of_them_is_left_ope
         stand(flight)
         if flight.name == "A" and flight.step and not began.is_set():
             began.set()
-            on.wait(30)
+            on.wait(PATIENCE)
             flight.post('{"type":"diverged","run":"old"}')
             flight.change({"h": 0.2}, 3)
 
@@ -174,7 +178,7 @@ def test_what_new_runs_say_comes_after_ready(explorer, monkeypatch):
 
     def slow(*given):
         install(*given)
-        early.wait(10)
+        early.wait(PATIENCE)
 
     def prepare(flight):
         flight.post('{"type":"compiling"}')
@@ -246,7 +250,7 @@ def test_steps_asked_for_while_others_are_made_are_all_made():
     session.make_steps(1, 2)
     session.serve(a)
     session.serve(a)
-    b.work(10, 1)
+    b.work(PATIENCE, 1)
     session.serve(a)
     assert (a.step, b.step, said) == (2, 1, [])
     session.serve(b)
@@ -258,7 +262,10 @@ def test_steps_asked_for_while_others_are_made_are_all_made():
 def test_records_are_as_dense_on_a_computer_that_is_busy(monkeypatch):
     flight = make_flights(read_settings(SMALL), lambda *message: None)["A"]
     flight.prepare()
-    flight.work(10, 1)
+    ticks = count(0.0, 0.001)  # what it takes itself, on any machine
+    clock = SimpleNamespace(thread_time=lambda: next(ticks), perf_counter=time.perf_counter)
+    monkeypatch.setattr("heatbath.explorer.flight.time", clock)
+    flight.work(PATIENCE, 1)
     note = Live.note
 
     def late(live, **how):
@@ -267,7 +274,7 @@ def test_records_are_as_dense_on_a_computer_that_is_busy(monkeypatch):
 
     monkeypatch.setattr(Live, "note", late)
     monkeypatch.setattr("heatbath.explorer.flight.FIRST", 0.15)
-    flight.work(10, 9)
+    flight.work(PATIENCE, 9)
     assert [point.step for point in flight.trace] == list(range(1, 11))
 
 
@@ -278,7 +285,7 @@ def test_a_run_that_goes_back_keeps_to_its_speed():
     session.set_speed(100)
     for flight in flights.values():
         session.serve(flight)
-        flight.work(10, 1000)
+        flight.work(PATIENCE, 1000)
     session.play(True)
     assert [flight.step for flight in flights.values()] == [1000, 1000]
     begin = time.perf_counter()
@@ -423,6 +430,7 @@ def test_blas_has_one_thread_while_runs_play_and_what_it_had_when_they_pause(exp
 def test_messages_that_are_too_many_are_answered_too(explorer, monkeypatch):
     monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 3)
     monkeypatch.setattr("heatbath.explorer.server.WAITING", 20)
+    monkeypatch.setattr("heatbath.explorer.server.time", SimpleNamespace(monotonic=lambda: 0.0))
 
     async def flood():
         page = Wire(explorer)

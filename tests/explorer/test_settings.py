@@ -9,6 +9,7 @@ import types
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 
 import heatbath as hb
 from heatbath.checks import POSITIVE
+from heatbath.cli import main, pictures
 from heatbath.explorer import catalogue, code
 from heatbath.explorer import page_settings as settings
 from heatbath.explorer.session import make_flights
@@ -23,6 +25,8 @@ from heatbath.methods import method as registry
 from heatbath.methods.method import varying
 from heatbath.schedules import Exponential
 from tests.explorer.pages import SMALL
+from tests.patience import PATIENCE
+from tests.processes import done_apart
 
 SCENES = json.loads((Path(settings.__file__).parent / "scenes.json").read_text(encoding="utf-8"))
 
@@ -236,18 +240,19 @@ def executed(flight):
 
 
 def commanded(flight, folder):
-    """The run of a command, in a shell."""
+    """The run of a command, which has from a shell what it understands of the text."""
     command = code.text(flight, "command").replace("heatbath train", "heatbath train --out out --threads 1")
     launcher = folder / "heatbath"
-    launcher.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" -c "from heatbath.cli import main; main()" "$@"\n'
-    )
+    launcher.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\" > arguments\n")
     launcher.chmod(0o755)
     path = os.pathsep.join([str(folder), os.environ["PATH"]])
     done = subprocess.run(
         ["sh", "-c", command], cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    arguments = (folder / "arguments").read_text().split("\0")[:-1]
+    done = done_apart(partial(main, arguments), folder)
     assert done.returncode == 0, done.stderr
     return hb.load(folder / "out" / "run.nc")
 
@@ -270,7 +275,8 @@ def test_every_method_as_python_and_as_a_command_that_is_understood():
     ids=["a preset", "drawn points with changes"],
 )
 @pytest.mark.slow
-def test_a_command_makes_the_same_run_bit_for_bit(given, tmp_path):
+def test_a_command_makes_the_same_run_bit_for_bit(given, tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
     flight = flight_of(**given)
     flight.work(60, 30)
     if "problem" in given:
@@ -302,7 +308,7 @@ def test_a_run_that_has_not_begun_is_code_too():
 def answers(url):
     """Whether somebody does, with a page or without."""
     try:
-        with urllib.request.urlopen(url, timeout=10):
+        with urllib.request.urlopen(url, timeout=PATIENCE):
             return True
     except urllib.error.HTTPError:
         return True
@@ -316,7 +322,7 @@ def test_the_command_starts_a_server_and_ctrl_c_ends_it():
         try:
             assert answers(url)
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=120)
+            _, errors = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert process.returncode == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import heatbath.explorer
+from tests.patience import PATIENCE
 
 PAGE = Path(heatbath.explorer.__file__).parent / "page"
 VERSION = "5.9.3"
@@ -23,7 +24,7 @@ def tsc(*arguments):
     else:
         pytest.skip("there is no Node: the types of the page are not checked")
     try:
-        version = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60)
+        version = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         version = None
     if version is None or version.returncode:

@@ -25,18 +25,21 @@ LAYERS = {"first": (4, 2), "last": (2, 1)}
 
 
 def example(kind: type[Method], **chosen: object) -> Method:
-    """A method of this kind, its coefficients in the middle of what is accepted, and a prior."""
+    """A method of this kind, its coefficients in the middle of what is accepted, and a prior; what takes the
+    place of others is left out."""
     given = {}
     for f in fields(kind):
         accepted = f.metadata.get("accepted")
-        if accepted is not None and f.name != "xi":
+        if accepted is not None and f.name not in ("xi", "frequency", "damping"):
             given[f.name] = 0.5 if math.isfinite(accepted.high) or f.name == "gamma" else 0.02
     return kind(**{**given, **chosen})
 
 
 def variants(method: Method) -> list[Method]:
-    """The method, and with every other choice that it has."""
+    """The method, and with every other choice that it has, and what takes the place of coefficients."""
     found = [method]
+    if instead := method.idle & set(coefficients(type(method))):
+        found.append(replace(method, **dict.fromkeys(instead, 0.5)))
     for f in fields(method):
         others = f.metadata.get("choices", ())[1:]
         found += [replace(method, **{f.name: other}) for other in others]
@@ -219,8 +222,9 @@ def is_resumed_with_other_coefficients_and_replayed(method, tmp_path):
 
 
 def is_known_to_the_command_line(method, tmp_path, capsys, monkeypatch):
-    from heatbath.cli import main
+    from heatbath.cli import main, pictures
 
+    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
     monkeypatch.chdir(tmp_path)
     text = ",".join(
         f"{f.name}={getattr(method, f.name)}" for f in fields(method) if getattr(method, f.name) != f.default

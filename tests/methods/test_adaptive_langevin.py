@@ -184,6 +184,82 @@ def test_kinetic_mean_is_kinetic_sum_with_epsilon_over_n():
     np.testing.assert_allclose(final(epsilon=0.8, kinetic="mean"), final(epsilon=0.1), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("word", ["BACDEDCAB", "BAFEFAB"])
+@pytest.mark.parametrize("tau", [0.2, 1e-3])
+def test_a_frequency_sets_epsilon_and_a_damping_sigma_by_size_and_temperature(word, tau):
+    """ε = ω²/(2Nτ) for each ξ with its own N, σ = √(2γτ)."""
+
+    def final(methods):
+        chains = hb.Reference(lambda t, b: t, np.ones((2, 9)), hb.Partition(methods, 0.2), LAYERS, seed=4)
+        chains.advance(100)
+        return chains.state.theta
+
+    LAYERS = {"first": (4, 2), "last": (3,)}
+    free = hb.AdaptiveLangevin(tau, word=word, frequency=1.3, damping=0.4, xi=0.0)
+    by_size = {
+        layer: hb.AdaptiveLangevin(tau, math.sqrt(2 * 0.4 * tau), 1.3**2 / (2 * n * tau), word, xi=0.0)
+        for layer, n in (("first", 6), ("last", 3))
+    }
+    np.testing.assert_allclose(final({"first": free, "last": free}), final(by_size), rtol=0, atol=1e-11)
+    assert np.abs(final({"rest": by_size["last"]}) - final(by_size)).max() > 1e-3  # ε of another size
+
+
+@pytest.mark.parametrize(("omega", "tau", "N"), [(2.0, 0.3, 1), (0.5, 1e-4, 50)])
+def test_small_oscillations_of_the_thermostat_have_its_frequency(omega, tau, N):
+    """Without forces and noise ξ is back at 0 after π/ω, from momenta that are a little too hot."""
+    method = hb.AdaptiveLangevin(tau, sigma=0.0, frequency=omega, xi=0.0)
+    chains = hb.Reference(lambda t, b: 0 * t, np.zeros((1, N)), hb.Partition(method, 0.01 / omega))
+    chains.state.p = np.full((1, N), math.sqrt(tau) * 1.001)
+    signs = []
+    for _ in range(640):
+        chains.advance(1)
+        signs.append(chains.state.xi["all"][0, 0] > 0)
+    assert all(signs[:310])
+    assert abs(signs.index(False) * 0.01 - math.pi) < 0.02
+    assert method.thermostat_frequency({"frequency": omega}, N) == omega
+    epsilon = {"frequency": 0.0, "epsilon": omega**2 / (2 * N * tau), "tau": tau}
+    assert method.thermostat_frequency(epsilon, N) == pytest.approx(omega)
+    squared = {**epsilon, "epsilon": math.sqrt(epsilon["epsilon"])}
+    sde = hb.AdaptiveLangevin(tau, friction="sde")
+    assert sde.thermostat_frequency(squared, N) == pytest.approx(omega)
+    mean = hb.AdaptiveLangevin(tau, kinetic="mean")
+    assert mean.thermostat_frequency({**epsilon, "epsilon": omega**2 / (2 * tau)}, N) == pytest.approx(omega)
+
+
+@pytest.mark.parametrize(("product", "bounded"), [(1.9, True), (2.1, False)])
+def test_a_thermostat_is_stable_while_stepsize_times_frequency_is_below_two(product, bounded):
+    method = hb.AdaptiveLangevin(1e-3, sigma=0.0, frequency=product / 0.1, xi=0.0)
+    chains = hb.Reference(lambda t, b: 0 * t, np.zeros((1, 20)), hb.Partition(method, 0.1))
+    chains.state.p = np.full((1, 20), math.sqrt(1e-3) * (1 + 1e-7))
+    chains.advance(60)
+    assert (abs(chains.state.xi["all"][0, 0]) < 1e-4) == bounded
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"frequency": 1.0, "friction": "sde"}, "frequency is for friction='map'"),
+        ({"frequency": 1.0, "tau": 0.0}, "frequency needs tau > 0"),
+        ({"frequency": 1.0, "tau": hb.schedules.Linear(0.0, 1.0, 10)}, "frequency needs tau > 0"),
+        ({"frequency": 1.0, "damping": 1.0, "tau": hb.schedules.SimulatedTempering((1.0, 2.0))},
+         "frequency does not go with simulated tempering: give epsilon; damping does not"),
+        ({"frequency": -1.0}, "frequency must be >= 0"),
+    ],
+)  # fmt: skip
+def test_a_frequency_that_cannot_be_had_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        hb.AdaptiveLangevin(**options)
+
+
+def test_frequency_and_damping_are_shown_in_place_of_what_they_set_and_stay_at_another_temperature():
+    method = hb.AdaptiveLangevin(1e-3, frequency=0.5, damping=2.0)
+    assert repr(method) == "AdaptiveLangevin(tau=0.001, word='BACDEDCAB', frequency=0.5, damping=2.0)"
+    assert repr(method.at_temperature(1e-5)) == repr(method).replace("0.001", "1e-05")
+    assert "frequency" not in repr(hb.AdaptiveLangevin())
+    with pytest.raises(ValueError, match=r"frequency sets epsilon, .*; damping sets sigma, so give one"):
+        hb.AdLaLa(epsilon=0.1, frequency=1.0, sigma=0.1, damping=1.0)
+
+
 # Laws
 
 
@@ -315,7 +391,7 @@ def test_the_fixed_friction_law_used_above_is_that_of_the_real_step():
 
 def test_xi_tells_the_same_gradient_noise_in_both_forms_of_the_friction():
     """γ_eff = (h s² + σ²)/(2τ) is ξ of the map and εξ of the SDE."""
-    values, h, noise = {"tau": 0.3, "sigma": 0.2, "epsilon": 0.5}, 0.1, 4.0
+    values, h, noise = {"tau": 0.3, "sigma": 0.2, "epsilon": 0.5, "damping": 0.0}, 0.1, 4.0
     effective = (h * noise + 0.2**2) / (2 * 0.3)
     for friction, xi in (("map", effective), ("sde", effective / 0.5)):
         method = hb.AdaptiveLangevin(**values, friction=friction)

@@ -34,7 +34,7 @@ def test_a_preset_has_the_same_arguments_and_defaults_in_python_torch_and_the_co
     ours = {p.name: p.default for p in signature(getattr(hb, name)).parameters.values()}
     assert ours.pop("posterior") is None  # an optimiser has its own, and the command line one for all methods
     torchs = {p.name: p.default for p in signature(getattr(ht, name)).parameters.values()}
-    extra = {"model", "hidden", "output", *(option.name for option in OPTIONS)}
+    extra = {"model", "hidden", "output", "parts", *(option.name for option in OPTIONS)}
     own = DEFAULTS.get(name, {})  # of torch
     assert own.items() <= torchs.items()
     assert {("h" if n == "lr" else n): d for n, d in torchs.items() if n not in extra and n not in own} == {
@@ -76,7 +76,7 @@ def test_a_preset_takes_a_prior_and_what_its_methods_take(name):
 # they export methods, or choose one
 CHOOSING = {
     "__init__.py", "defaults.py", "presets.py", "runs/live.py", "runs/simulation.py", "sampling.py",
-    "torch/__init__.py", "torch/learning.py",
+    "torch/__init__.py", "torch/learning.py", "torch/sampler.py",
 }  # fmt: skip
 CHOOSING_PACKAGES = ("methods", "experiments", "estimators")
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import ClassVar
 
@@ -15,6 +14,7 @@ import torch
 import heatbath as hb
 from heatbath import operations
 from heatbath.checks import FRICTION, NON_NEGATIVE
+from heatbath.cli import main, pictures
 from heatbath.letters import DRIFT, KICK, Letter
 from heatbath.methods import Method, find_method, gaussian_prior, known_methods, starting, varying
 from heatbath.methods.method import PUBLIC, TAKEN, _known
@@ -29,6 +29,7 @@ from tests.methods.contracts import (
     is_followed_by_the_engine,
     is_known_to_the_command_line,
 )
+from tests.processes import done_apart
 
 PROBLEM = hb.datasets.spirals(turns=1, n_train=40, n_test=20, seed=3)
 
@@ -343,20 +344,14 @@ class Mine(hb.SGD):
 
 
 @pytest.mark.slow
-def test_a_module_of_one_s_own_on_the_command_line(tmp_path):
+def test_a_module_of_one_s_own_on_the_command_line(tmp_path, monkeypatch):
     """Its settings say what to import, a broken one is a line, several values stand in brackets."""
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "broken.py").write_text("nonsense(")
+    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
 
     def call(*arguments):
-        code = "import sys; from heatbath.cli import main; main(sys.argv[1:])"
-        return subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-        )
+        return done_apart(partial(main, list(arguments)), tmp_path)
 
     small = ["--problem", "spirals", "--n-train", "20", "--n-test", "10", "--hidden", "4"]
     small += ["--steps", "20", "--chains", "1"]

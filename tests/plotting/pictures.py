@@ -1,5 +1,6 @@
 """Pictures to test with, and what can be read off them."""
 
+import warnings
 from functools import cache
 
 import numpy as np
@@ -47,7 +48,9 @@ def tuned(by="accuracy"):
         "LOL": hb.LOL(h=hb.between(0.1, 1e9), gamma=0.1, tau=hb.between(1e-5, 1e-3)),  # some diverge
         "Adam": hb.Partition(hb.Adam(), h=hb.between(1e-3, 0.1)),
     }
-    return hb.tune(SPIRALS, SMALL, methods, 80, 20, candidates=12, by=by)
+    with warnings.catch_warnings():  # of which a test is told only if it is the first to ask
+        warnings.simplefilter("ignore", hb.AtEdge)
+        return hb.tune(SPIRALS, SMALL, methods, 80, 20, candidates=12, by=by)
 
 
 @cache

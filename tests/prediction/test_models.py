@@ -60,6 +60,7 @@ def test_with_the_noise_of_the_data_a_prediction_is_of_new_data():
         predict(model, own, x, task="regression", noise=-1.0)
 
 
+@pytest.mark.filterwarnings("ignore::heatbath.prediction.StaleStatistics")
 def test_modes_and_buffers_are_as_they_were_also_after_an_error():
     model = model_of(0.3)
     model[0].eval()

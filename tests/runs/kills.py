@@ -2,9 +2,10 @@
 
     python -m tests.runs.kills 200
 
-Each run is a process of its own that writes a checkpoint after every call of compiled code. It is killed once
-to three times, every other time while it has the file open that is to become the checkpoint, and then
-continues from its file: by `load(...).resume()`, or by the same call again.
+Each run is a process of its own that writes a checkpoint after every call of compiled code. It is killed at
+one of the first of them, every other time when the file that is to become the checkpoint is not in its place;
+then up to two times more, at any time, every other time while it has that file open. Then it continues from
+its file: by `load(...).resume()`, or by the same call again.
 """
 
 import os
@@ -13,10 +14,11 @@ import signal
 import sys
 import tempfile
 import time
-import warnings
+from itertools import count
 from pathlib import Path
 
 import heatbath as hb
+from tests.processes import dies_at, forked, was_killed
 from tests.runs import differences
 
 PROBLEM = hb.datasets.spirals(n_train=200, n_test=100)
@@ -26,22 +28,27 @@ METHODS = {"AdLaLa": hb.AdLaLa(), "Adam": hb.Partition(hb.Adam(), 0.005)}
 def whole(checkpoint=None, every=0.0):
     """The run, undisturbed; one thread, since it is called in forked processes."""
     return hb.compare(
-        PROBLEM, hb.Dense((20,)), METHODS, 60_000, 20, chains=2, threads=1, record=range(0, 60_001, 2000),
+        PROBLEM, hb.Dense((20,)), METHODS, 20_000, 20, chains=2, threads=1, record=range(0, 20_001, 2000),
         losses_every=3, samples=20, average=PROBLEM.X_test[0], checkpoint=checkpoint, every=every,
     )  # fmt: skip
 
 
-def kill_one(path, seconds, chance):
-    """Start the run or continue it, and kill it after a part of its usual time: was it writing?"""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which do nothing here
-        child = os.fork()
-    if child == 0:
-        try:
-            run = hb.load(path) if path.exists() else whole(path)
-            run.finished or run.resume(checkpoint=path, every=0.0)
-        finally:  # whatever happens, the child is no second copy of the tests
-            os._exit(0)
+def work_on(path):
+    """Start the run, or continue it."""
+    run = hb.load(path) if path.exists() else whole(path)
+    run.finished or run.resume(checkpoint=path, every=0.0)
+
+
+def kill_early(path, chance, midway):
+    """Kill the run at a checkpoint after its start: 1, 5, 21, 85 steps, on any machine."""
+    last = chance.randint(3, 6)
+    numbers = count(1)
+    assert dies_at(lambda: work_on(path), lambda _: next(numbers) == last, midway)
+
+
+def kill_any_time(path, seconds, chance):
+    """Kill the run after a part of its usual time, if it has not ended: was it writing?"""
+    child = forked(lambda: work_on(path))
     time.sleep(chance.uniform(0.0, seconds))
     part = path.with_name(f".{path.name}.{child}.part")
     if chance.random() < 0.5:
@@ -50,30 +57,28 @@ def kill_one(path, seconds, chance):
             pass
         time.sleep(chance.uniform(0.0, 0.002))
     os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    return killed, killed and part.exists()
+    return was_killed(child) and part.exists()
 
 
-def kill_and_resume(count, seed=0):
-    """So many runs: how many were killed, how often while writing, and which did not end as they should."""
+def kill_and_resume(runs, seed=0):
+    """So many runs: how often they were killed while writing, and which did not end as they should."""
     chance = random.Random(seed)
     undisturbed = whole()
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         whole(Path(folder) / "timed.nc")
         seconds = time.perf_counter() - begin
-        killed, writing, wrong, steps = 0, 0, [], []
-        for number in range(count):
+        writing, wrong, steps = 0, [], []
+        for number in range(runs):
             path = Path(folder) / f"{number}.nc"
-            hits = [kill_one(path, seconds / 2, chance) for _ in range(chance.randint(1, 3))]
-            killed += any(hit for hit, _ in hits)
-            writing += any(mid for _, mid in hits)
+            kill_early(path, chance, midway=number % 2 == 0)
+            hits = [kill_any_time(path, seconds / 2, chance) for _ in range(chance.randint(0, 2))]
+            writing += any(hits) or number % 2 == 0
             steps.append(hb.load(path).step if path.exists() else 0)
             again = hb.load(path) if number % 2 and path.exists() else None
             run = whole(path) if again is None else again if again.finished else again.resume()
             wrong += [(number, differences(run, undisturbed))] if differences(run, undisturbed) else []
-    return {"runs": count, "killed": killed, "while writing": writing, "wrong": wrong, "resumed at": steps}
+    return {"runs": runs, "while writing": writing, "wrong": wrong, "resumed at": steps}
 
 
 if __name__ == "__main__":

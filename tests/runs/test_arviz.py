@@ -17,6 +17,7 @@ from scipy import stats
 import heatbath as hb
 from heatbath.likelihood import SCALE, SHAPE, Likelihood, draw_prior, spread
 from heatbath.prediction.mixtures import Categorical
+from tests.processes import done_apart, script
 from tests.runs import SMALL, SPIRALS
 
 with warnings.catch_warnings():
@@ -115,9 +116,7 @@ print(hb.train(problem, hb.Dense((5,)), hb.LOL(), 20, 5, chains=2, samples=5).to
 
 def test_the_example_prints_its_table():
     example = Path(__file__).parents[2] / "examples" / "convergence.py"
-    done = subprocess.run(
-        [sys.executable, str(example), "--steps", "2000"], capture_output=True, text=True, check=False
-    )
+    done = done_apart(script(example, "--steps", "2000"))
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"Langevin, τ = .*│ +\d\.\d\d │ +\d+\.\d % │", done.stdout)) == 3
 

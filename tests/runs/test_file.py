@@ -3,8 +3,8 @@
 import errno
 import json
 import os
-import subprocess
-import sys
+import resource
+import signal
 import tempfile
 import time
 from dataclasses import replace
@@ -18,6 +18,7 @@ import heatbath as hb
 from heatbath.runs import file
 from heatbath.runs.dataset import RESULTS
 from heatbath.runs.plain import checksum
+from tests.processes import done_apart
 from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
 
 SHORT = {"steps": 40, "batch": 10, "record": 2, "chains": 2, "seed": 7}
@@ -380,22 +381,23 @@ def test_folders_that_are_not_there_or_cannot_be_written_are_named(run, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_without_permission_is_named():
+def test_a_folder_without_permission_is_named(tmp_path):
     """In a process of its own: root may write anywhere, so it becomes nobody first."""
-    code = """
-import os, sys, heatbath as hb
-run = hb.train(hb.datasets.spirals(n_train=50, n_test=20), hb.Dense((5,)), hb.LOL(), 10, 5)
-if os.geteuid() == 0:
-    os.seteuid(65534)
-try:
-    run.save(sys.argv[1])
-except PermissionError as error:
-    print(error)
-"""
+    run = small_run()
+    run.save(tmp_path / "run.nc")  # with all that it imports, which nobody may not read everywhere
+
+    def save():
+        if os.geteuid() == 0:
+            os.seteuid(65534)
+        try:
+            run.save(path)
+        except PermissionError as error:
+            print(error)
+
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o555)
         path = os.path.join(folder, "run.nc")
-        done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+        done = done_apart(save)
         assert done.returncode == 0, done.stderr
         assert f"{path} cannot be written: Permission denied" in done.stdout
         assert os.listdir(folder) == []
@@ -417,19 +419,17 @@ def test_when_the_disk_is_full_the_file_that_was_there_stays(run, saved, broken,
 
 def test_when_there_is_no_room_nothing_is_left_behind(tmp_path):
     """A real limit on the size of files: the error tells, and the file that was there stays."""
-    code = f"""
-import resource, signal, warnings, heatbath as hb
-warnings.simplefilter("error")
-problem, path = hb.datasets.spirals(n_train=50, n_test=20), {str(tmp_path / "run.nc")!r}
-run = hb.train(problem, hb.Dense((5,)), hb.LOL(), 10, 5, checkpoint=path)
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-try:
-    run.save(path)
-except OSError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    run = small_run(checkpoint=tmp_path / "run.nc")
+
+    def save():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        try:
+            run.save(tmp_path / "run.nc")
+        except OSError as error:
+            print(error)
+
+    done = done_apart(save)
     assert done.returncode == 0, done.stderr
     assert f"{tmp_path / 'run.nc'} cannot be written: File too large" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["run.nc"]

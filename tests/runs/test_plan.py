@@ -217,17 +217,17 @@ def test_a_number_of_records_that_cannot_be_listed_is_refused():
 
 def test_other_examples_must_be_of_the_kind_that_the_chains_know():
     plan = make_plan(SPIRALS, SMALL, hb.LOL(), 10)
-    moved = plan.on_other_examples(hb.datasets.rings(n_train=20, n_test=5), None, burn_in=3, thin=2)
-    assert (moved.batch, moved.burn_in, moved.thin, moved.records) == (20, 3, 2, plan.records)
+    moved = plan.on_other_examples(hb.datasets.rings(n_train=20, n_test=5), None, burn_in=3, thin=2, most=4)
+    assert (moved.batch, moved.burn_in, moved.thin, moved.records) == (20, 3, 2, plan.records[-4:])
     X = np.zeros((9, 3))
     for other, wrong in (
         (hb.datasets.from_arrays(X, np.arange(9) % 2), "inputs they have, 2"),
         (hb.datasets.from_arrays(X[:, :2], np.arange(9.0)), "task they have, binary"),
     ):
         with pytest.raises(ValueError, match=f"the chains continue with the {wrong}; got Problem"):
-            plan.on_other_examples(other, None, burn_in=0, thin=1)
+            plan.on_other_examples(other, None, burn_in=0, thin=1, most=4)
     with pytest.raises(TypeError, match="problem must be a Problem, got 3"):
-        plan.on_other_examples(3, None, burn_in=0, thin=1)
+        plan.on_other_examples(3, None, burn_in=0, thin=1, most=4)
 
 
 # Plans as values

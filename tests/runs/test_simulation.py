@@ -13,6 +13,7 @@ import pytest
 import heatbath as hb
 from heatbath.runs import file
 from heatbath.runs.simulation import deferred_interrupts
+from tests.patience import PATIENCE
 from tests.runs import SMALL, SPIRALS, Interrupting, differences
 
 
@@ -138,7 +139,7 @@ def test_a_second_ctrl_c_interrupts_at_once():
             while not interrupted():
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(10)
+            time.sleep(PATIENCE)
 
     with pytest.raises(KeyboardInterrupt):
         press_twice()
@@ -180,7 +181,7 @@ print("stopped", run.step)
     ) as process:
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "interrupted at step" in err
     stopped = int(out.rpartition("stopped")[2])

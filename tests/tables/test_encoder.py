@@ -80,6 +80,40 @@ def test_few_odd_cells_are_missing_numbers_and_many_make_a_category():
     assert encoded(many)[0].columns_["c"].kind == "category"
 
 
+def test_a_word_or_two_among_many_different_numbers_are_missing_ones():
+    cells = [str(i % 37) for i in range(60)]
+    cells[::4] = ["unknown"] * 15
+    encoder, found = encoded(cells)
+    assert encoder.columns_["c"].kind == "number"
+    assert "15 missing, among them 'unknown' in row 0, get" in encoder.columns_["c"].note()
+    assert found[:5, 1].tolist() == [1, 0, 0, 0, 1]
+    cells[::4] = ["unknown", "never", "low"] * 5
+    assert encoded(cells)[0].columns_["c"].kind == "category"
+
+
+def test_errors_of_spreadsheets_are_missing_cells():
+    _, found = encoded(["#DIV/0!", "1.5", "#value!", "#N/A", "4", "2", "7", "8"])
+    assert found[:, 1].tolist() == [1, 0, 1, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("unit", ["kg", " kg", " km/h", "°C", " m²"])
+def test_numbers_of_one_unit_are_numbers(unit):
+    cells = [f"{1.5 * i}{unit}" for i in range(30)]
+    encoder = TableEncoder().fit(pd.DataFrame({"c": cells}))
+    assert encoder.transform(pd.DataFrame({"c": cells})).tolist() == [[1.5 * i] for i in range(30)]
+    assert encoder.columns_["c"].note() == f"a number of {unit.strip()}"
+    again = TableEncoder.from_plain(encoder.plain())
+    assert again.transform(pd.DataFrame({"c": [f"7{unit}", "8"]})).tolist() == [[7], [8]]
+    with pytest.warns(Unforeseen, match="is not a number, and counts as missing"):
+        again.transform(pd.DataFrame({"c": ["7 miles"]}))
+    bare = TableEncoder().fit(pd.DataFrame({"c": [1.5, 2.5, 3.5]})).plain()["columns"]
+    assert bare == [
+        {"kind": "number", "name": "c", "median": 2.5, "missing": 0, "odd": []}
+    ]  # as in old files
+    two = [f"{i % 5} {'kg' if i % 2 else 'g'}" for i in range(30)]
+    assert encoded(two)[0].columns_["c"].kind == "category"
+
+
 @pytest.mark.parametrize(
     ("cells", "kind"),
     [
@@ -361,3 +395,15 @@ def test_tables_that_have_no_names_or_the_same_twice():
     )
     with pytest.raises(ValueError, match="columns must have different names, and several are '1'"):
         TableEncoder().fit(pd.DataFrame([[1, 2]], columns=[1, "1"]))
+
+
+def test_many_plain_numbers_are_told_of_in_one_sentence():
+    few = frame(kind=["a", "b"] * 15, x=np.arange(30) / 7)
+    assert TableEncoder().fit(few).brief_notes() == ["kind: a category, 2 different", "x: a number"]
+    many = few.assign(**{f"gene {i}": np.arange(30) / (i + 3) for i in range(40)}).drop(columns="x")
+    encoder = TableEncoder().fit(many).with_remarks(["cells separated by commas"])
+    assert encoder.brief_notes() == [
+        "cells separated by commas",
+        "kind: a category, 2 different",
+        "gene 0, gene 1, gene 2 and 37 more: numbers",
+    ]

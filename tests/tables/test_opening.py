@@ -7,8 +7,10 @@ import lzma
 import sys
 import zipfile
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import chi2
 
 from heatbath.tables import open_chunks, open_table, opening
 
@@ -274,3 +276,97 @@ class Drops(io.RawIOBase):
 def test_a_stream_whose_header_comes_first_may_have_decimal_commas():
     stream = io.BufferedReader(Drops(b"a;b\n", b"2;x\n", b"1,5;y\n", b"3;z\n"))
     assert pd.concat(open_chunks(stream, 10))["a"].tolist() == ["2", "1.5", "3"]
+
+
+# What people have
+
+
+def test_titles_and_comments_above_the_names_are_left_out_and_it_is_said():
+    found = opened(f"# exported 2024\n\nby a tool\n{TEXT}")
+    assert found.frame.to_numpy().tolist() == EXPECTED.to_numpy().tolist()
+    assert found.frame.index.tolist() == [5, 6, 7]
+    assert found.notes[0] == "the first 2 lines are above the table, and left out: '# exported 2024'"
+    assert opened("Report;\na;b\n1;2\n").frame.columns.tolist() == [
+        "Report",
+        "column 2",
+    ]  # it has a cell more
+    assert opened("y\n1\n2\n").frame.columns.tolist() == ["y"]
+    with pytest.raises(ValueError, match="line 2: 1 cells are needed, got 2"):
+        opened("y\n1,5\n2,5\n")  # numbers are no names
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [('[{"x": 1}]', "JSON"), ('{"x": [1]}', "JSON"), (" <!DOCTYPE html>\n<html>", "a page of HTML or XML")],
+)
+def test_what_is_no_table_is_called_what_it_is(content, kind):
+    with pytest.raises(ValueError, match=f"the table is {kind}, and no table: CSV or Parquet is needed"):
+        opened(content)
+
+
+def test_decimal_commas_before_units():
+    found = opened("w;y\n1,5 kg;2,5\n1.002,5 kg;3,5\n")
+    assert found.frame["w"].tolist() == ["1.5 kg", "1002.5 kg"]
+
+
+# Large ones
+
+
+def rows_of(count):
+    return io.BytesIO(("a,b\n" + "".join(f"{i},{i * i}\n" for i in range(count))).encode())
+
+
+def test_pieces_are_full_though_lines_are_empty():
+    text = "a,b\n" + "1,2\n\n\n3,4\n" * 5
+    for content in (text, text.replace("1,", '"1",')):
+        chunks = list(open_chunks(io.BytesIO(content.encode()), 4))
+        assert [len(chunk) for chunk in chunks] == [4, 4, 2]
+        assert [chunk.index.name for chunk in chunks] == ["line"] * 3
+        assert pd.concat(chunks)["b"].tolist() == ["2", "4"] * 5
+
+
+def test_few_characters_are_read_at_a_time(monkeypatch):
+    monkeypatch.setattr(opening, "LARGEST", 50)
+    sizes = []
+    frame = opening._frame
+    monkeypatch.setattr(opening, "_frame", lambda *given: sizes.append(len(given[2])) or frame(*given))
+    assert len(open_table(rows_of(100)).frame) == 100
+    assert len(sizes) > 10
+    assert max(sizes) <= 13
+
+
+def test_rows_are_drawn_each_as_likely_in_their_order(monkeypatch):
+    """How often each of 40 rows is among 10: chi squared of 400 draws, at the level of 1e-6."""
+    counts, draws = np.zeros(40), 400
+    pieces = [pd.DataFrame({"a": range(first, first + 5)}) for first in range(0, 40, 5)]
+    for seed in range(draws):
+        frame, notes = opening.draw_rows(pieces, 10, seed)
+        chosen = frame["a"].to_numpy()
+        assert len(chosen) == 10
+        assert (np.diff(chosen) > 0).all()
+        counts[chosen] += 1
+    assert notes == ["10 of 40 rows, drawn at random"]
+    variance = draws * 10 / 40 * 30 / 40 * 40 / 39  # of counts whose sum is given
+    level = chi2.isf(1e-6, 39)
+    assert ((counts - draws / 4) ** 2).sum() / variance < level
+    first = np.where(np.arange(40) < 10, draws, 0)  # the control: always the first ones
+    assert ((first - draws / 4) ** 2).sum() / variance > level
+    monkeypatch.setattr(opening, "PIECE", 7)
+    found = open_table(rows_of(40), rows=10, seed=3)
+    assert (len(found.frame), found.notes[-1]) == (10, notes[0])
+    assert same(open_table(rows_of(40), rows=40).frame, open_table(rows_of(40)).frame)
+    with pytest.raises(ValueError, match="rows must be"):
+        open_table(rows_of(40), rows=0)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_large_table_is_looked_at_before_it_is_read(pack, monkeypatch):
+    monkeypatch.setattr(opening, "PIECE", 5000)
+    looked = []
+    content = pack(rows_of(20_000).getvalue())
+    open_table(io.BytesIO(content), look=lambda first, share: looked.append((len(first), share)))
+    ((rows, share),) = looked
+    assert rows == 5000
+    assert rows / share == pytest.approx(20_000, rel=0.3)
+    open_table(rows_of(100), look=lambda first, share: looked.append(share))
+    assert len(looked) == 1  # small ones are not

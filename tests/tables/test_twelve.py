@@ -19,6 +19,14 @@ from tests.cli.conftest import call as call
 from tests.cli.conftest import no_pictures as no_pictures
 
 QUICK = ["--method", "lol", "--hidden", "4", "--steps", "20", "--chains", "2"]  # what people do not say
+USUAL = [
+    "--hidden",
+    "4",
+    "--chains",
+    "2",
+    "--refine",
+    "0.02",
+]  # what is done without a method, and less of it
 RNG = np.random.default_rng(0)
 ROWS = 60
 
@@ -67,6 +75,7 @@ FILES = {
     ),
     "three thousand rows, of which many are the same": (text(pd.concat([CUSTOMERS] * 50)), ["left"]),
 }
+AS_USUAL = {"text, dates, truth values and empty cells", "several targets", "more columns than rows"}
 
 
 def rows_of(out):
@@ -79,7 +88,8 @@ def test_a_file_is_trained_on_and_predicted_by_one_command_each(kind, tmp_path, 
     path, folder = tmp_path / "table.data", tmp_path / "run"
     path.write_bytes(content)
     named = [word for target in targets for word in ("--target", target)]
-    code, _, err = call("train", "--data", path, *named, *QUICK, "--out", folder)
+    options = USUAL if kind in AS_USUAL else QUICK
+    code, _, err = call("train", "--data", path, *named, *options, "--out", folder)
     assert code == 0, err
     code, out, err = call("predict", folder, path)
     assert (code, err) == (0, "")
@@ -141,7 +151,7 @@ def test_columns_that_lack_are_named_and_new_cells_warned_of(trained, tmp_path, 
 
 def test_predictions_in_pieces_and_from_the_standard_input_are_the_same(trained, tmp_path, call, monkeypatch):
     expected, _ = predicted(call, trained / "run.nc", trained / "new.csv")
-    monkeypatch.setattr(sys.modules["heatbath.cli.predict"], "ROWS", 7)
+    monkeypatch.setattr("heatbath.networks.PIECE", 8)  # and blocks, which are of other digits
     pieces, _ = predicted(call, trained / "run.nc", trained / "new.csv")
     np.testing.assert_allclose(list(map(float, pieces)), list(map(float, expected)), rtol=1e-14)
     assert call("predict", trained / "run.nc", trained / "new.csv", "--out", tmp_path / "said.csv")[0] == 0

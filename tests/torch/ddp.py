@@ -1,27 +1,37 @@
-"""One of some processes: `python -m tests.torch.ddp FOLDER RANK [COUNT]` writes what it came to."""
+"""Four processes: `python -m tests.torch.ddp FOLDER` writes what each of them came to.
 
+Imports are made once, before they part. Meshes of one, two and four of them are made within, so that a run in
+all three ways costs one start.
+"""
+
+import copy
+import multiprocessing.connection
 import sys
+import traceback
 import warnings
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.state_dict import get_state_dict
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 import heatbath as hb
 import heatbath.torch as ht
 
+WORLD = 4
+WIDTH = 18  # which four cannot share evenly; of the output layer's one row most have nothing
 STEPS = 20
-FEW = 5  # of sharded models, which are slow on the CPU
+FEW = 3  # of sharded models, which are slow on the CPU
 
 
 def network():
-    return torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+    return torch.nn.Sequential(torch.nn.Linear(3, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1))
 
 
 def step(model, optimizer, x):
@@ -51,23 +61,39 @@ def langevin(parameters, tau=1e-2, **options):
     return ht.Langevin(parameters, 0.1, 1.0, tau, **options)
 
 
-MAKERS = {
-    "Langevin": lambda m, **o: ht.Langevin(m.parameters(), 0.1, 1.0, 1e-2, seed=3, **o),
-    "AdaptiveLangevin": lambda m, **o: ht.AdaptiveLangevin(
-        m.parameters(), 0.1, 1e-2, 0.1, 0.1, "BAFEFAB", thermostat="tensor", weight_decay=0.1, seed=3, **o),
-    "AdLaLa": lambda m, **o: ht.AdLaLa(m, lr=0.1, tau=1e-2, seed=3, **o),
-}  # fmt: skip
+def parts(model):
+    """The parts of AdLaLa, as groups."""
+    return [
+        {"params": list(model[0].parameters()), "part": "hidden"},
+        {"params": list(model[2].parameters()), "part": "output"},
+    ]
+
+
+ADAPTIVE = {"sigma": 0.1, "epsilon": 0.1, "word": "BAFEFAB", "thermostat": "tensor", "weight_decay": 0.1}
+KINDS = {  # a class, what it takes, and how its parameters are given
+    "Langevin": (ht.Langevin, {"gamma": 1.0, "tau": 1e-2}, lambda model: list(model.parameters())),
+    "AdaptiveLangevin": (ht.AdaptiveLangevin, ADAPTIVE | {"tau": 1e-2}, lambda m: list(m.parameters())),
+    "AdLaLa": (ht.AdLaLa, {"tau": 1e-2}, parts),
+}
+
+
+def made(name, model, wrapper=None, **options):
+    """An optimiser, alone or within a wrapper that shards it."""
+    kind, coefficients, given = KINDS[name]
+    chosen = {"lr": 0.1, "seed": 3} | coefficients | options
+    return wrapper(given(model), kind, **chosen) if wrapper else kind(given(model), **chosen)
 
 
 def spread(model, mesh, how):
-    """The model as it may be sharded: by rows as FSDP2 does it, by columns, or whole on each of the mesh."""
+    """The model as it may be sharded: by rows as FSDP2 does it, by columns, in blocks, or whole on each."""
     if how == "fsdp":
         fully_shard(model, mesh=mesh)
         return
     for module in model.modules():
         for name, p in list(module.named_parameters(recurse=False)):
-            placement = Replicate() if how == "whole" else Shard(p.dim() - 1)
-            setattr(module, name, torch.nn.Parameter(distribute_tensor(p.data, mesh, [placement])))
+            last = Shard(p.dim() - 1)
+            placements = {"whole": [Replicate()], "columns": [last], "blocks": [Shard(0), last]}
+            setattr(module, name, torch.nn.Parameter(distribute_tensor(p.data, mesh, placements[how])))
 
 
 def full(tensors):
@@ -75,28 +101,112 @@ def full(tensors):
     return torch.cat([t.detach().ravel() for t in whole])
 
 
-def run(name, how, fused, mesh=None, kind=torch.float64):
-    """Parameters, momenta, ξ and temperatures of a run on the same data in every process."""
-    torch.manual_seed(5)
-    model = network().to(kind)
-    if how:
-        spread(model, mesh, how)
-    optimizer = MAKERS[name](model, fused=fused)
+def inputs():
     generator = torch.Generator().manual_seed(1)
-    for _ in range(FEW):
-        x = torch.randn(8, 3, generator=generator, dtype=kind)
-        step(
-            model, optimizer, distribute_tensor(x, mesh, [Replicate()]) if how in ("columns", "whole") else x
-        )
-    p = full(optimizer.state[p]["momentum"] for p in model.parameters())
+    return [torch.randn(8, 3, generator=generator, dtype=torch.float64) for _ in range(FEW)]
+
+
+def outcome(model, optimizer, momenta):
     xi = [group["xi"] for group in optimizer.param_groups if "xi" in group]
     heat = [(T.value, T.configurational.value) for T in optimizer.temperature().values()]
-    return [full(model.parameters()), p, torch.tensor(xi).ravel(), torch.tensor(heat).ravel()]
+    return [full(model.parameters()), momenta, torch.tensor(xi).ravel(), torch.tensor(heat).ravel()]
 
 
-def zero(rank):
+def run(name, how, fused, mesh=None):
+    """Parameters, momenta, ξ and temperatures of a run on the same data in every process."""
+    torch.manual_seed(5)
+    model = network().double()
+    if how:
+        spread(model, mesh, how)
+    optimizer = made(name, model, fused=fused)
+    for x in inputs():
+        if how in ("columns", "whole", "blocks"):
+            x = distribute_tensor(x, mesh, [Replicate()] * mesh.ndim)
+        step(model, optimizer, x)
+    return outcome(model, optimizer, full(optimizer.state[p]["momentum"] for p in model.parameters()))
+
+
+def zero(name, fused, group):
+    """The same, of an optimiser that is sharded by ZeRO over a group of processes; its first one knows."""
+    torch.manual_seed(5)
+    model = network().double()
+    ddp = DistributedDataParallel(model, process_group=group)
+
+    def wrapper(given, kind, **options):
+        return ZeroRedundancyOptimizer(given, kind, process_group=group, **options)
+
+    optimizer = made(name, model, wrapper, fused=fused)
+    for x in inputs():
+        step(ddp, optimizer, x)
+    optimizer.consolidate_state_dict(to=0)
+    if dist.get_rank(group):
+        return None
+    state = optimizer.state_dict()["state"]
+    momenta = torch.cat([state[k]["momentum"].ravel() for k in sorted(state)])
+    return outcome(model, optimizer.optim, momenta), model, optimizer
+
+
+def goes_on(group):
+    """How far a run that was in two processes by ZeRO, in one, and in two again is from one that was not."""
+    torch.manual_seed(5)
+    model = network().double()
+    expected = made("AdaptiveLangevin", model)
+    for x in inputs() * 3:
+        step(model, expected, x)
+    _, moving, optimizer = zero("AdaptiveLangevin", None, group) or (None, network().double(), None)
+    held = [moving.state_dict(), optimizer and optimizer.state_dict()]
+    dist.broadcast_object_list(held, group=group, group_src=0)
+    torch.manual_seed(7)
+    for wrapper in (None, ZeroRedundancyOptimizer):
+        fresh = network().double()
+        fresh.load_state_dict(held[0])
+        given = {"process_group": group} if wrapper else {}
+        other = made("AdaptiveLangevin", fresh, wrapper, seed=9, **given)
+        other.load_state_dict(held[1])
+        ddp = DistributedDataParallel(fresh, process_group=group)
+        for x in inputs():
+            step(ddp, other, x)
+        if not wrapper:
+            held = [fresh.state_dict(), other.state_dict()]
+    return far([full(fresh.parameters())], [full(model.parameters())])
+
+
+def far(found, expected):
+    """The largest difference."""
+    return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True) if a.numel())
+
+
+class Divided(ht.Langevin):
+    """One that makes other groups than it is given, as AdLaLa does with `output=`."""
+
+    def __init__(self, groups, **options):
+        super().__init__([*groups, {"params": [torch.nn.Parameter(torch.zeros(3))]}], **options)
+
+
+def zero_with_other_groups(rank):
+    ZeroRedundancyOptimizer(network().parameters(), Divided, lr=0.1, gamma=1.0, tau=1e-2)
+
+
+def zero_of_two_gradients(rank):
     model = network()
-    return ZeroRedundancyOptimizer(model.parameters(), ht.Langevin, lr=0.1, gamma=1.0, tau=1e-2, seed=rank)
+    wrapped = made("Langevin", model, ZeroRedundancyOptimizer, word="ABAOABA")
+
+    def closure():
+        model(torch.ones(1, 3)).sum().backward()
+        return torch.zeros(())
+
+    wrapped.step(closure)
+
+
+def zero_copied(rank):
+    copy.deepcopy(made("Langevin", network(), ZeroRedundancyOptimizer).optim)
+
+
+class ByHand(ZeroRedundancyOptimizer):
+    """A wrapper that makes an optimiser for its share in a way of its own."""
+
+    def __init__(self, parameters):
+        self.share = langevin(parameters[dist.get_rank() % 2 :: 2], seed=1)
 
 
 def fsdp1(rank, original):
@@ -109,16 +219,22 @@ def fsdp1(rank, original):
 
 def tempered(rank):
     model = network()
-    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)))
     langevin(model.parameters(), tau=hb.schedules.SimulatedTempering([1e-3, 1e-2], 5)).step()
 
 
 def two_meshes(rank):
-    mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("a", "b"))
-    given = [distribute_tensor(torch.ones(4, 4), mesh["a"], [Shard(0)]),
-             distribute_tensor(torch.ones(4, 4), DeviceMesh.from_group(dist.new_group([0, 1]), "cpu"),
-                               [Shard(0)])]  # fmt: skip
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
+    given = [distribute_tensor(torch.ones(4, 4), mesh[name], [Shard(0)]) for name in ("a", "b")]
     langevin([torch.nn.Parameter(one) for one in given]).step()
+
+
+def shards_of_shards(rank):
+    """Tensor parallelism of every layer, and FSDP over it along the same dimension."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
+    model = parallelize_module(torch.nn.Linear(4, 8), mesh["model"], ColwiseParallel())
+    fully_shard(model, mesh=mesh["data"])
+    langevin(model.parameters())
 
 
 def replaced(rank):
@@ -126,11 +242,11 @@ def replaced(rank):
     model = network()
     optimizer = langevin(model.parameters(), seed=1)
     flat = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
-    optimizer.param_groups[0]["params"] = [torch.nn.Parameter(flat.chunk(2)[rank].clone())]
+    optimizer.param_groups[0]["params"] = [torch.nn.Parameter(flat.chunk(WORLD)[rank].clone())]
     optimizer.step()
 
 
-def stages(rank, seeds=(None, None)):
+def stages(rank, seeds=(None,) * WORLD):
     """Each process has a layer of its own, of the same shape."""
     torch.manual_seed(rank)
     layer = torch.nn.Linear(4, 4)
@@ -139,63 +255,94 @@ def stages(rank, seeds=(None, None)):
     optimizer.step()
 
 
-def saved(folder):
-    """The seed of a sharded model where none was given, and its parameters after steps that follow a file."""
-    torch.manual_seed(dist.get_rank())
+def sharded_model(seed, mesh):
+    torch.manual_seed(seed)
     model = network().double()
-    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
-    optimizer = ht.AdLaLa(model, lr=0.1, tau=1e-2)
+    fully_shard(model, mesh=mesh)
+    return model, ht.AdLaLa(model, lr=0.1, tau=1e-2)
+
+
+def saved(rank, folder, pair, mesh):
+    """The seed of a sharded model where none was given, and its parameters after steps that follow a file,
+    which two have written; and those of four that have read it."""
+    model, optimizer = sharded_model(rank, pair)
     for n in range(6):
-        if n == 2 and dist.get_rank() == 0:
+        if n == 2 and rank % 2 == 0:
             optimizer.forget_past()  # which must not let the others wait
         if n == 3:
-            assert model[0].weight.to_local().shape == (16 // dist.get_world_size(), 3)
-            states = get_state_dict(model, optimizer)
-            dcp.save(dict(zip(("model", "optimizer"), states, strict=True)), checkpoint_id=f"{folder}/states")
+            assert model[0].weight.to_local().shape == (WIDTH // 2, 3)
+            states = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+            dcp.save(states, checkpoint_id=f"{folder}/states{rank // 2}", process_group=pair.get_group())
         step(model, optimizer, torch.ones(8, 3, dtype=torch.float64))
     samples = ht.Samples(model)
     samples.take()
     assert all(map(torch.equal, next(iter(samples)).values(), (p.full_tensor() for p in model.parameters())))
-    heat = repr(optimizer.temperature()["0"])
-    return {"seed": optimizer.param_groups[0]["seed"], "theta": full(model.parameters()), "heat": heat}
+    theta = full(model.parameters())
+    dist.barrier()
+    other, again = sharded_model(20, mesh)
+    states = dict(zip(("model", "optimizer"), get_state_dict(other, again), strict=True))
+    dcp.load(states, checkpoint_id=f"{folder}/states0")
+    set_state_dict(other, again, model_state_dict=states["model"], optim_state_dict=states["optimizer"])
+    for _ in range(3):
+        step(other, again, torch.ones(8, 3, dtype=torch.float64))
+    return {
+        "seed": optimizer.param_groups[0]["seed"],
+        "theta": theta,
+        "heat": repr(optimizer.temperature()["0"]),
+        "rows": len(other[0].weight.to_local()),
+        "in four": far([full(other.parameters())], [theta]),
+    }
 
 
-def sharded(rank):
+def sharded(meshes, pairs):
     """The largest difference of each run to that of a whole model, or to one that is whole on a mesh."""
-    count = dist.get_world_size()
-    mesh = init_device_mesh("cpu", (count,))
-    alone = init_device_mesh("cpu", (count, 1), mesh_dim_names=("all", "one"))["one"]
     differ = {}
-    for name in MAKERS:
+    for name in KINDS:
         for fused in (True, False):
-            expected = run(name, "", True) if fused else run(name, "whole", False, alone)
+            expected = run(name, "", True) if fused else run(name, "whole", False, meshes[1])
             how = "columns" if name == "AdaptiveLangevin" else "fsdp"
-            found = run(name, how, fused, mesh)
-            gaps = [float((a - b).abs().max()) for a, b in zip(found, expected, strict=True) if a.numel()]
-            differ[f"{name}, {how}, fused {fused}"] = max(gaps)
+            for count, mesh in meshes.items():
+                differ[f"{name}, {how}, fused {fused}, on {count}"] = far(
+                    run(name, how, fused, mesh), expected
+                )
+            for count in (2, 4):
+                (found, *_) = zero(name, fused, meshes[count].get_group()) or (expected,)
+                differ[f"{name}, ZeRO, fused {fused}, on {count}"] = far(found, expected)
+            if name == "Langevin" and fused:  # replicas of shards, and blocks
+                for how in ("fsdp", "blocks"):
+                    differ[f"{name}, {how}, 2 x 2"] = far(run(name, how, True, pairs), expected)
+    differ["in two by ZeRO, in one, and in two"] = goes_on(meshes[2].get_group())
     return differ
 
 
 REFUSED = {
-    "ZeRO": zero,
+    "ZeRO, other groups": zero_with_other_groups,
+    "ZeRO, two gradients": zero_of_two_gradients,
+    "ZeRO, copied": zero_copied,
+    "ZeRO, by hand": lambda rank: ByHand(list(network().parameters())),
     "FSDP1, flat": lambda rank: fsdp1(rank, False),
     "FSDP1, original": lambda rank: fsdp1(rank, True),
     "tempered": tempered,
     "two meshes": two_meshes,
+    "shards of shards": shards_of_shards,
     "DeepSpeed": replaced,
     "stages": stages,
-    "stages with seeds": lambda rank: stages(rank, (1, 2)),
+    "stages with seeds": lambda rank: stages(rank, (1, 2, 3, 4)),
 }
 
 
-def main(folder, rank, world=2):
-    """What training has led to, and what was said to each that was tried; of more than two, shards alone."""
+def work(folder, rank):
+    """What training has led to, and what was said to each that was tried."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
-    said = {"trained": {}, "told": {}, "sharded": sharded(rank), "saved": saved(folder)}
-    for seed, fused in ((3, True), (None, False)) if world == 2 else ():
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
+    pairs = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pairs", "two"))
+    alone = init_device_mesh("cpu", (WORLD, 1), mesh_dim_names=("all", "one"))["one"]
+    meshes = {1: alone, 2: pairs["two"], 4: init_device_mesh("cpu", (WORLD,))}
+    said = {"trained": {}, "told": {}, "sharded": sharded(meshes, pairs)}
+    said["saved"] = saved(rank, folder, meshes[2], meshes[4])
+    for seed, fused in ((3, True), (None, False)):
         said["trained"][f"seed {seed}, fused {fused}"] = trained(rank, seed, fused)
-    for name, call in REFUSED.items() if world == 2 else ():
+    for name, call in REFUSED.items():
         try:
             call(rank)
             said["told"][name] = "accepted"
@@ -206,5 +353,29 @@ def main(folder, rank, world=2):
     dist.destroy_process_group()
 
 
+def main(folder):
+    """All of them; where one fails, the others are ended."""
+
+    def child(rank):
+        try:
+            work(folder, rank)
+        except BaseException:
+            traceback.print_exc()
+            raise SystemExit(1) from None
+
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=child, args=(rank,)) for rank in range(WORLD)]
+    for process in processes:
+        process.start()
+    alive = list(processes)
+    while alive:
+        multiprocessing.connection.wait([process.sentinel for process in alive])
+        alive = [process for process in alive if process.is_alive()]
+        if any(process.exitcode for process in processes):
+            for process in alive:
+                process.terminate()
+            raise SystemExit(1)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1])

@@ -290,3 +290,64 @@ def test_samples_of_chains_predict_as_those_of_all_their_modules():
     agreed = hb.diagnostics.module_convergence(chains, [*samples, *samples], x)
     assert agreed.ess_worst <= agreed.ess
     assert agreed.rhat <= agreed.rhat_worst
+
+
+def test_a_group_of_chains_can_be_added_later_and_a_state_of_another_number_of_chains_is_refused():
+    model = network()
+    chains = ht.Chains(model, COUNT)
+    first, last = ({"params": part.parameters(), "chains": chains} for part in model[::2])
+    optimizer = ht.Partitioned([first | {"method": hb.Langevin(1.0, 0.1)}], 0.1, seed=1)
+    train(optimizer, lambda: chains(data()[0]).square().sum(dim=(1, 2)), steps=1)
+    optimizer.add_param_group(last | {"method": hb.AdaptiveLangevin(0.1, 0.1)})
+    assert optimizer.param_groups[1]["xi"] == [0.1] * COUNT
+    assert [p.shape[0] for p in optimizer.param_groups[1]["params"]] == [COUNT] * 2
+    for other in (ht.Chains(model, COUNT + 1), model):  # before its first step, when no momentum can tell
+        state = ht.AdaptiveLangevin(other, 0.1, 0.1, seed=1).state_dict()
+        with pytest.raises(ValueError, match=r"of (4 chains|one), and these are 3"):
+            ht.AdaptiveLangevin(chains, 0.1, 0.1, seed=1).load_state_dict(state)
+
+
+class Named(torch.nn.Module):
+    """Its parameters are named as what `Chains` has itself, or alike but for dots; it takes and returns more
+    than tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = torch.nn.Parameter(torch.ones(2))
+        self.parts = torch.nn.ModuleDict({"a/b": torch.nn.Linear(2, 2), "a": torch.nn.ModuleDict()})
+        self.parts["a"]["b"] = torch.nn.Linear(2, 2)
+
+    def forward(self, x, *, shift, more=None):
+        said = self.parts["a/b"](x) * self.count + self.parts["a"]["b"](x) + shift
+        return {"said": said, "loss": None, "kind": "linear"} if more else said
+
+
+@pytest.mark.parametrize("more", [None, "more"])
+def test_names_and_keywords_of_any_module(more):
+    x = torch.randn(5, 2)
+    chains = ht.Chains(Named(), COUNT, lambda k: Named())
+    assert len(list(chains.parameters())) == 5
+    each = torch.arange(COUNT, dtype=torch.float32)
+    for shift, own, inputs in ((2.0, False, x), (each, True, torch.stack([x] * COUNT))):
+        if more:  # which vmap cannot return
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                outputs = chains(inputs, each=own, shift=shift, more=more)
+            assert (outputs["loss"], outputs["kind"]) == (None, "linear")
+            outputs = outputs["said"]
+        else:
+            outputs = chains(inputs, each=own, shift=shift)
+            assert chains.manner == "called at once"
+        for k, module in enumerate(alone(chains)):
+            torch.testing.assert_close(outputs[k], module(x, shift=float(k) if own else shift))
+
+
+def test_what_does_not_move_is_not_initialised_anew():
+    """A layer that was trained before, and is frozen."""
+    model = network()
+    model[0].requires_grad_(False)
+    chains = ht.Chains(model, 2)
+    assert torch.equal(*chains.get_parameter("0/weight"))
+    assert not torch.equal(*chains.get_parameter("2/weight"))
+    with pytest.raises(ValueError, match="no parameters"):
+        ht.Chains(torch.nn.ReLU(), 2)

@@ -142,7 +142,7 @@ def test_a_stepsize_in_a_tensor_is_the_number_under_every_scheduler(name):
             if kind is torch.tensor:
                 assert all(group["lr"] is lr for group in optimizer.param_groups)
                 assert "lr=" in repr(optimizer)
-                assert "tensor" not in repr(optimizer)
+                assert "tensor(" not in repr(optimizer)
         torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-5)
 
 

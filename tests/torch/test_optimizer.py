@@ -9,7 +9,7 @@ import torch
 
 import heatbath as hb
 import heatbath.torch as ht
-from heatbath.schedules import Cyclical, Linear, SimulatedTempering
+from heatbath.schedules import Cyclical, Linear, Piecewise, SimulatedTempering
 
 X = torch.randn(30, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 Y = (X[:, :1] * X[:, 1:] > 0).double()
@@ -116,6 +116,11 @@ PARTITIONS = {
     "by tensor, the SDE's friction, the mean": hb.Partition(
         {"hidden": hb.AdaptiveLangevin(1e-3, 0.01, 0.1, friction="sde", thermostat="tensor", kinetic="mean",
                                        weight_decay=0.01), "output": hb.SGLD(0.01, 0.01)}, 0.1),
+    "by frequency": hb.AdLaLa(h=0.1, tau=Linear(1e-4, 1e-3, 100), frequency=0.7, damping=0.5,
+                              thermostat="tensor"),
+    "F by frequency, with the ε of before after a while": hb.Partition(
+        {"hidden": hb.AdaptiveLangevin(1e-3, 0.05, 0.1, "BAFEFAB", frequency=Piecewise([0.7, 0.0], [90]),
+                                       damping=Piecewise([0.0, 0.5], [60])), "output": hb.Frozen()}, 0.1),
     "F": hb.Partition(
         {"hidden": hb.AdaptiveLangevin(1e-3, 0.05, 0.1, "BAFEFAB"), "output": hb.Frozen()}, 0.1),
     "baselines": hb.Partition(

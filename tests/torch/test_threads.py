@@ -1,6 +1,7 @@
 """Large steps on the threads of torch's OpenMP, on our own pool, and on one: the same bits, and no hangs."""
 
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import heatbath as hb
 from heatbath.engine.openmp import for_each, parallel_region
 from heatbath.engine.threads import spread
 from heatbath.torch import Partitioned, fused
+from tests.patience import PATIENCE
 
 SIZES = 100_000, 3, 77_777, 40_000  # more pieces than one thread is left with
 openmp = pytest.mark.skipif(
@@ -94,13 +96,13 @@ def test_an_exception_in_any_thread_reaches_the_caller_and_the_next_loop_is_whol
 @openmp
 def test_no_two_threads_take_the_same_turn():
     library = ctypes.CDLL(None)
-    sleep, who = library.usleep, library.omp_get_thread_num
-    sleep.argtypes, sleep.restype, who.argtypes, who.restype = [ctypes.c_uint], ctypes.c_int, [], ctypes.c_int
+    meet, who = library.GOMP_barrier, library.omp_get_thread_num
+    meet.argtypes, meet.restype, who.argtypes, who.restype = [], None, [], ctypes.c_int
 
     @numba.njit
     def take_turn(i, turns):
         if i < 2:
-            sleep(20_000)  # until both threads are there, to run through the rest side by side
+            meet()  # so that each thread has one of them, and both run through the rest side by side
         turns[who()] += 1
 
     @numba.njit(nogil=True)
@@ -194,8 +196,8 @@ def test_two_python_threads_can_step_at_once(monkeypatch):
 
 # Processes. A child that hangs is ended by its alarm.
 
-CHILD = """
-import os, signal, warnings
+STEPS = """
+import hashlib, json, os, signal, warnings
 import torch
 warnings.simplefilter("ignore")  # of forking with threads
 
@@ -215,67 +217,74 @@ def steps(optimizer, number=3):
 def in_a_child(work):
     child = os.fork()
     if child == 0:
-        signal.alarm(30)
+        signal.alarm(300)
         os._exit(work())
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+told = {}
+"""
+ALONE = """
+told["bits"] = hashlib.sha256(steps(optimiser())).hexdigest()
+"""
+BEFORE = """
+torch.ones(1_000_000).exp()  # on all of torch's threads
+def work():
+    torch.set_num_threads(1)  # torch itself would hang
+    return steps(optimiser()) == b""
+told["child of torch's"] = in_a_child(work)
+"""
+AFTER = """
+from heatbath.engine.openmp import parallel_region
+expected = steps(optimiser(), 6)
+optimizer = optimiser()
+steps(optimizer)
+told["on OpenMP"] = parallel_region() != 0
+told["child of ours"] = in_a_child(lambda: parallel_region() != 0 or steps(optimizer) != expected)
+told["parent"] = steps(optimizer) == expected
+
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+try:
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    steps(optimizer, 1_000_000)
+except KeyboardInterrupt:
+    steps(optimizer)
+    told["Ctrl-C"] = "went on"
 """
 
 
 def python(code, **environment):
     done = subprocess.run(
-        [sys.executable, "-c", CHILD + code],
+        [sys.executable, "-c", STEPS + code + "print(json.dumps(told))"],
         capture_output=True,
         text=True,
         env={**os.environ, "HEATBATH_THREADS": "2", **environment},
-        timeout=300,
+        timeout=2 * PATIENCE,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What a process says of all that it has tried, in this order."""
+    return python(BEFORE + ALONE + AFTER)
 
 
 @openmp
-def test_a_forked_child_can_step_on_the_pool_after_its_parent_stepped_on_openmp():
-    code = """
-from heatbath.engine.openmp import parallel_region
-expected = steps(optimiser(), 6)
-optimizer = optimiser()
-steps(optimizer)
-assert parallel_region() != 0
-assert in_a_child(lambda: parallel_region() != 0 or steps(optimizer) != expected) == 0
-assert steps(optimizer) == expected
-"""
-    python(code)
+def test_a_forked_child_can_step_on_the_pool_after_its_parent_stepped_on_openmp(told):
+    assert (told["on OpenMP"], told["child of ours"], told["parent"]) == (True, 0, True)
 
 
 @openmp
-def test_a_forked_child_can_step_if_only_torch_used_openmp_before_it():
-    code = """
-torch.ones(1_000_000).exp()  # on all of torch's threads
-def work():
-    torch.set_num_threads(1)  # torch itself would hang
-    return steps(optimiser()) == b""
-assert in_a_child(work) == 0
-"""
-    python(code)
+def test_a_forked_child_can_step_if_only_torch_used_openmp_before_it(told):
+    assert told["child of torch's"] == 0
 
 
 @openmp
-def test_results_are_the_same_with_fewer_threads_than_asked_for():
-    code = "import hashlib; print(hashlib.sha256(steps(optimiser())).hexdigest())"
-    assert python(code, OMP_THREAD_LIMIT="1") == python(code)
+def test_results_are_the_same_with_fewer_threads_than_asked_for(told):
+    assert python(ALONE, OMP_THREAD_LIMIT="1") == {"bits": told["bits"]}
 
 
-def test_ctrl_c_ends_a_loop_of_steps_and_the_next_ones_run():
-    code = """
-import time
-optimizer = optimiser()
-steps(optimizer)
-signal.signal(signal.SIGALRM, signal.default_int_handler)
-signal.setitimer(signal.ITIMER_REAL, 0.05)
-try:
-    steps(optimizer, 1_000_000)
-except KeyboardInterrupt:
-    steps(optimizer)
-    print("went on")
-"""
-    assert python(code) == "went on\n"
+@openmp
+def test_ctrl_c_ends_a_loop_of_steps_and_the_next_ones_run(told):
+    assert told["Ctrl-C"] == "went on"

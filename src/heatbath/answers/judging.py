@@ -120,11 +120,19 @@ def mean_loss(on: Examples, mean: Floats) -> float:
 
 def each_loss(on: Examples, mean: Floats) -> Floats:
     """What `mean_loss` is the mean of, (examples,)."""
+    return np.asarray(each_loss_of_targets(on, mean).sum(axis=1))
+
+
+def each_loss_of_targets(on: Examples, mean: Floats) -> Floats:
+    """The same for each of several targets, (examples, targets); of classes there is one."""
     problem = on.problem
     if problem.task == "regression":
         mean = (mean - problem.target_shift) / problem.target_scale
     y = (on.y - problem.target_shift) / problem.target_scale
-    return losses(problem.task, mean, y)
+    if TASKS[problem.task].classes:
+        return losses(problem.task, mean, y)[:, None]
+    columns = [losses(problem.task, mean[:, [k]], y[:, [k]]) for k in range(y.shape[1])]
+    return np.stack(columns, axis=1)
 
 
 def forecast_of(run: Run, on: Examples, intervals: bool = True) -> Forecast:

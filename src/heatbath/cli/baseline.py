@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heatbath.answers.judging import each_loss
+from heatbath.answers.judging import each_loss_of_targets
 from heatbath.answers.simple import Examples, constant, judged
 from heatbath.datasets.problem import Floats
 from heatbath.runs.plan import Plan
@@ -17,46 +17,66 @@ from heatbath.tasks import TASKS
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """A constant prediction: its loss on each of the examples that a run is judged on, and what to do where
-    that is less than the run's."""
+    """A constant prediction: its loss on `each` of the examples that a run is judged on, (examples, targets),
+    and what to do where that is less than the run's. `comparable` says whether the networks' own loss is of
+    the same kind, and not with a variance of its own for each target or place."""
 
     on: Examples
     each: Floats
     advice: str
+    comparable: bool = True
 
     @property
     def loss(self) -> float:
-        """Its mean."""
-        return float(np.average(self.each, weights=self.on.weights))
+        """Its mean, the sum over targets."""
+        return float(np.average(self.each.sum(axis=1), weights=self.on.weights))
 
     def against_networks(self, loss: float) -> str | None:
         """A word where the mean loss of single networks is larger, by more than its standard error."""
-        error = self.each.std() / math.sqrt(len(self.each))
-        return self._word("single networks", loss) if loss > self.loss + error else None
+        if not self.comparable or loss <= self.loss + _error(self.each.sum(axis=1)):
+            return None
+        return self._word([("", self.loss, loss)], "single networks")
 
     def against_average(self, run: Run) -> str | None:
-        """A word where the averaged prediction of a run is worse, by more than its standard error."""
-        more = each_loss(self.on, run.predict(self.on.raw).mean) - self.each
-        excess = float(np.average(more, weights=self.on.weights))
-        surely = len(more) > 1 and excess > more.std(ddof=1) / math.sqrt(len(more))
-        return self._word("the averaged prediction", self.loss + excess) if surely else None
-
-    def _word(self, what: str, loss: float) -> str:
-        return (
-            f"a constant prediction would be better: its {self.on.split} loss is {self.loss:.4g}, and that "
-            f"of {what} {loss:.4g}. {self.advice}"
+        """A word where the averaged prediction of a run is worse, by more than its standard error, of one of
+        the targets at least."""
+        more = each_loss_of_targets(self.on, run.predict(self.on.raw).mean) - self.each
+        if len(more) < 2:
+            return None
+        names = self.on.problem.targets if more.shape[1] > 1 else ("",)
+        means, excesses = (
+            np.average(values, axis=0, weights=self.on.weights) for values in (self.each, more)
         )
+        worse = [
+            (f" of {name!r}" if name else "", float(mean), float(mean + excess))
+            for name, mean, excess, of_each in zip(names, means, excesses, more.T, strict=True)
+            if excess > _error(of_each, ddof=1)
+        ]
+        return self._word(worse, "the averaged prediction") if worse else None
+
+    def _word(self, worse: list[tuple[str, float, float]], what: str) -> str:
+        """`worse` has targets, the loss of the constant, and that of the run."""
+        first, *others = worse
+        text = (
+            f"a constant prediction{first[0]} would be better: its {self.on.split} loss is {first[1]:.4g}, "
+            f"and that of {what} {first[2]:.4g}"
+        )
+        text += "".join(f";{target} {less:.4g} and {loss:.4g}" for target, less, loss in others)
+        return f"{text}. {self.advice}"
+
+
+def _error(values: Floats, ddof: int = 0) -> float:
+    """The standard error of a mean."""
+    return float(values.std(ddof=ddof)) / math.sqrt(len(values))
 
 
 def constant_of(plan: Plan) -> Constant | None:
-    """The constant prediction that a run of one method is held against; None where the loss of its networks
-    is another one, with a variance of its own for each target or place."""
-    problem, likelihood = plan.problem, plan.likelihood
-    usual = likelihood.number == TASKS[problem.task].number
-    several = problem.task == "regression" and problem.outputs > 1
-    if problem.draws > 1 or len(plan.points) > 1 or not usual or several:
+    """The constant prediction that a run of one method on one data set is held against."""
+    problem, posterior = plan.problem, plan.points[0].partition.posterior
+    if problem.draws > 1 or len(plan.points) > 1:
         return None
     on = judged(problem)
-    own = plan.points[0].partition.posterior is None
-    advice = "Try it without --method" if own else "Look at the columns, or take more rows"
-    return Constant(on, each_loss(on, constant(on).mean), advice)
+    several = posterior is not None and problem.task == "regression" and problem.outputs > 1
+    comparable = plan.likelihood.number == TASKS[problem.task].number and not several
+    advice = "Try it without --method" if posterior is None else "Look at the columns, or take more rows"
+    return Constant(on, each_loss_of_targets(on, constant(on).mean), advice, comparable)

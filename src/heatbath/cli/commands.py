@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from shutil import copyfileobj
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -221,13 +222,12 @@ def _start(
         settings = merged(sections, sections_of(given), methods)
         after = _named(command, settings)
         streamed = settings["problem"].get("data") == "-"
-        content = sys.stdin.buffer.read() if streamed else b""
     folder = None
     try:
         if streamed:
             with ending(FAILURE):
                 folder = claim_folder(out, "-".join([TABLE, *after]), "")
-                write(folder / TABLE, content)
+                write(folder / TABLE, lambda file: copyfileobj(sys.stdin.buffer, file))
                 settings["problem"] |= {"data": str(folder / TABLE)}
         with ending(USAGE):
             prepared, complete = _prepared(command, settings)
@@ -247,8 +247,11 @@ def _start(
 
 def _introduce(problem: Problem, settings: Settings, usual: bool) -> None:
     """Say how a table is read, and what was chosen where no method was named."""
-    for line in _columns(problem):
+    lines = [] if problem.encoder is None else problem.encoder.brief_notes()
+    for line in lines[:MOST_NOTES]:
         complain(line)
+    if len(lines) > MOST_NOTES:
+        complain(f"and {len(lines) - MOST_NOTES:,} more columns, which report.html will have")
     if usual:
         said, rows = settings["training"], problem.X_train.shape[1]
         batch = "full gradients" if said["batch"] == rows else f"batches of {said['batch']:,}"
@@ -257,15 +260,6 @@ def _introduce(problem: Problem, settings: Settings, usual: bool) -> None:
             f"the posterior is sampled, as no method is named: {said['chains']} chains of {steps} steps with "
             f"{batch}, after {said['warm']:,} of Adam"
         )
-
-
-def _columns(problem: Problem) -> list[str]:
-    """How the columns of a table are read, those that are no plain numbers first."""
-    if problem.encoder is None:
-        return []
-    notes = sorted(problem.encoder.notes(), key=lambda note: note.endswith(": a number"))
-    more = f"and {len(notes) - MOST_NOTES} more columns" if len(notes) > MOST_NOTES else ""
-    return [*notes[:MOST_NOTES], *([more] if more else [])]
 
 
 def _named(command: str, settings: Settings) -> list[str]:

@@ -131,7 +131,7 @@ def _page(problem: Problem, results: dict[str, Any], body: list[str], end: list[
     name = escape(problem.name)
     start = [f"<h1>{name}</h1>", f'<p class="soft">{escape(_about(problem, results))}</p>']
     if problem.encoder is not None:
-        body = [*body, "<h2>How the table is read</h2>", _list(problem.encoder.notes())]
+        body = [*body, "<h2>How the table is read</h2>", _list(problem.encoder.brief_notes())]
     end = [*end, "<h2>Settings</h2>", "<details><summary>settings.toml, which makes the same again</summary>"]
     end += [f'<pre tabindex="0">{escape(settings)}</pre></details>']
     end += [f'<p class="soft">Made by heatbath {escape(version("heatbath"))}.</p>']

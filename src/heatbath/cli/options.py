@@ -52,6 +52,8 @@ SETTINGS = (
     Setting("problem", "categorical", "names", "A column of numbers that are names; several times."),
     Setting("problem", "keep", "names", "A column to use though it seems to name or count the rows; several "
             "times for several."),
+    Setting("problem", "rows", "whole", "Take so many rows of the file, drawn at random, where it has more "
+            "(all)."),
     Setting("problem", "class_weight", "text", "balanced: in training, all classes count alike (no)."),
     Setting("problem", "task", "text", "binary, classes, regression, counts (default: as it looks)."),
     Setting("problem", "test_share", "number", "The share of the file that is set aside to test (0.2)."),
@@ -68,7 +70,8 @@ SETTINGS = (
     Setting("problem", "n_train", "whole", "Training examples of a built-in problem (1000)."),
     Setting("problem", "n_test", "whole", "Test examples of a built-in problem (1000)."),
     Setting("problem", "draws", "whole", "Independent data sets, which the chains take in turns (1)."),
-    Setting("problem", "seed", "whole", "Of the data, or of the test rows of a file (0).", "--problem-seed"),
+    Setting("problem", "seed", "whole", "Of the data, or of the rows of a file that are drawn, or set aside "
+            "to test (0).", "--problem-seed"),
     Setting("problem", "folder", "text", "Where MNIST's files are.", "--mnist"),
     Setting("network", "hidden", "wholes", "Sizes of the hidden layers, such as 100,100 (100; without "
             "--method 50)."),

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from heatbath.datasets.problem import Floats
     from heatbath.runs.run import Run
 
-ROWS = 10_000  # that are predicted at a time
-
 
 def predict(
     run: Annotated[Path, typer.Argument(help="A run.nc, or the folder it is in.", metavar="RUN")],
@@ -65,6 +63,7 @@ def predict(
     tail -f FILE.csv | heatbath predict my-run - --json
     """
     from heatbath.cli.folders import RUN
+    from heatbath.networks import PIECE
     from heatbath.runs.run import load
     from heatbath.tables import open_chunks
     from heatbath.tables.opening import named
@@ -73,7 +72,7 @@ def predict(
     with ending(USAGE):
         if out is not None and out.exists():
             raise FileExistsError(f"{out} is there already, so it is left alone: choose another --out")
-        chunks = open_chunks(str(file), ROWS)
+        chunks = open_chunks(str(file), PIECE)
         first = next(chunks)
     with ending(FAILURE):
         trained = load(run / RUN if run.is_dir() else run)

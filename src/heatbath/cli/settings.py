@@ -30,7 +30,7 @@ COMMANDS = ("train", "compare", "sweep", "tune")
 FILE_DEFAULTS = {"test_share": 0.2, "standardise": True, "seed": 0}
 OF_FILES = (
     "data", "target", "weights", "class_weight", "ignore", "categorical", "keep", "task", "test_share",
-    "standardise", "seed", "sha256",
+    "standardise", "seed", "rows", "sha256",
 )  # fmt: skip
 TRAINING: dict[str, Any] = {
     "steps": 20_000, "chains": 10, "seed": 0, "record": 100, "losses_every": 1, "shuffled": False,
@@ -256,12 +256,15 @@ def _own_data(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
         raise TypeError(f"standardise must be true or false, got {values['standardise']!r}")
     real("test_share", values["test_share"])
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
     if given.get("sha256", digest) != digest:
         raise ValueError(f"{path} has changed since these settings were written: say --data again to use it")
-    options = {key: values[key] for key in ("test_share", "standardise", "seed", *named) if key in values}
+    options = {
+        key: values[key] for key in ("test_share", "standardise", "seed", "rows", *named) if key in values
+    }
     problem = from_table(
         path, task=given.get("task"), weights=given.get("weights"), class_weight=given.get("class_weight"),
         **options,

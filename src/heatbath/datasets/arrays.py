@@ -79,8 +79,8 @@ def from_arrays(
         w = _balanced(Y, task, class_weight) * (1.0 if w is None else w)
     shift, scale = standard(X, w, standardise)
     target_shift, target_scale = standard(Y, w, standardise and task == "regression")
-    X, X_test = ((part - shift) / scale for part in (X, X_test))
-    Y, Y_test = ((part - target_shift) / target_scale for part in (Y, Y_test))
+    X, X_test = (_scaled(part, shift, scale) for part in (X, X_test))
+    Y, Y_test = (_scaled(part, target_shift, target_scale) for part in (Y, Y_test))
     if features is None:
         features = tuple(f"x{i}" for i in range(1, X.shape[1] + 1))
     return Problem(
@@ -99,6 +99,12 @@ def from_arrays(
         weights_train=None if w is None else w[None],
         weights_test=None if w_test is None else w_test[None],
     )
+
+
+def _scaled(values: Floats, shift: Floats, scale: Floats) -> Floats:
+    result = values - shift
+    result /= scale
+    return result
 
 
 def split(rows: int, test_share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -16,7 +16,13 @@ import numpy as np
 from heatbath.checks import choice
 from heatbath.datasets.arrays import from_arrays, split
 from heatbath.datasets.problem import Problem
+from heatbath.memory import free_memory
 from heatbath.tasks import TASKS, Task
+
+COPIES, CELLS = 5, 2  # of the features, and of the cells that they are made of, while a table is read
+ALIKE, FEWEST_GIVEN_AWAY, MOST_LOOKED_AT = 1e-9, 10, 100_000  # a correlation of 1, and of how many rows
+FEW = 5  # of which it is told
+DRAWN = 2  # times as many rows are kept while some are drawn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +43,7 @@ def from_table(
     ignore: Iterable[str] = (),
     categorical: Iterable[str] = (),
     keep: Iterable[str] = (),
+    rows: int | None = None,
 ) -> Problem:
     """A table in a file (see `tables.open_table`) or a data frame: `target` is the column to predict, or
     several columns of numbers, `weights` one that says how often each row counts, if there is one, and
@@ -46,29 +53,43 @@ def from_table(
     `tables.TableEncoder`, which also has `ignore`, `categorical` and `keep`), and is the problem's `encoder`:
     `problem.encoder.notes()` says it. Text in the target column makes classes, in alphabetical order; for
     numbers there, the split, weights and `class_weight`, see `from_arrays`. Rows without a target are left
-    out.
+    out. Of more than `rows` so many are taken, drawn at random by `seed`. A file that would not fit in
+    memory is refused before it is read, with how many rows would.
     """
     import pandas as pd
 
     from heatbath.tables import Opened, TableEncoder, Unforeseen, open_table
     from heatbath.tables.encoder import as_frame
-    from heatbath.tables.opening import named, told
+    from heatbath.tables.opening import draw_rows, named, told
     from heatbath.tables.target import read_targets, read_weights
 
     if task is not None:
         choice("task", task, tuple(TASKS))
     name = "the table" if isinstance(table, (pd.DataFrame, Opened)) else named(table)
-    opened = Opened(table) if isinstance(table, pd.DataFrame) else table
-    opened = opened if isinstance(opened, Opened) else open_table(opened)
-    frame = as_frame(opened.frame)
     targets = [target] if isinstance(target, str) else list(target)
     given = {"ignore": ignore, "categorical": categorical, "keep": keep}
     asked = {option: (few,) if isinstance(few, str) else tuple(few) for option, few in given.items()}
     apart = [*targets, *([] if weights is None else [weights])]
+
+    def look(first: pd.DataFrame, share: float) -> None:
+        """Refuse what cannot be, before the rest of a large file is read."""
+        if problems := _wrong_names(list(first.columns), apart, asked):
+            raise ValueError(told(name, problems))
+        left_out = {*apart, *asked["ignore"]}
+        _check_memory(name, first[[one for one in first.columns if one not in left_out]], share, rows)
+
+    if isinstance(table, (pd.DataFrame, Opened)):
+        frame, notes = (table, ()) if isinstance(table, pd.DataFrame) else table
+        if rows is not None:
+            frame, drawn = draw_rows([frame], rows, seed)
+            notes = (*notes, *drawn)
+    else:
+        frame, notes = open_table(table, rows=rows, seed=seed, look=look)
+    frame = as_frame(frame)
     if problems := _wrong_names(list(frame.columns), apart, asked):
         raise ValueError(told(name, problems))
-    y, rows, remarks = read_targets(frame, targets, task, name)
-    frame = frame[rows]
+    y, known, remarks = read_targets(frame, targets, task, name)
+    frame = frame if known.all() else frame[known]
     w = None
     if weights is not None:
         w = read_weights(frame, weights, name)
@@ -78,22 +99,69 @@ def from_table(
     cells = frame.drop(columns=apart)
     options = {option: [one for one in names if one not in apart] for option, names in asked.items()}
     _, train = split(len(frame), test_share, seed)
+    if len(train) < 2:
+        aside = (
+            f", and {len(frame) - len(train)} of them set aside to test" if len(frame) > len(train) else ""
+        )
+        raise ValueError(
+            f"{name} has too few rows to learn from: {len(frame)} with a value of "
+            f"{' and '.join(map(repr, targets))}{aside}; 2 are needed for training"
+        )
     try:
         encoder = TableEncoder(**options).fit(cells.iloc[np.sort(train)])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Unforeseen)  # what only test rows have is what a test is for
             X = encoder.transform(cells)
+        del frame, cells  # which may be the larger part of memory
         features = encoder.get_feature_names_out().tolist()
         problem = from_arrays(
             X, y, None, None, test_share, task, standardise, features, seed, w, class_weight
         )
     except ValueError as error:
         raise ValueError(f"{name}, target {', '.join(map(repr, targets))}: {error}") from None
+    remarks = (*remarks, *_giveaways(problem, targets))
     labels = problem.targets if TASKS[problem.task].classes else tuple(targets)
     stem = Path(name).stem if isinstance(table, (str, os.PathLike)) and table != "-" else "table"
-    return replace(
-        problem, name=stem, targets=labels, encoder=encoder.with_remarks([*opened.notes, *remarks])
-    )
+    return replace(problem, name=stem, targets=labels, encoder=encoder.with_remarks([*notes, *remarks]))
+
+
+def _giveaways(problem: Problem, targets: list[str]) -> list[str]:
+    """What is to be said of features from which a target follows exactly."""
+    if problem.task == "classes" or problem.X_train.shape[1] < FEWEST_GIVEN_AWAY:
+        return []
+    some = slice(None, None, -(-problem.X_train.shape[1] // MOST_LOOKED_AT))
+    X, Y = problem.X_train[0, some], problem.Y_train[0, some]
+    with np.errstate(all="ignore"):
+        products = (X - X.mean(axis=0)).T @ (Y - Y.mean(axis=0)) / len(X)
+        alike = np.abs(products / np.outer(X.std(axis=0), Y.std(axis=0))) > 1 - ALIKE
+    return [
+        f"warning: {problem.features[feature]} says {targets[target]!r} exactly: if it is not known before, "
+        "leave it out (--ignore)"
+        for feature, target in np.argwhere(alike)[:FEW]
+    ]
+
+
+def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None) -> None:
+    """Refuse a table that would not fit in the memory that is free, by its first rows, and which share of
+    the file they are."""
+    from heatbath.tables import TableEncoder
+
+    total = len(first) / share
+    wanted = total if rows is None else min(total, DRAWN * rows)
+    try:
+        features = len(TableEncoder().fit(first).get_feature_names_out())
+    except ValueError:  # of which more is said when all is read
+        features = first.shape[1]
+    each = CELLS * first.memory_usage(deep=True, index=True).sum() / len(first) + 8 * COPIES * features
+    needed, free = wanted * each, free_memory()
+    if needed > free:
+        fit = float(f"{free / (2 * DRAWN * each):.1g}")
+        raise MemoryError(
+            f"{name} has about {float(f'{total:.2g}'):,.0f} rows with {features:,} features: to learn from "
+            f"{'them' if rows is None else f'{rows:,} of them'} needs about {needed / 1e9:,.1f} GB of "
+            f"memory, and {free / 1e9:,.1f} GB are free. Learn from some of them, drawn at random (--rows "
+            f"{fit:.0f}), or leave columns out (--ignore)"
+        )
 
 
 def _wrong_names(there: list[str], apart: list[str], asked: dict[str, tuple[str, ...]]) -> list[str]:
@@ -104,6 +172,8 @@ def _wrong_names(there: list[str], apart: list[str], asked: dict[str, tuple[str,
         if name not in there:
             near = get_close_matches(name, there, 1)
             hint = f"; is it {near[0]!r}?" if near else ", as its first line says"
+            if len(there) == 1 and name in there[0].split():
+                hint = ": cells have to be separated by commas, semicolons, tabs or bars"
             problems.append(f"there is no column {name!r}: it has {_few(there)}{hint}")
     for name in {name for name in apart if apart.count(name) > 1}:
         problems.append(f"target and weights must be different columns, got {name!r} twice")

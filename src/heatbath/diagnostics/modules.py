@@ -10,7 +10,7 @@ import numpy as np
 from heatbath.checks import choice
 from heatbath.diagnostics.agreement import Convergence, converged
 from heatbath.diagnostics.shapes import plane
-from heatbath.prediction.models import evaluating
+from heatbath.prediction.norms import evaluating
 from heatbath.statistics import Estimate, mean
 from heatbath.tasks import TASKS
 

@@ -15,12 +15,13 @@ from heatbath.checks import choice, whole
 from heatbath.diagnostics.gradients import gradient_moments, units_of_noise
 from heatbath.partition import Part
 from heatbath.runs.run import Run, check_run
-from heatbath.runs.simulation import full_gradients
+from heatbath.runs.simulation import MANY, full_gradients
 from heatbath.schedules import at
 from heatbath.statistics import Estimate, mean
 
 Array = NDArray[np.float64]
 STEP = 0.03  # of differences of gradients: over the kinks of ReLU, too, ∇²U is right on average
+AT_ONCE = 2**21  # parameters of all networks whose gradients are looked at together: 16 MB
 LEVEL = 0.01  # a temperature agrees while its difference from τ has at least this p-value
 
 
@@ -92,11 +93,10 @@ def thermal_ratio(run: Run, most: int = 200, threads: int | None = None) -> Esti
     states = run.data["samples"].values if kept else run.theta[:, None]
     count = max(1, min(states.shape[1], most // np.count_nonzero(alive)))
     looks = np.linspace(0, states.shape[1] - 1, count).astype(int)
-    theta = states[alive][:, looks].astype(np.float64).reshape(-1, states.shape[2])
+    theta = states[np.flatnonzero(alive)[:, None], looks].reshape(-1, states.shape[2])
     inverse = np.zeros(run.plan.parameters)
     for part in parts:
         inverse[_elements(part)] = 1 / _target(run, part)
-    z = np.random.default_rng(run.plan.seed).choice([-1.0, 1.0], theta.shape) * (inverse > 0)
     draw = np.repeat(run.data["draw"].values[alive], count)
     variances, unit = None, np.ones((len(theta), 1))
     if "noise_now" in run.data:
@@ -107,10 +107,18 @@ def thermal_ratio(run: Run, most: int = 200, threads: int | None = None) -> Esti
         if "noise" in run.data:
             unit = np.exp(np.log(variances).mean(axis=1, keepdims=True))
 
-    places = np.stack([theta, theta + STEP * z, theta - STEP * z])
-    gradients = full_gradients(run.plan, places, draw, variances, threads) / unit + _decay(run) * places
-    forces = (gradients[0] ** 2) @ inverse
-    traces = np.sum(z * (gradients[1] - gradients[2]), axis=1) / (2 * STEP)
+    rng, pairs = np.random.default_rng(run.plan.seed), []
+    some = max(MANY, AT_ONCE // theta.shape[1])
+    for rows in (slice(first, first + some) for first in range(0, len(theta), some)):
+        here = theta[rows].astype(np.float64)
+        z = rng.choice([-1.0, 1.0], here.shape) * (inverse > 0)
+        places = np.stack([here, here + STEP * z, here - STEP * z])
+        noise = None if variances is None else variances[rows]
+        gradients = full_gradients(run.plan, places, draw[rows], noise, threads) / unit[rows]
+        gradients += _decay(run) * places
+        slopes = np.sum(z * (gradients[1] - gradients[2]), axis=1) / (2 * STEP)
+        pairs.append(((gradients[0] ** 2) @ inverse, slopes))
+    forces, traces = (np.concatenate(each) for each in zip(*pairs, strict=True))
     ratio = forces.mean() / traces.mean()
     errors = ((forces - ratio * traces) / traces.mean()).reshape(-1, count)
     return Estimate(float(ratio), mean(errors).error)

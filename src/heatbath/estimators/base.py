@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -21,18 +22,29 @@ from heatbath import defaults
 from heatbath.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, standard
+from heatbath.drift import Drift, Watch
 from heatbath.estimators import files
 from heatbath.networks import Dense
 from heatbath.partition import Partition
 from heatbath.posterior import Posterior, Prior
 from heatbath.prediction import Prediction
+from heatbath.runs import grid
 from heatbath.runs.run import Run
-from heatbath.runs.simulation import Progress
+from heatbath.runs.simulation import Progress, warn
+from heatbath.statistics import Blocks, Estimate
 from heatbath.tables import TableEncoder
 from heatbath.tables.encoder import as_frame
 from heatbath.tasks import TASKS, Task
 from heatbath.training import Manner, train
 
+TINY = 1e-12  # of a probability: a loss is finite
+MOST_CALLS = 4096  # of partial_fit, of which it is known how many examples they had
+WINDOW = 10_000  # examples that partial_fit remembers
+LEAST = 2  # steps of partial_fit for each sample, at least
+FAR, WIDER = (
+    0.5,
+    1.5,
+)  # how far means may move, in standard deviations, and these, before data are scaled anew
 FEWEST, MOST = 200, 20_000  # steps of a method of the user's own where none are given: one for each example
 
 
@@ -52,6 +64,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     samples: int = defaults.SAMPLES
     scale: bool = True
     encode: bool = False
+    window: int = WINDOW
     early_stopping: bool = False
     validation_fraction: float = 0.1
     n_iter_no_change: int = 10
@@ -104,12 +117,17 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         targets: Sequence[str],
         continues: bool,
         early_stopping: bool,
+        partial: bool = False,
     ) -> Self:
-        """Train from the start, or continue where the run stands, on X and Y (examples, columns)."""
+        """Train from the start, or continue where the run stands, on X and Y (examples, columns); `partial`
+        on these and those before them that are in the window."""
         check_weights(weights)
         before = self.run_ if continues else None
         seed = _seed(self.random_state)
         kept = np.flatnonzero(weights > 0)
+        if partial:
+            return self._go_on(X[kept], Y[kept], weights[kept], task, targets, before, seed)
+        self.__dict__.pop("_past", None)
         aside = kept[:0]
         if early_stopping:
             share = real("validation_fraction", self.validation_fraction, Interval(0.0, 1.0, open=True))
@@ -118,6 +136,87 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         problem = self._problem(X, Y, weights, [kept, aside], task, targets, before)
         self._keep(self._run(problem, seed, before, early_stopping))
         return self
+
+    def _go_on(
+        self,
+        X: Floats,
+        Y: Floats,
+        weights: Floats,
+        task: Task,
+        targets: Sequence[str],
+        before: Run | None,
+        seed: int,
+    ) -> Self:
+        """Judge the networks by new examples, and then learn from the latest of all."""
+        most, size = whole("window", self.window, low=1), len(X)
+        past = self._past if before is not None and hasattr(self, "_past") else Past()
+        drift = None
+        if before is not None:
+            problem = before.problem
+            past.begun = past.begun or problem.X_train.shape[1]  # those of a fit, or of a file
+            drift = past.judge(self._losses(before, X, Y), weights)
+            latest = sum(list(past.sizes)[-drift.since + 1 :]) if drift and drift.since > 1 else 0
+            count = problem.X_train.shape[1] if drift is None else min(latest, problem.X_train.shape[1])
+            rows = slice(problem.X_train.shape[1] - count, None)
+            old = np.ones(count) if problem.weights_train is None else problem.weights_train[0, rows]
+            X = np.concatenate([problem.X_train[0, rows] * problem.scale + problem.shift, X])
+            there = problem.Y_train[0, rows] * problem.target_scale + problem.target_shift
+            Y, weights = np.concatenate([there, Y]), np.concatenate([old, weights])
+        X, Y, weights = X[-most:], Y[-most:], weights[-most:]
+        every = [np.arange(len(X)), np.arange(0)]
+        problem = self._problem(X, Y, weights, every, task, targets, before)
+        if before is not None and _is_far(problem, bool(self.scale)):
+            problem = self._problem(X, Y, weights, every, task, targets, None)
+        grown = len(X) >= 2 * past.begun or drift is not None
+        try:
+            if before is not None and grown and self.method is None:
+                run = self._begin_anew(problem, seed, before)
+            else:
+                run = self._run(problem, seed, before, early_stopping=False, share=min(1.0, size / len(X)))
+        except FloatingPointError:  # the networks are too far from what there is now: others begin
+            if before is None:
+                raise
+            problem = self._problem(X, Y, weights, every, task, targets, None)
+            run, grown = self._run(problem, seed, None, early_stopping=False), True
+        past.begun = len(X) if before is None or grown else past.begun
+        past.count(size, drift)
+        self._past: Past = past
+        self._keep(run)
+        if drift is not None:
+            warn(drift)
+        return self
+
+    @property
+    def prequential_loss_(self) -> Estimate:
+        """The mean over calls of `partial_fit` of the loss of their examples before they were learned, and
+        its standard error: -log of the probability of the class, the squared error in units of the targets'
+        variance, or of a count -log of its probability, but for a constant."""
+        check_is_fitted(self)
+        return self._past.losses.estimate() if hasattr(self, "_past") else Blocks().estimate()
+
+    def _losses(self, run: Run, X: Floats, Y: Floats) -> Floats:
+        """The loss of each example by what the samples say together."""
+        said = run.predict(X, over="samples", latest=self.samples).mean
+        if run.problem.task == "regression":
+            return np.asarray(np.square((Y - said) / run.problem.target_scale).mean(axis=1))
+        if run.problem.task == "counts":
+            return np.asarray((said - Y * np.log(np.maximum(said, TINY))).sum(axis=1))
+        if run.problem.task == "binary":
+            said = np.hstack([1 - said, said])
+        return np.asarray(-np.log(np.maximum(said[np.arange(len(Y)), Y[:, 0].astype(int)], TINY)))
+
+    def _begin_anew(self, problem: Problem, seed: int, before: Run) -> Run:
+        """A run from where the networks are, with a stepsize and a prior of what there is by now."""
+        network = Dense(self.hidden, self.activation)
+        self._check_same(before, network)
+        arguments = self._arguments(problem)
+        alive = before.on_other_examples(problem, 1, 0, 1, arguments["batch"]).theta[before.died < 0]
+        arguments["chains"], arguments["warm"] = before.plan.chains, 0
+        start = np.resize(alive, before.theta.shape)
+        progress = _tell if self.verbose else None
+        return train(
+            problem, network, **arguments, seed=seed, start=start, threads=self._threads(), progress=progress
+        )
 
     def _keep(self, run: Run) -> None:
         """What there is after a run."""
@@ -158,8 +257,11 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             weights_train=weighted[0], weights_test=weighted[1], encoder=encoder,
         )  # fmt: skip
 
-    def _run(self, problem: Problem, seed: int, before: Run | None, early_stopping: bool) -> Run:
-        """The run after its steps (or fewer), with its samples."""
+    def _run(
+        self, problem: Problem, seed: int, before: Run | None, early_stopping: bool, share: float = 1.0
+    ) -> Run:
+        """The run after its steps (or fewer), with its samples. Of steps that are not given it makes a share,
+        and goes on with the method as it is."""
         network, arguments = Dense(self.hidden, self.activation), self._arguments(problem)
         manner: Manner = {"threads": self._threads(), "progress": _tell if self.verbose else None}
         if before is None and not early_stopping:
@@ -167,8 +269,9 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         method = arguments["partition"]
         if early_stopping and method.finds_prior:
             method = method.at_prior(defaults.UNSOUGHT)
-        steps = arguments.get("budget", arguments["steps"])
-        assert isinstance(steps, int)
+        steps: int = arguments.get("budget", arguments["steps"])  # type: ignore[assignment]
+        if share < 1 and self.steps is None:
+            steps = max(LEAST * whole("samples", self.samples, low=1), int(steps * share))
         samples, thin = defaults.in_second_half(steps, arguments["samples"])
         stride, count = (thin, 1) if early_stopping else (steps, samples)
         record = 1 if early_stopping else defaults.RECORDS
@@ -180,6 +283,9 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
         else:
             self._check_same(before, network)
+            if share < 1 and self.method is None:
+                assert isinstance(before.partition, Partition)
+                method = grid.latest(before.partition)
             if method.finds_stepsize:
                 method = method.at_stepsize(before.plan.points[0].partition.h)
             former = before.plan.points[0].partition.posterior
@@ -282,6 +388,45 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         """What the latest samples say together."""
         X = self._inputs(X)
         return self.run_.predict(X, over="samples", latest=self.samples)
+
+
+class Past:
+    """What partial_fit knows of the calls before: how many examples each had, those with which the run was
+    begun, and the losses of examples before they were learned."""
+
+    def __init__(self) -> None:
+        self.sizes: deque[int] = deque(maxlen=MOST_CALLS)
+        self.begun = 0
+        self.losses = Blocks()
+        self.watch = Watch("the loss before learning")
+
+    def judge(self, losses: Floats, weights: Floats) -> Drift | None:
+        """Add the losses of a call's examples."""
+        mean = float(np.average(losses, weights=weights))
+        if not np.isfinite(mean):
+            return None
+        self.losses.add(mean)
+        return self.watch.add(mean)
+
+    def count(self, size: int, drift: Drift | None) -> None:
+        """Count a call in."""
+        if drift is not None:
+            kept = list(self.sizes)[-drift.since + 1 :] if drift.since > 1 else []
+            self.sizes = deque(kept, MOST_CALLS)
+        self.sizes.append(size)
+
+
+def _is_far(problem: Problem, scaled: bool) -> bool:
+    """Whether the training examples are no longer at 0 with a spread of 1, as they are scaled."""
+    columns = [problem.X_train[0]] if scaled else []
+    columns += [problem.Y_train[0]] if problem.task == "regression" else []
+    for values in columns:
+        shift, scale = standard(
+            values, None if problem.weights_train is None else problem.weights_train[0], True
+        )
+        if (np.abs(shift) > FAR).any() or (np.abs(np.log(scale)) > np.log(WIDER)).any():
+            return True
+    return False
 
 
 def _seed(random_state: object) -> int:

@@ -37,6 +37,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
       over the second half of the steps (at most one a step); None for 8 chains, fewer for large tables, and
       4 with a method of your own.
     - `scale`: give every feature mean 0 and variance 1 over the training examples.
+    - `window`: how many of the latest examples `partial_fit` learns from, those of earlier calls among them.
     - `encode`: take tables with columns of any kind: text, dates, truth values, missing cells. A
       `TableEncoder` learns what they are, and is `encoder_` then.
     - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over
@@ -84,10 +85,16 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Continue from where the run stands, `steps` more steps, on these examples.
+        """Learn from more examples: continue on the latest `window` of these and all before, those of `fit`
+        among them. The first call needs all `classes` that there will be.
 
-        θ, p and ξ stay as they are, and features are scaled as in the first call. Predictions are of the
-        samples of the latest call. The first call needs all `classes` that there will be.
+        Their posterior is sampled, with n as many as there are. Unless `steps` are given, a call makes the
+        share of the steps of a fit that its examples have in the window, and two for each sample at least.
+        Data are scaled anew when they have other means (by half a standard deviation) or spreads (by 1.5
+        times), and parameters change so that the networks say the same. When the window has twice the
+        examples with which stepsize and prior were found, both are found anew, from where the networks are.
+        `Drift` warns when the loss of examples before they are learned (`prequential_loss_`) has risen, and
+        all examples before that are forgotten.
         """
         continues = hasattr(self, "run_")
         X, y, weights = self._checked(X, y, sample_weight, reset=not continues)
@@ -106,7 +113,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
             raise ValueError(f"classes must stay those of the first call, {self.classes_}; got {classes}")
         weights = weights * self._class_weights(y, self.classes_)
-        return self._learn(X, y, weights, continues, early_stopping=False)
+        return self._learn(X, y, weights, continues, early_stopping=False, partial=True)
 
     def _class_weights(self, y: NDArray[Any], classes: NDArray[Any]) -> Floats:
         """The weight of every example by its class; classes that a dict does not name have 1."""
@@ -120,7 +127,13 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         return weights
 
     def _learn(
-        self, X: Floats, y: NDArray[Any], weights: Floats, continues: bool, early_stopping: bool
+        self,
+        X: Floats,
+        y: NDArray[Any],
+        weights: Floats,
+        continues: bool,
+        early_stopping: bool,
+        partial: bool = False,
     ) -> Self:
         if not (known := np.isin(y, self.classes_)).all():
             raise ValueError(
@@ -129,7 +142,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
             )
         Y = np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
         task: Literal["binary", "classes"] = "binary" if len(self.classes_) == 2 else "classes"
-        return self._sample(X, Y, weights, task, [str(c) for c in self.classes_], continues, early_stopping)
+        names = [str(name) for name in self.classes_]
+        return self._sample(X, Y, weights, task, names, continues, early_stopping, partial)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """The mean probability of each class, (examples, classes)."""

@@ -41,6 +41,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
       over the second half of the steps (at most one a step); None for 8 chains, fewer for large tables, and
       4 with a method of your own.
     - `scale`: give every feature mean 0 and variance 1 over the training examples.
+    - `window`: how many of the latest examples `partial_fit` learns from, those of earlier calls among them.
     - `encode`: take tables with columns of any kind: text, dates, truth values, missing cells. A
       `TableEncoder` learns what they are, and is `encoder_` then.
     - `early_stopping`: set `validation_fraction` of the examples aside and look at their loss, the mean over
@@ -79,13 +80,20 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         return self._learn(X, y, sample_weight, self._continues, bool(self.early_stopping), fewest=2)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Continue from where the run stands, `steps` more steps, on these examples.
+        """Learn from more examples: continue on the latest `window` of these and all before, those of `fit`
+        among them.
 
-        θ, p and ξ stay as they are, and features and targets are scaled as in the first call. Predictions
-        are of the samples of the latest call.
+        Their posterior is sampled, with n as many as there are. Unless `steps` are given, a call makes the
+        share of the steps of a fit that its examples have in the window, and two for each sample at least.
+        Data are scaled anew when they have other means (by half a standard deviation) or spreads (by 1.5
+        times), and parameters change so that the networks say the same. When the window has twice the
+        examples with which stepsize and prior were found, both are found anew, from where the networks are.
+        `Drift` warns when the loss of examples before they are learned (`prequential_loss_`) has risen, and
+        all examples before that are forgotten.
         """
         self._check_partial()
-        return self._learn(X, y, sample_weight, hasattr(self, "run_"), early_stopping=False, fewest=1)
+        continues = hasattr(self, "run_")
+        return self._learn(X, y, sample_weight, continues, early_stopping=False, fewest=1, partial=True)
 
     def _learn(
         self,
@@ -95,6 +103,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         continues: bool,
         early_stopping: bool,
         fewest: int,
+        partial: bool = False,
     ) -> Self:
         X, y, weights = self._checked(
             X, y, sample_weight, not continues, multi_output=True, y_numeric=True, ensure_min_samples=fewest
@@ -116,7 +125,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
                 "leave 'student' out"
             )
         task: Literal["counts", "regression"] = "counts" if self.likelihood == "poisson" else "regression"
-        return self._sample(X, Y, weights, task, names, continues, early_stopping)
+        return self._sample(X, Y, weights, task, names, continues, early_stopping, partial)
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...

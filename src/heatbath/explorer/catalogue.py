@@ -107,9 +107,10 @@ def _method(name: str) -> dict[str, Any]:
 
 def _part(key: str, method: Method, ranges: Mapping[tuple[str, str], Between]) -> dict[str, Any]:
     sliders, options = [], []
+    others = method.idle - {"weight_decay"}  # which would take the place of those that there are
     for f in fields(method):
         value, about = getattr(method, f.name), f.metadata.get("text", "")
-        if f.metadata.get("varies"):
+        if f.metadata.get("varies") and f.name not in others:
             range = ranges.get((key, f.name)) or method.searched.get(f.name) or _around(f.default)
             sliders.append(_slider(f.name, about, range, value, f.metadata["accepted"]))
         elif "choices" in f.metadata:

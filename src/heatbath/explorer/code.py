@@ -243,7 +243,7 @@ def _values(method: Method) -> dict[str, Any]:
     usual = {
         name: p.default for name, p in signature(known_methods()[type(method).__name__]).parameters.items()
     }
-    always = set(coefficients(type(method))) - {"weight_decay"} | {"word"}
+    always = set(coefficients(type(method))) - method.idle | {"word"}
     values = {name: getattr(method, name) for name in usual}
     return {name: value for name, value in values.items() if name in always or value != usual[name]}
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from heatbath import operations
 from heatbath.checks import NON_NEGATIVE
 from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, gaussian_prior, option, starting, varying
+from heatbath.methods.method import Method, gaussian_prior, option, singles, starting, varying
 from heatbath.ranges import Between, between
-from heatbath.schedules import Coefficient, scaled
+from heatbath.schedules import Coefficient, SimulatedTempering, bounds, scaled
 from heatbath.splitting import WordError, require
 
 
@@ -28,7 +28,7 @@ def D(p: Array, R: Array, t: float, sigma: float) -> Array:
     return p + sigma * math.sqrt(t) * R
 
 
-def E(xi: Array, kinetic: Array, target: Array, t: float, epsilon: float) -> Array:
+def E(xi: Array, kinetic: Array, target: Array, t: float, epsilon: float | Array) -> Array:
     """Thermostat: dξ = ε (p·p - N τ) dt with p held; kinetic is p·p and target N τ, or both over N."""
     return xi + t * epsilon * (kinetic - target)
 
@@ -54,17 +54,26 @@ def _act_c(now: Moment) -> None:
 
 
 def _act_d(now: Moment) -> None:
-    now.p = D(now.p, now.R, now.t, now["sigma"])
+    now.p = D(now.p, now.R, now.t, _drive(now))
 
 
 def _act_e(now: Moment) -> None:
+    if now["frequency"] > 0:  # ε = ω²/(2Nτ)
+        target = np.asarray(now.sizes * now.tau, np.float64)
+        now.xi = E(now.xi, now.squares, target, now.t, now["frequency"] ** 2 / (2 * target))
+        return
     weight = 1 / now.sizes if now.method.kinetic == "mean" else 1
     target = np.asarray(weight * (now.sizes * now.tau), np.float64)
     now.xi = E(now.xi, weight * now.squares, target, now.t, now["epsilon"])
 
 
 def _act_f(now: Moment) -> None:
-    now.p = F(now.p, now.R, now.t, _friction(now), now["sigma"])
+    now.p = F(now.p, now.R, now.t, _friction(now), _drive(now))
+
+
+def _drive(now: Moment) -> float:
+    """σ, which a damping γ makes √(2γτ)."""
+    return math.sqrt(2 * now["damping"] * float(now.tau)) if now["damping"] > 0 else now["sigma"]
 
 
 def _time_of_friction(values: Values) -> object:
@@ -76,16 +85,35 @@ def _columns_c(values: Values) -> Columns:
     return [_time_of_friction(values)]
 
 
+def driving_noise(values: Values | Mapping[str, float]) -> Any:
+    """σ during some steps: as it is given, or from the damping."""
+    damping = values["damping"]
+    if not _is_set(damping):
+        return values["sigma"]
+    return np.where(damping > 0, np.sqrt(2 * damping * values["tau"]), values["sigma"])
+
+
+def _is_set(value: Any) -> bool:
+    """Whether a number, or any of an array, is not 0."""
+    return value != 0 if isinstance(value, float) else bool(np.any(value))
+
+
 def _columns_d(values: Values) -> Columns:
-    return [1.0, values["sigma"] * np.sqrt(values.t), 1.0]
+    return [1.0, driving_noise(values) * np.sqrt(values.t), 1.0]
 
 
 def _columns_e(values: Values) -> Columns:
-    return [values.t * values["epsilon"], values.tau, 1.0 if values.method.kinetic == "mean" else 0.0]
+    epsilon, mean = values["epsilon"], 1.0 if values.method.kinetic == "mean" else 0.0
+    frequency = values["frequency"]
+    if not _is_set(frequency):
+        return [values.t * epsilon, values.tau, mean]
+    of_mean = frequency**2 / (2 * values["tau"])  # times p·p/N - τ, which is ω²/(2Nτ) times p·p - Nτ
+    chosen = np.asarray(frequency) > 0
+    return [values.t * np.where(chosen, of_mean, epsilon), values.tau, np.where(chosen, 1.0, mean)]
 
 
 def _columns_f(values: Values) -> Columns:
-    return [_time_of_friction(values), values["sigma"] * np.sqrt(values.t)]
+    return [_time_of_friction(values), driving_noise(values) * np.sqrt(values.t)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,6 +132,13 @@ class AdaptiveLangevin(Method):
     - `thermostat`: one ξ for the whole "part", or one for each "tensor" of it.
     - `kinetic`: "sum" is E as above; "mean" divides both its terms by N, for large parts.
     - `xi`: where ξ starts, a number or an axis of a sweep. ε = 0 keeps it there.
+
+    ε and σ depend on how large a part is and how hot. Two others do not, and take their place where they are
+    not 0:
+
+    - `frequency`: ω of the thermostat, whose small oscillations have ω² = 2εNτ: ε is ω²/(2Nτ), also while τ
+      changes. ξ ~ N(γ_eff, ω²/(2N)), and it is stable while hω < 2. For the friction of the map.
+    - `damping`: the friction γ that ξ finds where gradients have no noise: σ is √(2γτ).
     """
 
     tau: Coefficient = varying(NON_NEGATIVE, "Temperature.", 1e-4, tempered=True)
@@ -115,6 +150,8 @@ class AdaptiveLangevin(Method):
     thermostat: Literal["part", "tensor"] = option("What has a ξ", "part", "tensor")
     kinetic: Literal["sum", "mean"] = option("Kinetic energy in the thermostat", "sum", "mean")
     weight_decay: Coefficient = gaussian_prior()
+    frequency: Coefficient = varying(NON_NEGATIVE, "Frequency of the thermostat; if not 0, it sets ε.", 0.0)
+    damping: Coefficient = varying(NON_NEGATIVE, "Friction without gradient noise; if not 0, it sets σ.", 0.0)
 
     searched: ClassVar[dict[str, Between]] = {
         "h": between(0.04, 0.4),
@@ -148,9 +185,42 @@ class AdaptiveLangevin(Method):
                 f"missing: {', '.join(missing)}"
             )
 
+        self._check_frequency()
+
+    def _check_frequency(self) -> None:
+        """A frequency and a damping need temperatures that are known and, the one, above 0."""
+        tempered = any(isinstance(tau, SimulatedTempering) for tau in singles(self.tau))
+        wrong = []
+        for name, sets in (("frequency", "epsilon"), ("damping", "sigma")):
+            if getattr(self, name) != 0 and tempered:
+                wrong.append(f"{name} does not go with simulated tempering: give {sets}")
+        if self.frequency != 0 and self.friction == "sde":
+            wrong.append("frequency is for friction='map': with friction='sde' give epsilon")
+        if self.frequency != 0 and not tempered and bounds(self.tau)[0] == 0:
+            wrong.append(f"frequency needs tau > 0 at every step, got tau={self.tau!r}")
+        if wrong:
+            raise ValueError(f"AdaptiveLangevin: {'; '.join(wrong)}")
+
+    @property
+    def idle(self) -> frozenset[str]:
+        """What others take the place of, beside a prior that is none."""
+        return super().idle | {
+            "epsilon" if self.frequency != 0 else "frequency",
+            "sigma" if self.damping != 0 else "damping",
+        }
+
+    def thermostat_frequency(self, values: Mapping[str, float], size: int) -> float:
+        """ω of a ξ that serves so many parameters."""
+        if values["frequency"] > 0:
+            return float(values["frequency"])
+        count = 1 if self.kinetic == "mean" else size
+        epsilon = float(values["epsilon"])
+        epsilon = epsilon**2 if self.friction == "sde" else epsilon
+        return math.sqrt(2 * epsilon * count * float(values["tau"]))
+
     def at_temperature(self, tau: float) -> Self:
         """With the σ, ε and start of ξ that leave the friction and its law as they are: σ²/τ and ετ (with
-        friction "sde" ε²τ) stay."""
+        friction "sde" ε²τ) stay. So do a damping and a frequency."""
         if not isinstance(self.tau, float) or self.tau == 0:
             raise ValueError(
                 "AdaptiveLangevin: a posterior needs one tau > 0, the temperature that sigma and epsilon "
@@ -159,22 +229,23 @@ class AdaptiveLangevin(Method):
         ratio = tau / self.tau
         root = math.sqrt(ratio)
         sde = self.friction == "sde"
+        coupling = 1 / (root if sde else ratio) if self.frequency == 0 else 1.0
         return replace(
             self,
             tau=tau,
-            sigma=scaled(self.sigma, root),
-            epsilon=scaled(self.epsilon, 1 / (root if sde else ratio)),
+            sigma=scaled(self.sigma, root if self.damping == 0 else 1.0),
+            epsilon=scaled(self.epsilon, coupling),
             xi=scaled(self.xi, root if sde else 1.0),
         )
 
     @property
     def linear(self) -> bool:
         """While ξ is held."""
-        return self.epsilon == 0
+        return self.epsilon == 0 and self.frequency == 0
 
     def gradient_noise(self, values: Mapping[str, float], h: float, xi: float | None) -> float | None:
         """s² from γ_eff = (h s² + σ²)/(2τ), the limit of small stepsizes."""
         if xi is None or h <= 0:
             return None
         scale = float(values["epsilon"]) if self.friction == "sde" else 1.0
-        return (2 * float(values["tau"]) * scale * xi - float(values["sigma"]) ** 2) / h
+        return (2 * float(values["tau"]) * scale * xi - float(driving_noise(values)) ** 2) / h

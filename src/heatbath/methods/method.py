@@ -181,6 +181,15 @@ class Method:
         """Whether a step on a quadratic loss is linear in (θ, p) and the noise."""
         return False
 
+    @property
+    def idle(self) -> frozenset[str]:
+        """Coefficients that change nothing as they are, and are not shown."""
+        return frozenset() if self.prior != 0 else frozenset({"weight_decay"})
+
+    def thermostat_frequency(self, values: Mapping[str, float], size: int) -> float:
+        """ω of small oscillations of a ξ that serves so many parameters; 0 where there is none."""
+        return 0.0
+
     def thermostats(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """How many parameters each of its ξ serves in a part whose tensors have these sizes."""
         if self.thermostat is None:
@@ -232,7 +241,7 @@ class Method:
 
     def _call(self, spelled: Callable[[Any], str]) -> str:
         """Word and coefficients, and what else is not the default."""
-        always = {"word", *coefficients(type(self))} - {"weight_decay"}
+        always = {"word", *coefficients(type(self))} - self.idle
         shown = [f.name for f in fields(self) if f.name in always or getattr(self, f.name) != f.default]
         values = ", ".join(f"{name}={spelled(getattr(self, name))}" for name in shown)
         return f"{type(self).__name__}({values})"
@@ -280,7 +289,7 @@ M = TypeVar("M", bound=type[Method])
 TAKEN = frozenset((
     "h", "lr", "params", "part", "name", "method", "module", "schedules", "step", "previous", "seed", "fused",
     "maximize", "agreed", "foreach", "capturable", "differentiable", "chains", "rung", "draws", "drawn",
-    "unit", "layers", "posterior", "model", "hidden", "output",
+    "unit", "layers", "parts", "posterior", "model", "hidden", "output",
     "theta", "p", "second", "died", "xi_now", "xi_start", "average", "deviations", "loss", "accuracy",
     "temperature", "noise", "noise_now", "sample_noise", "histogram", "weights", "samples", "sample_step",
     "chain", "parameter", "record", "split",

@@ -11,5 +11,8 @@ from heatbath.prediction import scores as scores
 from heatbath.prediction.averages import Prediction as Prediction
 from heatbath.prediction.calibration import Calibration as Calibration
 from heatbath.prediction.mixtures import Mixture as Mixture
+from heatbath.prediction.models import outputs as outputs
 from heatbath.prediction.models import predict as predict
+from heatbath.prediction.norms import StaleStatistics as StaleStatistics
+from heatbath.prediction.norms import renew_statistics as renew_statistics
 from heatbath.prediction.samples import Samples as Samples

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from heatbath.checks import SHARE, real, reals
 from heatbath.datasets.problem import Floats, numbers
 from heatbath.likelihood import Likelihood
+from heatbath.networks import block
 
 AT_ONCE = 1 << 18  # numbers of all components at a time: they stay in the cache
 EXACT = 1e-12  # how well a quantile is known, in units of the smallest deviation that is not 0
@@ -328,7 +329,7 @@ class Mixture:
         """A function of some examples at a time, with their means and deviations; its result has these `more`
         dimensions after that of the examples."""
         count, examples, outputs = self.means.shape
-        step = max(1, AT_ONCE // max(1, count * outputs))
+        step = block(AT_ONCE // max(1, count * outputs))
         spans = [slice(first, first + step) for first in range(0, examples, step)]
         parts = [function(rows, self.means[:, rows], self._scale(rows)) for rows in spans]
         return np.concatenate(parts) if parts else np.empty((0, *more, outputs))

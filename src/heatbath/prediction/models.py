@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,8 @@ import numpy as np
 from heatbath.checks import NON_NEGATIVE, choice, real, shown
 from heatbath.datasets.problem import Floats
 from heatbath.prediction.averages import Average, Prediction
+from heatbath.prediction.inputs import batches_of, is_loader
+from heatbath.prediction.norms import evaluating, warn_of_statistics
 from heatbath.prediction.samples import check_module, listed, tensors
 from heatbath.tasks import TASKS, Task
 
@@ -66,21 +67,52 @@ def predict(
     if noise is not None and task != "regression":
         raise ValueError(f"noise is for a regression, and this is {task!r}: leave it out")
     added = None if noise is None else np.array(real("noise", noise, NON_NEGATIVE))
+    warn_of_statistics(model, samples)
     if hasattr(model, "states"):  # many chains of a module
         chains: Any = model
         taken, model = samples, chains.model
         samples = _finite(own for state in taken for own in chains.states(state))
-    loads = _is_loader(x)
-    if loads and isinstance(samples, Iterator):
+    if is_loader(x) and isinstance(samples, Iterator):
         samples = list(samples)  # they are needed for every batch
-    given = (_inputs(model, batch) for batch in (x if loads else [x]))
-    parts = [_predicted(model, samples, inputs, task, added) for inputs in given]
+    parts = [_predicted(model, samples, inputs, task, added) for inputs in batches_of(model, x)]
     if not parts:
         raise ValueError("the loader has no batches: there is nothing to predict")
     mean, variance, entropy, expected, information, spread = map(_joined, zip(*parts, strict=True))
     if added is not None:
         spread = torch.from_numpy(parts[0].noise)  # of each output, and not of each example
     return Prediction(mean, variance, entropy, expected, information, spread)
+
+
+def outputs(model: nn.Module, samples: Iterable[Mapping[str, Any]], x: Any, *, task: Task) -> Floats:
+    """What each sample of a model says of x by itself, (chains, samples, examples, outputs), decoded and in
+    float64; x, samples and chains are as in `predict`. Chains that are not finite are NaN."""
+    check_module(model)
+    choice("task", task, tuple(TASKS))
+    chains: Any = model
+    several = hasattr(model, "states")  # many chains of a module
+    alone = chains.model if several else model
+    batches = list(batches_of(alone, x))
+    if not batches:
+        raise ValueError("the loader has no batches: there is nothing to predict")
+    every = [
+        [
+            np.concatenate([_said(alone, own, batch, task) for batch in batches])
+            for own in (chains.states(state) if several else [state])
+        ]
+        for state in samples
+    ]
+    if not every:
+        raise ValueError("there are no samples: take some after the burn-in")
+    return np.stack([np.stack(row) for row in every], axis=1)
+
+
+def _said(model: nn.Module, state: Mapping[str, Any], inputs: Any, task: Task) -> Floats:
+    """What a model in a state says, in evaluation mode."""
+    import torch
+
+    with evaluating(model), torch.no_grad():
+        values = _values(model, state)
+        return _decoded(torch.func.functional_call(model, values, (inputs,), tie_weights=False), task)
 
 
 def _finite(states: Iterable[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
@@ -101,41 +133,11 @@ def _predicted(
     model: nn.Module, samples: Iterable[Mapping[str, Any]], inputs: Any, task: Task, noise: Floats | None
 ) -> Prediction[Floats]:
     """What the samples say of some inputs."""
-    import torch
-
     average = Average(task)
     for state in samples:
-        values = _values(model, state)
-        with evaluating(model), torch.no_grad():
-            output = torch.func.functional_call(model, values, (inputs,), tie_weights=False)
-            outputs = _decoded(output, task)
-            average.add(outputs, None if noise is None else np.full(outputs.shape[1:], noise))
+        said = _said(model, state, inputs, task)
+        average.add(said, None if noise is None else np.full(said.shape[1:], noise))
     return average.prediction()
-
-
-def _is_loader(x: Any) -> bool:
-    """Whether it gives batches: a list does if its first is a tensor, or begins with one."""
-    from torch import Tensor
-
-    if isinstance(x, list) and x:
-        first = x[0][0] if isinstance(x[0], (list, tuple)) and x[0] else x[0]
-        return isinstance(first, Tensor)
-    return isinstance(x, Iterable) and not isinstance(x, (Tensor, np.ndarray, Mapping, list, tuple, str))
-
-
-def _inputs(model: nn.Module, batch: Any) -> Any:
-    """What the model is given of a batch: where it is, and numbers of an array in its type."""
-    import torch
-
-    if isinstance(batch, list) and batch and isinstance(batch[0], torch.Tensor):
-        batch = batch[0]  # targets stand behind it
-    elif isinstance(batch, tuple) and batch and isinstance(batch[0], (torch.Tensor, np.ndarray)):
-        batch = batch[0]
-    like = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
-    if isinstance(batch, (np.ndarray, list)):
-        batch = torch.as_tensor(np.asarray(batch))
-        batch = batch.to(like.dtype) if batch.is_floating_point() else batch
-    return batch.to(like.device) if isinstance(batch, torch.Tensor) else batch
 
 
 def _joined(values: tuple[Any, ...]) -> Any:
@@ -143,18 +145,6 @@ def _joined(values: tuple[Any, ...]) -> Any:
     import torch
 
     return None if values[0] is None else torch.from_numpy(np.concatenate(values))
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode within; afterwards every module is in the mode it was in."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def _values(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from heatbath.checks import is_real
 from heatbath.engine.ensemble import Ensemble
+from heatbath.memory import free_memory
 from heatbath.partition import Part
 from heatbath.posterior import Posterior
 from heatbath.runs import grid
-from heatbath.runs.plan import Plan, free_memory
+from heatbath.runs.plan import Plan
 
 
 @dataclass(frozen=True)

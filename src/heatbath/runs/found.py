@@ -75,7 +75,9 @@ class Found:
         if math.isfinite(self.temperature):
             lines.append(f"temperature: {self.temperature:.2f} ± {self.error:.2f} of τ")
         if self.ended:
-            why = "the predictions converged" if self.ended == "converged" else "the budget was spent"
+            why = "the predictions converged"
+            if self.ended != "converged":
+                why = "the budget was spent before the predictions converged; refine allows more"
             lines.append(f"steps: {why} (R-hat {self.rhat:.3f}, ESS {self.ess:.0f})")
         return "\n".join(lines)
 

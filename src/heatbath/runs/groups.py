@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from heatbath.datasets.problem import Floats
 from heatbath.likelihood import Likelihood, draw_prior
+from heatbath.memory import free_memory
 from heatbath.networks import Dense
 from heatbath.prediction import Mixture
 from heatbath.prediction.committee import laws
 from heatbath.prediction.mixtures import Categorical
-from heatbath.runs.plan import free_memory
 
 PRIOR = 500  # networks of the prior
 WORK = 3  # arrays of all that the networks say of the examples, that are needed on the way

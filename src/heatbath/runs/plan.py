@@ -6,7 +6,6 @@ changed by its methods only.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from heatbath.checks import choice, real, store, whole
 from heatbath.datasets import Problem
 from heatbath.likelihood import Likelihood, settle
+from heatbath.memory import free_memory
 from heatbath.methods import Method
 from heatbath.networks import Dense
 from heatbath.noise import MOST_STEPS
@@ -369,8 +369,11 @@ class Plan:
         first = np.array([places[name] for name in names], np.int64) * self.chains
         return np.asarray((first[:, None] + np.arange(self.chains)).ravel())
 
-    def on_other_examples(self, problem: Problem, batch: int | None, burn_in: int, thin: int) -> Plan:
-        """The same chains on other examples of what they were trained on, sampled as is said from here on."""
+    def on_other_examples(
+        self, problem: Problem, batch: int | None, burn_in: int, thin: int, most: int
+    ) -> Plan:
+        """The same chains on other examples of what they were trained on, sampled as is said from here on;
+        of the records there are `most`, the latest."""
         _check_type("problem", problem, Problem)
         for name in ("task", "inputs", "outputs"):
             if getattr(problem, name) != getattr(self.problem, name):
@@ -379,7 +382,11 @@ class Plan:
                     f"got {problem!r}"
                 )
         batch = min(BATCH, problem.X_train.shape[1]) if batch is None else batch
-        return replace(self, problem=problem, batch=batch, burn_in=burn_in, thin=thin)
+        records = self.records[-most:]
+        losses = tuple(step for step in self.losses if not records or step >= records[0])
+        return replace(
+            self, problem=problem, batch=batch, burn_in=burn_in, thin=thin, records=records, losses=losses
+        )
 
     def differences(self, other: Plan, until: int | None = None) -> list[str]:
         """In what another plan is not this one: in anything, or in what decides a run up to a step."""
@@ -551,16 +558,3 @@ def _checked_histogram(histogram: object) -> tuple[float, float, int]:
     if low >= high:
         raise ValueError(f"histogram: low must be below high, got {histogram!r}")
     return low, high, whole("histogram: bins", histogram[2], low=1)
-
-
-def free_memory() -> int:
-    """Bytes that can be had without swapping, as far as the system tells."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            known = dict(line.split(":", 1) for line in file)
-        return int(known["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        try:
-            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (AttributeError, OSError, ValueError):
-            return 2**62

@@ -20,6 +20,7 @@ from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, numbers
 from heatbath.engine.threads import thread_count
 from heatbath.exporting import for_arviz
+from heatbath.likelihood import total
 from heatbath.networks import Dense
 from heatbath.prediction import Calibration, Mixture, Prediction
 from heatbath.prediction.calibration import left_out
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     import arviz
     import torch
 
+MOST_RECORDS = 1000  # of a run that goes on with other examples, for ever
 MOST_PLACES = 10_000  # examples of a calibration: shares are known to 0.003
 
 
@@ -514,16 +516,44 @@ class Run:
         """The same chains where they stand, on other examples, such as new ones of the same kind.
 
         A `resume` of `steps` steps then ends with `samples` samples, one every `thin` steps; those that there
-        were are left behind.
+        were are left behind, and so are all but the latest 1,000 records. Where these examples are scaled
+        otherwise, parameters change so that the networks say the same in the units of the user; where there
+        are more or fewer, so that a posterior has another temperature, momenta are multiplied by the root of
+        its ratio to the one before.
         """
-        plan = self.plan.on_other_examples(problem, batch, self.step + steps - samples * thin, thin)
+        burn_in = self.step + steps - samples * thin
+        plan = self.plan.on_other_examples(problem, batch, burn_in, thin, MOST_RECORDS)
         averages = {
             name: xr.zeros_like(self.data[name]) for name in ("average", "deviations") if name in self.data
         }
-        data = self.data.assign(averages)
+        data = self.data.assign(averages).isel(record=slice(-MOST_RECORDS, None))
+        data = data.assign({name: data[name].copy(data=new) for name, new in self._moved(problem).items()})
         return Run(
             plan, self.step, data.isel(sample=slice(0, 0)) if "sample" in data.sizes else data, self.former
         )
+
+    def _moved(self, problem: Problem) -> dict[str, NDArray[Any]]:
+        """The state of the chains on other examples, where it is another."""
+        old, state = self.problem, {}
+        names = ("shift", "scale", "target_shift", "target_scale")
+        if any((getattr(old, name) != getattr(problem, name)).any() for name in names):
+            factor = old.target_scale / problem.target_scale
+            c, d = factor, (old.target_shift - problem.target_shift) / problem.target_scale
+            if self.plan.likelihood.varying:  # the logarithms of variances stand behind the values
+                c, d = np.append(c, np.ones_like(c)), np.append(d, 2 * np.log(factor))
+            inputs = problem.scale / old.scale, (problem.shift - old.shift) / old.scale
+            outputs = (
+                np.broadcast_to(c, self.plan.likelihood.outputs),
+                np.broadcast_to(d, self.plan.likelihood.outputs),
+            )
+            state["theta"] = self.network.between(self.theta, inputs, outputs).astype(self.theta.dtype)
+            if "noise_now" in self.data:
+                state["noise_now"] = self.data["noise_now"].values * factor**2
+        if self.plan.points[0].partition.posterior is not None:
+            ratio = total(old) / total(problem)
+            if ratio != 1:
+                state["p"] = (self.p * np.sqrt(ratio)).astype(self.p.dtype)
+        return state
 
     def _samples(self) -> xr.DataArray:
         if "samples" not in self.data or not self.data.sizes["sample"]:

@@ -49,7 +49,7 @@ class Interrupted(RuntimeWarning):
     """Ctrl-C has ended a run before its last step: what it returns can be resumed."""
 
 
-def warn(message: str, kind: type[Warning] = RuntimeWarning) -> None:
+def warn(message: str | Warning, kind: type[Warning] = RuntimeWarning) -> None:
     """Warn at the line outside this package that has begun the run, through however many calls."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heatbath":

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from heatbath.checks import is_real
 
-MISSING = frozenset(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"])  # in lower case
+ERRORS = ("#div/0!", "#n/a", "#name?", "#null!", "#num!", "#ref!", "#value!")  # of spreadsheets
+MISSING = frozenset(["", "na", "n/a", "<na>", "nan", "nat", "null", *ERRORS])  # in lower case
 BLANKS = MISSING | {
     "-",
     "--",
@@ -41,6 +42,7 @@ FORMATS = {  # of dates, tried in this order; a time of the day may follow
 }
 TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FORMS = ("ISO8601", *(date + time for date in FORMATS if date != "ISO8601" for time in TIMES))
+WITH_UNIT = r"^[+\-\u2212]?\d[\d.,' ]*?\s*([^\d\s.,'+\-][^\d]*)$"  # a number, and what follows it
 LIKE_DATES = r"^(?:\d{1,4}[-/. ][A-Za-z]{3,9}|\d{1,4}[-/.]\d{1,2}|[A-Za-z]{3,9} \d{1,2}, \d)"  # at first
 START = pd.Timestamp("2000-01-03")  # a Monday, from which days are counted
 
@@ -92,6 +94,20 @@ def numbers(column: pd.Series) -> NDArray[np.float64]:
 
 def _parsed(text: pd.Series) -> NDArray[np.float64]:
     return np.array(pd.to_numeric(text, errors="coerce"), np.float64)
+
+
+def unit_of(text: pd.Series, most_odd: float) -> str | None:
+    """What follows the number in all but a few of these texts, as in 12.5 kg; None where it is not the
+    same."""
+    if not len(text):
+        return None
+    shares = text.str.extract(WITH_UNIT)[0].str.strip().value_counts() / len(text)
+    return str(shares.index[0]) if len(shares) and shares.iloc[0] >= 1 - most_odd else None
+
+
+def without_unit(column: pd.Series, unit: str) -> pd.Series:
+    """The texts without this unit behind them."""
+    return texts(column).str.removesuffix(unit).str.strip() if unit else column
 
 
 def truths(column: pd.Series, words: tuple[str, ...]) -> NDArray[np.float64]:

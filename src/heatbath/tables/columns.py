@@ -4,7 +4,7 @@ or nothing to learn from. Each is a value, and can be written as one."""
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ NEARLY_ALL, FEWEST_NAMES = 0.9, 10  # share of different texts, and how many, fr
 FEWEST_COUNTED = 20  # rows from which on whole numbers can be told to count them
 RARE, RARE_SHARE, SMALL_SHARE = 5, 0.005, 0.05  # rows: see `_fewest`
 MOST_CATEGORIES = 20  # of a column, the joined ones being one of them
+FEW_WORDS = 2  # that stand for missing numbers, however often, where there are many different numbers
 MOST_RARE = 1000  # names that are remembered, to tell rare ones from new ones
 PERIODS = {"year": 365.25, "week": 7.0, "day": 1.0}  # in days
 SHOWN, LONGEST = 3, 30  # texts that a note shows, and characters of one
@@ -44,6 +45,7 @@ class Number:
     median: float
     missing: int = 0  # cells in training
     odd: tuple[str, ...] = ()  # texts in training that are no numbers, and so are missing ones
+    unit: str = ""  # what follows each of them
 
     kind: ClassVar[str] = "number"
     unlike: ClassVar[str] = "is not a number, and counts as missing"
@@ -58,11 +60,13 @@ class Number:
 
     def encode(self, column: pd.Series) -> Encoded:
         """The numbers, and where they are missing."""
+        column = cells.without_unit(column, self.unit)
         return _filled(column, cells.numbers(column), self.median, self)
 
     def note(self) -> str:
         """How it is read."""
-        return f"a number{_gaps(self.missing, f'{self.median:g}, the median', self.odd)}"
+        unit = f" of {self.unit}" if self.unit else ""
+        return f"a number{unit}{_gaps(self.missing, f'{self.median:g}, the median', self.odd)}"
 
 
 @dataclass(frozen=True)
@@ -252,11 +256,25 @@ def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column
             truths = cells.truths(text, found)
             return Truth(name, found, float(np.nanmean(truths)), int(np.isnan(truths).sum()))
         if there.str.contains(CODES).mean() < FEW_CODES:
-            if np.count_nonzero(~np.isnan(values)) >= (1 - MOST_ODD) * len(there):
+            if _are_numbers(there, values):
                 return _number(text, name, values, keep)
             if (form := cells.date_form(there, MOST_ODD)) is not None:
                 return _date(text, name, form)
+            if (unit := cells.unit_of(there, MOST_ODD)) is not None:
+                bare = cells.without_unit(text, unit)
+                number = _number(bare, name, cells.numbers(bare), keep)
+                return replace(number, unit=unit) if isinstance(number, Number) else number
     return _category(text, name, categorical or keep)
+
+
+def _are_numbers(there: pd.Series, values: NDArray[np.float64]) -> bool:
+    """Whether all but a few of the texts are numbers, or the others are a word or two, such as unknown, among
+    many different numbers."""
+    known = np.count_nonzero(~np.isnan(values))
+    if known >= (1 - MOST_ODD) * len(there):
+        return True
+    many = 2 * known >= len(there) and len(np.unique(values[~np.isnan(values)])) > MOST_CATEGORIES
+    return bool(many) and there[np.isnan(cells.numbers(there))].nunique() <= FEW_WORDS
 
 
 def _number(column: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column:
@@ -365,6 +383,8 @@ def _gaps(missing: int, fill: str, odd: tuple[str, ...] = ()) -> str:
 def to_plain(column: Column) -> dict[str, Any]:
     """A column as values of JSON."""
     values = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(column).items()}
+    if not values.get("unit", True):
+        del values["unit"]  # as files of earlier versions have it, whose checksums are of this
     return {"kind": column.kind, **values}
 
 
@@ -389,7 +409,7 @@ def _check_fields(column: Column) -> None:
             whole(name, value, low=0)
         elif name == "crowded" and not isinstance(value, bool):
             raise TypeError(f"{name} must be true or false, got {value!r}")
-        elif name in ("name", "reason") and not isinstance(value, str):
+        elif name in ("name", "reason", "unit") and not isinstance(value, str):
             raise TypeError(f"{name} must be text, got {value!r}")
         elif name in ("odd", "words", "known", "rare", "periods") and not (
             isinstance(value, tuple) and all(isinstance(item, str) for item in value)

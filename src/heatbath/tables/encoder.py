@@ -20,6 +20,7 @@ from heatbath.tables.opening import SHOWN
 
 VERSION = 1  # of what `plain` writes
 OPTIONS = ("ignore", "categorical", "keep")
+PLAIN, FEW = "a number", 3  # the note of a column of which there is nothing else to say
 
 
 class Unforeseen(RuntimeWarning):
@@ -145,6 +146,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """How the table, and each of its columns, is read: a sentence for each."""
         check_is_fitted(self)
         return [*self.remarks_, *(f"{name}: {column.note()}" for name, column in self.columns_.items())]
+
+    def brief_notes(self) -> list[str]:
+        """The same, with plain numbers last, and where they are many in one sentence."""
+        check_is_fitted(self)
+        notes = {name: column.note() for name, column in self.columns_.items()}
+        plain = [name for name, note in notes.items() if note == PLAIN]
+        last = [f"{name}: {PLAIN}" for name in plain]
+        if len(plain) > SHOWN:
+            last = [f"{', '.join(plain[:FEW])} and {len(plain) - FEW:,} more: numbers"]
+        others = [f"{name}: {note}" for name, note in notes.items() if note != PLAIN]
+        return [*self.remarks_, *others, *last]
 
     def with_remarks(self, remarks: Iterable[str]) -> Self:
         """The same, with sentences on the table that it was fitted to."""

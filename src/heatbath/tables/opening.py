@@ -20,11 +20,14 @@ import sys
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
 
+import numpy as np
 import pandas as pd
+
+from heatbath.checks import whole
 
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -41,10 +44,13 @@ PACKERS: dict[bytes, tuple[str, Any]] = {
     b"BZh": ("bzip2", bz2.open),
     b"\xfd7zXZ\0": ("xz", lzma.open),
 }
+OTHERS = {"JSON": r'[\[{]\s*[\[{"]', "a page of HTML or XML": r"<[!?a-zA-Z]"}  # and how they begin
 ZIP, PARQUET = b"PK\x03\x04", b"PAR1"
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls the labels of rows in Parquet
+NUMERAL, MOST_TITLES = re.compile(r"[+-]?[\d.,]+"), 10
 QUOTED = re.compile(r'"([^"]*)"')
-AMOUNT = r"[$€£¥]?\s*[+-]?(?:\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*[%$€£¥]?"  # of something
+UNIT = r"(?:[%$€£¥]|[A-Za-zµ°²³/]{{1,6}})?"
+AMOUNT = r"[$€£¥]?\s*[+-]?(?:\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*" + UNIT
 DECIMALS = tuple(  # numbers with a comma, and with a point
     re.compile(AMOUNT.format(thousands=thousands, decimals=rf"\{mark}(\d+)"))
     for mark, thousands in (",.", ".,")
@@ -52,7 +58,7 @@ DECIMALS = tuple(  # numbers with a comma, and with a point
 WITH_COMMA = AMOUNT.format(thousands=".", decimals=r"(?:,\d+)?(?:[eE][+-]?\d+)?")
 HEAD = 1 << 18  # bytes from which separator and decimal mark are found out
 LONGEST = 1 << 24  # characters in a line, beyond which it is no table
-PIECE = 50_000  # rows that are read at a time
+PIECE, LARGEST = 50_000, 1 << 25  # rows that are read at a time, and their characters
 SHOWN = 10  # problems that a message spells out
 
 
@@ -64,24 +70,58 @@ class Opened(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def open_table(source: Source) -> Opened:
+Look: TypeAlias = Callable[[pd.DataFrame, float], None]
+
+
+def open_table(source: Source, *, rows: int | None = None, seed: int = 0, look: Look | None = None) -> Opened:
     """The table in a file: of CSV, Parquet, or either compressed; "-" is the standard input.
 
-    The first line has the names of the columns. ValueError or OSError say all that is wrong.
+    The first line has the names of the columns. ValueError or OSError say all that is wrong. Where there are
+    more than `rows`, so many are drawn at random by `seed`, and no more than twice as many are ever in
+    memory. `look` is given the first rows of a large table, and which share of the file they are, about,
+    before the others are read: what it raises ends the reading.
     """
     if source == "-":
         source = io.BytesIO(sys.stdin.buffer.read())
     notes: list[str] = []
-    pieces = list(_pieces(source, PIECE, notes, together=True))
-    frame = pieces[0] if len(pieces) == 1 else pd.concat(pieces).rename_axis(pieces[0].index.name)
-    return Opened(frame, tuple(notes))
+    pieces = _pieces(source, PIECE, notes, together=True, look=look)
+    if rows is None:
+        return Opened(_joined(list(pieces)), tuple(notes))
+    frame, remarks = draw_rows(pieces, rows, seed)
+    return Opened(frame, (*notes, *remarks))
+
+
+def draw_rows(frames: Iterable[pd.DataFrame], rows: int, seed: int) -> tuple[pd.DataFrame, list[str]]:
+    """So many of the rows of these pieces of a table, each as likely, in their order, or all if there are
+    fewer; and what is to be said of it.
+
+    Each row gets a random number, and those with the smallest stay.
+    """
+    rows, rng = whole("rows", rows, low=2), np.random.default_rng(whole("seed", seed, low=0))
+    kept: list[pd.DataFrame] = []
+    keys, total, below = np.empty(0), 0, 1.0
+    for frame in frames:
+        new = rng.random(len(frame))
+        kept.append(frame[new < below])
+        keys, total = np.concatenate([keys, new[new < below]]), total + len(frame)
+        if len(keys) > 2 * rows:
+            below = float(np.partition(keys, rows)[rows])
+            kept, keys = [_joined(kept)[keys < below]], keys[keys < below]
+    if total <= rows:
+        return _joined(kept), []
+    chosen = np.sort(np.argpartition(keys, rows)[:rows]) if len(keys) > rows else slice(None)
+    return _joined(kept).iloc[chosen], [f"{rows:,} of {total:,} rows, drawn at random"]
+
+
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    return frames[0] if len(frames) == 1 else pd.concat(frames).rename_axis(frames[0].index.name)
 
 
 def open_chunks(source: Source, rows: int) -> Iterator[pd.DataFrame]:
-    """The same table, at most so many rows at a time: of a file larger than memory, or of a stream, whose
-    rows are given on as they come.
+    """The same table, so many rows at a time (the last piece may have fewer): of a file larger than memory,
+    or of a stream, whose rows are given on as they come, at most so many.
 
-    There is at least one, which may have no rows.
+    There is at least one piece, which may have no rows.
     """
     return _pieces(source, rows, [], together=False)
 
@@ -93,17 +133,24 @@ def named(source: Source) -> str:
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the table"
 
 
-def _pieces(source: Source, rows: int, notes: list[str], together: bool) -> Iterator[pd.DataFrame]:
+def _pieces(
+    source: Source, rows: int, notes: list[str], together: bool, look: Look | None = None
+) -> Iterator[pd.DataFrame]:
     """The table, piece by piece; notes are complete with the first."""
     name = named(source)
     try:
         with contextlib.ExitStack() as stack:
-            file = _opened(source, stack)
-            file = _unpacked(name, file, stack, notes)
+            packed = _opened(source, stack)
+            size = _size(packed)
+            file = _unpacked(name, packed, stack, notes)
             if _head(file)[:4] == PARQUET:
-                yield from _parquet(name, file, rows, notes)
-            else:
-                yield from _csv(name, file, rows, notes, together)
+                yield from _regrouped(_parquet(name, file, rows, notes, look), rows)
+                return
+            for frame in _csv(name, file, rows, notes, together):
+                if look is not None and packed.tell() < size:
+                    look(frame, packed.tell() / size)
+                look = None
+                yield frame
     except OSError as error:
         if error.strerror is None:
             raise ValueError(f"{name} cannot be read: {error}; it may be damaged") from None
@@ -122,6 +169,16 @@ def _opened(source: Source, stack: contextlib.ExitStack) -> io.BufferedReader:
     reader = io.BufferedReader(cast(Any, source), HEAD)
     stack.callback(reader.detach)  # or it would close the user's file
     return reader
+
+
+def _size(file: io.BufferedReader) -> int:
+    """How many bytes a file has; of a stream 0."""
+    if not file.seekable():
+        return 0
+    start = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(start)
+    return size
 
 
 def _head(file: io.BufferedReader) -> bytes:
@@ -162,7 +219,9 @@ def _unpacked(
         raise ValueError(f"{name} cannot be unpacked: {error}") from None
 
 
-def _parquet(name: str, file: io.BufferedReader, rows: int, notes: list[str]) -> Iterator[pd.DataFrame]:
+def _parquet(
+    name: str, file: io.BufferedReader, rows: int, notes: list[str], look: Look | None
+) -> Iterator[pd.DataFrame]:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -178,12 +237,27 @@ def _parquet(name: str, file: io.BufferedReader, rows: int, notes: list[str]) ->
         for batch in table.iter_batches(batch_size=rows):
             frame = batch.to_pandas(ignore_metadata=True)
             frame.columns, frame.index = columns, pd.RangeIndex(first, first + len(frame))
+            frame = frame[[column for column in columns if not INDEX.fullmatch(column)]]
+            if look is not None and empty and len(frame) < table.metadata.num_rows:
+                look(frame, len(frame) / table.metadata.num_rows)
             first, empty = first + len(frame), False
-            yield frame[[column for column in columns if not INDEX.fullmatch(column)]]
+            yield frame
         if empty:
             yield pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
     except (pyarrow.ArrowException, NotImplementedError, ValueError) as error:  # ValueError: of its texts
         raise ValueError(f"{name} is not a Parquet file that can be read: {error}") from None
+
+
+def _regrouped(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:
+    """The same rows, so many at a time but for the last: empty lines would leave fewer."""
+    rest, count = pd.DataFrame(), 0
+    for frame in frames:
+        rest = pd.concat([rest, frame]) if len(rest) else frame
+        if len(rest) >= rows:
+            yield rest.iloc[:rows].copy()
+            rest, count = rest.iloc[rows:], count + 1
+    if len(rest) or not count:
+        yield rest
 
 
 def _csv(
@@ -191,10 +265,14 @@ def _csv(
 ) -> Iterator[pd.DataFrame]:
     encoding = _encoding(name, file, notes)
     sample = _sample(file, encoding)
+    start = sample.lstrip("\ufeff \r\n")
+    if other := next((kind for kind, mark in OTHERS.items() if re.match(mark, start)), None):
+        raise ValueError(f"{name} is {other}, and no table: CSV or Parquet is needed")
     stream = None if file.seekable() else _Stream(file)
     lines = _Lines(name, io.TextIOWrapper(cast(Any, stream or file), encoding, newline=""), stream)
     try:
-        for frame in _frames(name, lines, sample, rows, notes, together):
+        frames = _frames(name, lines, sample, rows, notes, together)
+        for frame in frames if together or stream is not None else _regrouped(frames, rows):
             yield frame.rename_axis("line")
     except UnicodeDecodeError as error:
         raise ValueError(
@@ -299,12 +377,18 @@ class _Lines:
 
     def some(self, most: int) -> list[str]:
         """The next lines; of a stream those that are there, or the next that comes."""
-        if self.stream is None:
-            return list(islice(self, most))
-        found = list(islice(self, 1))
-        while found and len(found) < most and not self.stream.waits:
-            found += islice(self, 1)
+        found: list[str] = []
+        characters = 0
+        while len(found) < most and characters < LARGEST and not (found and self._waits):
+            if not (line := next(self, "")):
+                break
+            found.append(line)
+            characters += len(line)
         return found
+
+    @property
+    def _waits(self) -> bool:
+        return self.stream is not None and self.stream.waits
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -324,11 +408,11 @@ def _frames(
     name: str, lines: _Lines, sample: str, rows: int, notes: list[str], together: bool
 ) -> Iterator[pd.DataFrame]:
     """The rows below the header; those of another length are told of at the end, or of each piece."""
-    separator, header = _header(name, lines, sample)
+    separator, header = _header(name, lines, sample, notes)
     if len(header) > 1:
         notes.append(f"cells separated by {SEPARATORS[separator]}")
     columns = _names(header, notes)
-    if all(re.fullmatch(r"[+-]?[\d.,]+", label) for label in header):
+    if all(NUMERAL.fullmatch(label) for label in header):
         notes.append("the first line has numbers, and is taken for the names of the columns all the same")
     comma = _has_decimal_commas(sample.splitlines()[1:], separator)
     if comma:
@@ -398,14 +482,18 @@ def _frame(
     return pd.DataFrame(made, index=pd.Index(places, dtype="int64"))
 
 
-def _header(name: str, lines: _Lines, sample: str) -> tuple[str, list[str]]:
-    """The separator, and the names in the first line that is not empty."""
+def _header(name: str, lines: _Lines, sample: str, notes: list[str]) -> tuple[str, list[str]]:
+    """The separator, and the names in the first line that is not empty, and no title."""
     start = sample.lstrip()
     if said := re.match(r'"?sep=([,;\t|])"?[\r\n]', start):  # what spreadsheets write to say so
         separator = said[1]
         next(line for line in lines if line.strip())
     else:
-        separator = _separator(start)
+        separator, titles = _separator(start)
+        above = [next(line for line in lines if line.strip()).strip() for _ in range(titles)]
+        if above:
+            lines_are = "line is" if titles == 1 else f"{titles} lines are"
+            notes.append(f"the first {lines_are} above the table, and left out: {above[0][:60]!r}")
     for row in _rows(name, lines, separator):
         if any(header := [" ".join(cell.split()) for cell in row]):
             return separator, header
@@ -419,18 +507,29 @@ def _rows(name: str, lines: Iterable[str], separator: str) -> Iterator[list[str]
         raise ValueError(f"{name} is not a CSV file: {error}") from None
 
 
-def _separator(sample: str) -> str:
-    """That which cuts the lines into the same number of cells, two or more; of several, into the most."""
-    scores = {}
+def _separator(sample: str) -> tuple[str, int]:
+    """That which cuts the lines into the same number of cells, two or more; of several, into the most. And
+    how many lines above the names of the columns are titles or comments: they have one cell, and all below
+    have more."""
+    scores, below = {}, {}
     for separator in SEPARATORS:
         try:
             rows = [row for row in csv.reader(io.StringIO(sample, ""), delimiter=separator) if row]
         except csv.Error:
             continue
-        width = len(rows[0]) if rows else 0
-        if width > 1:
-            scores[separator] = (sum(len(row) == width for row in rows) / len(rows), width)
-    return max(scores, key=lambda one: scores[one]) if scores else ","
+        widths = [len(row) for row in rows]
+        if widths and widths[0] > 1:
+            scores[separator] = (widths.count(widths[0]) / len(rows), widths[0])
+        titles = next((place for place, width in enumerate(widths) if width > 1), 0)
+        names = rows[titles] if rows else []
+        alike = len(rows) > titles + 1 and len({*widths[titles:]}) == 1
+        named = not any(NUMERAL.fullmatch(cell.strip()) for cell in names)
+        if 0 < titles <= MOST_TITLES and alike and named:
+            below[separator] = (len(names), titles)
+    if scores or not below:
+        return (max(scores, key=lambda one: scores[one]) if scores else ","), 0
+    separator = max(below, key=lambda one: below[one][0])
+    return separator, below[separator][1]
 
 
 def _has_decimal_commas(lines: Iterable[str], separator: str) -> bool:

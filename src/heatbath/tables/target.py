@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heatbath.tables.cells import BLANKS, numbers, place, texts
+from heatbath.tables.cells import BLANKS, numbers, place, texts, unit_of, without_unit
 from heatbath.tables.opening import told
 from heatbath.tasks import TASKS, Task
 
@@ -88,6 +88,9 @@ def _target(
         return values
     found, rows = text.nunique(), text.notna().sum()
     if found > MOST_NAMES or found > max(MOST_IN_FEW, rows / 2):
+        unit = unit_of(text.dropna(), 0.0)
+        if unit is not None and task is None:
+            return numbers(without_unit(text, unit))
         problems.append(
             f"column {name!r}: {found} different texts in {rows} rows are too many for classes, and no "
             "numbers: name another target"

@@ -36,8 +36,8 @@ class Chains(nn.Module):
     the module alone would with the same start, gradients, seed and `chain=k`.
 
     - `start`: "fresh" for the module as it is and, for the others, its layers initialised anew by their
-      `reset_parameters`, with torch's generator; "same" for all as it is; or a function that makes the module
-      of chain k.
+      `reset_parameters`, with torch's generator, but for parameters that do not require gradients; "same" for
+      all as it is; or a function that makes the module of chain k.
 
     All are called at once by `torch.func.vmap`, where that can be, and otherwise one after the other:
     `manner` says which, after the first call. With dropout every chain drops its own, and each has the
@@ -53,6 +53,8 @@ class Chains(nn.Module):
         self.__dict__["model"] = model  # its parameters are not among those of the chains
         self.manner = "not called yet"
         modules = _started(model, self.count, start)
+        if not any(True for kind in (model.parameters(), model.buffers()) for _ in kind):
+            raise ValueError("Chains: the module has no parameters")
         self._places: dict[str, str] = {}
         with torch.no_grad():
             for name, values in _joined(modules, "named_parameters"):
@@ -62,10 +64,17 @@ class Chains(nn.Module):
                 self.register_buffer(self._place(name), values)
         self.train(model.training)
 
-    def _place(self, name: str) -> str:
-        """The name of a stacked tensor in this module, which may have no dots."""
-        self._places[name] = name.replace(".", "/")
+    def place(self, name: str) -> str:
+        """The name in this module of what has that name in the module alone."""
         return self._places[name]
+
+    def _place(self, name: str) -> str:
+        """The name of a stacked tensor in this module, which may have no dots, and is not taken yet."""
+        place = name.replace(".", "/")
+        while hasattr(self, place):
+            place = f"/{place}"
+        self._places[name] = place
+        return place
 
     def extra_repr(self) -> str:
         """What is in it."""
@@ -77,24 +86,27 @@ class Chains(nn.Module):
         self.model.train(mode)
         return self
 
-    def forward(self, *inputs: Any, each: bool = False) -> Any:
+    def forward(self, *inputs: Any, each: bool = False, **named: Any) -> Any:
         """What all chains say of the same inputs, or with `each` of inputs (chains, ...) of their own.
 
-        What the module returns has the chain as its first axis.
+        Tensors that the module returns have the chain as their first axis. Other keywords are the module's.
         """
-        if each and (bad := [shown(x) for x in inputs if isinstance(x, Tensor) and len(x) != self.count]):
+        every = (*inputs, *named.values())
+        if each and (
+            bad := [shown(x) for x in every if isinstance(x, Tensor) and x.shape[:1] != (self.count,)]
+        ):
             raise ValueError(f"each: inputs must be (chains, ...) of {self.count} chains, got {bad[0]}")
         values = {name: getattr(self, place) for name, place in self._places.items()}
         if self.manner != "one after the other":
             try:
-                outputs = self._together(values, inputs, each)
+                outputs = self._together(values, inputs, named, each)
                 self.manner = "called at once"
                 return outputs
             except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
                 if self.manner == "called at once":
                     raise
                 reason = " ".join(str(error).split())[:200]
-        outputs = self._in_turn(values, inputs, each)
+        outputs = self._in_turn(values, inputs, named, each)
         if self.manner != "one after the other":
             self.manner = "one after the other"
             warnings.warn(
@@ -105,20 +117,31 @@ class Chains(nn.Module):
             )
         return outputs
 
-    def _together(self, values: dict[str, Tensor], inputs: tuple[Any, ...], each: bool) -> Any:
-        def call(own: dict[str, Tensor], *given: Any) -> Any:
-            return torch.func.functional_call(self.model, own, given)
+    def _together(
+        self, values: dict[str, Tensor], inputs: tuple[Any, ...], named: dict[str, Any], each: bool
+    ) -> Any:
+        def call(own: dict[str, Tensor], given: tuple[Any, ...], also: dict[str, Any]) -> Any:
+            return torch.func.functional_call(self.model, own, given, also)
 
-        axes = (0, *(0 if each and isinstance(x, Tensor) else None for x in inputs))
-        return torch.func.vmap(call, in_dims=axes, randomness="different")(values, *inputs)
+        axes: Any = tuple(0 if each and isinstance(x, Tensor) else None for x in inputs)
+        also: Any = {key: 0 if each and isinstance(x, Tensor) else None for key, x in named.items()}
+        axes, also = (axes if 0 in axes else None), (also if 0 in also.values() else None)
+        return torch.func.vmap(call, in_dims=(0, axes, also), randomness="different")(values, inputs, named)
 
-    def _in_turn(self, values: dict[str, Tensor], inputs: tuple[Any, ...], each: bool) -> Any:
+    def _in_turn(
+        self, values: dict[str, Tensor], inputs: tuple[Any, ...], named: dict[str, Any], each: bool
+    ) -> Any:
         said = []
         for k in range(self.count):
             own = {name: tensor[k] for name, tensor in values.items()}
             given = tuple(x[k] if each and isinstance(x, Tensor) else x for x in inputs)
-            said.append(torch.func.functional_call(self.model, own, given))
-        return torch.utils._pytree.tree_map(lambda *outputs: torch.stack(outputs), *said)
+            also = {key: x[k] if each and isinstance(x, Tensor) else x for key, x in named.items()}
+            said.append(torch.func.functional_call(self.model, own, given, also))
+
+        def joined(*outputs: Any) -> Any:  # a tensor of each, or what is no tensor, which the first has
+            return torch.stack(outputs) if isinstance(outputs[0], Tensor) else outputs[0]
+
+        return torch.utils._pytree.tree_map(joined, *said)
 
     def each(self, function: Callable[..., Tensor], outputs: Any, *others: Any) -> Tensor:
         """A function of each chain's outputs, such as a loss: one value of each, (chains, ...).
@@ -203,6 +226,11 @@ def _started(model: nn.Module, count: int, start: object) -> list[nn.Module]:
     for module in (module for other in others for module in other.modules()):
         if any(True for _ in module.parameters(recurse=False)):
             _resets(module)()  # type: ignore[misc]
+    with torch.no_grad():
+        for other in others:
+            for p, trained in zip(other.parameters(), model.parameters(), strict=True):
+                if not trained.requires_grad:
+                    p.copy_(trained)
     return [model, *others]
 
 

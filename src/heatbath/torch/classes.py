@@ -38,6 +38,8 @@ OPTIONS = [
 DEFAULTS: dict[str, dict[str, float]] = {"LOL": {"lr": 0.2, "gamma": 0.3, "tau": 1e-5}}
 """Of presets, where they differ from the library's. At the paper's friction, good for small hard problems,
 the noise of the gradients heats deeper models until they have learned little or nothing."""
+DEEP = {"frequency": 0.3, "damping": 1.0}
+"""What parts by blocks have in place of ε and σ, unless told: by measurement (docs/deep.md)."""
 EVERYWHERE = "nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]"
 LAYERED = "nn.Module | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]] | None"
 PART = "nn.Module | Tensor | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | None"
@@ -74,6 +76,10 @@ class _Layered(Partitioned):
     The layers are found in a module (those of its modules that own parameters, in order), in
     `named_parameters()`, or given by `hidden=` and `output=`, or by groups with a "part", or with `output=`
     beside them. `repr` shows them. Where another layer than the last acts last, `output=` is asked for.
+
+    With `parts="blocks"` a module is divided as deep networks are: a part for the matrices of each block
+    (residual block, layer of a transformer), one for all norms and biases, one for embeddings. Adaptive
+    parts then have a `frequency` and a `damping`, unless ε and σ are given.
     """
 
     _preset: Callable[..., Partition]
@@ -81,7 +87,8 @@ class _Layered(Partitioned):
     def __init__(self, *args: Any, **options: Any) -> None:
         given = _bound(type(self), args, options)
         model, hidden, output = (given.pop(name) for name in ("model", "hidden", "output"))
-        lr = given.pop("lr")
+        lr, parts = given.pop("lr"), given.pop("parts")
+        given |= _scale_free(type(self), args, options, parts)
         chosen = {p.name: given.pop(p.name) for p in OPTIONS}
         check(chosen["posterior"])
         law = chosen["posterior"] and chosen["posterior"].values
@@ -89,7 +96,7 @@ class _Layered(Partitioned):
             del given["tau"]  # the preset's own, which stands for that of the posterior
         methods = type(self)._preset(h=1.0, posterior=law, **given).methods
         shared, model = _unstacked(model)
-        groups = layers.split(model, hidden, output)
+        groups = layers.split(model, hidden, output, parts)
         groups = [{"method": methods[group["part"]], **shared, **group} for group in groups]
         super().__init__(groups, lr, **chosen)
         if isinstance(model, Module) and output is None and layers.Order.can_tell(model):
@@ -102,6 +109,22 @@ class _Layered(Partitioned):
             like = next(group for group in self.param_groups if group["part"] == param_group["part"])
             param_group = _as_in(like) | param_group
         super().add_param_group(param_group)
+
+
+def _scale_free(
+    kind: type[Partitioned], args: tuple[Any, ...], options: dict[str, Any], parts: layers.Parts
+) -> dict[str, Any]:
+    """The frequency and the damping that parts by blocks have, unless ε and σ were given."""
+    told = inspect.signature(kind).bind(*args, **options).arguments
+    chosen = {}
+    for name, other in (("frequency", "epsilon"), ("damping", "sigma")):
+        if name not in inspect.signature(kind).parameters:
+            continue
+        if told.get(name) and other in told:
+            raise ValueError(f"{kind.__name__}: {name} sets {other}, so give one of them and not both")
+        if parts == "blocks" and name not in told and other not in told:
+            chosen[name] = DEEP[name]
+    return chosen
 
 
 def _unstacked(model: Any) -> tuple[dict[str, Any], Any]:
@@ -157,6 +180,9 @@ def preset_class(name: str) -> type[Partitioned]:
         *renamed,
         Parameter("hidden", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
         Parameter("output", Parameter.KEYWORD_ONLY, default=None, annotation=PART),
+        Parameter(
+            "parts", Parameter.KEYWORD_ONLY, default="layers", annotation='Literal["layers", "blocks"]'
+        ),
         *OPTIONS,
     ]
     return _class(name, _Layered, arguments, preset.__doc__, _preset=staticmethod(preset))

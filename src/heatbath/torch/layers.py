@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from heatbath.checks import shown
+from heatbath.checks import choice, shown
+from heatbath.torch.blocks import NORMALISATIONS, parts_of
 from heatbath.torch.units import is_lazy
 
-NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+Parts = Literal["layers", "blocks"]
 HOW = (
     'pass the module itself, model.named_parameters(), hidden= and output=, or groups with a "part" that is '
     "'hidden' or 'output', or with output= beside them"
@@ -71,8 +72,11 @@ class Order:
         return bool(self.ended)
 
 
-def split(model: object, hidden: object, output: object) -> list[dict[str, Any]]:
+def split(model: object, hidden: object, output: object, parts: Parts = "layers") -> list[dict[str, Any]]:
     """Groups with "params", "name" and "part": one for each hidden layer, and the output layer's."""
+    choice("parts", parts, ("layers", "blocks"))
+    if parts == "blocks":
+        return _by_blocks(model, hidden, output)
     if model is None:
         if hidden is None or output is None:
             raise TypeError(f"a model is needed: {HOW}")
@@ -110,6 +114,49 @@ def split(model: object, hidden: object, output: object) -> list[dict[str, Any]]
     else:
         _check_chain(layers)
     return _groups("hidden", layers[:-1]) + _groups("output", layers[-1:])
+
+
+def _by_blocks(model: object, hidden: object, output: object) -> list[dict[str, Any]]:
+    """A group for each part of a deep network (see `blocks`), and the output layer's.
+
+    A last layer that shares its parameters, as those of language models do with their embeddings, is the
+    output layer with all of them.
+    """
+    if not isinstance(model, nn.Module) or hidden is not None:
+        raise TypeError(
+            "parts='blocks' are found in the module: pass the model itself, and output= beside it where that "
+            'is not its last layer; in the Hugging Face Trainer give the optimiser "model": model'
+        )
+    owners = [(name, owner) for name, owner in model.named_modules() if list(owner.parameters(recurse=False))]
+    if not owners:
+        raise ValueError("a hidden layer and an output layer are needed, and the model has no parameters")
+    if output is None:
+        name, last = owners[-1]
+        if isinstance(last, NORMALISATIONS):
+            raise ValueError(
+                f"the last layer, {name!r}, is a normalisation: say which is the output layer, as in "
+                "output=model.head"
+            )
+        _check_own(model)
+        final = [Layer(_owner(name) or type(last).__name__, list(last.parameters(recurse=False)))]
+        above = name.rpartition(".parametrizations")[0]
+        if above:  # all that a parametrised layer has
+            final = [Layer(above, list(model.get_submodule(above).parameters()))]
+    else:
+        final = _layers(output, "output")
+    seen = {id(p) for layer in final for p in layer.params}
+    if not seen <= {id(p) for p in model.parameters()}:
+        raise ValueError("output= must be a part of the model, and has parameters that the model has not")
+    rest: list[tuple[str, nn.Module, Tensor]] = []
+    for name, owner in owners:
+        for parameter in owner.parameters(recurse=False):
+            if id(parameter) not in seen:
+                rest.append((_owner(name) or type(owner).__name__, owner, parameter))
+                seen.add(id(parameter))
+    if not rest:
+        raise ValueError(f"nothing is left for the hidden layers: {HOW}")
+    hidden_parts = [Layer(name, params) for name, params in parts_of(model, rest).items()]
+    return _groups("hidden", hidden_parts) + _groups("output", final)
 
 
 def _divided(groups: list[dict[str, Any]], output: object) -> list[dict[str, Any]]:

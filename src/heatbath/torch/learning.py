@@ -41,7 +41,16 @@ Sampler: TypeAlias = Callable[[Chains, float], Optimizer]
 
 LR, GAMMA = 0.1, 1.0  # stable for curvatures of the mean loss below 400
 SURE = 0.01  # the chance of a warning, at most, where the sampler is at its temperature
+COARSE = 0.5  # of the curvature at which steps are unstable; see `CoarseSteps`
 LOOK = 100  # steps between two looks for chains that diverged
+
+
+class CoarseSteps(UserWarning):
+    """The steps are near the edge of stability: h²k/4 was above one half, k being a curvature that was met.
+
+    Up to there the law is nearly right. From there on chains may make excursions that are rare and large:
+    they raise the coefficient, and neither its interval nor the temperatures have to show it.
+    """
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,18 +58,30 @@ class LearningCoefficient:
     """A local learning coefficient, and all that tells what it is worth.
 
     - `value`, `interval`: the mean over chains and draws, and its 95 % interval, correlation taken into
-      account (see `statistics.mean`). It says nothing of a bias: `temperatures` do.
+      account (see `statistics.mean`). Where every step saw all examples it also has the interval of
+      `corrected`, so that a bias which is too small for the temperatures to show is not left out.
+    - `corrected`: the value at the right temperature, if the coefficient follows the temperature on the whole
+      as it does from draw to draw: value - α (T - 1), T the configurational temperature and α the slope of
+      the draws. For a quadratic loss without localisation it is just half the number of parameters. None
+      where steps saw mini-batches, whose noise is in the slope.
     - `trace`: nβ (L(θ) - L(θ0)) of each draw, (chain, draw); of mini-batches both on the same batch.
+    - `heat`: the configurational temperature of each draw, in units of the one it should have.
     - `temperatures`: what the sampler had, in units of the one it should have, so that all should be 1. The
       "configurational" one is that of (θ - θ0)·∇U/N with the gradients of the steps, and for a quadratic loss
       without localisation the coefficient is off by just this factor. Those of momenta are there for each
       part of an optimiser of ours, as "kinetic".
     - `off`: the names of those that are off by more than their errors allow.
+    - `coarseness`: the largest h²k/4 on the way, k = |∇U(θ') - ∇U(θ)|/|θ' - θ| from draw to draw; steps are
+      unstable from 1 on (`CoarseSteps`). NaN with mini-batches, and for samplers that are not ours or have no
+      momenta.
     - `n`, `beta`, `localization`: as above; `loss`: L(θ0); `size`: how many parameters moved.
     """
 
     trace: NDArray[np.float64] = field(compare=False)
+    heat: NDArray[np.float64] = field(compare=False)
     temperatures: dict[str, Estimate]
+    coarseness: float
+    batches: bool
     n: int
     beta: float
     localization: float
@@ -75,7 +96,21 @@ class LearningCoefficient:
     @property
     def interval(self) -> tuple[float, float]:
         """Its 95 % interval."""
-        return self._estimate.interval
+        low, high = self._estimate.interval
+        if self.corrected is None:
+            return low, high
+        least, most = self.corrected.interval
+        return min(low, least), max(high, most)
+
+    @property
+    def corrected(self) -> Estimate | None:
+        """The value at the right temperature, as far as the draws tell."""
+        if self.batches:
+            return None
+        away = self.heat - self.heat.mean()
+        spread = float(np.square(away).sum())
+        slope = float((away * self.trace).sum()) / spread if spread else 0.0
+        return statistics.mean(self.trace - slope * (self.heat - 1.0))
 
     @property
     def _estimate(self) -> Estimate:
@@ -102,6 +137,7 @@ class LearningCoefficient:
                 f"  {chains} chains of {draws} draws: {statistics.ess(self.trace):.0f} effective, "
                 f"R-hat {statistics.rhat(self.trace):.3f}",
                 f"  temperatures in units of 1/(nβ): {heats}: {wrong}",
+                *([f"  h²k/4 = {self.coarseness:.2g} at most"] if math.isfinite(self.coarseness) else []),
                 ")",
             ]
         )
@@ -186,16 +222,18 @@ def llc(
             walk.forget()
         if step % LOOK == 0 or step == burn_in + draws - 1:
             _check_alive(walk.chains, step)
-    temperatures = {"configurational": statistics.mean(walk.trace(walk.virials) / tau)}
+    heat = walk.trace(walk.virials) / tau
+    temperatures = {"configurational": statistics.mean(heat)}
     if isinstance(optimizer, Partitioned):
         heats = optimizer.temperature()
-        for part, heat in heats.items():
+        for part, own in heats.items():
             name = "kinetic" if len(heats) == 1 else f"kinetic of {part}"
-            temperatures[name] = Estimate(heat.value / tau, heat.error / tau)
-    trace = walk.trace(walk.losses) / tau
-    found = LearningCoefficient(trace, temperatures, n, beta, g, start, walk.size)
-    if found.off:
-        _warn(found, batches.are_own)
+            temperatures[name] = Estimate(own.value / tau, own.error / tau)
+    found = LearningCoefficient(
+        walk.trace(walk.losses) / tau, heat, temperatures, walk.coarseness, batches.are_own, n, beta, g,
+        start, walk.size,
+    )  # fmt: skip
+    _warn(found)
     return found
 
 
@@ -209,6 +247,8 @@ class _Walk:
         self.size = 0
         self.losses: list[Tensor] = []
         self.virials: list[Tensor] = []
+        self.coarseness = math.nan
+        self._last: list[tuple[Tensor, Tensor]] = []  # θ and gradients of the draw before
 
     def step(self, optimizer: Optimizer, x: Tensor, y: Tensor, own: bool) -> None:
         """A step, noted as the chains are at its first gradient."""
@@ -226,6 +266,8 @@ class _Walk:
             torch.autograd.backward(potentials.sum())  # the sum: each chain has the gradient of its own
             if not seen:
                 self._note(losses.detach() - self._at_centre(x, y, own), away)
+                if not own:
+                    self._look_at_curvature(_edge(optimizer))
             seen = True
             return potentials.detach()
 
@@ -238,6 +280,22 @@ class _Walk:
         self.losses.append(losses)
         self.virials.append(products.sum(0) / self.size)
 
+    def _look_at_curvature(self, edge: float) -> None:
+        """Note the curvature between the draw before and this one, where the edge of stability is known."""
+        if not math.isfinite(edge):
+            return
+        now = [(p.detach().clone(), p.grad.clone()) for p in self.free if p.grad is not None]
+        if len(self._last) == len(now):
+            pairs = [
+                [a - b for a, b in zip(*both, strict=True)] for both in zip(now, self._last, strict=True)
+            ]
+            steps, changes = (
+                sum(d.square().flatten(1).sum(1) for d in kind) for kind in zip(*pairs, strict=True)
+            )
+            largest = edge * float((changes / steps).nan_to_num(0.0, posinf=0.0).max().sqrt())
+            self.coarseness = largest if math.isnan(self.coarseness) else max(self.coarseness, largest)
+        self._last = now
+
     @torch.no_grad()
     def _at_centre(self, x: Tensor, y: Tensor, own: bool) -> Tensor | float:
         """The loss of θ0 on the same examples."""
@@ -249,11 +307,22 @@ class _Walk:
         """Forget the steps so far."""
         self.losses.clear()
         self.virials.clear()
+        self.coarseness = math.nan
 
     @staticmethod
     def trace(values: list[Tensor]) -> NDArray[np.float64]:
         """Values of all steps, (chain, step)."""
         return torch.stack(values, dim=1).double().cpu().numpy()
+
+
+def _edge(optimizer: Optimizer) -> float:
+    """h²/4, times which a curvature is 1 where steps with momenta become unstable; NaN of other steps."""
+    if not isinstance(optimizer, Partitioned):
+        return math.nan
+    sizes = [
+        float(group["lr"]) if "A" in group.get("word", "") else math.nan for group in optimizer.param_groups
+    ]
+    return max(sizes) ** 2 / 4 if not any(map(math.isnan, sizes)) else math.nan
 
 
 class _Batches:
@@ -390,11 +459,21 @@ def _check_alive(chains: Chains, step: int) -> None:
         )
 
 
-def _warn(found: LearningCoefficient, batches: bool) -> None:
+def _warn(found: LearningCoefficient) -> None:
+    """Warn of a sampler that is not at its temperature, or too coarse."""
     from heatbath.automatic import OffTemperature  # which loads the engine
 
+    if found.coarseness > COARSE:
+        warnings.warn(
+            f"h²k/4 was {found.coarseness:.2g}, and steps are unstable from 1 on: a smaller lr is needed, as "
+            f"excursions may raise the coefficient {found.value:.4g}, and its interval need not show it",
+            CoarseSteps,
+            stacklevel=3,
+        )
+    if not found.off:
+        return
     heats = ", ".join(f"{name} {_text(found.temperatures[name])}" for name in found.off)
-    remedy = f"{'larger batches, ' if batches else ''}a smaller lr or a longer burn_in bring it closer"
+    remedy = f"{'larger batches, ' if found.batches else ''}a smaller lr or a longer burn_in bring it closer"
     if found.interval[1] < 0:
         remedy = "the loss falls below that of the module as it is: train it to a minimum before"
     warnings.warn(

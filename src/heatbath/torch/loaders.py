@@ -171,33 +171,34 @@ def task_of(
     wrong = []
     if by == "accuracy" and not TASKS[task].classes:
         wrong.append(f"{task!r} has no accuracy: take by='loss'")
-    outputs, failed = _outputs(model, inputs)
+    outputs, failed = outputs_of(model, inputs)
     if outputs is None:
         return task, [*wrong, failed]
     everything = training.y if isinstance(training, Shuffled) else targets
     misfit = misfit_of(task, outputs, everything) if loss is None else ""
-    misfit = misfit or _misfit_of_loss(LOSSES[task] if loss is None else loss, outputs, targets)
+    misfit = misfit or misfit_of_loss(LOSSES[task] if loss is None else loss, outputs, targets)
     if not misfit and (first := next(iter(judging), None)) is not None:
         inputs, targets = checked(first)
         model.eval()
-        others, misfit = _outputs(model, inputs) if len(inputs) else (None, "")
+        others, misfit = outputs_of(model, inputs) if len(inputs) else (None, "")
         misfit = misfit if others is None else misfit_of(task, others, targets, "validation ")
     return task, [*wrong, misfit] if misfit else wrong
 
 
-def _outputs(model: nn.Module, inputs: Tensor) -> tuple[Tensor | None, str]:
-    """What a new model says of a batch, or why that is nothing."""
+def outputs_of(model: nn.Module, inputs: Tensor, several: bool = False) -> tuple[Tensor | None, str]:
+    """What a model says of a batch, or why that is nothing; `several`: the outputs may have more axes."""
     given = f"inputs of shape {_described(inputs)}"
     try:
         outputs = model(inputs.to(device_of(model)))
     except BREAKS as error:
         return None, f"the model does not take {given}: {_first_line(error)}"
-    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(inputs):
+    fits = isinstance(outputs, Tensor) and (outputs.ndim >= 1 if several else outputs.ndim == 2)
+    if not fits or len(outputs) != len(inputs):
         got = _described(outputs) if isinstance(outputs, Tensor) else type(outputs).__name__
         return None, f"the model must return a tensor ({len(inputs)}, outputs), got {got}"
     if not bool(torch.isfinite(outputs).all()):
         why = "" if bool(torch.isfinite(inputs).all()) else ", some of which are not finite themselves"
-        return None, f"the new model's outputs are not finite for {given}{why}"
+        return None, f"the model's outputs are not finite for {given}{why}"
     return outputs, ""
 
 
@@ -237,7 +238,7 @@ def _reshaping(targets: Tensor, shape: tuple[int, ...]) -> str:
     return ": give y[:, 0]" if targets.ndim == 2 and shape == tuple(targets[:, 0].shape) else ""
 
 
-def _misfit_of_loss(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor) -> str:
+def misfit_of_loss(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor) -> str:
     """Why a loss cannot be minimised, if it cannot."""
     given = f"outputs of shape {_described(outputs)} and targets of shape {_described(targets)}"
     try:

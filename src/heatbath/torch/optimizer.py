@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from heatbath.checks import NON_NEGATIVE, real, shown, whole
+from heatbath.checks import NON_NEGATIVE, POSITIVE, real, shown, whole
 from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import coefficients, find_method
 from heatbath.schedules import Value
 from heatbath.statistics import Estimate
-from heatbath.torch import layers, posteriors, seeds, shards, tempering, unfused, values
+from heatbath.torch import layers, posteriors, seeds, shards, stability, tempering, unfused, values
 from heatbath.torch.chains import stacked
 from heatbath.torch.fused import Fused, can_be_fused
 from heatbath.torch.observations import Observations, Temperature, mean_heat, pooled
@@ -84,7 +84,7 @@ class Undo:
             unit.publish()
             for parameter in unit.parameters:
                 if id(parameter) not in self.known:
-                    del self.optimizer.state[parameter]
+                    self.optimizer.state.pop(parameter, None)
         for group, before in zip(self.optimizer.param_groups, self.groups, strict=True):
             group.update(before)
 
@@ -137,7 +137,7 @@ class Partitioned(Optimizer):
         differentiable: bool = False,
         chain: int = 0,
     ) -> None:
-        shards.check_maker()
+        self._apart = shards.maker()
         self._forget()
         self._given: list[int] = []
         self.forget_past()
@@ -160,17 +160,20 @@ class Partitioned(Optimizer):
             params = posteriors.settle(posterior, groups, list(map(values.method_of, groups)))
         params = stacked(params)
         super().__init__(params, Defaults(options))
+        if self._apart is not None:
+            self._apart.check(self.param_groups)
+        stability.check(self.param_groups)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a part: a dict with "params" and "method"; it has a ξ of its own."""
-        _checked_group(param_group)
+        (param_group,) = stacked([_checked_group(param_group)])
         own = {"agreed": True} if param_group.get("seed") is not None else {"seed": self.defaults["seed"]}
         param_group = param_group | own
         _check_options(self.defaults | param_group)
         new_group = values.to_values(param_group, param_group.get("lr", self.defaults["lr"]))
         steps = max((group["step"] for group in self.param_groups), default=0)
         shared = self.param_groups[0] if self.param_groups else {}
-        noise = {key: shared[key] for key in ("noise", "draws", "drawn") if key in shared}
+        noise = {key: shared[key] for key in ("n", "heat", "noise", "draws", "drawn") if key in shared}
         new_group = param_group | new_group | {"step": steps} | noise
         tempering.check_ladders([*self.param_groups, new_group])
         if shared and new_group.get("chains") != shared["chains"]:
@@ -181,7 +184,7 @@ class Partitioned(Optimizer):
         super().add_param_group(new_group)
         group = self.param_groups[-1]
         if values.per_tensor(group):
-            group["xi"] = [group["xi"]] * len(group["params"])
+            group["xi"] = [group["xi"]] * len(self._members(len(self.param_groups) - 1))
         for key in values.OF_CHAINS if group["chains"] else ():
             if key in group and not (key == "noise" and shared):  # those of the noise are there
                 group[key] = [deepcopy(group[key]) for _ in range(group["chains"])]
@@ -193,23 +196,27 @@ class Partitioned(Optimizer):
     def __repr__(self) -> str:
         lines = []
         for group in self.param_groups:
-            lazy = any(map(is_lazy, group["params"]))
-            count = "?" if lazy else sum(parameter.numel() for parameter in group["params"])
+            count = _count(group["params"])
             shown = {
                 key: group["schedules"].get(key, group[key])
                 for key in coefficients(find_method(group["method"]))
             }
-            text = ", ".join(
-                f"{key}={value}" for key, value in shown.items() if key != "weight_decay" or value
-            )
+            idle = values.to_method(group, values.current(values.of_chain(group, 0))).idle
+            text = ", ".join(f"{key}={value}" for key, value in shown.items() if key not in idle)
             h = float(group["lr"])
             name = ": ".join(str(group[key]) for key in ("part", "name") if key in group)
             noise = f", noise={values.of_chain(group, 0)['noise']:g}" if "noise" in group else ""
             many = f" of {group['chains']} chains" if group["chains"] else ""
-            lines.append(
-                f"  {name or 'part'}: {group['method']}({text}), {count} parameters{many}, lr={h}{noise}"
-            )
+            lines.append(f"  {name or 'part'}: {group['method']}({text}), {count}{many}, lr={h}{noise}")
         return "\n".join([f"{type(self).__name__}(", *lines, ")"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._apart is not None:
+            raise RuntimeError(
+                "an optimiser within ZeroRedundancyOptimizer cannot be copied without it: use state_dict()"
+            )
+        state: dict[str, Any] = super().__getstate__()
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -252,6 +259,12 @@ class Partitioned(Optimizer):
         sizes = [len(group["params"]) for group in state_dict["param_groups"]]
         if sizes != [len(group["params"]) for group in self.param_groups]:
             return []  # torch will say so
+        for group, own in zip(state_dict["param_groups"], self.param_groups, strict=True):
+            if group.get("chains") != own["chains"]:
+                raise ValueError(
+                    f"this is the state of {_chains_in_words(group.get('chains'))}, and these are "
+                    f"{_chains_in_words(own['chains'])}"
+                )
         saved = [index for group in state_dict["param_groups"] for index in group["params"]]
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         states = [state_dict["state"].get(index, {}) for index in saved]
@@ -279,6 +292,11 @@ class Partitioned(Optimizer):
         parts = self._parts()
         recipes = [part.recipe for part in parts]
         check_closure(recipes, closure, moves=any(part.group["lr"] != 0 for part in parts))
+        if self._apart is not None and any(each.gradients > 1 for each in recipes):
+            raise RuntimeError(
+                "a word of several gradients is not supported within ZeroRedundancyOptimizer, which sends "
+                "what was stepped to the other processes at the end of a step only"
+            )
         move = tempering.move([part.group for part in parts], recipes, loss) if closure is not None else None
         for part in parts:
             for number, group, units in _by_chain(part):
@@ -351,6 +369,27 @@ class Partitioned(Optimizer):
             group["drawn"] += 1
         return self.noise
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @torch.no_grad()
+    def set_examples(self, n: float) -> None:
+        """Go on with the posterior of n examples, where there are more by now, or fewer count: see `Stream`.
+
+        Temperatures and priors are multiplied by the n that there was over the new one, momenta by its root,
+        and adaptive parts keep the law of their thermostats. The law of a noise that is sampled follows.
+        """
+        n = real("n", n, POSITIVE)
+        if not all("n" in group for group in self.param_groups):
+            raise ValueError(
+                "how many examples there are means something to a posterior with the mean of a loss alone: "
+                "make the optimiser with posterior=Posterior(..., n=1), and reduction='mean'"
+            )
+        for group in self.param_groups:
+            factor = posteriors.set_examples(group, n)
+            states = (self.state.get(parameter, {}) for parameter in group["params"])
+            momenta = [state["momentum"] for state in states if "momentum" in state]
+            if factor != 1 and momenta:
+                torch._foreach_mul_(momenta, factor)
+
     def temperature(self, chain: int | None = None) -> dict[str, Temperature]:
         """The kinetic temperature p·p/N of every part, where its thermostat reads it, since `forget_past`,
         and the configurational one θ·∇L/N beside it.
@@ -396,11 +435,18 @@ class Partitioned(Optimizer):
     # A step in pieces
 
     _order: layers.Order | None = None  # of a module whose last layer was taken for the output layer
+    _apart: shards.Apart | None = None  # where a wrapper has given each process some of the parameters
+
+    def _members(self, place: int) -> list[Tensor]:
+        """The parameters of a group, in all processes."""
+        members: list[Tensor] = self.param_groups[place]["params"]
+        return members if self._apart is None else self._apart.members(place)
 
     def _forget(self) -> None:
         """Forget all that is only kept to save time."""
         self._fused = Fused()
         self._cooked: dict[tuple[int, int], Cooked] = {}  # by group and chain
+        self._swinging: set[tuple[int, int]] = set()  # thermostats of which was said that they are unstable
         self._places: list[list[int]] = []
         self._shards: list[list[Shard | None]] = []
 
@@ -416,19 +462,21 @@ class Partitioned(Optimizer):
             cooked = self._cook((place, 0), values.of_chain(group, 0))
             if not len(cooked.recipe.encoded):
                 continue
-            units = self._units(values.of_chain(group, 0), cooked, places[place], self._shards[place])
+            first = self._units(place, values.of_chain(group, 0), cooked, places[place])
+            units = list(first)
             for k in range(1, values.chain_count(group)):
                 own = values.of_chain(group, k)
                 if "noise" in group:
                     cooked = self._cook((place, k), own)
-                units += [_of_chain(unit, own, cooked, k) for unit in units if unit.is_first]
+                units += [_of_chain(unit, own, cooked, k) for unit in first]
             parts.append(Part(place, group, cooked.recipe, units, _fuses(group, units)))
         return parts
 
     def _agree(self) -> None:
         """See that all processes have the same seeds, where they were made here."""
         if open_groups := [group for group in self.param_groups if not group["agreed"]]:
-            seeds.agree(self.param_groups)
+            every = [p for place in range(len(self.param_groups)) for p in self._members(place)]
+            seeds.agree(self.param_groups, every)
             self.defaults |= {"seed": open_groups[0]["seed"], "agreed": True}
 
     def _cook(self, place: tuple[int, int], group: dict[str, Any]) -> Cooked:
@@ -450,26 +498,30 @@ class Partitioned(Optimizer):
             chosen = recipe(method) if known is None else known.recipe
         table = chosen.table(values.named(group, before), values.named(group, now), group["maximize"])
         self._cooked[place] = Cooked(wording, key, chosen, table)
+        if place not in self._swinging and stability.warn(group, chosen.method):
+            self._swinging.add(place)
         return self._cooked[place]
 
-    def _units(
-        self, group: dict[str, Any], cooked: Cooked, places: list[int], parted: list[Shard | None]
-    ) -> list[Unit]:
+    def _units(self, place: int, group: dict[str, Any], cooked: Cooked, firsts: list[int]) -> list[Unit]:
         """The tensors of a group that have a gradient, one unit for each ξ: those of the first chain."""
         ladder = values.ladder(group)
         root = math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
         per_tensor = values.per_tensor(group)
         units: list[Unit] = []
-        for i, parameter in enumerate(group["params"]):
+        for i, (parameter, shard) in enumerate(zip(self._members(place), self._shards[place], strict=True)):
             if parameter.grad is None or not parameter.numel():
                 continue
-            state = self.state[parameter]
+            if self._apart is not None and shard is not None and not shard.runs:
+                parameter, state = self._apart.stand_in(parameter, group["step"])
+            else:
+                state = self.state[parameter]
             prepare(group, parameter, state)
             if not units or per_tensor:
                 xi = group["xi"][i] if per_tensor else group.get("xi", 0.0)
                 units.append(Unit(cooked.recipe, cooked.table, xi, root, group["seed"], group["step"]))
                 units[-1].number, units[-1].chains = group["chain"], values.chain_count(group)
-            units[-1].add(group, parameter, state, places[i], parted[i])
+                units[-1].index = i
+            units[-1].add(group, parameter, state, firsts[i], shard)
         return units
 
     def _first_elements(self) -> list[list[int]]:
@@ -480,20 +532,27 @@ class Partitioned(Optimizer):
             shards.check_replaced(self._given, [p for group in self.param_groups for p in group["params"]])
         position, lazy = 0, False
         places: list[list[int]] = []
-        self._shards = [[shards.shard_of(parameter) for parameter in g["params"]] for g in self.param_groups]
+        self._shards = list(map(self._shards_of, range(len(self.param_groups))))
         sharded = shards.check_groups([shard for group in self._shards for shard in group])
         if sharded and any(map(values.ladder, self.param_groups)):
             raise RuntimeError(
                 "simulated tempering of sharded parameters is not supported: use another schedule"
             )
-        for group in self.param_groups:
+        for place, group in enumerate(self.param_groups):
             places.append([])
-            for parameter in group["params"]:
+            for parameter in self._members(place):
                 places[-1].append(position)
                 lazy |= is_lazy(parameter)
                 position += 0 if is_lazy(parameter) else parameter.numel() // values.chain_count(group)
         self._places = [] if lazy else places
         return places
+
+    def _shards_of(self, place: int) -> list[Shard | None]:
+        """Where the parameters of a group lie."""
+        if self._apart is None:
+            return list(map(shards.shard_of, self.param_groups[place]["params"]))
+        here = set(self.param_groups[place]["params"])
+        return [self._apart.shard_of(parameter, parameter in here) for parameter in self._members(place)]
 
     def _advance(self, parts: list[Part], stage: int) -> None:
         """The passes of a stage."""
@@ -522,14 +581,15 @@ class Partitioned(Optimizer):
         group["step"] += 1
         for unit in part.units:
             unit.publish()
-            for parameter in unit.parameters if unit.is_first else ():
-                self.state[parameter]["step"] += 1
+            for state in unit.states if unit.is_first else ():
+                state["step"] += 1
+        if self._apart is not None:
+            self._apart.moved = True
         if "xi" not in group:
             return
-        place = {id(parameter): i for i, parameter in enumerate(group["params"])}
         for unit in part.units:
             if values.per_tensor(group):
-                values.of_chain(group, unit.place)["xi"][place[id(unit.parameters[0])]] = unit.xi
+                values.of_chain(group, unit.place)["xi"][unit.index] = unit.xi
             elif group["chains"]:
                 group["xi"][unit.place] = unit.xi
             else:
@@ -539,8 +599,7 @@ class Partitioned(Optimizer):
 def _of_chain(unit: Unit, group: dict[str, Any], cooked: Cooked, k: int) -> Unit:
     """The unit of chain k beside one of the first; `group` is as that chain sees it."""
     ladder, xi = values.ladder(group), group.get("xi", 0.0)
-    if isinstance(xi, list):
-        xi = next(x for x, p in zip(xi, group["params"], strict=True) if p is unit.parameters[0])
+    xi = xi[unit.index] if isinstance(xi, list) else xi
     root = math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
     number = group["chain"] + k
     return replace(unit, xi=xi, root_tau=root, table=cooked.table, number=number, place=k)
@@ -548,9 +607,25 @@ def _of_chain(unit: Unit, group: dict[str, Any], cooked: Cooked, k: int) -> Unit
 
 def _by_chain(part: Part) -> Iterator[tuple[int, dict[str, Any], list[Unit]]]:
     """The chains of a part: their numbers, the group as each sees it, and their units."""
-    for k in range(values.chain_count(part.group)):
-        units = [unit for unit in part.units if unit.place == k]
-        yield part.group["chain"] + k, values.of_chain(part.group, k), units
+    count = values.chain_count(part.group)
+    each = len(part.units) // count
+    for k in range(count):
+        own = part.units[k * each : (k + 1) * each]
+        yield part.group["chain"] + k, values.of_chain(part.group, k), own
+
+
+def _chains_in_words(count: int | None) -> str:
+    return f"{count} chains" if count else "one"
+
+
+def _count(params: list[Tensor]) -> str:
+    """How many parameters there are in how many tensors, and how many of them are not frozen."""
+    tensors = f" in {len(params)} tensors" if len(params) > 1 else ""
+    if any(map(is_lazy, params)):
+        return f"? parameters{tensors}"
+    total = sum(parameter.numel() for parameter in params)
+    free = sum(parameter.numel() for parameter in stability.moving(params))
+    return f"{f'{free} of ' if free < total else ''}{total} parameters{tensors}"
 
 
 def _checked_group(group: Any) -> dict[str, Any]:

@@ -24,13 +24,17 @@ A noise s² that is not known is common to all targets and has the prior IG(a, b
 targets. `draw_noise` draws it from its law given the residuals, IG((a + 1 + nK/2)/T - 1, (b v + Σr²/2)/T).
 As in `likelihood`, momenta are in units of s: all else is as for s = 1, so that groups show τ and
 `weight_decay` for s = 1, and `temperature()` is to be compared with that τ.
+
+Where there are more examples than before, or fewer (`set_examples`, see `streams`), τ and `weight_decay` are
+multiplied by n/n', momenta by sqrt(n/n'), so that p/sqrt(τ) stays, and adaptive parts keep σ²/τ and ετ.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -41,11 +45,12 @@ from torch import Tensor
 from heatbath import noise, posterior
 from heatbath.checks import POSITIVE, choice, is_real, real, shown, store, whole
 from heatbath.likelihood import law_of_variance, settle_part
-from heatbath.methods import Method, names
+from heatbath.methods import Method, coefficients, names
 from heatbath.partition import Part, Partition
+from heatbath.schedules import scaled
 from heatbath.torch.layers import Layer
 from heatbath.torch.units import is_lazy
-from heatbath.torch.values import chain_count
+from heatbath.torch.values import chain_count, current, of_chain, to_method
 
 Loss = Literal[
     "binary_cross_entropy_with_logits",
@@ -183,8 +188,43 @@ def settle(given: Posterior, groups: list[dict[str, Any]], methods: list[Method]
         for piece in pieces:
             params = [p for name in piece.layers for p in by_name[name].params]
             own = {"name": by_name[piece.layers[0]].name} if len(pieces) > 1 else {}
-            settled.append(own | kept | {"params": params, "method": piece.method} | _noise(given))
+            settled.append(own | kept | {"params": params, "method": piece.method} | _size_of(given))
+            settled[-1] |= _noise(given)
     return settled
+
+
+def _size_of(given: Posterior) -> dict[str, float]:
+    """What a group has to know to follow n, if it can: its n, and nτ. A sum would itself change with n."""
+    return {"n": given.n, "heat": given.temperature * given.scale} if given.reduction == "mean" else {}
+
+
+def set_examples(group: dict[str, Any], n: float) -> float:
+    """Put a group at the temperature and prior of a posterior of n examples, and return what its momenta are
+    to be multiplied by."""
+    ratio = group["n"] / n
+    if ratio == 1:
+        return 1.0
+    one = of_chain(group, 0)
+    method = to_method(one, current(one))
+    if "xi" in group:
+        method = replace(method, xi=1.0)  # type: ignore[call-arg]
+    method = method.at_temperature(group["heat"] / n)
+    if "xi" in group:
+        group["xi"] = scaled(group["xi"], getattr(method, "xi", 1.0))
+    if method.has_prior:
+        method = method.with_prior(float(group["weight_decay"]) * ratio)
+    group |= {name: getattr(method, name) for name in coefficients(type(method)) if name in group}
+    group["n"] = n
+    if "draws" in group:
+        law = Noise(*group["draws"])
+        more = law.residuals * (1 / ratio - 1)
+        law = law._replace(residuals=law.residuals + more, shape=law.shape + law.factor * more)
+        if law.shape < 1:
+            raise ValueError(
+                f"Posterior: with {n:g} examples its temperature is too high for a noise to be sampled"
+            )
+        group["draws"] = list(law)
+    return math.sqrt(ratio) if "tau" in group else 1.0
 
 
 def _noise(given: Posterior) -> dict[str, Any]:

@@ -23,6 +23,7 @@ Methods: TypeAlias = str | Make | Sequence[str | Make] | Mapping[str | Make, Map
 
 TEMPERATURES = ("tau", "tau_output")  # arguments that a posterior may take the place of
 OURS = ("model", "params", "hidden", "output", "seed")  # arguments of an optimiser that `tune` gives
+SETS = {"frequency": "epsilon", "damping": "sigma"}  # what these take the place of
 SEARCHED: dict[str, dict[str, Between]] = {
     "AdLaLa": {
         "lr": between(0.05, 0.5),
@@ -84,7 +85,8 @@ def _family(method: object, arguments: object, model: nn.Module, seed: int) -> F
             f"{name}: {', '.join(taken)} cannot be given here: tune a function that makes the optimiser"
         )
     searched = _searched(name) if ours else {}
-    usual = {key: value for key, value in searched.items() if key not in arguments}
+    instead = {SETS.get(key) for key in arguments}
+    usual = {key: value for key, value in searched.items() if key not in arguments and key not in instead}
     given = {key: value for key, value in arguments.items() if isinstance(value, Between)}
     fixed = {key: value for key, value in arguments.items() if key not in given}
     seeded = fixed | {"seed": seed} if ours else fixed

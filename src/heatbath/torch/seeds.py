@@ -47,14 +47,14 @@ def processes() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def agree(groups: Groups) -> None:
+def agree(groups: Groups, parameters: list[Tensor]) -> None:
     """Take the seeds of the first process for groups whose seed was made here.
 
     All processes must come here, and have the same parameters: of equal noise for different ones nobody would
     notice anything.
     """
     if processes() > 1:
-        mine = [group["seed"] for group in groups], [_outline(p) for g in groups for p in g["params"]]
+        mine = [group["seed"] for group in groups], list(map(_outline, parameters))
         everyone: list[Any] = [None] * processes()
         dist.all_gather_object(everyone, mine)
         if other := [rank for rank, (_, outlines) in enumerate(everyone) if not _alike(outlines, mine[1])]:

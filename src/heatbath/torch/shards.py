@@ -2,9 +2,10 @@
 
 The noise of an element is that of its place in the whole parameter, and ξ belongs to a whole part. So of a
 `DTensor`, which knows its place, the runs of elements that are here are numbered as in the whole, and p·p is
-added up over the processes. What does not know its place is refused, whatever has made it: a process that
-takes its shard for a whole draws the noise of other elements, the same as every other process, and nobody
-would notice.
+added up over the processes. torch's `ZeroRedundancyOptimizer` makes an optimiser for some of the parameters
+in each process, and has all of them itself: there each is numbered among all (see `Apart`). What does not
+know its place is refused, whatever has made it: a process that takes its shard for a whole draws the noise of
+other elements, the same as every other process, and nobody would notice.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -22,6 +23,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 WRAPPERS = {"ZeroRedundancyOptimizer"}  # optimisers that make one of ours for some of their parameters
+STRIDED = "_StridedShard"  # elements that are no block of the whole
+MAKER = "_init_local_optimizer"  # what makes it there
 REMEDY = (
     "every process would draw the same noise for other elements, and ξ would be that of a shard. Shard the "
     "model by fully_shard (FSDP2), or keep it whole in every process, as DistributedDataParallel does, and "
@@ -71,6 +74,11 @@ def shard_of(parameter: Any) -> Shard | None:
     placements = getattr(parameter, "placements", None)
     if placements is None:
         return None
+    if any(type(placement).__name__ == STRIDED for placement in placements):
+        raise RuntimeError(
+            f"shards of shards along one dimension, {placements}, as of tensor parallelism beside FSDP, are "
+            "not supported: shard by one of them"
+        )
     if not all(placement.is_shard() or placement.is_replicate() for placement in placements):
         raise RuntimeError(f"a DTensor must be sharded or replicated to be stepped, got {placements}")
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset as place
@@ -95,12 +103,14 @@ def check_groups(shards: Sequence[Shard | None]) -> bool:
 
 def local(tensor: Any, shard: Shard | None) -> Tensor:
     """The elements that are in this process."""
-    here: Tensor = tensor if shard is None else tensor.to_local()
+    here: Tensor = tensor.to_local() if shard is not None and hasattr(tensor, "to_local") else tensor
     return here
 
 
 def sharded_like(parameter: Any, gradient: Any) -> Tensor:
     """The elements of a gradient that belong to those of a parameter in this process."""
+    if not hasattr(parameter, "placements"):  # all of it is here, or nothing
+        return gradient.contiguous()  # type: ignore[no-any-return]
     if not hasattr(gradient, "placements"):
         raise RuntimeError("a parameter that is a DTensor needs a gradient that is one: do not replace it")
     if gradient.placements != parameter.placements:
@@ -130,16 +140,75 @@ def whole_sum(sums: Sequence[Tensor], shards: Sequence[Shard | None]) -> float:
     return float(add_up(parts[0], shards) + parts[1])
 
 
-def check_maker() -> None:
-    """Refuse to be made within a wrapper that gives each process some of the parameters."""
+@dataclass
+class Apart:
+    """Parameters of which a `ZeroRedundancyOptimizer` has given each process some, to be stepped there.
+
+    Every process has all of them, with their gradients, and sends those it has stepped to the others. Those
+    of other processes are `elsewhere`: a stand-in without elements for each, with its state, so that a part
+    that has nothing here still adds up p·p with the others, and has its ξ.
+    """
+
+    wrapper: Any
+    moved: bool = False  # whether a step was made here, and not only before a state was loaded
+    elsewhere: dict[Tensor, tuple[Tensor, dict[str, Any]]] = field(default_factory=dict)
+
+    def check(self, groups: list[dict[str, Any]]) -> None:
+        """Refuse groups that are not those of the wrapper, or cannot be parted."""
+        every = [set(group["params"]) for group in self.wrapper.param_groups]
+        if len(every) != len(groups) or any(
+            not whole.issuperset(group["params"]) for whole, group in zip(every, groups, strict=True)
+        ):
+            raise RuntimeError(
+                "the parts must be the groups of the ZeroRedundancyOptimizer, and are others: give it a "
+                'group for each part, such as {"params": ..., "method": ...} for Partitioned, or '
+                '{"params": ..., "part": "hidden"} and "output" for AdLaLa, LOL and LaLa'
+            )
+        if any(group["chains"] for group in groups):
+            raise RuntimeError("chains that are sharded over processes are not supported")
+        if any(hasattr(parameter, "placements") for whole in every for parameter in whole):
+            raise RuntimeError(
+                "parameters that are DTensors are sharded already: leave out ZeroRedundancyOptimizer"
+            )
+
+    def members(self, place: int) -> list[Tensor]:
+        """All parameters of a group, in the order of the whole."""
+        return list(self.wrapper.param_groups[place]["params"])
+
+    def shard_of(self, parameter: Tensor, here: bool) -> Shard | None:
+        """Where the elements of a parameter are: all in this process, or none."""
+        if self.wrapper.world_size == 1:
+            return None
+        size = parameter.numel()
+        return Shard((size,), (size if here else 0,), (0,), (self.wrapper.process_group,))
+
+    def stand_in(self, parameter: Tensor, steps: int) -> tuple[Tensor, dict[str, Any]]:
+        """What stands for a parameter that is stepped elsewhere, and its state; `steps`: of its group.
+
+        What was stepped before a state was loaded is not known here: as often as its group, then.
+        """
+        if parameter not in self.elsewhere:
+            nothing = torch.nn.Parameter(parameter.detach().new_empty(0), requires_grad=False)
+            nothing.grad = torch.zeros_like(nothing)
+            self.elsewhere[parameter] = nothing, {"step": 0 if self.moved else steps}
+        return self.elsewhere[parameter]
+
+
+def maker() -> Apart | None:
+    """What is known of the whole where an optimiser is made within a wrapper that gives each process some of
+    the parameters; refused where that is not known."""
     frame = sys._getframe(1).f_back
     while frame is not None:
-        kinds = {kind.__name__ for kind in type(frame.f_locals.get("self")).__mro__}
+        wrapper: Any = frame.f_locals.get("self")
+        kinds = {kind.__name__ for kind in type(wrapper).__mro__}
         if names := kinds & WRAPPERS:
-            raise RuntimeError(
-                f"an optimiser sharded over processes ({', '.join(names)}) is not supported: {REMEDY}"
-            )
+            if frame.f_code.co_name != MAKER:
+                raise RuntimeError(
+                    f"an optimiser sharded over processes ({', '.join(names)}) must be made by it: {REMEDY}"
+                )
+            return Apart(wrapper)
         frame = frame.f_back
+    return None
 
 
 def check_replaced(given: list[int], parameters: list[Tensor]) -> None:

@@ -5,6 +5,7 @@ Where parameters have many chains, stacked along their first axis, each chain ha
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +31,7 @@ class Unit:
     p·p where it was last read, `size` how many parameters are stepped, in all processes. θ of half-precision
     parameters are float32 copies, and of those whose numbers stand for their negatives the numbers
     themselves. `number` is that of the chain in the noise. Of stacked parameters the tensors are those of all
-    `chains`, and this is the one at `place` in them.
+    `chains`, and this is the one at `place` in them. `index` is the first parameter's number in its group.
     """
 
     recipe: Recipe
@@ -40,6 +41,7 @@ class Unit:
     seed: int
     step: int
     parameters: list[Tensor] = field(default_factory=list)
+    states: list[dict[str, Any]] = field(default_factory=list)
     shards: list[Shard | None] = field(default_factory=list)
     theta: list[Tensor] = field(default_factory=list)
     p: list[Tensor] = field(default_factory=list)
@@ -54,6 +56,7 @@ class Unit:
     number: int = 0
     chains: int = 1
     place: int = 0
+    index: int = 0
 
     @property
     def is_first(self) -> bool:
@@ -77,9 +80,11 @@ class Unit:
         if "second" in state:
             found.append(state["second"])
         theta, p, *second = found if shard is None else (local(tensor, shard) for tensor in found)
-        theta = theta if shard is None else theta.contiguous()  # so that all processes take the same way
+        if shard is not None:  # so that all processes take the same way
+            theta = theta.contiguous()
         self.parameters.append(parameter)
-        self.size += parameter.numel() // self.chains
+        self.states.append(state)
+        self.size += parameter.numel() // self.chains if shard is None else math.prod(shard.shape)
         self.shards.append(shard)
         self.sharded |= shard is not None
         self.theta.append(theta.detach().resolve_neg() if theta.is_neg() else theta)

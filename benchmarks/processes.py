@@ -1,0 +1,96 @@
+"""A step of a sharded model (FSDP2) on two processes against torch's AdamW on the same, in one run.
+
+The optimiser's step alone, of a 256-1024-1024-10 network (1.3 million parameters) of which `fully_shard` has
+given a half to each of two processes (gloo, one thread each): AdamW in torch's fused way and as it is by
+default, Langevin, which needs no sum over the processes, and AdLaLa, which adds up p·p once a pass. Then with
+the optimiser's states alone sharded (ZeroRedundancyOptimizer, whose step also sends the parameters): AdamW
+and Langevin. Medians of interleaved repeats in milliseconds, with ratios to the first; the slower process
+counts.
+
+    python benchmarks/processes.py [--repeats 30]
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.optim import AdamW, Optimizer
+
+from heatbath.torch import AdLaLa, Langevin
+
+WORLD = 2
+Make = Callable[[nn.Module], Optimizer]
+SHARDED: dict[str, Make] = {
+    "AdamW, fused": lambda model: AdamW(model.parameters(), fused=True),
+    "AdamW": lambda model: AdamW(model.parameters()),
+    "Langevin": lambda model: Langevin(model.parameters(), 1e-3, gamma=1.0, tau=1e-6, seed=1),
+    "AdLaLa": lambda model: AdLaLa(model, lr=1e-3, seed=1),
+}
+ZERO: dict[str, Make] = {
+    "AdamW": lambda model: ZeroRedundancyOptimizer(model.parameters(), AdamW),
+    "Langevin": lambda model: ZeroRedundancyOptimizer(
+        model.parameters(), Langevin, lr=1e-3, gamma=1.0, tau=1e-6, seed=1
+    ),
+}
+
+
+def network() -> nn.Module:
+    """The model, the same in every process."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
+    )
+
+
+def stepper(make: Make, shard: bool) -> Optimizer:
+    """An optimiser whose parameters have gradients."""
+    model = network()
+    if shard:
+        fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)))
+    optimizer = make(model)
+    model(torch.ones(4, 256)).square().mean().backward()
+    return optimizer
+
+
+def measure(rank: int, folder: str, repeats: int) -> None:
+    """Time the steps in one of the processes; the first prints."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
+    for title, makers, shard in (("FSDP2", SHARDED, True), ("ZeRO", ZERO, False)):
+        optimizers = {name: stepper(make, shard) for name, make in makers.items()}
+        took: dict[str, list[float]] = {name: [] for name in optimizers}
+        for repeat in range(repeats + 3):
+            for name, optimizer in optimizers.items():
+                dist.barrier()
+                begin = time.perf_counter()
+                optimizer.step()
+                if repeat >= 3:  # the first are warm-ups
+                    took[name].append(1000 * (time.perf_counter() - begin))
+        values = torch.tensor([statistics.median(times) for times in took.values()])
+        dist.all_reduce(values, op=dist.ReduceOp.MAX)
+        if rank == 0:
+            text = (f"{n} {v:.2f} ({v / values[0]:.2f})" for n, v in zip(took, values.tolist(), strict=True))
+            print(f"a step on {WORLD} processes, {title}, ms: {'   '.join(text)}", flush=True)
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    """Start the processes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=30)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        multiprocessing.spawn(measure, args=(folder, options.repeats), nprocs=WORLD)
+
+
+if __name__ == "__main__":
+    main()
