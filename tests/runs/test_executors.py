@@ -24,7 +24,11 @@ from heatbath.runs.simulation import Interrupted
 NETWORK = hb.Dense((5,))
 GRID = hb.AdLaLa(h=0.25, sigma=[0.0, 1e-2], tau=[1e-5, 1e-3])
 SIZES = dict(steps=60, chains=7, record=4, samples=3, histogram=(-3, 3, 4), average=[[0.5, 1.0]])
-METHODS = {"LOL": hb.LOL(), "Adam": hb.Partition(hb.Adam(), h=0.01), "SGLD": hb.Partition(hb.SGLD(0.01), h=0.1)}
+METHODS = {
+    "LOL": hb.LOL(),
+    "Adam": hb.Partition(hb.Adam(), h=0.01),
+    "SGLD": hb.Partition(hb.SGLD(0.01), h=0.1),
+}
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +131,9 @@ def test_what_is_stored_is_not_computed_again(problem, alone, cut, tmp_path):
             raise ValueError("on purpose")
 
     broken = AtOnce(third)
-    with pytest.raises(RuntimeError, match=r"chains 10 to 14 failed on a worker: ValueError: on purpose; .*goes on"):
+    with pytest.raises(
+        RuntimeError, match=r"chains 10 to 14 failed on a worker: ValueError: on purpose; .*goes on"
+    ):
         hb.sweep(problem, NETWORK, GRID, executor=broken, checkpoint=path, **SIZES)
     done = {int(name.stem.split("-")[1]) for name in (tmp_path / "sweep.nc.blocks").iterdir()}
     assert {0, 5} <= done

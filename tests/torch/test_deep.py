@@ -12,7 +12,7 @@ from torch import nn
 import heatbath as hb
 import heatbath.torch as ht
 from heatbath.schedules import Cycle, Linear
-from heatbath.torch.blocks import EMBEDDINGS, VECTORS, block_names
+from heatbath.torch.architectures import EMBEDDINGS, VECTORS, block_names
 from heatbath.torch.searched import families
 from tests.torch.deep import ResNet, gpt2
 

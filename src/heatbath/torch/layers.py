@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from heatbath.checks import choice, shown
-from heatbath.torch.blocks import NORMALISATIONS, parts_of
+from heatbath.torch.architectures import NORMALISATIONS, parts_of
 from heatbath.torch.units import is_lazy
 
 Parts = Literal["layers", "blocks"]
@@ -117,7 +117,7 @@ def split(model: object, hidden: object, output: object, parts: Parts = "layers"
 
 
 def _by_blocks(model: object, hidden: object, output: object) -> list[dict[str, Any]]:
-    """A group for each part of a deep network (see `blocks`), and the output layer's.
+    """A group for each part of a deep network (see `architectures`), and the output layer's.
 
     A last layer that shares its parameters, as those of language models do with their embeddings, is the
     output layer with all of them.
