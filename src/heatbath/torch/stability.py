@@ -33,8 +33,10 @@ def check(groups: Iterable[Group]) -> None:
 
 
 def warn(group: Group, method: Method) -> bool:
-    """Whether a group, as one of its chains sees it, has come to be unstable on the way, which is said. Of the
-    method its choices count, and not its coefficients."""
+    """Whether a group, as one of its chains sees it, has come to be unstable on the way, which is said.
+
+    Of the method its choices count, and not its coefficients.
+    """
     text = _unstable(group, method)
     if text:
         warnings.warn(
