@@ -194,11 +194,10 @@ def test_ctrl_c_leaves_no_task_behind_and_the_same_call_goes_on(problem, alone, 
             raise KeyboardInterrupt
 
     with ThreadPoolExecutor(1) as executor:
-        with pytest.warns(Interrupted, match=r"of 28 chains that are done are in .*the same call goes on"):
-            with pytest.raises(KeyboardInterrupt):
-                hb.sweep(
-                    problem, NETWORK, GRID, executor=executor, checkpoint=path, progress=interrupt, **SIZES
-                )
+        manner = dict(executor=executor, checkpoint=path, progress=interrupt)
+        told = pytest.warns(Interrupted, match=r"of 28 chains that are done are in .*the same call goes on")
+        with told, pytest.raises(KeyboardInterrupt):
+            hb.sweep(problem, NETWORK, GRID, **manner, **SIZES)
         assert executor._work_queue.empty()
         assert executor.submit(lambda: "free").result() == "free"
     assert 1 <= len(list((tmp_path / "sweep.nc.blocks").iterdir())) < 7
