@@ -14,7 +14,9 @@ import json
 import os
 import platform
 import re
+import sys
 from collections.abc import Hashable
+from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -116,7 +118,8 @@ def write(path: str | os.PathLike[str], data: xr.Dataset) -> None:
 def sealed(data: xr.Dataset) -> tuple[bytes | memoryview, bytes]:
     """The bytes of a data set in a file, and those of its seal."""
     encoding = {name: {"_FillValue": None} for name in data.variables}
-    content = data.to_netcdf(engine="h5netcdf", encoding=encoding)
+    with _in_memory():
+        content = data.to_netcdf(engine="h5netcdf", encoding=encoding)
     return content, SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
@@ -138,7 +141,10 @@ def opened(content: bytes, path: object) -> xr.Dataset:
     if seal[len(SEAL) : -1] != hashlib.sha256(body).hexdigest().encode():
         raise ValueError(f"{path} is damaged: its checksum is wrong; take another copy of it")
     try:
-        with xr.open_dataset(io.BytesIO(content), engine="h5netcdf", decode_times=False) as data:
+        with (
+            _in_memory(),
+            xr.open_dataset(io.BytesIO(content), engine="h5netcdf", decode_times=False) as data,
+        ):
             loaded = data.load()
     except Exception as error:  # HDF5 and xarray raise many kinds
         raise ValueError(f"{path} cannot be read as NetCDF: {type(error).__name__}: {error}") from error
@@ -151,6 +157,12 @@ def opened(content: bytes, path: object) -> xr.Dataset:
             f"format {FORMAT}: update heatbath"
         )
     return loaded
+
+
+def _in_memory() -> AbstractContextManager[object]:
+    """Within, xarray asks no cluster of Dask that is there for a lock on what only this process has."""
+    dask = sys.modules.get("dask")
+    return nullcontext() if dask is None else dask.config.set(scheduler="synchronous")
 
 
 def check_replaceable(path: Path) -> None:

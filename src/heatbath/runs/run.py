@@ -687,11 +687,14 @@ def _in_blocks(
         kept = f"are in {folder}, and the same call goes on" if folder else "are lost: give a checkpoint"
         warn(f"interrupted: the {store.done} of {plan.total} chains that are done {kept}", Interrupted)
         raise
+    losses, first = store.losses(), before.step if before else 0
+    if len(losses) == plan.total:  # which is an error: they are not all at the last step
+        report_losses(losses, plan.total, first)
     run = Run(plan, plan.steps, store.joined(), before.former if before else "")
     if checkpoint is not None:
         run.save(checkpoint)
         store.remove()
-    report_losses(store.losses(), plan.total, before.step if before else 0)
+    report_losses(losses, plan.total, first)
     return run
 
 
