@@ -217,7 +217,7 @@ class Blocks:
                 while self.left and len(self.under_way) < AHEAD * self.pool.workers:
                     self._submit(self._cut(), content)
                 done, _ = wait(self.under_way, LOOK, FIRST_COMPLETED)
-                for future in done:
+                for future in sorted(done, key=_failed):  # what is finished is kept, whatever others did
                     self._take(future, content)
                 if progress:
                     progress(self._progress(time.perf_counter() - begin, first))
@@ -272,6 +272,10 @@ class Blocks:
         }
         step, before = (steps * count // total for count in (self.store.done, first))
         return Progress(step, steps, seconds, loss, heat, before, accuracy)
+
+
+def _failed(future: Future[bytes]) -> bool:
+    return future.cancelled() or future.exception() is not None
 
 
 def _mean(pairs: list[tuple[float, int]]) -> float:
