@@ -27,6 +27,7 @@ import joblib
 from joblib.externals import loky
 from joblib.parallel import get_active_backend
 
+from heatbath import writing
 from heatbath.checks import shown
 from heatbath.engine.compile import report
 from heatbath.runs.blocks import About, Before, Shared, Store, Task, compute
@@ -76,7 +77,7 @@ class Pool:
         self._folder = tempfile.TemporaryDirectory(prefix="heatbath-")
         self._halt = Path(self._folder.name) / "halt"
         path = Path(self._folder.name) / f"{shared.digest}.nc"
-        path.write_bytes(shared.content)
+        writing.write(path, shared.content)
         return str(path)
 
     def submit(self, task: Task, content: Any) -> Future[bytes]:
