@@ -334,7 +334,7 @@ def wide(rng: np.random.Generator) -> Drawn:
     mean += np.array([worth[one] for one in kind]) + flag * X[:, 5]
     mean += np.cos(2 * np.pi * days.day_of_year.to_numpy() / 365)
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(24)]).assign(
-        kind=kind, day=days.strftime("%Y-%m-%d"), flag=np.where(flag, "yes", "no"),
+        kind=kind, since=days.strftime("%Y-%m-%d"), flag=np.where(flag, "yes", "no"),
         other=rng.choice(list("xyz"), n), count=rng.poisson(3, n), size=rng.exponential(2, n).round(2),
     )  # fmt: skip
     return Drawn(frame.assign(y=(mean + rng.normal(0, 1, n)).round(3)), "y", mean)
