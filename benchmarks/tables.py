@@ -368,8 +368,10 @@ LARGE = {"50,000 x 30": wide, "200 x 2,000": genes, "1,000,000 x 10": million}
 
 
 def alone(arguments: list[str]) -> dict[str, float]:
-    """What a command costs in a process of its own: seconds, those of the processors, and GB at its peak, which
-    the system says to be no less than that of this process, from which it was made."""
+    """What a command costs in a process of its own: seconds, those of the processors, and GB at its peak.
+
+    The system says that to be no less than the peak of this process, from which it was made.
+    """
     code = "import sys; from heatbath.cli import main; main(sys.argv[1:])"
     begin = time.perf_counter()
     child = subprocess.Popen(
