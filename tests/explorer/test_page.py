@@ -11,6 +11,7 @@ import pytest
 
 import heatbath as hb
 from heatbath.explorer import LOOPBACK, Served
+from heatbath.explorer import server as explorer_server
 from tests.browsers import started, violations
 from tests.explorer.pages import connected
 from tests.patience import PATIENCE, wait_until
@@ -551,7 +552,8 @@ def test_a_run_that_diverges_names_its_part_and_goes_back_to_a_good_state(browse
 
 
 def test_two_windows_are_independent_and_a_closed_one_ends_its_work(browser, server, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.GRACE", 0.1)
+    assert explorer_server.GRACE <= 2  # seconds, after which nothing of a page is left
+    monkeypatch.setattr(explorer_server, "GRACE", 0.1)
     with opened(browser, server, small()) as one:
         with opened(browser, server, small()) as two:
             keys = [state(p)["hello"]["session"] for p in (one, two)]

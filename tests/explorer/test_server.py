@@ -392,7 +392,7 @@ def sessions():
 
 
 @pytest.mark.slow
-def test_thirty_pages_opened_and_closed_leave_no_thread_and_no_memory_behind(served, monkeypatch):
+def test_fifty_pages_opened_and_closed_leave_no_thread_and_no_memory_behind(served, monkeypatch):
     monkeypatch.setattr("heatbath.explorer.server.GRACE", 0.1)
 
     def visit():
@@ -405,11 +405,11 @@ def test_thirty_pages_opened_and_closed_leave_no_thread_and_no_memory_behind(ser
         visit()
     assert wait_until(lambda: not sessions(), apart=0.1)
     threads, objects = {thread.name for thread in threading.enumerate()}, len(gc.get_objects())
-    for _ in range(20):
+    for _ in range(40):
         visit()
     assert wait_until(lambda: not sessions(), apart=0.1)
     assert wait_until(lambda: {thread.name for thread in threading.enumerate()} <= threads)
-    assert len(gc.get_objects()) - objects < 20 * 20  # a session alone has hundreds
+    assert len(gc.get_objects()) - objects < 20 * 40  # a session alone has hundreds
 
 
 def test_the_run_of_a_page_that_is_just_gone_can_still_be_had(lasting, tmp_path):
