@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from joblib.parallel import get_active_backend
@@ -41,11 +41,33 @@ TINY = 1e-12  # of a probability: a loss is finite
 MOST_CALLS = 4096  # of partial_fit, of which it is known how many examples they had
 WINDOW = 10_000  # examples that partial_fit remembers
 LEAST = 2  # steps of partial_fit for each sample, at least
-FAR, WIDER = (
-    0.5,
-    1.5,
-)  # how far means may move, in standard deviations, and these, before data are scaled anew
+FAR, WIDER = 0.5, 1.5  # how far means may move, in deviations, and these, before data are scaled anew
 FEWEST, MOST = 200, 20_000  # steps of a method of the user's own where none are given: one for each example
+
+
+class Examples(NamedTuple):
+    """What is learned from: inputs, targets (examples, columns) and weights, what the targets mean, and their
+    names."""
+
+    X: Floats
+    Y: Floats
+    weights: Floats
+    task: Task
+    targets: Sequence[str]
+
+    def at(self, rows: NDArray[np.int64] | slice) -> Examples:
+        """Some of them."""
+        return self._replace(X=self.X[rows], Y=self.Y[rows], weights=self.weights[rows])
+
+    def after(self, old: Problem, count: int) -> Examples:
+        """The latest training examples of a problem, so many, and then these."""
+        rows = slice(old.X_train.shape[1] - count, None)
+        weights = np.ones(count) if old.weights_train is None else old.weights_train[0, rows]
+        return self._replace(
+            X=np.concatenate([old.X_train[0, rows] * old.scale + old.shift, self.X]),
+            Y=np.concatenate([old.Y_train[0, rows] * old.target_scale + old.target_shift, self.Y]),
+            weights=np.concatenate([weights, self.weights]),
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -109,76 +131,55 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
 
     def _sample(
-        self,
-        X: Floats,
-        Y: Floats,
-        weights: Floats,
-        task: Task,
-        targets: Sequence[str],
-        continues: bool,
-        early_stopping: bool,
-        partial: bool = False,
+        self, examples: Examples, continues: bool, early_stopping: bool, partial: bool = False
     ) -> Self:
-        """Train from the start, or continue where the run stands, on X and Y (examples, columns); `partial`
-        on these and those before them that are in the window."""
-        check_weights(weights)
+        """Train from the start, or continue where the run stands, on examples; `partial` on these and those
+        before them that are in the window."""
+        check_weights(examples.weights)
         before = self.run_ if continues else None
         seed = _seed(self.random_state)
-        kept = np.flatnonzero(weights > 0)
+        kept = np.flatnonzero(examples.weights > 0)
         if partial:
-            return self._go_on(X[kept], Y[kept], weights[kept], task, targets, before, seed)
+            return self._go_on(examples.at(kept), before, seed)
         self.__dict__.pop("_past", None)
         aside = kept[:0]
         if early_stopping:
             share = real("validation_fraction", self.validation_fraction, Interval(0.0, 1.0, open=True))
-            classes = Y[kept, 0] if TASKS[task].classes else None
+            classes = examples.Y[kept, 0] if TASKS[examples.task].classes else None
             kept, aside = train_test_split(kept, test_size=share, random_state=seed, stratify=classes)
-        problem = self._problem(X, Y, weights, [kept, aside], task, targets, before)
+        problem = self._problem(examples, [kept, aside], before)
         self._keep(self._run(problem, seed, before, early_stopping))
         return self
 
-    def _go_on(
-        self,
-        X: Floats,
-        Y: Floats,
-        weights: Floats,
-        task: Task,
-        targets: Sequence[str],
-        before: Run | None,
-        seed: int,
-    ) -> Self:
+    def _go_on(self, examples: Examples, before: Run | None, seed: int) -> Self:
         """Judge the networks by new examples, and then learn from the latest of all."""
-        most, size = whole("window", self.window, low=1), len(X)
+        most, size = whole("window", self.window, low=1), len(examples.X)
         past = self._past if before is not None and hasattr(self, "_past") else Past()
         drift = None
         if before is not None:
-            problem = before.problem
-            past.begun = past.begun or problem.X_train.shape[1]  # those of a fit, or of a file
-            drift = past.judge(self._losses(before, X, Y), weights)
+            count = before.problem.X_train.shape[1]
+            past.begun = past.begun or count  # those of a fit, or of a file
+            drift = past.judge(self._losses(before, examples.X, examples.Y), examples.weights)
             latest = sum(list(past.sizes)[-drift.since + 1 :]) if drift and drift.since > 1 else 0
-            count = problem.X_train.shape[1] if drift is None else min(latest, problem.X_train.shape[1])
-            rows = slice(problem.X_train.shape[1] - count, None)
-            old = np.ones(count) if problem.weights_train is None else problem.weights_train[0, rows]
-            X = np.concatenate([problem.X_train[0, rows] * problem.scale + problem.shift, X])
-            there = problem.Y_train[0, rows] * problem.target_scale + problem.target_shift
-            Y, weights = np.concatenate([there, Y]), np.concatenate([old, weights])
-        X, Y, weights = X[-most:], Y[-most:], weights[-most:]
-        every = [np.arange(len(X)), np.arange(0)]
-        problem = self._problem(X, Y, weights, every, task, targets, before)
+            examples = examples.after(before.problem, count if drift is None else min(latest, count))
+        examples = examples.at(slice(-most, None))
+        total = len(examples.X)
+        every = [np.arange(total), np.arange(0)]
+        problem = self._problem(examples, every, before)
         if before is not None and _is_far(problem, bool(self.scale)):
-            problem = self._problem(X, Y, weights, every, task, targets, None)
-        grown = len(X) >= 2 * past.begun or drift is not None
+            problem = self._problem(examples, every, None)
+        grown = total >= 2 * past.begun or drift is not None
         try:
             if before is not None and grown and self.method is None:
                 run = self._begin_anew(problem, seed, before)
             else:
-                run = self._run(problem, seed, before, early_stopping=False, share=min(1.0, size / len(X)))
+                run = self._run(problem, seed, before, early_stopping=False, share=min(1.0, size / total))
         except FloatingPointError:  # the networks are too far from what there is now: others begin
             if before is None:
                 raise
-            problem = self._problem(X, Y, weights, every, task, targets, None)
+            problem = self._problem(examples, every, None)
             run, grown = self._run(problem, seed, None, early_stopping=False), True
-        past.begun = len(X) if before is None or grown else past.begun
+        past.begun = total if before is None or grown else past.begun
         past.count(size, drift)
         self._past: Past = past
         self._keep(run)
@@ -224,17 +225,9 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = run.step
         self.loss_curve_ = run.loss("train").mean("chain").values.tolist()
 
-    def _problem(
-        self,
-        X: Floats,
-        Y: Floats,
-        weights: Floats,
-        parts: list[NDArray[np.int64]],
-        task: Task,
-        targets: Sequence[str],
-        before: Run | None,
-    ) -> Problem:
+    def _problem(self, examples: Examples, parts: list[NDArray[np.int64]], before: Run | None) -> Problem:
         """The rows for training and validation, scaled as before, or by those for training."""
+        X, Y, weights, task, targets = examples
         weighted = [None if (weights[rows] == 1).all() else weights[None, rows] for rows in parts]
         if before is not None:
             old = before.problem

@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from heatbath.datasets.problem import Floats
-from heatbath.estimators.base import Thermodynamic, check_weights
+from heatbath.estimators.base import Examples, Thermodynamic, check_weights
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -143,7 +143,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         Y = np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
         task: Literal["binary", "classes"] = "binary" if len(self.classes_) == 2 else "classes"
         names = [str(name) for name in self.classes_]
-        return self._sample(X, Y, weights, task, names, continues, early_stopping, partial)
+        return self._sample(Examples(X, Y, weights, task, names), continues, early_stopping, partial)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """The mean probability of each class, (examples, classes)."""

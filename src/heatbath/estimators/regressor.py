@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from heatbath.checks import choice
 from heatbath.datasets.problem import Floats
 from heatbath.defaults import posterior_of
-from heatbath.estimators.base import Thermodynamic
+from heatbath.estimators.base import Examples, Thermodynamic
 from heatbath.posterior import Posterior
 from heatbath.prediction import Mixture
 
@@ -125,7 +125,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
                 "leave 'student' out"
             )
         task: Literal["counts", "regression"] = "counts" if self.likelihood == "poisson" else "regression"
-        return self._sample(X, Y, weights, task, names, continues, early_stopping, partial)
+        return self._sample(Examples(X, Y, weights, task, names), continues, early_stopping, partial)
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...

@@ -50,9 +50,7 @@ from heatbath.torch.optimizer import Partitioned
 from heatbath.torch.values import of_chain
 
 WINDOW = 10_000  # examples that count
-SETTLED = (
-    0.01  # n may grow by this share with a batch for the friction to be watched: it follows τ with a lag
-)
+SETTLED = 0.01  # the share by which n may grow with a batch for ξ to be watched, which follows τ with a lag
 MOST_BATCHES = 4096  # of which it is known how many examples they had
 AT_ONCE = 1000  # examples of which residuals are taken at a time
 
@@ -389,9 +387,7 @@ def gradient_noise(optimizer: Optimizer, place: int) -> float | None:
     several chains the mean over those that are finite."""
     assert isinstance(optimizer, Partitioned)
     group, values = optimizer.param_groups[place], []
-    method = optimizer._cooked[
-        place, 0
-    ].recipe.method  # that of the last step, in which coefficients count not
+    method = optimizer._cooked[place, 0].recipe.method  # of the last step: its choices count
     for chain in range(group["chains"] or 1):
         own = of_chain(group, chain)
         told = method.gradient_noise(own, float(own["lr"]), float(np.mean(own["xi"])))
