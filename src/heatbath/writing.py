@@ -28,7 +28,7 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
     check_place(target)
     part = target.with_name(f".{target.name}.{os.getpid()}{PART}")
     try:
-        with open(part, "wb") as file:
+        with open(part, "w+b") as file:
             _fill(file, content)
         os.replace(part, target)
         _sync_folder(target.parent)

@@ -15,11 +15,11 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Hashable
+from collections.abc import Callable, Collection, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import xarray as xr
@@ -35,6 +35,7 @@ LANES = 3  # the format from which on chains are computed as they are now: befor
 FORMER = {"repeats": "chains", "epochs": "shuffled"}  # what settings were called in format 1
 SEAL = b"\nheatbath run file, sha256 of all before this line: "
 SEALED = len(SEAL) + 64 + 1  # the digest in hexadecimal and a newline
+PIECE = 2**20  # bytes that are read at a time for a checksum
 ARRAYS = {
     "X_train": ("set", "training", "feature"),
     "Y_train": ("set", "training", "target"),
@@ -104,48 +105,129 @@ def unpack_plan(packed: xr.Dataset, problem: Problem | None) -> tuple[Plan, xr.D
     if packed.attrs["heatbath_format"] == 1:
         settings = {FORMER.get(name, name): value for name, value in settings.items()}
     arrays = {name: packed[name].values for name in ARRAYS if name in packed}
-    return Plan.from_plain(settings, arrays, problem), packed.drop_vars(arrays).drop_attrs()
+    return Plan.from_plain(settings, arrays, problem), bare(packed.drop_vars(arrays))
+
+
+def bare(data: xr.Dataset) -> xr.Dataset:
+    """The same without attributes; `drop_attrs` of xarray copies all arrays."""
+    copy = data.copy(deep=False)
+    for values in (copy, *copy.variables.values()):
+        values.attrs = {}
+    return copy
 
 
 def write(path: str | os.PathLike[str], data: xr.Dataset) -> None:
-    """Write a data set as a sealed file, replacing one that was there; on any error what was there stays."""
+    """Write a data set as a sealed file, replacing one that was there; on any error what was there stays.
+
+    The file is not held in memory.
+    """
     target = Path(os.path.realpath(path))  # of a link, what it points to is replaced
     check_replaceable(target)
-    content, seal = sealed(data)
-    writing.write(target, lambda file: (file.write(content), file.write(seal)))
+    writing.write(target, lambda file: _fill(file, data))
 
 
-def sealed(data: xr.Dataset) -> tuple[bytes | memoryview, bytes]:
-    """The bytes of a data set in a file, and those of its seal."""
+def sealed(data: xr.Dataset) -> bytes:
+    """The bytes of a data set in a sealed file."""
+    content = io.BytesIO()
+    _fill(content, data)
+    return content.getvalue()
+
+
+def _fill(file: IO[bytes], data: xr.Dataset) -> None:
+    """Write a data set and its seal into an empty file."""
     encoding = {name: {"_FillValue": None} for name in data.variables}
+    patient = Patient(file)
     with _in_memory():
-        content = data.to_netcdf(engine="h5netcdf", encoding=encoding)
-    return content, SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n"
+        data.to_netcdf(patient, engine="h5netcdf", encoding=encoding)  # type: ignore[arg-type]
+    if patient.error is not None:
+        raise patient.error
+    end = file.seek(0, os.SEEK_END)
+    seal = SEAL + _digest(file, end) + b"\n"
+    file.seek(end)
+    file.write(seal)
 
 
-def read(path: str | os.PathLike[str]) -> xr.Dataset:
-    """The data set in a sealed file."""
+class Patient(io.RawIOBase):
+    """A file for HDF5, which crashes where one raises: the first error is kept for later, and what comes
+    after it is only taken for written."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.place, self.end = file, 0, 0
+        self.error: OSError | None = None
+
+    def _try(self, action: Callable[[], object]) -> None:
+        """Do something at the place, unless something went wrong before."""
+        if self.error is None:
+            try:
+                self.file.seek(self.place)
+                action()
+            except OSError as error:
+                self.error = error
+
+    def write(self, content: Any) -> int:
+        """Write."""
+        self._try(lambda: self.file.write(content))
+        size = memoryview(content).nbytes
+        self.place += size
+        self.end = max(self.end, self.place)
+        return size
+
+    def readinto(self, buffer: Any) -> int:
+        """Read."""
+        self._try(lambda: self.file.readinto(buffer))  # type: ignore[attr-defined]
+        self.place += len(buffer)
+        return len(buffer)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place."""
+        self.place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.place, os.SEEK_END: self.end}[whence]
+        return self.place
+
+    def tell(self) -> int:
+        """The place."""
+        return self.place
+
+    def truncate(self, size: int | None = None) -> int:
+        """Be so long."""
+        self.end = self.place if size is None else size
+        self._try(lambda: self.file.truncate(self.end))
+        return self.end
+
+    def flush(self) -> None:
+        """Write what is left."""
+        self._try(self.file.flush)
+
+
+def _digest(file: IO[bytes], end: int) -> bytes:
+    """The SHA-256 of what a file has before `end`, in hexadecimal."""
+    found = hashlib.sha256()
+    file.seek(0)
+    while piece := file.read(min(PIECE, end - file.tell())):
+        found.update(piece)
+    return found.hexdigest().encode()
+
+
+def read(path: str | os.PathLike[str], names: Collection[str] | None = None) -> xr.Dataset:
+    """The data set in a sealed file, or those of its variables that have these names."""
     try:
-        content = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            check_seal(file, path)
+            # by its path, since HDF5 copies what it reads through a file object
+            return _loaded(os.path.realpath(path), path, names)
     except OSError as error:
         raise writing.failed(error, Path(path), "read") from None
-    return opened(content, path)
 
 
-def opened(content: bytes, path: object) -> xr.Dataset:
-    """The data set in the bytes of a sealed file; `path` is what errors call it."""
-    body, seal = memoryview(content)[:-SEALED], content[-SEALED:]
-    if not seal.startswith(SEAL):
-        kind = "is truncated, or damaged" if content[:8] == b"\x89HDF\r\n\x1a\n" else "is not a run file"
-        raise ValueError(f"{path} {kind}: the line that ends every file saved by heatbath is missing")
-    if seal[len(SEAL) : -1] != hashlib.sha256(body).hexdigest().encode():
-        raise ValueError(f"{path} is damaged: its checksum is wrong; take another copy of it")
+def opened(content: bytes, path: object, names: Collection[str] | None = None) -> xr.Dataset:
+    """The data set in the bytes of a sealed file, or some of its variables; `path` is what errors call it."""
+    check_seal(io.BytesIO(content), path)
+    return _loaded(io.BytesIO(content), path, names)
+
+
+def _loaded(source: str | IO[bytes], path: object, names: Collection[str] | None) -> xr.Dataset:
     try:
-        with (
-            _in_memory(),
-            xr.open_dataset(io.BytesIO(content), engine="h5netcdf", decode_times=False) as data,
-        ):
-            loaded = data.load()
+        with _in_memory(), xr.open_dataset(source, engine="h5netcdf", decode_times=False) as data:
+            loaded = (data if names is None else data[[n for n in names if n in data]]).load()
     except Exception as error:  # HDF5 and xarray raise many kinds
         raise ValueError(f"{path} cannot be read as NetCDF: {type(error).__name__}: {error}") from error
     number, writer = (loaded.attrs.get(f"heatbath_{name}") for name in ("format", "version"))
@@ -157,6 +239,19 @@ def opened(content: bytes, path: object) -> xr.Dataset:
             f"format {FORMAT}: update heatbath"
         )
     return loaded
+
+
+def check_seal(file: IO[bytes], path: object) -> None:
+    """Refuse a file whose seal is not right."""
+    end = max(0, file.seek(0, os.SEEK_END) - SEALED)
+    file.seek(end)
+    seal = file.read()
+    if not seal.startswith(SEAL):
+        file.seek(0)
+        kind = "is truncated, or damaged" if file.read(8) == b"\x89HDF\r\n\x1a\n" else "is not a run file"
+        raise ValueError(f"{path} {kind}: the line that ends every file saved by heatbath is missing")
+    if seal[len(SEAL) : -1] != _digest(file, end):
+        raise ValueError(f"{path} is damaged: its checksum is wrong; take another copy of it")
 
 
 def _in_memory() -> AbstractContextManager[object]:
