@@ -46,6 +46,7 @@ class Options(Manner, total=False):
     thin: int | None
     average: ArrayLike | None
     dtype: Literal["float32", "float64"]
+    folder: str | os.PathLike[str] | None
     executor: object
 
 
@@ -77,6 +78,7 @@ def train(
     progress: Callable[[Progress], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
+    folder: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Train, or sample: `steps` steps of `chains` independent chains, on mini-batches of `batch` examples.
 
@@ -109,6 +111,10 @@ def train(
     - `progress`: a function that is called with a `Progress` about ten times a second.
     - `checkpoint`: a file that has the whole run up to now, replaced every `every` seconds and at the end.
       The same call with a checkpoint that is already there continues from it.
+    - `folder`: for runs larger than memory. The chains are computed some at a time, and results are written
+      into this folder as they come, at least every `every` seconds; the same call goes on from what is there.
+      `run.data` are then arrays of Dask (`heatbath[dask]`), which are read when they are asked for, and
+      `load` takes the folder.
 
     A chain that diverges is stopped and reported by a warning, `Diverged`; if all do, that is an error.
     Ctrl-C stops between two steps, warns of it (`Interrupted`) and returns the run up to there (or is passed
@@ -141,7 +147,7 @@ def train(
     )
     manner: Manner = {"threads": threads, "progress": progress, "checkpoint": checkpoint, "every": every}
     prepared = prepare(problem, network, partition, steps, batch, chains, budget, warm, **settings)
-    return carry_out(prepared, **manner)
+    return carry_out(prepared, folder, **manner)
 
 
 def prepare(
@@ -167,11 +173,17 @@ def prepare(
     return make_plan(problem, network, partition, steps, batch, chains, call="train", **settings)
 
 
-def carry_out(prepared: Plan | Search, **manner: Unpack[Manner]) -> Run:
+def carry_out(
+    prepared: Plan | Search, folder: str | os.PathLike[str] | None = None, **manner: Unpack[Manner]
+) -> Run:
     """The run of what was prepared."""
     if isinstance(prepared, Search):
+        if folder is not None:
+            raise ValueError(
+                'folder is for runs of which all is known before: nothing may be "auto", or warm'
+            )
         return replace(prepared, manner=dict(manner)).run()
-    return simulate(prepared, **manner)
+    return simulate(prepared, folder=folder, **manner)
 
 
 def sweep(
@@ -239,6 +251,6 @@ def _sorted(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:
     if unknown := [name for name in options if name not in Options.__annotations__]:
         accepted = ", ".join(Options.__annotations__)
         raise TypeError(f"there is no option {', '.join(unknown)}; accepted: {accepted}")
-    how = {*Manner.__annotations__, "executor"}
+    how = {*Manner.__annotations__, "folder", "executor"}
     manner = {name: value for name, value in options.items() if name in how}
     return {name: value for name, value in options.items() if name not in manner}, manner

@@ -1,39 +1,60 @@
-"""Blocks: some chains of a plan, computed anywhere, and joined to the run that all of them are.
+"""Blocks: some chains of a plan over some of its steps, computed anywhere, and joined to the run they are of.
 
 A chain's arithmetic is its own, and every random number has an address: so a block has the bits that its
 chains would have among all others, on any computer with the same instructions and the same versions. Where
 these differ that is said (`OtherBits`), and a block that another heatbath has computed is refused.
+
+A block is a sealed NetCDF file: it is there whole or not at all, with a checksum, whoever is killed. So a
+folder of blocks is a run that can be larger than memory. (One file with an unlimited dimension has a single
+writer, and is lost with him; of many arrays in pieces, as Zarr has them, a writer that is killed leaves some
+new and some old, and nothing tells.)
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import io
 import json
 import platform
 import socket
 import time
+from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from heatbath import writing
 from heatbath.engine.compile import once, reporting, sources
 from heatbath.engine.lanes import lanes
 from heatbath.methods import module_of
 from heatbath.runs import file
-from heatbath.runs.dataset import check, gather, join
+from heatbath.runs.dataset import (
+    Piece,
+    Result,
+    check_arrays,
+    gather,
+    join,
+    labels_at,
+    lengths,
+    results,
+    state_names,
+)
 from heatbath.runs.plan import Plan
 from heatbath.runs.simulation import Loss, Progress, Simulation, warn
 
 KEPT = 2  # plans that a worker keeps, with their data
-NAME = "chains-{}-{}.nc"
+PLAN = "plan.nc"
+NAME = "chains-{}-{}-steps-{}-{}.nc"
+DASK = "runs in a folder are read with Dask, an extra: pip install 'heatbath[dask]'"
 
 
 class OtherBits(RuntimeWarning):
@@ -53,25 +74,30 @@ class Shared(NamedTuple):
     modules: tuple[str, ...]
 
     @classmethod
-    def of(cls, plan: Plan) -> Shared:
-        """That of a plan."""
-        content = b"".join(file.sealed(file.pack(plan, 0, xr.Dataset())))
+    def of(cls, plan: Plan, content: bytes | None = None) -> Shared:
+        """That of a plan, in a file that there is or a new one. This process knows the plan from now on."""
+        if content is None:
+            content = file.sealed(file.pack(plan, 0, xr.Dataset()))
         kinds = {type(m) for partition in plan.named.values() for m in partition.methods.values()}
         modules = sorted({module for kind in kinds if (module := module_of(kind)) is not None})
-        return cls(content, hashlib.sha256(content).hexdigest(), tuple(modules))
+        digest = hashlib.sha256(content).hexdigest()
+        _keep_plan(digest, plan)
+        return cls(content, digest, tuple(modules))
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is asked for: the chains `first` to `stop` - 1, from the start or from where `before` has
-    them at `step`."""
+    """What a worker is asked for: the chains `first` to `stop` - 1, from the start or from their `state` at
+    `step`, to step `until`, or as far as they come in so many `seconds`."""
 
     digest: str
     modules: tuple[str, ...]
     first: int
     stop: int
+    until: int
     step: int = 0
-    before: bytes | None = None
+    state: bytes | None = None
+    seconds: float = 60.0
     threads: int = 1
 
 
@@ -81,24 +107,19 @@ class Before(NamedTuple):
     step: int
     data: xr.Dataset
 
-    def of(self, chains: range) -> bytes:
-        """The state of some chains, and what was noted of them, as the bytes of a sealed file."""
-        own = self.data.isel(chain=slice(chains.start, chains.stop))
-        return b"".join(file.sealed(file.in_order(own).assign_attrs(heatbath_format=file.FORMAT)))
-
 
 _plans: OrderedDict[str, Plan] = OrderedDict()  # those that this process has been given, the latest last
 
 
-def compute(task: Task, content: bytes | str, halt: Callable[[], bool] | None = None) -> bytes:
-    """A block as the bytes of a sealed file: this is what workers do.
+def compute(task: Task, content: bytes | str, halt: Callable[[], bool] | None = None) -> Finished:
+    """Compute a block: this is what workers do.
 
     `content` is that of `Shared`, or the path of a file that has it. `halt` tells, when it is asked now and
     then, whether nobody waits any more.
     """
     begin = time.perf_counter()
     plan, chains = _plan_of(task, content), range(task.first, task.stop)
-    data = None if task.before is None else file.opened(task.before, "what was before")
+    before = None if task.state is None else file.opened(task.state, "the state")
     texts: list[str] = []
 
     def look(_: Progress) -> None:
@@ -106,21 +127,29 @@ def compute(task: Task, content: bytes | str, halt: Callable[[], bool] | None = 
             raise Stopped(f"chains {task.first} to {task.stop - 1}: nobody waits for them any more")
 
     with reporting(texts.append):
-        simulation = Simulation(plan, task.step, data, task.threads, chains)
+        simulation = Simulation(plan, task.step, before, task.threads, chains, task.until)
         compiling = time.perf_counter()
         with once():
             simulation.prepare()
         compiled = time.perf_counter() - compiling if texts else 0.0
-        if not simulation.run(look, None, 0.0):
+        if not simulation.run(look, seconds=task.seconds):
             raise Stopped(f"chains {task.first} to {task.stop - 1}: interrupted")
-    result = gather(plan, simulation.groups, task.step, data, chains)
+    result = gather(plan, simulation.groups, task.step, None, chains)
     last = simulation.progress(0.0)
     about = About(
-        task.digest, task.first, task.stop, simulation.losses(), machine(), socket.gethostname(),
-        time.perf_counter() - begin, compiled, last.loss, last.accuracy, last.temperature,
+        task.digest, task.first, task.stop, task.step, simulation.step, simulation.losses(), machine(),
+        socket.gethostname(), time.perf_counter() - begin, compiled, last.loss, last.accuracy,
+        last.temperature,
     )  # fmt: skip
     attributes = {"heatbath_format": file.FORMAT, "heatbath_version": version("heatbath")}
-    return b"".join(file.sealed(result.assign_attrs(attributes | {"block": json.dumps(about)})))
+    whole = file.sealed(result.assign_attrs(attributes | {"block": json.dumps(about)}))
+    return Finished(about, whole, None if about.end == plan.steps else sealed_state(plan, result))
+
+
+def sealed_state(plan: Plan, data: xr.Dataset) -> bytes:
+    """The state from which chains go on, as the bytes of a sealed file."""
+    own = file.in_order(data[state_names(plan)])
+    return file.sealed(own.assign_attrs(heatbath_format=file.FORMAT))
 
 
 def machine() -> dict[str, str]:
@@ -147,19 +176,25 @@ def _plan_of(task: Task, content: bytes | str) -> Plan:
     if hashlib.sha256(whole).hexdigest() != task.digest:
         raise ValueError("the plan that has arrived is not the one that was sent: its checksum is wrong")
     plan, _ = file.unpack_plan(file.opened(whole, "the plan"), None)
-    _plans[task.digest] = plan
-    while len(_plans) > KEPT:
-        _plans.popitem(last=False)
+    _keep_plan(task.digest, plan)
     return plan
 
 
+def _keep_plan(digest: str, plan: Plan) -> None:
+    _plans[digest] = plan
+    while len(_plans) > KEPT:
+        _plans.popitem(last=False)
+
+
 class About(NamedTuple):
-    """What a block says of itself: its plan, chains and how they ended, and where and how fast it was made.
-    `loss`, `accuracy` and `temperature` are those of a `Progress` at its end."""
+    """What a block says of itself: its plan, chains and steps and how they ended, and where and how fast it
+    was made. `loss`, `accuracy` and `temperature` are those of a `Progress` at its end."""
 
     digest: str
     first: int
     stop: int
+    begin: int
+    end: int
     losses: list[Loss]
     machine: dict[str, str]
     host: str
@@ -170,9 +205,9 @@ class About(NamedTuple):
     temperature: dict[str, float]
 
     @classmethod
-    def read(cls, data: xr.Dataset) -> About:
+    def read(cls, text: str) -> About:
         """That of a block that was read."""
-        about = cls(*json.loads(data.attrs["block"]))
+        about = cls(*json.loads(text))
         return about._replace(losses=[Loss(*loss) for loss in about.losses])
 
     @property
@@ -180,45 +215,121 @@ class About(NamedTuple):
         """The chains of the block."""
         return range(self.first, self.stop)
 
+    @property
+    def work(self) -> int:
+        """The steps that it has, of all its chains."""
+        return len(self.chains) * (self.end - self.begin)
+
+    @property
+    def name(self) -> str:
+        """What its file is called."""
+        return NAME.format(self.first, self.stop, self.begin, self.end)
+
+
+class Finished(NamedTuple):
+    """What a worker gives: what the block says of itself, the bytes of its sealed file, and, if its chains
+    are not at the last step, their state, from which they go on."""
+
+    about: About
+    content: bytes
+    state: bytes | None
+
+
+class Block(NamedTuple):
+    """A block that is there: its file, or the bytes of one."""
+
+    about: About
+    content: bytes | Path
+
+    def read(self) -> xr.Dataset:
+        """All of it."""
+        if isinstance(self.content, Path):
+            return file.read(self.content)
+        return file.opened(self.content, self.about.name)
+
+    def arrays(self, names: list[str]) -> dict[str, NDArray[Any]]:
+        """These results."""
+        if isinstance(self.content, Path):
+            return file.read_arrays(self.content, names)[0]
+        return file.opened_arrays(self.content, self.about.name, names)[0]
+
 
 class Store:
-    """The blocks of a plan that are finished: in memory, or in a folder if one is given."""
+    """The blocks of a plan that are there, in memory or in a folder if one is given; `before` them was a run,
+    or nothing."""
 
-    def __init__(self, plan: Plan, digest: str, folder: Path | None) -> None:
-        self.plan, self.digest, self.folder = plan, digest, folder
-        self.known: dict[int, About] = {}
-        self._contents: dict[int, bytes | Path] = {}
+    def __init__(self, plan: Plan, folder: Path | None = None, before: Before | None = None) -> None:
+        self.plan, self.folder, self.before = plan, folder, before
+        self.blocks: dict[int, list[Block]] = {}  # by the first of their chains, in the order of their steps
+        self.done = self.work = 0  # chains at the last step; steps that are made, of all chains
+        self._firsts: list[int] = []  # in order
         self._machine = machine()
         self._others: set[str] = set()
+        self.shared = Shared.of(plan, None if folder is None else _plan_in(folder, plan))
         if folder is not None:
-            folder.mkdir(exist_ok=True)
-            for path in sorted(folder.glob(NAME.format("*", "*"))):
-                self._keep(About.read(file.read(path)), path)
+            if not (folder / PLAN).exists():
+                writing.write(folder / PLAN, self.shared.content)
+            found = [(_about(path), path) for path in folder.glob(NAME.format(*"****"))]
+            for about, path in sorted(found, key=lambda one: (one[0].first, one[0].begin)):
+                self._check(about, path)
+                self._keep(Block(about, path))
 
-    def add(self, content: bytes) -> About:
+    @classmethod
+    def load(cls, folder: Path, plan: Plan) -> Store:
+        """That of a run that is finished."""
+        store = cls(plan, folder)
+        if store.done < plan.total:
+            raise ValueError(
+                f"{folder} has {store.done} of {plan.total} chains to the last step: call what began it "
+                "again, which goes on from there"
+            )
+        return store
+
+    @property
+    def first(self) -> int:
+        """The step at which blocks begin."""
+        return 0 if self.before is None else self.before.step
+
+    def add(self, block: Finished) -> None:
         """Keep a block that has come, whole or not at all."""
-        about = About.read(file.opened(content, "a block"))
+        about, content = block.about, block.content
+        self._check(about, about.name)
+        file.check_seal(io.BytesIO(content), about.name)
         if self.folder is None:
-            self._keep(about, content)
-            return about
-        path = self.folder / NAME.format(about.first, about.stop)
-        writing.write(path, content)
-        self._keep(about, path)
-        return about
+            self._keep(Block(about, content))
+        else:
+            path = self.folder / about.name
+            writing.write(path, content)
+            self._keep(Block(about, path))
 
-    def _keep(self, about: About, content: bytes | Path) -> None:
-        name = (
-            content if isinstance(content, Path) else f"the block of chains {about.first} to {about.stop - 1}"
-        )
-        if about.digest != self.digest:
+    def _keep(self, block: Block) -> None:
+        about = block.about
+        if about.first not in self.blocks:
+            insort(self._firsts, about.first)
+        self.blocks.setdefault(about.first, []).append(block)
+        self.work += about.work
+        self.done += len(about.chains) if about.end == self.plan.steps else 0
+
+    def _check(self, about: About, name: object) -> None:
+        """Refuse a block that has no place here, and tell where bits may be others."""
+        if about.digest != self.shared.digest:
             raise ValueError(f"{name} is of another run: it is left alone. Choose another checkpoint")
         if about.machine["heatbath"] != self._machine["heatbath"]:
             raise ValueError(
                 f"{name} was computed on {about.host} by another version of heatbath, which may round "
                 "otherwise: have the same one on all computers, or remove the block"
             )
-        if any(max(about.first, one.first) < min(about.stop, one.stop) for one in self.known.values()):
+        place = bisect_left(self._firsts, about.first)
+        near = [self.blocks[first][-1].about for first in self._firsts[max(0, place - 1) : place + 2]]
+        mine = next((one for one in near if one.chains == about.chains), None)
+        if any(max(about.first, one.first) < min(about.stop, one.stop) for one in near if one is not mine):
             raise ValueError(f"{name}: some of these chains are there twice; remove one of the blocks")
+        end = self.first if mine is None else mine.end
+        if about.begin != end:
+            raise ValueError(
+                f"{name} begins at step {about.begin}, and what there is of these chains ends at {end}: "
+                "remove the block"
+            )
         differ = [f"{name} {value}" for name, value in about.machine.items() if self._machine[name] != value]
         if differ and about.host not in self._others:
             self._others.add(about.host)
@@ -228,38 +339,130 @@ class Store:
                 "there may differ in their last bits from what they would be here",
                 OtherBits,
             )
-        self.known[about.first], self._contents[about.first] = about, content
 
-    @property
-    def done(self) -> int:
-        """How many chains are there."""
-        return sum(len(about.chains) for about in self.known.values())
+    def latest(self) -> list[About]:
+        """Of all chains that are there the last block."""
+        return [self.blocks[first][-1].about for first in self._firsts]
 
     def losses(self) -> list[Loss]:
         """The chains that diverged, in order."""
-        return sorted(loss for about in self.known.values() for loss in about.losses)
+        return sorted(loss for about in self.latest() for loss in about.losses)
 
     def missing(self) -> list[range]:
-        """The chains that are not there yet, in order."""
-        there = [self.known[first] for first in sorted(self.known)]
-        edges = [0, *(edge for about in there for edge in (about.first, about.stop)), self.plan.total]
+        """The chains of which nothing is there yet, in order."""
+        edges = [0, *(edge for about in self.latest() for edge in (about.first, about.stop)), self.plan.total]
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return [range(first, stop) for first, stop in pairs if first < stop]
 
+    def unfinished(self) -> list[About]:
+        """The last blocks of chains that are there, but not at the last step."""
+        return [about for about in self.latest() if about.end < self.plan.steps]
+
+    def state(self, chains: range) -> bytes | None:
+        """The state from which some chains go on, as the bytes of a sealed file; None at the start."""
+        if own := self.blocks.get(chains.start):
+            return sealed_state(self.plan, own[-1].read())
+        if self.before is None:
+            return None
+        return sealed_state(self.plan, self.before.data.isel(chain=slice(chains.start, chains.stop)))
+
     def joined(self) -> xr.Dataset:
         """The results of all chains; beside them one block at a time is in memory."""
-        return join(self.plan, (self._data(first) for first in sorted(self.known)))
+        return join(self.plan, self._pieces(), None if self.before is None else self.before.data)
 
-    def _data(self, first: int) -> xr.Dataset:
-        content = self._contents[first]
-        data = file.read(content) if isinstance(content, Path) else file.opened(content, "a block")
-        check(self.plan, self.plan.steps, data, self.known[first].chains)
-        return data.drop_attrs()
+    def _pieces(self) -> Iterator[Piece]:
+        names = [result.name for result in results(self.plan) if result.of_group is not None]
+        for first in self._firsts:
+            for block in self.blocks[first]:
+                about, arrays = block.about, block.arrays(names)
+                check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
+                yield Piece(about.chains, about.begin, about.end, arrays)
+
+    def lazy(self) -> xr.Dataset:
+        """The results of all chains as arrays of Dask, which are read when they are asked for, a block at a
+        time; what is one number for each chain is read at once. Blocks must be in a folder, from the start.
+        """
+        check_lazy()
+        import dask.array
+
+        chains = [self.blocks[first] for first in self._firsts]
+        variables: dict[str, Any] = {}
+        for result in results(self.plan):
+            if result.of_group is None:
+                continue
+            along = result.dimensions.index("chain")
+            rows = []
+            for own in chains:
+                parts = [self._part(result, block) for block in (own if result.noted else own[-1:])]
+                axis = result.dimensions.index(result.noted) if result.noted else 0
+                rows.append(dask.array.concatenate(parts, axis=axis) if len(parts) > 1 else parts[0])
+            values = dask.array.concatenate(rows, axis=along)
+            small = result.dimensions == ("chain",)
+            variables[result.name] = result.dimensions, values.compute() if small else values
+        return xr.Dataset(variables, labels_at(self.plan))
+
+    def _part(self, result: Result, block: Block) -> Any:
+        """A result of a block, which is read later."""
+        import dask
+        import dask.array
+
+        about, kind = block.about, result.dtype(self.plan)
+        long = lengths(self.plan, about.end, about.chains, about.begin)
+        shape = tuple(long[name] for name in result.dimensions)
+        later = dask.delayed(_values, pure=True)(str(block.content), result.name)
+        return dask.array.from_delayed(later, shape, kind)
 
     def remove(self) -> None:
         """Remove the folder: what was in it is elsewhere now."""
-        for path in self._contents.values():
-            if isinstance(path, Path):
-                path.unlink()
         if self.folder is not None:
+            for path in self.folder.iterdir():
+                if path.name == PLAN or path.match(NAME.format(*"****")) or writing.is_leftover(path):
+                    path.unlink()
             self.folder.rmdir()
+
+
+def _about(path: Path) -> About:
+    """What a block in a file says of itself."""
+    try:
+        return About.read(file.read_arrays(path, [])[1])
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"{path} is not a block of a run: {error}") from error
+
+
+def check_lazy() -> None:
+    """Refuse to go on without Dask, where a run is to be read with it."""
+    try:
+        import dask.array  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(DASK, name="dask") from error
+
+
+def _values(path: str, name: str) -> NDArray[Any]:
+    """One result in the file of a block, whose seal was found right when the folder was opened."""
+    with h5py.File(path, "r") as data:
+        return np.asarray(data[name][...])
+
+
+def _plan_in(folder: Path, plan: Plan) -> bytes | None:
+    """The file of a plan in a folder, which must be this one; None if the folder is new."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(
+            f"{folder} is a file, and blocks of a run need a folder: choose another name"
+        )
+    folder.mkdir(exist_ok=True)
+    path = folder / PLAN
+    if not path.exists():
+        if others := [one.name for one in folder.iterdir() if not writing.is_leftover(one)]:
+            raise FileExistsError(
+                f"{folder} has other things in it ({', '.join(sorted(others)[:3])}), and no {PLAN}: it is "
+                "left alone. Choose another folder"
+            )
+        return None
+    content = path.read_bytes()
+    there, _ = file.unpack_plan(file.opened(content, path), plan.problem)
+    if wrong := plan.differences(there):
+        raise ValueError(
+            f"{folder} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
+            "another name"
+        )
+    return content

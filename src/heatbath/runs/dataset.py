@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -194,13 +194,14 @@ def results(plan: Plan) -> list[Result]:
     return [result for result in RESULTS if result.exists(plan)]
 
 
-def lengths(plan: Plan, step: int, chains: range | None = None) -> dict[str, int]:
-    """How long the dimensions are where a run, or some chains of it, stands at `step`."""
+def lengths(plan: Plan, step: int, chains: range | None = None, first: int = 0) -> dict[str, int]:
+    """How long the dimensions are where a run, or some chains of it, stands at `step`; with what was noted
+    after step `first`."""
     return {
         "chain": plan.total if chains is None else len(chains),
         "parameter": plan.parameters,
-        "record": len(plan.records_by(step)),
-        "sample": plan.samples_by(step),
+        "record": plan.record_count(step) - plan.record_count(first),
+        "sample": plan.samples_by(step) - plan.samples_by(first),
         "split": 2,
         "point": 0 if plan.average is None else len(plan.average),
         "output": plan.likelihood.outputs,
@@ -211,9 +212,9 @@ def lengths(plan: Plan, step: int, chains: range | None = None) -> dict[str, int
     }
 
 
-def sizes(plan: Plan) -> dict[str, int]:
-    """The bytes that each result takes at the last step."""
-    long = lengths(plan, plan.steps)
+def sizes(plan: Plan, step: int | None = None, chains: range | None = None, first: int = 0) -> dict[str, int]:
+    """The bytes that each result takes at the last step, or as `lengths` says."""
+    long = lengths(plan, plan.steps if step is None else step, chains, first)
     return {
         result.name: result.dtype(plan).itemsize * math.prod(long[name] for name in result.dimensions)
         for result in results(plan)
@@ -237,16 +238,18 @@ def gather(
     plan: Plan, groups: list[Group], first: int, before: xr.Dataset | None, chains: range | None = None
 ) -> xr.Dataset:
     """Everything up to now, or all of some chains; `before` is what there was at step `first`, where this
-    call began."""
+    call began. Without it there is what was noted since then."""
     step = groups[0].ensemble.step
-    labels = _labels(plan, step, range(plan.total) if chains is None else chains)
-    long, past = lengths(plan, step, chains), lengths(plan, first, chains)
+    labels = _labels(
+        plan, step, range(plan.total) if chains is None else chains, first if before is None else 0
+    )
+    long = lengths(plan, step, chains, first)
     variables = {}
     for result in results(plan):
         if result.of_group is None:
             continue
-        new = long[result.noted] - past[result.noted] if result.noted else 0
-        shape = [new if name == result.noted else long[name] for name in result.dimensions]
+        new = long[result.noted] if result.noted else 0
+        shape = [long[name] for name in result.dimensions]
         values = _side_by_side(result, groups, new, shape, labels, result.dtype(plan))
         if before is not None and result.noted:
             along = result.dimensions.index(result.noted)
@@ -257,28 +260,51 @@ def gather(
     return xr.Dataset(variables, labels)
 
 
-def join(plan: Plan, blocks: Iterable[xr.Dataset]) -> xr.Dataset:
-    """The data of all chains at the last step, from those of blocks of them, one after the other."""
-    long, labels = lengths(plan, plan.steps), _labels(plan, plan.steps, range(plan.total))
-    joined = {
-        result.name: np.empty([long[name] for name in result.dimensions], result.dtype(plan))
-        for result in results(plan)
-        if result.of_group is not None
-    }
-    dimensions = {result.name: result.dimensions for result in results(plan)}
-    for block in blocks:
-        own = slice(int(block["chain"][0]), int(block["chain"][-1]) + 1)
-        for name, values in joined.items():
-            place = [own if dimension == "chain" else slice(None) for dimension in dimensions[name]]
-            values[tuple(place)] = block[name].values
-        labels |= {axis: _with(labels[axis], own, block[axis].values) for axis in plan.axes}
-    return xr.Dataset({name: (dimensions[name], values) for name, values in joined.items()}, labels)
+def state_names(plan: Plan) -> list[str]:
+    """The names of the results from which a run continues."""
+    return [result.name for result in results(plan) if result.of_group and not result.noted]
 
 
-def _with(label: tuple[str, NDArray[Any]], own: slice, values: NDArray[Any]) -> tuple[str, NDArray[Any]]:
-    """A label of the chains in which some are called as they were before coefficients changed."""
-    label[1][own] = values
-    return label
+class Piece(NamedTuple):
+    """The data of some chains at step `end`, with what was noted after step `begin`."""
+
+    chains: range
+    begin: int
+    end: int
+    data: Mapping[str, NDArray[Any]]
+
+
+def place(plan: Plan, result: Result, piece: Piece) -> tuple[slice, ...]:
+    """Where the values of a piece are among those of all chains at the last step."""
+    counts = {"record": plan.record_count, "sample": plan.samples_by}
+    spans = {name: slice(count(piece.begin), count(piece.end)) for name, count in counts.items()}
+    spans["chain"] = slice(piece.chains.start, piece.chains.stop)
+    return tuple(spans.get(name, slice(None)) for name in result.dimensions)
+
+
+def join(plan: Plan, pieces: Iterable[Piece], before: xr.Dataset | None = None) -> xr.Dataset:
+    """The data of all chains at the last step, from those of pieces that follow on `before`; of the state
+    the last one of each chain counts."""
+    long, labels = lengths(plan, plan.steps), labels_at(plan, before)
+    known = [result for result in results(plan) if result.of_group is not None]
+    joined = {r.name: np.empty([long[name] for name in r.dimensions], r.dtype(plan)) for r in known}
+    if before is not None:
+        for result in known:
+            if result.noted:
+                past = tuple(slice(length) for length in before[result.name].shape)
+                joined[result.name][past] = before[result.name].values
+    for piece in pieces:
+        for result in known:
+            if result.noted or piece.end == plan.steps:
+                joined[result.name][place(plan, result, piece)] = piece.data[result.name]
+    return xr.Dataset({r.name: (r.dimensions, joined[r.name]) for r in known}, labels)
+
+
+def labels_at(plan: Plan, before: xr.Dataset | None = None) -> dict[str, Any]:
+    """What all chains and the other dimensions are called at the last step; the names of points stay as they
+    were before when coefficients change."""
+    names = {} if before is None else {axis: ("chain", before[axis].values) for axis in plan.axes}
+    return _labels(plan, plan.steps, range(plan.total)) | names
 
 
 def restore(group: Group, step: int, before: xr.Dataset) -> None:
@@ -298,10 +324,24 @@ def restore(group: Group, step: int, before: xr.Dataset) -> None:
         raise ValueError("the noise of a chain is not a variance: it must be finite and above 0")
 
 
-def check(plan: Plan, step: int, data: xr.Dataset, chains: range | None = None) -> None:
-    """Refuse data that are not those of a plan, or of some chains of it, at this step, in names, dimensions,
-    lengths and types."""
-    long = lengths(plan, step, chains)
+def check_arrays(plan: Plan, arrays: Mapping[str, NDArray[Any]], chains: range, begin: int, end: int) -> None:
+    """Refuse results that are not those of a piece of a plan, in shapes and types."""
+    long = lengths(plan, end, chains, begin)
+    for result in results(plan):
+        if result.of_group is None:
+            continue
+        shape, kind = tuple(long[name] for name in result.dimensions), result.dtype(plan)
+        values = arrays[result.name]
+        if values.shape != shape or values.dtype != kind:
+            raise ValueError(
+                f"{result.name} of chains {chains.start} to {chains.stop - 1} must be {kind} of shape "
+                f"{shape}, it is {values.dtype} of shape {values.shape}"
+            )
+
+
+def check(plan: Plan, step: int, data: xr.Dataset) -> None:
+    """Refuse data that are not those of a plan at this step, in names, dimensions, lengths and types."""
+    long = lengths(plan, step)
     for result in results(plan):
         expected = {name: long[name] for name in result.dimensions}
         values, kind = data[result.name], result.dtype(plan)
@@ -394,8 +434,8 @@ def _xi_names(part: Part) -> list[str]:
     return [f"{part.name}/{i}" if count > 1 else part.name for i in range(1, count + 1)]
 
 
-def _labels(plan: Plan, step: int, chains: range) -> dict[str, Any]:
-    """What these chains and the other dimensions are called."""
+def _labels(plan: Plan, step: int, chains: range, first: int = 0) -> dict[str, Any]:
+    """What these chains and the other dimensions are called, as `lengths` has them."""
     repeat = np.array(chains) % plan.chains
     labels: dict[str, Any] = {
         "split": np.array(["train", "test"], dtype=object),
@@ -403,12 +443,15 @@ def _labels(plan: Plan, step: int, chains: range) -> dict[str, Any]:
         "repeat": ("chain", repeat),
         "draw": ("chain", repeat % plan.problem.draws),
         "part": np.array(_part_names(plan), dtype=object),
-        "step": ("record", np.array(plan.records_by(step), np.int64)),
+        "step": ("record", np.array(plan.records_by(step)[plan.record_count(first) :], np.int64)),
     }
     if thermostats := _thermostat_names(plan):
         labels["thermostat"] = np.array(thermostats, dtype=object)
     if plan.keep:
-        labels["sample_step"] = "sample", np.array(plan.sample_steps(step), np.int64)
+        labels["sample_step"] = (
+            "sample",
+            np.array(plan.sample_steps(step)[plan.samples_by(first) :], np.int64),
+        )
     if plan.histogram:
         edges = np.linspace(plan.histogram[0], plan.histogram[1], plan.histogram[2] + 1)
         labels["bin"] = (edges[1:] + edges[:-1]) / 2

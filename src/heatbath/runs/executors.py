@@ -11,7 +11,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import (
     FIRST_COMPLETED,
     Executor,
@@ -20,6 +20,8 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +32,14 @@ from joblib.parallel import get_active_backend
 from heatbath import writing
 from heatbath.checks import shown
 from heatbath.engine.compile import report
-from heatbath.runs.blocks import About, Before, Shared, Store, Task, compute
+from heatbath.runs.blocks import About, Finished, Shared, Store, Task, compute
+from heatbath.runs.dataset import sizes
 from heatbath.runs.plan import Plan
 from heatbath.runs.simulation import Progress, lanes_of
 
 SECONDS = 4.0  # of a block: long beside what it costs to move it, short beside what is lost with a worker
 AHEAD = 2  # blocks for each worker
+LARGEST = 2**28  # bytes of a block's results
 RETRIES = 5  # of a block whose worker was lost
 LOOK = 0.1  # seconds from one look at the blocks under way to the next
 ACCEPTED = (
@@ -64,6 +68,7 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         if self._folder is not None:
             self._folder.cleanup()
+        self._folder = self._halt = None
 
     @property
     def workers(self) -> int:
@@ -80,11 +85,11 @@ class Pool:
         writing.write(path, shared.content)
         return str(path)
 
-    def submit(self, task: Task, content: Any) -> Future[bytes]:
+    def submit(self, task: Task, content: Any) -> Future[Finished]:
         """Have a block computed."""
         return self.executor.submit(compute, task, content, None if self._halt is None else self._halt.exists)
 
-    def cancel(self, futures: list[Future[bytes]]) -> None:
+    def cancel(self, futures: list[Future[Finished]]) -> None:
         """End what is under way: nobody waits for it."""
         if self._halt is not None:
             self._halt.touch()
@@ -113,11 +118,11 @@ class DaskPool(Pool):
         """What a task gets for the plan and its data."""
         return self.client.scatter(shared.content, broadcast=True, hash=False)
 
-    def submit(self, task: Task, content: Any) -> Future[bytes]:
+    def submit(self, task: Task, content: Any) -> Future[Finished]:
         """Have a block computed."""
         return self.executor.submit(compute, task, content, _released)
 
-    def cancel(self, futures: list[Future[bytes]]) -> None:
+    def cancel(self, futures: list[Future[Finished]]) -> None:
         """End what is under way: nobody waits for it."""
         for future in futures:
             future.cancel()
@@ -143,7 +148,7 @@ class RayPool(Pool):
         self.ray = ray
         if not ray.is_initialized():
             ray.init()
-        self._references: dict[Future[bytes], Any] = {}
+        self._references: dict[Future[Finished], Any] = {}
         self._compute = ray.remote(max_retries=-1)(compute)
 
     def __exit__(self, *_: object) -> None:
@@ -158,15 +163,15 @@ class RayPool(Pool):
         """What a task gets for the plan and its data."""
         return self.ray.put(shared.content)
 
-    def submit(self, task: Task, content: Any) -> Future[bytes]:
+    def submit(self, task: Task, content: Any) -> Future[Finished]:
         """Have a block computed."""
         reference = self._compute.options(num_cpus=task.threads).remote(task, content)
-        future: Future[bytes] = reference.future()
+        future: Future[Finished] = reference.future()
         self._references[future] = reference
         future.add_done_callback(lambda done: self._references.pop(done, None))
         return future
 
-    def cancel(self, futures: list[Future[bytes]]) -> None:
+    def cancel(self, futures: list[Future[Finished]]) -> None:
         """End what is under way: nobody waits for it."""
         for future in futures:
             if (reference := self._references.get(future)) is not None:
@@ -179,70 +184,107 @@ class RayPool(Pool):
 
 
 class Sizes:
-    """How many chains the next block has: as many as take SECONDS, as far as blocks have told, and no more
-    than let all workers end together."""
+    """How large the next block is: of as many chains as take SECONDS, as far as blocks have told, or longer
+    where all workers would bring more blocks than can be taken in half of the time; no more than let all
+    workers end together; and over as many steps as have results of at most LARGEST bytes."""
 
-    def __init__(self, plan: Plan, workers: int) -> None:
-        self.unit, self.workers = lanes_of(plan), workers
-        self._chains = self._seconds = 0.0
+    def __init__(self, plan: Plan, workers: int, threads: int, first: int) -> None:
+        self.plan, self.workers, self.first = plan, workers, first
+        self.unit = lanes_of(plan) * threads
+        self._work = self._seconds = self._taking = 0.0
+        self._count = 0
 
-    def note(self, about: About) -> None:
-        """Learn from a block that is done."""
-        self._chains += len(about.chains)
+    def note(self, about: About, taking: float = 0.0) -> None:
+        """Learn from a block that is done, which it took so many seconds to take."""
+        self._work += about.work
         self._seconds += about.seconds - about.compiled
+        self._taking += taking
+        self._count += 1
 
-    def next(self, left: int) -> int:
-        """Chains of the next block, of those that are left."""
-        fit = int(SECONDS * self._chains / self._seconds) if self._seconds else self.unit
+    @property
+    def seconds(self) -> float:
+        """How long a block is to take."""
+        return max(SECONDS, 2 * self.workers * self._taking / self._count) if self._count else SECONDS
+
+    def chains(self, left: int) -> int:
+        """How many chains, of those that are left."""
+        steps = self.plan.steps - self.first
+        fit = int(self.seconds * self._work / (self._seconds * steps)) if self._seconds else self.unit
         share = -(-left // self.workers)
-        return max(self.unit, min(fit, share) // self.unit * self.unit)
+        small = LARGEST // self._bytes(1, self.first, self.plan.steps)
+        return max(self.unit, min(fit, share, small) // self.unit * self.unit)
+
+    def until(self, chains: int, step: int) -> int:
+        """To which step, from this one."""
+        low, high = step + 1, self.plan.steps
+        if self._bytes(chains, step, high) <= LARGEST:
+            return high
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._bytes(chains, step, middle) <= LARGEST else (low, middle - 1)
+        return low
+
+    def _bytes(self, chains: int, begin: int, end: int) -> int:
+        return sum(sizes(self.plan, end, range(chains), begin).values())
 
 
 class Blocks:
-    """A plan at work in blocks: AHEAD for each worker wait or are under way, and the rest is not cut yet."""
+    """A plan at work in blocks: AHEAD for each worker wait or are under way, and the rest is not cut yet.
 
-    def __init__(self, pool: Pool, store: Store, shared: Shared, before: Before | None, threads: int) -> None:
-        self.pool, self.store, self.shared, self.before, self.threads = pool, store, shared, before, threads
-        self.plan = store.plan
+    No block takes much longer than `seconds`: where one is not done by then, what it has comes back, and goes
+    on as another.
+    """
+
+    def __init__(self, pool: Pool, store: Store, threads: int, seconds: float) -> None:
+        self.pool, self.store, self.threads, self.seconds = pool, store, threads, max(seconds, SECONDS)
+        self.plan, self.shared = store.plan, store.shared
         self.left = store.missing()
-        self.sizes = Sizes(self.plan, pool.workers)
-        self.under_way: dict[Future[bytes], Task] = {}
+        self.unfinished: list[tuple[About, bytes | None]] = [(about, None) for about in store.unfinished()]
+        self.sizes = Sizes(self.plan, pool.workers, threads, store.first)
+        self.under_way: dict[Future[Finished], Task] = {}
         self.losses: dict[int, int] = {}  # how often the worker of a block was lost
+        self._last: Progress | None = None
 
     def run(self, progress: Callable[[Progress], None] | None) -> None:
         """Compute all blocks that are missing; whatever ends it, no task stays behind."""
-        begin, first = time.perf_counter(), self.store.done
+        begin, work = time.perf_counter(), self.store.work
         content = self.pool.share(self.shared)
         try:
-            while self.left or self.under_way:
-                while self.left and len(self.under_way) < AHEAD * self.pool.workers:
+            while self.left or self.unfinished or self.under_way:
+                while (self.left or self.unfinished) and len(self.under_way) < AHEAD * self.pool.workers:
                     self._submit(self._cut(), content)
                 done, _ = wait(self.under_way, LOOK, FIRST_COMPLETED)
                 for future in sorted(done, key=_failed):  # what is finished is kept, whatever others did
                     self._take(future, content)
                 if progress:
-                    progress(self._progress(time.perf_counter() - begin, first))
+                    progress(self._progress(time.perf_counter() - begin, work, bool(done)))
         except BaseException:
             self.pool.cancel(list(self.under_way))
             raise
 
     def _cut(self) -> Task:
-        chains = self.left[0]
-        size = self.sizes.next(sum(map(len, self.left)))
-        first, stop = chains.start, min(chains.start + size, chains.stop)
-        self.left[:1] = [range(stop, chains.stop)] if stop < chains.stop else []
-        step, state = (
-            (0, None) if self.before is None else (self.before.step, self.before.of(range(first, stop)))
-        )
-        return Task(self.shared.digest, self.shared.modules, first, stop, step, state, self.threads)
+        """The next block: one that goes on, or one of new chains."""
+        if self.unfinished:
+            about, state = self.unfinished.pop(0)
+            own, step = about.chains, about.end
+        else:
+            chains, step, state = self.left[0], self.store.first, None
+            size = self.sizes.chains(sum(map(len, self.left)))
+            own = range(chains.start, min(chains.start + size, chains.stop))
+            self.left[:1] = [range(own.stop, chains.stop)] if own.stop < chains.stop else []
+        return Task(
+            self.shared.digest, self.shared.modules, own.start, own.stop, self.sizes.until(len(own), step),
+            step, state or self.store.state(own), self.seconds, self.threads,
+        )  # fmt: skip
 
     def _submit(self, task: Task, content: Any) -> None:
         self.under_way[self.pool.submit(task, content)] = task
 
-    def _take(self, future: Future[bytes], content: Any) -> None:
-        task = self.under_way.pop(future)
+    def _take(self, future: Future[Finished], content: Any) -> None:
+        task, begin = self.under_way.pop(future), time.perf_counter()
         try:
-            about = self.store.add(future.result())
+            block = future.result()
+            self.store.add(block)
         except Exception as error:
             self.losses[task.first] = self.losses.get(task.first, 0) + 1
             if self.pool.lost(error) and self.losses[task.first] <= RETRIES:
@@ -255,27 +297,35 @@ class Blocks:
                 f"chains {task.first} to {task.stop - 1} failed on a worker: {type(error).__name__}: "
                 f"{error}{there}"
             ) from error
-        self.sizes.note(about)
+        about = block.about
+        self.losses.pop(task.first, None)
+        if about.end < self.plan.steps:
+            self.unfinished.append((about, block.state))
+        self.sizes.note(about, time.perf_counter() - begin)
         if about.compiled:
             report(f"{about.host} compiled for {about.compiled:.0f} s, once")
 
-    def _progress(self, seconds: float, first: int) -> Progress:
-        """How things stand: steps are those of all chains, as if they were made together."""
-        known, steps, total = list(self.store.known.values()), self.plan.steps, self.plan.total
-        loss, accuracy = (
-            _mean([(getattr(about, name), len(about.chains)) for about in known])
-            for name in ("loss", "accuracy")
-        )
-        parts = {name for about in known for name in about.temperature}
-        heat = {
-            name: _mean([(a.temperature[name], len(a.chains)) for a in known if name in a.temperature])
-            for name in sorted(parts)
-        }
-        step, before = (steps * count // total for count in (self.store.done, first))
-        return Progress(step, steps, seconds, loss, heat, before, accuracy)
+    def _progress(self, seconds: float, before: int, changed: bool) -> Progress:
+        """How things stand: steps are those of all chains, as if they were made together; `before` are those
+        that were there when this call began."""
+        steps, total, start = self.plan.steps, self.plan.total, self.store.first
+        if self._last is None or changed:
+            known = self.store.latest()
+            loss, accuracy = (
+                _mean([(getattr(about, name), len(about.chains)) for about in known])
+                for name in ("loss", "accuracy")
+            )
+            parts = {name for about in known for name in about.temperature}
+            heat = {
+                name: _mean([(a.temperature[name], len(a.chains)) for a in known if name in a.temperature])
+                for name in sorted(parts)
+            }
+            step, first = (start + work // total for work in (self.store.work, before))
+            self._last = Progress(step, steps, seconds, loss, heat, first, accuracy)
+        return replace(self._last, seconds=seconds)
 
 
-def _failed(future: Future[bytes]) -> bool:
+def _failed(future: Future[Finished]) -> bool:
     return future.cancelled() or future.exception() is not None
 
 
@@ -324,3 +374,10 @@ def _of_joblib() -> Pool | None:
     if kind in ("LokyBackend", "MultiprocessingBackend"):
         return Pool(loky.get_reusable_executor(count))
     raise TypeError(f"heatbath does not know joblib's {kind}: give executor={ACCEPTED}")
+
+
+@contextmanager
+def pool_here() -> Iterator[Pool]:
+    """This process, which computes one block at a time."""
+    with ThreadPoolExecutor(1) as executor:
+        yield Pool(executor)

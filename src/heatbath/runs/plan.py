@@ -6,6 +6,7 @@ changed by its methods only.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -306,7 +307,11 @@ class Plan:
 
     def records_by(self, step: int) -> list[int]:
         """The records that a run has at `step`; that of the start is made with the first step."""
-        return [n for n in self.records if n <= step] if step else []
+        return list(self.records[: self.record_count(step)])
+
+    def record_count(self, step: int) -> int:
+        """How many these are."""
+        return bisect_right(self.records, step) if step else 0
 
     def extended(self, step: int, steps: int, record: int | Sequence[int] | None = None) -> Plan:
         """The plan that continues from `step`, where a run stands, for `steps` more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,14 +28,21 @@ from heatbath.prediction.calibration import left_out
 from heatbath.prediction.committee import average_networks, join_averages, laws
 from heatbath.prediction.mixtures import NORMAL
 from heatbath.runs import file
-from heatbath.runs.blocks import Before, Shared, Store
+from heatbath.runs.blocks import PLAN, Before, Store, check_lazy
 from heatbath.runs.dataset import check_memory, data_at, data_with, find_point, gather
-from heatbath.runs.executors import Blocks, Pool
+from heatbath.runs.executors import Blocks, Pool, chosen_pool, pool_here
 from heatbath.runs.found import Found
 from heatbath.runs.grid import Methods
 from heatbath.runs.groups import Networks, Places, make_groups
 from heatbath.runs.plan import Plan, as_lines
-from heatbath.runs.simulation import Interrupted, Progress, Simulation, report_losses, warn
+from heatbath.runs.simulation import (
+    Interrupted,
+    Progress,
+    Simulation,
+    report_losses,
+    warn,
+    warn_of_stale_noise,
+)
 from heatbath.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -476,6 +484,7 @@ class Run:
         progress: Callable[[Progress], None] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         every: float = 60.0,
+        executor: object = None,
     ) -> Run:
         """Continue, bit for bit as if it had never stopped, and return the longer run.
 
@@ -485,6 +494,7 @@ class Run:
         - `record`: as in `train` (a number of records is for these steps); None for the same as before.
         - `checkpoint`: as in `train`. It may have this run at an earlier step, or at a later one of the same
           call, which then continues from there.
+        - `executor`: as in `sweep`.
 
         >>> import heatbath as hb
         >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
@@ -500,7 +510,15 @@ class Run:
             plan = plan.extended(self.step, plan.steps - self.step if steps is None else steps, record)
         if partition is not None:
             plan = plan.with_change(partition, self.step)
-        return simulate(plan, self, threads=threads, progress=progress, checkpoint=checkpoint, every=every)
+        return simulate(
+            plan,
+            self,
+            threads=threads,
+            progress=progress,
+            checkpoint=checkpoint,
+            every=every,
+            pool=chosen_pool(executor),
+        )
 
     def replay(self, threads: int | None = None, progress: Callable[[Progress], None] | None = None) -> Run:
         """The same run again, all its planned steps from the start, with every change of coefficients."""
@@ -583,7 +601,7 @@ class Run:
 
 
 def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
-    """The run in a file that `save` or a checkpoint wrote.
+    """The run in a file that `save` or a checkpoint wrote, or in the folder of one.
 
     Built-in data are made again from their recipe; pass `problem` where that is not possible here (MNIST in
     another folder, say). It must be the run's own, by its checksum. Nothing in the file is executed.
@@ -599,6 +617,9 @@ def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
     """
     if not isinstance(problem, Problem | None):
         raise TypeError(f"problem must be a Problem or None, got {problem!r}")
+    if os.path.isdir(path):
+        plan = file.unpack_plan(file.read(Path(path) / PLAN), problem)[0]
+        return Run(plan, plan.steps, Store.load(Path(path), plan).lazy())
     return Run(*file.unpack(path, file.read(path), problem))
 
 
@@ -622,25 +643,32 @@ def simulate(
     progress: Callable[[Progress], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
+    folder: str | os.PathLike[str] | None = None,
     pool: Pool | None = None,
 ) -> Run:
     """Carry out a plan: from its start, from a run that stands `before` its end, or from its checkpoint.
 
     A checkpoint that is there and further along must be of this very plan. One that is not may be of the run
     before, at an earlier step, and is replaced. Any other is left alone, and that is an error. With a `pool`
-    it is carried out in blocks, which are in a folder beside the checkpoint until all of them are there.
+    it is carried out in blocks, which are in a folder beside the checkpoint until all of them are there. With
+    a `folder` they stay there.
     """
     check_manner(threads, progress, checkpoint, every)
+    if folder is not None:
+        if checkpoint is not None or before is not None:
+            raise ValueError("a run in a folder is its own checkpoint: leave out checkpoint")
+        return _in_folder(Path(folder), plan, threads, progress, every, pool)
     if checkpoint is not None and os.path.exists(checkpoint):
         before = _furthest(plan, before, checkpoint)
     if before is not None and before.step == plan.steps:
         return before
-    check_memory(plan, 1 + (before is not None) + (checkpoint is not None))  # copies on the way
+    check_memory(plan, 1 + (before is not None or len(plan.named) > 1))  # results of several are joined
     first, data, former = (before.step, before.data, before.former) if before else (0, None, "")
     if before and before.former:
         warn(f"{_begun_elsewhere(before)}: it continues, but not bit for bit as it would have there")
+    warn_of_stale_noise(plan, plan.steps)
     if pool is not None:
-        return _in_blocks(pool, plan, before, threads, progress, checkpoint)
+        return _in_blocks(pool, plan, before, threads, progress, checkpoint, every)
     simulation = Simulation(plan, first, data, threads)
 
     def now() -> Run:
@@ -671,31 +699,56 @@ def _in_blocks(
     threads: int | None,
     progress: Callable[[Progress], None] | None,
     checkpoint: str | os.PathLike[str] | None,
+    every: float,
 ) -> Run:
-    """Carry out a plan in blocks of chains."""
+    """Carry out a plan in blocks of chains, and join them."""
     folder = None
     if checkpoint is not None:
         file.check_replaceable(Path(checkpoint))
         folder = Path(f"{os.fspath(checkpoint)}.blocks")
-    shared = Shared.of(plan)
-    store = Store(plan, shared.digest, folder)
-    start = None if before is None else Before(before.step, before.data)
-    try:
-        with pool:
-            Blocks(pool, store, shared, start, 1 if threads is None else threads).run(progress)
-    except KeyboardInterrupt:
-        kept = f"are in {folder}, and the same call goes on" if folder else "are lost: give a checkpoint"
-        warn(f"interrupted: the {store.done} of {plan.total} chains that are done {kept}", Interrupted)
-        raise
-    losses, first = store.losses(), before.step if before else 0
-    if len(losses) == plan.total:  # which is an error: they are not all at the last step
-        report_losses(losses, plan.total, first)
+    store = Store(plan, folder, None if before is None else Before(before.step, before.data))
+    _compute(store, pool, threads or 1, progress, every)
     run = Run(plan, plan.steps, store.joined(), before.former if before else "")
     if checkpoint is not None:
         run.save(checkpoint)
         store.remove()
-    report_losses(losses, plan.total, first)
+    report_losses(store.losses(), plan.total, store.first)
     return run
+
+
+def _in_folder(
+    folder: Path,
+    plan: Plan,
+    threads: int | None,
+    progress: Callable[[Progress], None] | None,
+    every: float,
+    pool: Pool | None,
+) -> Run:
+    """Carry out a plan in blocks that stay in a folder, by others or here."""
+    check_lazy()
+    store = Store(plan, folder)
+    warn_of_stale_noise(plan, plan.steps)
+    if store.done < plan.total:
+        with nullcontext(pool) if pool else pool_here() as workers:
+            _compute(store, workers, threads or (1 if pool else thread_count(threads)), progress, every)
+    report_losses(store.losses(), plan.total, 0)
+    return Run(plan, plan.steps, store.lazy())
+
+
+def _compute(
+    store: Store, pool: Pool, threads: int, progress: Callable[[Progress], None] | None, every: float
+) -> None:
+    """Have all blocks of a plan computed that are missing."""
+    total = store.plan.total
+    try:
+        with pool:
+            Blocks(pool, store, threads, every).run(progress)
+    except KeyboardInterrupt:
+        kept = f"in {store.folder}, and the same call goes on" if store.folder else "lost: give a checkpoint"
+        warn(f"interrupted: what is done, {store.done} of {total} chains to the end, is {kept}", Interrupted)
+        raise
+    if len(losses := store.losses()) == total:  # which is an error
+        report_losses(losses, total, store.first)
 
 
 def check_manner(threads: int | None, progress: object, checkpoint: object, every: object) -> None:

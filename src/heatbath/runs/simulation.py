@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
@@ -115,8 +116,8 @@ def report_losses(losses: Sequence[Loss], chains: int, since: int) -> None:
 
 
 class Simulation:
-    """All chains of a plan, or some of them, advanced together; `before` are their data where a run stands at
-    `step`."""
+    """All chains of a plan, or some of them, advanced together to its last step or `until` one before;
+    `before` has their state where a run stands at `step`."""
 
     def __init__(
         self,
@@ -125,20 +126,23 @@ class Simulation:
         before: xr.Dataset | None,
         threads: int | None,
         chains: range | None = None,
+        until: int | None = None,
     ) -> None:
         self.plan, self.first = plan, step
+        self.last = plan.steps if until is None else until
+        self._block = chains is not None
         self.chains = range(plan.total) if chains is None else chains
         problem, kind = plan.problem, np.dtype(plan.dtype)
         self._large = _shape(plan).uses_blas
         data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
         test = tabulate(problem.X_test, problem.Y_test, kind, problem.relative_weights("test"))
-        records, done = plan.records[len(plan.records_by(step)) :], plan.samples_by(step)
+        records = plan.records[plan.record_count(step) : plan.record_count(self.last)]
+        done = plan.samples_by(step)
         losses = np.isin(records, plan.losses).tolist()
         average = None
         if plan.average is not None:
             X = (plan.average - problem.shift) / problem.scale
             average = tabulate(X[None], np.zeros((1, len(X), 0)), kind)
-        warn_of_stale_noise(plan, plan.steps)
         self.groups: list[Group] = []
         for own, programs, settled in _grouped(plan, self.chains):
             ensemble = make_ensemble(plan, programs, settled, start_of(plan, own), data, own, threads)
@@ -146,7 +150,7 @@ class Simulation:
                 records, losses, test,
                 weights=plan.weights, histogram=plan.histogram or (0.0, 1.0, 0),
                 burn_in=plan.burn_in, thin=plan.thin, last=plan.steps if plan.samples else 0,
-                done=done, samples=plan.samples - done if plan.keep else 0, average=average,
+                done=done, samples=plan.samples_by(self.last) - done if plan.keep else 0, average=average,
             )  # fmt: skip
             self.groups.append(Group(ensemble, own - self.chains.start))
             if before is not None:
@@ -168,9 +172,14 @@ class Simulation:
             group.ensemble.prepare()
 
     def run(
-        self, progress: Callable[[Progress], None] | None, save: Callable[[], None] | None, every: float
+        self,
+        progress: Callable[[Progress], None] | None,
+        save: Callable[[], None] | None = None,
+        every: float = 0.0,
+        seconds: float = math.inf,
     ) -> bool:
-        """Continue to the last step, in calls of about PATIENCE seconds; False if Ctrl-C came first.
+        """Continue to the last step, or for so many seconds, in calls of about PATIENCE seconds; False if
+        Ctrl-C came first.
 
         `progress` is called after each of them, and `save` is called whenever `every` seconds have passed.
         """
@@ -183,7 +192,7 @@ class Simulation:
         with threadpool_limits(1, "blas") if self._large else nullcontext():
             begin = saved = time.perf_counter()
             with deferred_interrupts() as interrupted:
-                while self.step < self.plan.steps and self._goes_on and not interrupted():
+                while self._goes_on and not interrupted() and time.perf_counter() - begin < seconds:
                     called = time.perf_counter()
                     now = self._steps_worth(stride)
                     advance(ensembles, now)
@@ -195,12 +204,12 @@ class Simulation:
                     if save and time.perf_counter() - saved >= every:
                         save()
                         saved = time.perf_counter()
-        return self.step == self.plan.steps or not self._goes_on
+            return not (self._goes_on and interrupted())
 
     @property
     def _goes_on(self) -> bool:
-        """Whether there is more to do: of some chains alone not even that they live, as others may."""
-        return self.alive or len(self.chains) < self.plan.total
+        """Whether there is more to do: a block goes on even if none of its chains lives, as others may."""
+        return self.step < self.last and (self.alive or self._block)
 
     def _work(self, step: int, steps: int) -> float:
         """The work of some steps from `step` on, records and averages included, in steps without them.
@@ -216,7 +225,7 @@ class Simulation:
 
     def _steps_worth(self, work: int) -> int:
         """How many steps to make for about this much work: at least one."""
-        steps = min(work, self.plan.steps - self.step)
+        steps = min(work, self.last - self.step)
         while steps > 1 and self._work(self.step, steps) > 2 * work:
             steps //= 2
         return steps
