@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -92,7 +93,7 @@ class Run:
                 loss, accuracy = (np.nanmean(last[name].values[chains]) for name in ("loss", "accuracy"))
             return f"loss {loss:.4g}" + (f", accuracy {accuracy:.1%}" if np.isfinite(accuracy) else "")
 
-        count = len(self.plan.points) if len(self.theta) == self.plan.total else 1
+        count = len(self.plan.points) if self.data.sizes["chain"] == self.plan.total else 1
         places = [slice(i * self.plan.chains, (i + 1) * self.plan.chains) for i in range(count)]
         if 1 < count <= 8:
             names = [", ".join(f"{last[axis].values[p.start]}" for axis in self.plan.axes) for p in places]
@@ -210,7 +211,7 @@ class Run:
             return self._over_steps(X)
         if X is None:
             raise TypeError("X is needed: inputs (examples, features), of which the networks are asked")
-        thetas = self._chosen(self.theta if over == "chains" else self._samples().values, latest)
+        thetas = self._chosen(self.data["theta"] if over == "chains" else self._samples(), latest)
         known = self._variances(over)
         variances = None if known is None else self._chosen(known, latest)
         return average_networks(self.plan.likelihood, self.network, thetas, self._inputs(X), variances)
@@ -237,7 +238,7 @@ class Run:
         if not (self.died < 0).any():
             raise ValueError("all chains of this run diverged: there is nothing to predict from")
         over = "samples" if "samples" in self.data or latest is not None else "chains"
-        everything = self.theta if over == "chains" else self._samples().values
+        everything = self.data["theta"] if over == "chains" else self._samples()
         thetas = np.array(list(self._chosen(everything, latest)))
         known = self._variances(over)
         variances = None if known is None else np.array(list(self._chosen(known, latest)))
@@ -293,13 +294,12 @@ class Run:
             return np.asarray(self.data["sample_noise"].values)
         return np.repeat(now[:, None], self.data.sizes["sample"], axis=1)
 
-    def _chosen(self, values: NDArray[Any], latest: int | None) -> Iterator[NDArray[Any]]:
+    def _chosen(self, values: xr.DataArray | NDArray[Any], latest: int | None) -> Iterator[NDArray[Any]]:
         """Those of the chains that did not diverge, (chain, ...) or (chain, sample, ...), one by one."""
-        alive, of_samples = np.flatnonzero(self.died < 0), values.ndim == 3
+        of_samples = values.ndim == 3
         first = 0 if latest is None else -whole("latest", latest, low=1)
-        if not of_samples:
-            return (values[chain] for chain in alive)
-        return (one for chain in alive for one in values[chain, first:])
+        living = (own for own, died in zip(_by_chain(values), self.died, strict=True) if died < 0)
+        return (one for own in living for one in own[first:]) if of_samples else living
 
     def _over_steps(self, X: ArrayLike | None) -> Prediction[Floats]:
         """The chains' running averages, joined."""
@@ -398,8 +398,10 @@ class Run:
         (Or in values as they are scaled in the problem, in logarithms of rates, or in values and then the
         logarithms of their variances: see `likelihood.Likelihood`.)
         """
-        chain = whole("chain", chain, low=0, high=len(self.theta))
-        return self.network.to_torch(self.theta[chain], self.problem.inputs, self.plan.likelihood.outputs)
+        chain = whole("chain", chain, low=0, high=self.data.sizes["chain"])
+        return self.network.to_torch(
+            self.data["theta"][chain].values, self.problem.inputs, self.plan.likelihood.outputs
+        )
 
     def to_arviz(
         self,
@@ -621,6 +623,14 @@ def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
         plan = file.unpack_plan(file.read(Path(path) / PLAN), problem)[0]
         return Run(plan, plan.steps, Store.load(Path(path), plan).lazy())
     return Run(*file.unpack(path, file.read(path), problem))
+
+
+def _by_chain(values: xr.DataArray | NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The values of each chain, of which those that are in a folder are read some chains at a time."""
+    counts = values.chunksizes.get("chain") if isinstance(values, xr.DataArray) else None
+    edges = np.cumsum([0, *(counts or (len(values),))])
+    for first, stop in pairwise(edges):
+        yield from np.asarray(values[first:stop])
 
 
 def check_run(run: object, single: bool = False) -> None:
