@@ -114,7 +114,7 @@ def train(
     - `folder`: for runs larger than memory. The chains are computed some at a time, and results are written
       into this folder as they come, at least every `every` seconds; the same call goes on from what is there.
       `run.data` are then arrays of Dask (`heatbath[dask]`), which are read when they are asked for, and
-      `load` takes the folder.
+      `load` takes the folder. Ctrl-C is passed on.
 
     A chain that diverges is stopped and reported by a warning, `Diverged`; if all do, that is an error.
     Ctrl-C stops between two steps, warns of it (`Interrupted`) and returns the run up to there (or is passed
@@ -205,7 +205,8 @@ def sweep(
     `executor` has the chains computed by others, in blocks: an executor of `concurrent.futures`, a client of
     Dask, the module `ray` or "ray"; without one, what `joblib.parallel_config` says. The result is the same,
     bit for bit. `threads` is then that of each block, 1 unless given. Blocks that are done are in the folder
-    `checkpoint`.blocks until all of them are, and the same call goes on from there.
+    `checkpoint`.blocks until all of them are, and the same call goes on from there; with `folder` they stay
+    in that one. Ctrl-C is passed on.
 
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(n_train=50, n_test=20)

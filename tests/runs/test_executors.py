@@ -109,8 +109,9 @@ def test_sets_of_data_go_by_the_number_of_the_chain(threads, cut):
     xr.testing.assert_identical(run.data, hb.sweep(problem, NETWORK, grid, steps=20, chains=7).data)
 
 
-def test_a_block_whose_chains_all_diverge_is_a_part_of_the_run(problem, threads, cut):
+def test_a_block_whose_chains_all_diverge_is_a_part_of_the_run(problem, threads, cut, monkeypatch):
     cut(4)
+    _in_time(monkeypatch, 20)
     wild = hb.Partition(hb.SGD(), h=[0.1, 1e30])
     with pytest.warns(hb.Diverged) as here:
         run = hb.sweep(problem, NETWORK, wild, steps=30, chains=4, executor=threads)
@@ -370,6 +371,21 @@ def test_a_folder_that_is_not_finished_is_gone_on_with(problem, alone, cut, monk
     xr.testing.assert_identical(run.data.load(), alone.data)
     assert len(executor.tasks) == 4 * 3 - len(there)
     assert not run.data["died"].chunks
+
+
+def test_two_at_once_do_not_compute_for_the_same_folder(problem, tmp_path):
+    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
+    store = Store(plan, tmp_path / "run")
+    with (
+        store.locked(),
+        pytest.raises(RuntimeError, match="another process is computing blocks for it"),
+        Store(plan, tmp_path / "run").locked(),
+    ):
+        pass
+    with Store(plan, tmp_path / "run").locked():
+        pass
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        Store(plan, tmp_path / "none" / "run")
 
 
 def test_a_folder_is_refused_where_it_cannot_be(problem, tmp_path):

@@ -22,6 +22,7 @@ import time
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -50,6 +51,11 @@ from heatbath.runs.dataset import (
 )
 from heatbath.runs.plan import Plan
 from heatbath.runs.simulation import Loss, Progress, Simulation, warn
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 KEPT = 2  # plans that a worker keeps, with their data
 PLAN = "plan.nc"
@@ -412,6 +418,23 @@ class Store:
         later = dask.delayed(_values, pure=True)(str(block.content), result.name)
         return dask.array.from_delayed(later, shape, kind)
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Within, no other process computes blocks for the same folder, where files can be locked."""
+        if self.folder is None or fcntl is None:
+            yield
+            return
+        with open(self.folder / PLAN, "rb") as plan:
+            try:
+                fcntl.flock(plan, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RuntimeError(
+                    f"{self.folder}: another process is computing blocks for it now; wait for it, or end it"
+                ) from None
+            except OSError:  # a network's file system may have no locks
+                pass
+            yield
+
     def remove(self) -> None:
         """Remove the folder: what was in it is elsewhere now."""
         if self.folder is not None:
@@ -449,6 +472,8 @@ def _plan_in(folder: Path, plan: Plan) -> bytes | None:
         raise NotADirectoryError(
             f"{folder} is a file, and blocks of a run need a folder: choose another name"
         )
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(f"{folder} cannot be made: there is no folder {folder.parent}")
     folder.mkdir(exist_ok=True)
     path = folder / PLAN
     if not path.exists():

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -472,8 +472,10 @@ class Run:
         """Write everything to one NetCDF file, whole or not at all; `load` reads it, and so does any reader.
 
         A run file that was there is replaced, any other file is left alone. Built-in data are not in it, only
-        the recipe and a checksum; the user's own are.
+        the recipe and a checksum; the user's own are. Of a run in a folder all must fit in memory for that.
         """
+        if self.data.chunks:
+            check_memory(self.plan, 1)
         file.write(path, self.to_xarray())
 
     def resume(
@@ -673,6 +675,8 @@ def simulate(
     if before is not None and before.step == plan.steps:
         return before
     check_memory(plan, 1 + (before is not None or len(plan.named) > 1))  # results of several are joined
+    if before is not None and before.data.chunks:
+        before = replace(before, data=before.data.compute())
     first, data, former = (before.step, before.data, before.former) if before else (0, None, "")
     if before and before.former:
         warn(f"{_begun_elsewhere(before)}: it continues, but not bit for bit as it would have there")
@@ -751,7 +755,7 @@ def _compute(
     """Have all blocks of a plan computed that are missing."""
     total = store.plan.total
     try:
-        with pool:
+        with store.locked(), pool:
             Blocks(pool, store, threads, every).run(progress)
     except KeyboardInterrupt:
         kept = f"in {store.folder}, and the same call goes on" if store.folder else "lost: give a checkpoint"
