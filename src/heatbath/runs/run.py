@@ -621,7 +621,7 @@ def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
     """
     if not isinstance(problem, Problem | None):
         raise TypeError(f"problem must be a Problem or None, got {problem!r}")
-    if os.path.isdir(path):
+    if (Path(path) / PLAN).is_file():
         plan = file.unpack_plan(file.read(Path(path) / PLAN), problem)[0]
         return Run(plan, plan.steps, Store.load(Path(path), plan).lazy())
     return Run(*file.unpack(path, file.read(path), problem))
