@@ -48,6 +48,7 @@ LAYOUT = [
     "engine",
     "prediction",
     "runs",
+    "trackers",
     "diagnostics",
     "evidence",
     "defaults",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from heatbath import statistics as statistics
     from heatbath import tables as tables
     from heatbath import torch as torch
+    from heatbath import trackers as trackers
     from heatbath.automatic import OffTemperature as OffTemperature
     from heatbath.datasets import from_table as from_table
     from heatbath.drift import Drift as Drift
@@ -71,6 +72,7 @@ __version__ = "0.1.0.dev0"
 MODULES = (
     "answers", "datasets", "diagnostics", "landscape", "methods", "noise", "plotting", "prediction",
     "quadratic", "reference", "schedules", "splitting", "statistics", "tables", "torch",
+    "trackers",
 )  # fmt: skip
 _HOME: dict[str, str | None] = {
     **dict.fromkeys(MODULES),
