@@ -5,7 +5,8 @@ BIN := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 # Of 18,000 modules some 5,000 are ever imported: Python compiles those when it needs them first, and keeps them.
 unexport PYTHONDONTWRITEBYTECODE
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+INSTALL := $(PIP) --editable
 
 .PHONY: demo test pytest lint bench tables docs clean
 
@@ -48,21 +49,23 @@ docs: .venv/docs
 clean:
 	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache
 
-.venv/base: pyproject.toml constraints.txt
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+	$(PIP) --upgrade pip # one that comes with Python takes twice as long to install all else
+
+.venv/base: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing heatbath into .venv"
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(INSTALL) .
 	touch $@
 
-.venv/dev: pyproject.toml constraints.txt
+.venv/dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing heatbath, the extras and the test tools into .venv (once, a minute or two)"
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(INSTALL) '.[all,dev,clients]'
+	$(INSTALL) '.[all,dev,clients,dask,ray]'
 	touch .venv/base $@
 
 .venv/bench: .venv/dev
 	@echo "installing what the benchmarks compare with into .venv"
-	$(INSTALL) '.[all,dev,clients,bench]'
+	$(INSTALL) '.[all,dev,clients,dask,ray,bench]'
 	touch $@
 
 .venv/docs: .venv/base
