@@ -27,7 +27,7 @@ theme.start();
 startTips();
 
 /** @type {View} */
-const view = { map: "mean", chain: 0, units: false, data: "train" };
+const view = { map: "mean", chain: 0, units: false, data: "train", speed: null };
 /** @type {Record<string, import("./types.js").Line> | null} */
 let lines = null;
 let wantsLines = false;
@@ -156,7 +156,9 @@ function greet(hello) {
   say("");
   if (again) return; // the session lives on, and its `ready` follows
   const before = current();
-  begun(before).then(() => before && say("The server has let go of the runs in the meantime: they begin anew.", "info"));
+  begun(before)
+    .then(() => before && say("The server has let go of the runs in the meantime: they begin anew.", "info"))
+    .catch(report);
 }
 
 /** The first settings: of the page before the connection was lost, of its address, or the usual ones. @param {Settings | null} before */
@@ -180,6 +182,7 @@ async function begun(before) {
 function start(ready) {
   begin(ready);
   Object.assign(view, ready.settings.view ?? {});
+  if (!SPEEDS.includes(view.speed ?? null)) view.speed = null;
   lines = null;
   state.steps = { A: 0, B: 0 };
   for (const name of NAMES) {
@@ -189,6 +192,7 @@ function start(ready) {
   }
   for (const id of ["play", "step", "reset", "open-problem", "open-tour", "open-share"]) get(id).disabled = false;
   sendView();
+  connection.send({ type: "speed", speed: view.speed ?? null });
   const { problem, network, chains } = summary(ready.settings);
   get("problem-summary").replaceChildren(
     ...[problem, network, chains].map((text) => {
@@ -361,7 +365,9 @@ get("reset").addEventListener("click", async () => {
 });
 get("speed").addEventListener("input", () => {
   showSpeed();
-  connection.send({ type: "speed", speed: SPEEDS[Number(get("speed").value)] });
+  view.speed = SPEEDS[Number(get("speed").value)];
+  connection.send({ type: "speed", speed: view.speed });
+  remember();
 });
 get("map-view").addEventListener("change", (/** @type {any} */ event) => {
   view.map = event.target.value;
