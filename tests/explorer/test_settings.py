@@ -392,8 +392,8 @@ def test_without_the_extra_it_is_named(monkeypatch):
 def test_a_table_of_too_many_columns_is_refused_before_it_is_read(monkeypatch):
     monkeypatch.setattr("heatbath.tables.open_table", None)
     for mark in ",;\t":
-        text = mark.join(f"x{i}" for i in range(51)) + "\n"
-        with pytest.raises(settings.Wrong, match=r"at most 50 columns.*has 51"):
+        text = "a title\r" + mark.join(f"x{i}" for i in range(51)) + "\n"
+        with pytest.raises(settings.Wrong, match=r"at most 50 columns.*lines of 51"):
             settings.read_settings({"problem": {"kind": "csv", "text": text, "target": None}})
 
 

@@ -320,11 +320,11 @@ def _csv(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
     from heatbath.tables.opening import SEPARATORS
 
     with checks.of("text"):
-        header = text.lstrip().partition("\n")[0]
-        if (columns := 1 + max(map(header.count, SEPARATORS))) > COLUMNS:
+        columns = 1 + max(line.count(mark) for line in text.splitlines() for mark in SEPARATORS)
+        if columns > COLUMNS:
             raise ValueError(
-                f"a table with two features and a class is needed, of at most {COLUMNS} columns; the first "
-                f"line of this one has {columns}"
+                f"a table with two features and a class is needed, of at most {COLUMNS} columns; this one has "
+                f"lines of {columns}"
             )
         opened = open_table(io.BytesIO(text.encode()))
         if not 1 <= len(opened.frame) <= MOST_POINTS:
