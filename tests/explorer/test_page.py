@@ -259,6 +259,9 @@ def test_pause_stands_still_and_step_makes_one_step_of_each_run(page, server, tm
     first = standing(page, server, tmp_path)
     page.wait_for_timeout(200)
     assert steps(page) == first
+    until(
+        page, "() => document.querySelector('#run-A canvas.values').width === 160"
+    )  # sharper than moving ones
     page.click("#step")
     assert standing(page, server, tmp_path) == {run: step + 1 for run, step in first.items()}
     page.locator("#benches").focus()

@@ -13,7 +13,7 @@ import pytest
 from starlette.websockets import WebSocket
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from heatbath.explorer.flight import Flight
+from heatbath.explorer.flight import Flight, View
 from heatbath.explorer.page_settings import read_settings
 from heatbath.explorer.server import Explorer
 from heatbath.explorer.session import ARREARS, REST, TRACES, Session, make_flights
@@ -494,6 +494,31 @@ def test_traces_that_take_long_leave_time_for_work():
     assert session._next_traces(flight) == 100 + TRACES
     flight.tell_traces()
     assert 0 < flight.told[2] < PATIENCE
+
+
+def test_losses_are_seen_now_and_then_while_a_run_plays_and_always_when_it_stands_still(monkeypatch):
+    _, flights, _ = flying()
+    flight, look, asked = flights["A"], Live.look, []
+
+    def watched(live, X=None, **how):
+        if X is not None:
+            asked.append(how["losses"])
+        return look(live, X, **how)
+
+    monkeypatch.setattr(Live, "look", watched)
+    monkeypatch.setattr("heatbath.explorer.flight.READ", PATIENCE)
+    first = flight.picture(View(size=64), playing=True)
+    flight.work(PATIENCE, 20)
+    second = flight.picture(View(size=64), playing=True)
+    assert second.losses == first.losses
+    assert (second.map != first.map).any()
+    third = flight.picture(View(size=64))
+    assert third.losses != first.losses
+    flight.rewind()
+    assert flight.picture(View(size=64), playing=True).losses == first.losses
+    monkeypatch.setattr("heatbath.explorer.flight.READ", 0.0)
+    flight.picture(View(size=64), playing=True)
+    assert asked == [True, False, True, True, True]
 
 
 def test_a_change_before_those_of_a_link_is_in_its_place_and_the_link_stays_good():

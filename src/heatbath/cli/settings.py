@@ -91,7 +91,7 @@ def merged(file: Settings, options: Settings, methods: list[str]) -> Settings:
     for section in SECTIONS:
         old, new = file.get(section, {}), options.get(section, {})
         new = _spelled_out(new) if section == "method" else new
-        other = {"name": "data", "data": "name"}
+        other = {"name": "data" if section == "problem" else "parts", "data": "name"}
         if old.get("name", new.get("name")) != new.get("name", old.get("name")) or any(
             key in new and other[key] in old for key in other
         ):

@@ -28,6 +28,7 @@ FIRST, SHARE = 0.5, 0.3  # seconds, and then the share of all time, that records
 CELLS = 3e8  # parameters x chains x points of a map: some 20 ms
 COARSEST = 24  # a map has at least so many points on a side
 BINS = 48
+READ = 0.2  # seconds in which the numbers above a map of a run that plays stay: nobody reads faster
 UNITS = 200
 
 
@@ -104,6 +105,10 @@ class Flight:
         self._lost = 0  # chains that diverged and were told of
         self.prepared = False
         self.moment = 0  # counts what changes the picture beside steps
+        self._means, self._read = (
+            [math.nan] * 4,
+            (-math.inf, -1),
+        )  # losses; when they were seen, at which moment
         self.live = self._made(self.run.partition(), None)
         self.first_theta = self.live.start
         self.step = 0  # for everyone to read
@@ -171,13 +176,17 @@ class Flight:
         if told:
             self.post(write("compiling", run=self.name, done=True))
 
-    def picture(self, view: View) -> Picture:
-        """A look at the map."""
+    def picture(self, view: View, playing: bool = False) -> Picture:
+        """A look at the map; at losses, too, but not in every frame of a run that is `playing`."""
         begin = time.perf_counter()
-        seen = self.live.look(self.domain.grid(self.size(view.size)))
+        when, moment = self._read
+        losses = not playing or moment != self.moment or begin >= when + READ
+        seen = self.live.look(self.domain.grid(self.size(view.size)), losses=losses)
+        if losses:
+            self._means, self._read = _means_of(seen), (begin, self.moment)
         values = _map(seen.outputs[:, :, 0], view)
         units = self._units(view.chain) if view.units else None
-        return Picture(self.step, _means_of(seen), values, units, time.perf_counter() - begin)
+        return Picture(self.step, self._means, values, units, time.perf_counter() - begin)
 
     def blank(self, other: Picture) -> Picture:
         """In place of a picture that cannot be had, one as large as that of the other run."""

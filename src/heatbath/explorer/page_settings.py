@@ -323,8 +323,8 @@ def _csv(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
         columns = 1 + max(line.count(mark) for line in text.splitlines() for mark in SEPARATORS)
         if columns > COLUMNS:
             raise ValueError(
-                f"a table with two features and a class is needed, of at most {COLUMNS} columns; this one has "
-                f"lines of {columns}"
+                f"a table with two features and a class is needed, of at most {COLUMNS} columns; this one "
+                f"has lines of {columns}"
             )
         opened = open_table(io.BytesIO(text.encode()))
         if not 1 <= len(opened.frame) <= MOST_POINTS:

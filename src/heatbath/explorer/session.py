@@ -329,7 +329,7 @@ class Session:
     def _take(self, flight: Flight) -> None:
         """Look at a run for the frame that is being made, and send it when it has both."""
         view = self.view
-        picture = flight.picture(view)
+        picture = flight.picture(view, self.playing)
         with self._lock:
             if self.flights.get(flight.name) is not flight or not self._looking:
                 return

@@ -21,7 +21,8 @@ import { Tour } from "./tour.js";
 
 const SPEEDS = [1, 3, 10, 30, 100, 300, 1000, 3000, 10000, null]; // steps a second
 const READ = 240; // ms between two looks of numbers and charts: nobody reads faster, and they cost more than maps
-const MAP_SIZE = 128; // pixels of a map: sharp enough when scaled, and 33 kB a frame
+const MOVING = 96; // pixels of a map while runs play at full speed: what is saved goes to training
+const STILL = 160; // and else
 
 theme.start();
 startTips();
@@ -212,6 +213,7 @@ function showState({ playing, speed, steps }) {
   state.playing = playing;
   state.steps = steps;
   document.documentElement.classList.toggle("playing", playing);
+  if (sized !== size()) sendView();
   get("play-text").textContent = playing ? "Pause" : steps.A > 0 ? "Go on" : "Start";
   get("lines-tab").disabled = playing || steps.A === 0;
   if (wantsLines) {
@@ -316,9 +318,14 @@ function showScale() {
 
 function sendView() {
   showView();
-  connection.send({ type: "view", map: view.map, chain: view.chain ?? 0, units: Boolean(view.units), size: MAP_SIZE });
+  sized = size();
+  connection.send({ type: "view", map: view.map, chain: view.chain ?? 0, units: Boolean(view.units), size: sized });
   remember();
 }
+
+let sized = STILL;
+
+const size = () => (state.playing && view.speed === null ? MOVING : STILL);
 
 let timer = 0;
 
@@ -367,7 +374,7 @@ get("speed").addEventListener("input", () => {
   showSpeed();
   view.speed = SPEEDS[Number(get("speed").value)];
   connection.send({ type: "speed", speed: view.speed });
-  remember();
+  sendView();
 });
 get("map-view").addEventListener("change", (/** @type {any} */ event) => {
   view.map = event.target.value;
