@@ -137,7 +137,7 @@ def _command(settings: Settings, phases: Sequence[Plan], lengths: Sequence[int])
 def _phase_on_command_line(settings: Settings, plan: Plan, steps: int, place: int, last: bool) -> list[str]:
     """A command; in a file what is no option. Each phase but the last has a folder, where the next begins."""
     partition = _partition(plan)
-    training = {"steps": steps, "batch": plan.batch, "chains": plan.chains, "seed": plan.seed}
+    training: dict[str, Any] = {"steps": steps, "batch": plan.batch, "chains": plan.chains, "seed": plan.seed}
     if place > 1:
         training |= {"start": f"{PHASE}{place - 1}", "momenta": "thermal"}
     sections = {
