@@ -521,6 +521,36 @@ def test_losses_are_seen_now_and_then_while_a_run_plays_and_always_when_it_stand
     assert asked == [True, False, True, True, True]
 
 
+def test_the_last_frame_of_runs_that_pause_has_their_losses(monkeypatch):
+    monkeypatch.setattr("heatbath.explorer.flight.READ", PATIENCE)
+    session, flights, _ = flying()
+    shown = []
+    session.post = lambda message: shown.append(message) if isinstance(message, bytes) else None
+
+    def look():
+        session.want_frame()
+        session._last = -PATIENCE
+        for flight in flights.values():
+            flight.told = time.perf_counter() + PATIENCE, flight.step, 0.0
+            if session._is_urgent(flight):
+                session.serve(flight)
+
+    for flight in flights.values():
+        flight.prepare()
+    session.playing = True
+    look()
+    for flight in flights.values():
+        flight.work(PATIENCE, 20)
+    look()
+    assert shown[0][32:64] == shown[1][32:64]  # losses
+    session.playing = False
+    look()
+    assert shown[1][16:32] == shown[2][16:32]  # steps
+    assert shown[1][32:64] != shown[2][32:64]
+    look()
+    assert len(shown) == 3
+
+
 def test_a_change_before_those_of_a_link_is_in_its_place_and_the_link_stays_good():
     later = [[50, {"h": 0.2}], [60, {"parts": {"hidden": {"tau": 1e-3}}}]]
     runs = {"A": {"method": "AdLaLa", "history": later}, "B": {"method": "Adam"}}

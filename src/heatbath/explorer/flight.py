@@ -64,13 +64,14 @@ class Point(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """What a frame shows of a run."""
+    """What a frame shows of a run; `fresh` if its losses are those of this step."""
 
     step: int
     losses: list[float]
     map: NDArray[np.uint8]
     units: list[list[float]] | None
     took: float
+    fresh: bool = True
 
 
 Post = Callable[..., None]  # takes a text to the page, and the number of the message that it answers, if any
@@ -105,10 +106,8 @@ class Flight:
         self._lost = 0  # chains that diverged and were told of
         self.prepared = False
         self.moment = 0  # counts what changes the picture beside steps
-        self._means, self._read = (
-            [math.nan] * 4,
-            (-math.inf, -1),
-        )  # losses; when they were seen, at which moment
+        self._means = [math.nan] * 4  # losses and accuracies as they were seen last
+        self._read = -math.inf, -1  # when that was, and at which moment
         self.live = self._made(self.run.partition(), None)
         self.first_theta = self.live.start
         self.step = 0  # for everyone to read
@@ -180,13 +179,13 @@ class Flight:
         """A look at the map; at losses, too, but not in every frame of a run that is `playing`."""
         begin = time.perf_counter()
         when, moment = self._read
-        losses = not playing or moment != self.moment or begin >= when + READ
+        losses = not (playing and self.alive) or moment != self.moment or begin >= when + READ
         seen = self.live.look(self.domain.grid(self.size(view.size)), losses=losses)
         if losses:
             self._means, self._read = _means_of(seen), (begin, self.moment)
         values = _map(seen.outputs[:, :, 0], view)
         units = self._units(view.chain) if view.units else None
-        return Picture(self.step, self._means, values, units, time.perf_counter() - begin)
+        return Picture(self.step, self._means, values, units, time.perf_counter() - begin, losses)
 
     def blank(self, other: Picture) -> Picture:
         """In place of a picture that cannot be had, one as large as that of the other run."""

@@ -303,8 +303,12 @@ class Session:
         self._reached()  # by those that are left
 
     def _seen(self) -> tuple[Any, ...]:
-        """What a frame of now would be of."""
-        return self.view, *((id(f), f.step, f.moment, f.failed) for f in self.flights.values())
+        """What a frame of now would be of: of runs that stand still, with fresh losses."""
+        return (
+            self.view,
+            not self.playing,
+            *((id(f), f.step, f.moment, f.failed) for f in self.flights.values()),
+        )
 
     def _begin_frame(self) -> None:
         """Begin a frame, if it is time for one."""
@@ -342,7 +346,8 @@ class Session:
             flights = self.flights
             pictures = [self._pictures[name] for name in RUNS]
             pairs = zip(self.flights.values(), pictures, strict=True)
-            self._shown = view, *((id(f), p.step, f.moment, f.failed) for f, p in pairs)
+            fresh = all(picture.fresh for picture in pictures)
+            self._shown = view, fresh, *((id(f), p.step, f.moment, f.failed) for f, p in pairs)
             self._looking, self._pictures = False, {}
             self._number += 1
             self._looked = sum(picture.took for picture in pictures)
