@@ -2,7 +2,8 @@
 
 A server in a process of its own, and 1 and 4 pages with two runs each (AdLaLa and Adam on the 4-turn spiral,
 100 units, 4 chains). Without --chromium a page is a bare websocket client, which acknowledges every frame at
-once; with it, the page in a real Chromium, driven by Playwright. Printed are, in turns and as medians:
+once; with it, the page in a real Chromium without a graphics card. Printed are, in turns and as medians, and
+written to benchmarks/results/explorer.json:
 
 - frames a second of a page;
 - the share of the bare engine's speed: steps a second of a run over those of a `hb.Live` that nobody looks
@@ -16,10 +17,12 @@ once; with it, the page in a real Chromium, driven by Playwright. Printed are, i
 import argparse
 import json
 import os
+import shutil
 import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,11 +36,36 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 import heatbath as hb
+from heatbath import writing
 
 ADLALA = hb.AdLaLa(h=0.212, tau=3.06e-4, sigma=1.03e-3, epsilon=0.102, gamma=168.0, tau_output=8.45e-6)
 ADAM = hb.Partition(hb.Adam(beta1=0.669, beta2=0.99468), 0.00666)
 SCENE = "tuned"  # which has these two
 SYSTEM = Path("/usr/bin/chromium")
+RESULTS = Path(__file__).parent / "results" / "explorer.json"
+# What a page counts of its websocket: frames, steps, and when a change was sent, answered and shown
+COUNTER = """
+window.counted = { frames: 0, steps: { A: 0, B: 0 }, asked: 0, answered: 0, shown: 0, changed: -1 };
+const Plain = WebSocket, send = Plain.prototype.send, all = window.counted;
+Plain.prototype.send = function (text) {
+  if (text.startsWith('{"type":"change"')) [all.asked, all.answered, all.shown] = [performance.now(), 0, 0];
+  send.call(this, text);
+};
+window.WebSocket = class extends Plain {
+  constructor(...given) {
+    super(...given);
+    this.addEventListener("message", ({ data }) => {
+      if (data instanceof ArrayBuffer) {
+        const view = new DataView(data);
+        all.frames += 1;
+        all.steps = { A: view.getFloat64(16, true), B: view.getFloat64(24, true) };
+        if (all.changed >= 0 && all.steps.A > all.changed) [all.shown, all.changed] = [performance.now(), -1];
+      } else if (data.startsWith('{"type":"changed"'))
+        [all.answered, all.changed] = [performance.now(), JSON.parse(data).step];
+    });
+  }
+};
+"""
 
 
 @contextmanager
@@ -108,6 +136,9 @@ class Bare(Page):
         """Let it run."""
         time.sleep(seconds)
 
+    def look(self) -> None:
+        """What it has counted is here already."""
+
     def close(self) -> None:
         """Close the page."""
         self._context.__exit__(None, None, None)
@@ -117,40 +148,115 @@ class Bare(Page):
         return {}
 
 
-class Chromium(Page):
-    """The page in a browser; Playwright sees its websocket."""
+class Chromium:
+    """The page in a window of a browser. It counts by itself, and tells nobody while it is measured."""
 
-    def __init__(self, url: str, browser: Any) -> None:
-        super().__init__()
-        self._page = browser.new_page(viewport={"width": 1280, "height": 800})
-        self._page.on("websocket", lambda socket: socket.on("framereceived", self.take))
-        self._page.goto(url)
-        self._tools = self._page.context.new_cdp_session(self._page)
-        self._tools.send("Performance.enable")
-        self._page.wait_for_selector("#play:not([disabled])")
-        self._page.click("#play")
+    def __init__(self, url: str, browser: "Browser") -> None:
+        made = browser.ask("Target.createTarget", url="about:blank", newWindow=True, width=1280, height=800)
+        self._browser, self._target = browser, made["targetId"]
+        given = {"targetId": self._target, "flatten": True}
+        self._session = browser.ask("Target.attachToTarget", **given)["sessionId"]
+        self._ask("Page.enable")
+        self._ask("Page.addScriptToEvaluateOnNewDocument", source=COUNTER)
+        self._ask("Page.navigate", url=url)
+        self._until("document.querySelector('#play:not([disabled])') !== null")
+        self._run("document.getElementById('play').click()")
+        self.frames, self.steps = 0, {"A": 0.0, "B": 0.0}
+        self.asked = self.answered = self.shown = 0.0
+
+    def _ask(self, method: str, **parameters: Any) -> Any:
+        return self._browser.ask(method, self._session, **parameters)
+
+    def _run(self, code: str) -> Any:
+        answer = self._ask("Runtime.evaluate", expression=code, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(f"{code}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
+
+    def _until(self, condition: str, seconds: float = 60.0) -> None:
+        end = time.perf_counter() + seconds
+        while not (self._browser.ask("Target.getTargetInfo", targetId=self._target) and self._run(condition)):
+            if time.perf_counter() > end:
+                raise TimeoutError(f"{condition} did not come true")
+            time.sleep(0.05)
+
+    def look(self) -> None:
+        """See what it has counted."""
+        found = self._run("window.counted")
+        self.frames, self.steps = found["frames"], found["steps"]
+        self.asked, self.answered, self.shown = (
+            found[name] / 1000 for name in ("asked", "answered", "shown")
+        )
 
     def change(self, h: float) -> None:
         """Move the slider of h of run A, as a key does."""
-        slider = self._page.locator("#run-A .coefficient input[type=range]").first
-        slider.focus()
-        self.asked = time.perf_counter()
-        self._page.keyboard.press("ArrowRight")
+        self._run("document.querySelector('#run-A .coefficient input[type=range]').focus()")
+        for kind in ("keyDown", "keyUp"):
+            self._ask("Input.dispatchKeyEvent", type=kind, key="ArrowRight", windowsVirtualKeyCode=39)
 
     def pause(self, seconds: float) -> None:
-        """Let it run, with an eye on its messages."""
-        self._page.wait_for_timeout(1000 * seconds)
+        """Let it run."""
+        time.sleep(seconds)
 
     def close(self) -> None:
-        """Close the page."""
-        self._page.close()
+        """Close the window."""
+        self._browser.ask("Target.closeTarget", targetId=self._target)
 
     def memory(self) -> dict[str, float]:
         """MB of the page: its heap after a collection, and the processes that show pages."""
-        self._tools.send("HeapProfiler.collectGarbage")
-        metrics = self._tools.send("Performance.getMetrics")["metrics"]
-        heap = next(metric["value"] for metric in metrics if metric["name"] == "JSHeapUsedSize") / 1e6
+        self._ask("HeapProfiler.collectGarbage")
+        heap = self._ask("Runtime.getHeapUsage")["usedSize"] / 1e6
         return {"the page's heap": heap, "the browser's processes": sum(map(memory, _renderers()))}
+
+
+class Browser:
+    """A Chromium, spoken to by its own protocol.
+
+    (Playwright would have every frame of the websocket sent to it, which takes as long as to show it.)
+    """
+
+    def __init__(self, folder: str) -> None:
+        command = [str(SYSTEM if SYSTEM.exists() else shutil.which("chromium") or "google-chrome")]
+        command += [
+            "--headless=new",
+            "--no-sandbox",
+            "--remote-debugging-port=0",
+            f"--user-data-dir={folder}",
+        ]
+        command += [
+            "--window-size=1280,800",
+            "--no-first-run",
+            "--disable-background-networking",
+            "about:blank",
+        ]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        told, end = Path(folder) / "DevToolsActivePort", time.perf_counter() + 60
+        while not (told.exists() and len(lines := told.read_text().split()) == 2):
+            if time.perf_counter() > end:
+                raise TimeoutError("Chromium did not start")
+            time.sleep(0.05)
+        self._context = connect(f"ws://127.0.0.1:{lines[0]}{lines[1]}", max_size=None, ping_interval=None)
+        self._socket: ClientConnection = self._context.__enter__()
+        self._number = 0
+
+    def ask(self, method: str, session: str | None = None, **parameters: Any) -> Any:
+        """Ask for something, and wait for the answer; events in between are left."""
+        self._number += 1
+        of = {} if session is None else {"sessionId": session}
+        self._socket.send(json.dumps({"id": self._number, "method": method, "params": parameters, **of}))
+        while True:
+            message = json.loads(self._socket.recv(timeout=120))
+            if message.get("id") == self._number:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return message["result"]
+
+    def close(self) -> None:
+        """End it."""
+        with suppress(ConnectionClosed):
+            self.ask("Browser.close")
+        self._context.__exit__(None, None, None)
+        self.process.wait(30)
 
 
 def bare_speed(seconds: float) -> NDArray[np.float64]:
@@ -170,9 +276,13 @@ def bare_speed(seconds: float) -> NDArray[np.float64]:
 
 def watch(pages: list[Any], seconds: float) -> tuple[float, NDArray[np.float64]]:
     """Frames a second of a page, and steps a second of A and B, of all pages together."""
+    for page in pages:
+        page.look()
     before = [(page.frames, *page.steps.values()) for page in pages]
     begin = time.perf_counter()
     pages[0].pause(seconds)
+    for page in pages:
+        page.look()
     took = time.perf_counter() - begin
     made = np.array([(page.frames, *page.steps.values()) for page in pages]) - before
     return float(np.median(made[:, 0])) / took, made[:, 1:].sum(axis=0) / took
@@ -186,7 +296,8 @@ def answers(page: Any, count: int) -> tuple[float, float]:
         page.change(0.2 + 0.001 * (number % 20))
         end = time.perf_counter() + 5
         while not page.shown and time.perf_counter() < end:
-            page.pause(0.005)
+            page.pause(0.02)
+            page.look()
         if page.shown:
             told.append(page.answered - page.asked)
             shown.append(page.shown - page.asked)
@@ -199,19 +310,22 @@ def memory(process: int) -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def growth(page: Any, process: int, minutes: float, slices: int = 20) -> None:
-    """Print the memory of server and page over some minutes of training."""
+def growth(page: Any, process: int, minutes: float, slices: int = 20) -> dict[str, Any]:
+    """Print the memory of server and page over some minutes of training, and return it, in MB."""
     sizes: list[dict[str, float]] = []
     for _ in range(slices):
         watch([page], 60 * minutes / slices)
         sizes.append({"server": memory(process), **page.memory()})
     steps = sum(page.steps.values())
+    found: dict[str, Any] = {"minutes": minutes, "steps": steps, "frames": page.frames}
     for name in sizes[0]:
         first, half, last = (sizes[place][name] for place in (0, slices // 2, -1))
+        found[name] = [round(size, 1) for size in (first, half, last)]
         print(
             f"memory of {name}: {first:.1f} MB at first, {half:.1f} MB half way, {last:.1f} MB after "
             f"{steps:,.0f} steps and {page.frames:,} frames; in the last half {last - half:+.1f} MB"
         )
+    return found
 
 
 def _renderers() -> Iterator[int]:
@@ -234,49 +348,65 @@ def _renderers() -> Iterator[int]:
 
 
 @contextmanager
-def opener(chromium: bool) -> Iterator[Callable[[str], Page]]:
+def opener(chromium: bool) -> Iterator[Callable[[str], Any]]:
     """What opens a page."""
     if not chromium:
         yield Bare
         return
-    from playwright.sync_api import sync_playwright
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        browser = Browser(folder)
+        try:
+            yield lambda url: Chromium(url, browser)
+        finally:
+            browser.close()
 
-    with sync_playwright() as playwright:
-        path = SYSTEM if SYSTEM.exists() else None  # else Playwright's own
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield lambda url: Chromium(url, browser)
-        browser.close()
+
+def measured(
+    open_page: Callable[[str], Any], url: str, count: int, seconds: float, repeats: int
+) -> dict[str, Any]:
+    """Medians over repeats of so many pages, each between two looks at the bare engine."""
+    rows = []
+    for _ in range(repeats):
+        before = bare_speed(seconds / 4)
+        with ExitStack() as stack:
+            pages = [open_page(url) for _ in range(count)]
+            for page in pages:
+                stack.callback(page.close)
+            watch(pages, 2)  # the first records are dense
+            frames, steps = watch(pages, seconds)
+            told, shown = answers(pages[0], 20)
+        time.sleep(0.5)
+        bare = (before + bare_speed(seconds / 4)) / 2
+        rows.append((frames, float((steps / bare).mean()), told, shown))
+    values = [statistics.median(column) for column in zip(*rows, strict=True)]
+    return dict(zip(("frames", "share", "answer", "shown"), values, strict=True)) | {"repeats": repeats}
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, and write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--chromium", action="store_true", help="a real browser")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
     parser.add_argument("--repeats", type=int, default=3, help="of each; 0 for the memory alone")
-    parser.add_argument("--minutes", type=float, default=1.0, help="of training, for the memory")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of training, for the memory; 0 for none")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
+    kind = "chromium" if options.chromium else "client"
+    known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.exists() else {}
+    results = known.setdefault(kind, {})
     print(f"{'pages':>6}{'frames/s':>10}{'share':>8}{'answer, ms':>12}{'shown, ms':>11}")
     with opener(options.chromium) as open_page, served() as (url, process):
         for count in (1, 4) if options.repeats else ():
-            rows = []
-            for _ in range(options.repeats):
-                before = bare_speed(options.seconds / 4)
-                with ExitStack() as stack:
-                    pages = [open_page(url) for _ in range(count)]
-                    for page in pages:
-                        stack.callback(page.close)
-                    watch(pages, 2)  # the first records are dense
-                    frames, steps = watch(pages, options.seconds)
-                    told, shown = answers(pages[0], 20)
-                time.sleep(0.5)
-                bare = (before + bare_speed(options.seconds / 4)) / 2
-                rows.append((frames, (steps / bare).mean(), told, shown))
-            values = [statistics.median(column) for column in zip(*rows, strict=True)]
-            print("{:>6}{:>10.1f}{:>8.2f}{:>12.1f}{:>11.1f}".format(count, *values), flush=True)
-        page = open_page(url)
-        growth(page, process, options.minutes)
-        page.close()
+            found = measured(open_page, url, count, options.seconds, options.repeats)
+            results[str(count)] = found
+            texts = "{frames:>10.1f}{share:>8.2f}{answer:>12.1f}{shown:>11.1f}".format(**found)
+            print(f"{count:>6}{texts}", flush=True)
+        if options.minutes:
+            page = open_page(url)
+            results["memory"] = growth(page, process, options.minutes)
+            page.close()
+    results["machine"] = {"cores": os.cpu_count(), "load": round(os.getloadavg()[1], 1)}
+    writing.write(options.results, json.dumps(known, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The tables of the pages on the command line and on scikit-learn, made of what the code says of itself.
+"""Tables of pages: on the command line and on scikit-learn, made of what the code says of itself, and on the
+explorer, made of benchmarks/results/explorer.json.
 
     python docs/tabulated.py
 
@@ -7,6 +8,7 @@ writes them anew, between the two marks on each page; a test sees to it that the
 
 from __future__ import annotations
 
+import json
 import re
 from inspect import signature
 from pathlib import Path
@@ -19,6 +21,7 @@ from heatbath.cli import app
 
 DOCS = Path(__file__).parent
 OWN, SEVERAL = "", 4  # options of a command itself, and from how many commands on they are in one table
+MEASURED = DOCS.parent / "benchmarks" / "results" / "explorer.json"
 BEGIN, END = "<!-- made by docs/tabulated.py -->\n", "<!-- end -->\n"
 
 
@@ -84,7 +87,36 @@ def _quoted(text: str) -> list[str]:
     return re.findall(r"`(\w+)`", text)
 
 
-PAGES = {"command-line.md": options, "scikit-learn.md": parameters}
+def measured() -> str:
+    """What the explorer was measured to do; nothing where it was not."""
+    if not MEASURED.exists():
+        return ""
+    found = json.loads(MEASURED.read_text(encoding="utf-8"))
+    titles = {"chromium": "Chromium", "client": "a bare client"}
+    head = ["pages", "frames/s", "share of the bare engine's speed", "control answered, ms", "shown, ms"]
+    rows = [
+        f"| {count} in {titles[kind]} | {row['frames']:.0f} | {row['share']:.2f} | {row['answer']:.0f} "
+        f"| {row['shown']:.0f} |"
+        for kind in titles
+        for count, row in found.get(kind, {}).items()
+        if count.isdecimal()
+    ]
+    lines = [f"| {' | '.join(head)} |", f"| {' | '.join(['---'] * len(head))} |", *rows, ""]
+    for kind, title in titles.items():
+        if memory := found.get(kind, {}).get("memory"):
+            sizes = [
+                f"{name} {size[1]:.0f} and {size[2]:.0f} MB"
+                for name, size in memory.items()
+                if isinstance(size, list)
+            ]
+            lines.append(
+                f"Memory half way and at the end of {memory['minutes']:g} minutes at full speed "
+                f"({memory['steps']:,.0f} steps, {title}): {', '.join(sizes)}.\n"
+            )
+    return "\n".join(lines)
+
+
+PAGES = {"command-line.md": options, "explorer.md": measured, "scikit-learn.md": parameters}
 
 
 def tabulated(page: str) -> str:

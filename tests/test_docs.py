@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -161,6 +162,19 @@ def test_every_option_and_parameter_is_on_its_page_as_the_code_has_it(page):
     both = (hb.ThermodynamicClassifier, hb.ThermodynamicRegressor)
     expected = names.get(page) or {name for kind in both for name in signature(kind).parameters}
     assert [name for name in expected if f"`{name}`" not in made] == []
+
+
+def test_the_page_on_the_explorer_has_what_was_measured(tmp_path, monkeypatch):
+    tool_of_tables = tool("tabulated")
+    assert (DOCS / "explorer.md").read_text() == tool_of_tables.tabulated("explorer.md")
+    row = {"frames": 21.2, "share": 0.714, "answer": 31.4, "shown": 80.0, "repeats": 3}
+    memory = {"minutes": 60, "steps": 2e9, "frames": 7, "server": [301.0, 302.0, 303.0]}
+    found = {"chromium": {"1": row, "4": row, "memory": memory, "machine": {"cores": 2}}}
+    (tmp_path / "explorer.json").write_text(json.dumps(found))
+    monkeypatch.setattr(tool_of_tables, "MEASURED", tmp_path / "explorer.json")
+    made = tool_of_tables.measured()
+    assert "| 4 in Chromium | 21 | 0.71 | 31 | 80 |" in made
+    assert "60 minutes at full speed (2,000,000,000 steps, Chromium): server 302 and 303 MB." in made
 
 
 def test_every_parameter_of_tables_is_on_its_page():

@@ -892,6 +892,44 @@ def test_a_folder_that_holds_something_is_left_alone(trained, refused, tmp_path)
     assert "cannot be made" in refused("train", *SMALL, *ADLALA, "--out", tmp_path / "letter.txt", code=1)
 
 
+def test_chains_start_where_those_of_another_run_have_ended(trained, refused, tmp_path):
+    folder = Path(shutil.copytree(trained, tmp_path / "first"))
+    sections = {"problem": {"name": "spirals", "n_train": 100, "n_test": 60}, "network": {"hidden": [8]}}
+    training = {"steps": 10, "batch": 10, "chains": 3, "start": str(folder), "momenta": "thermal"}
+    given = merged({**sections, "method": {"name": "lol", "h": 0.1}, "training": training}, {}, [])
+    plan, complete = plan_of("train", given)
+    assert np.array_equal(plan.start, hb.load(trained / "run.nc").theta)
+    written = tmp_path / "settings.toml"
+    written.write_text(write_settings("train", complete))
+    again = merged(read_settings(written)[1], {}, [])
+    assert np.array_equal(plan_of("train", again)[0].start, plan.start)
+    with pytest.raises(ValueError, match=r"only heatbath train finds .* where chains begin"):
+        plan_of("compare", given | {"methods": {"LOL": {"name": "lol", "h": 0.1}}})
+    assert "cannot be read" in refused("train", *SMALL, *ADLALA, "--start", tmp_path, "--out", tmp_path / "x")
+    hb.load(folder / "run.nc").resume(1).save(folder / "run.nc")
+    with pytest.raises(ValueError, match="has changed since these settings were written: say --start again"):
+        plan_of("train", again)
+
+
+def test_parts_have_methods_of_their_own():
+    langevin = {"name": "langevin", "gamma": 2.0, "tau": 1e-3}
+    table = {"h": 0.1, "parts": {"hidden": langevin, "output": {"name": "sgd", "weight_decay": 0.1}}}
+    partition, complete = methods.partition_of(table)
+    hidden = hb.Langevin(gamma=2.0, tau=1e-3)
+    assert partition == hb.Partition({"hidden": hidden, "output": hb.SGD(weight_decay=0.1)}, 0.1)
+    assert methods.partition_of(complete) == (partition, complete)
+    assert merged({"method": table}, {"method": {"name": "lol"}}, [])["method"] == {"name": "lol"}
+    for wrong, told in (
+        ({**table, "tau": 1.0}, "and nothing else; got h, parts, tau"),
+        ({"h": 0.1, "parts": {}}, "a section for each of them"),
+        ({"h": 0.1, "parts": {"hidden": {**langevin, "h": 0.2}}}, "part hidden must be a section without h"),
+        ({"h": 0.1, "parts": {"hidden": {"name": "adlala"}}}, "'adlala' is a preset for all parts"),
+        ({"h": 0.1, "parts": {"hidden": {"name": "langevin"}}}, "needs"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            methods.partition_of(wrong)
+
+
 def test_settings_that_were_edited_do_not_go_on_with_the_old_run(trained, refused, tmp_path):
     folder = Path(shutil.copytree(trained, tmp_path / "run"))
     text = (folder / "settings.toml").read_text()

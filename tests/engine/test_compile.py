@@ -1,10 +1,12 @@
 """What is said while something is compiled."""
 
 import importlib.util
+import threading
 
 import numpy as np
 
-from heatbath.engine.compile import reporting
+from heatbath.engine.compile import report, reporting
+from tests.patience import PATIENCE
 
 PROBE = """
 from heatbath.engine.compile import compiled
@@ -48,3 +50,20 @@ def test_without_a_listener_it_is_said_in_a_terminal_only(tmp_path, capsys, monk
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     load(path)(np.zeros(1))
     assert capsys.readouterr().err == "heatbath: compiling some probe (float64): once, for some 10 s\n"
+
+
+def test_each_thread_is_told_of_what_it_compiles_itself():
+    said, inside, ready = {"one": [], "two": []}, threading.Barrier(2), threading.Barrier(2)
+
+    def listen(name):
+        with reporting(said[name].append):
+            inside.wait(PATIENCE)  # both listen by now
+            report(name)
+            ready.wait(PATIENCE)
+
+    threads = [threading.Thread(target=listen, args=(name,)) for name in said]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == {"one": ["one"], "two": ["two"]}

@@ -259,6 +259,9 @@ def test_pause_stands_still_and_step_makes_one_step_of_each_run(page, server, tm
     first = standing(page, server, tmp_path)
     page.wait_for_timeout(200)
     assert steps(page) == first
+    until(
+        page, "() => document.querySelector('#run-A canvas.values').width === 160"
+    )  # sharper than moving ones
     page.click("#step")
     assert standing(page, server, tmp_path) == {run: step + 1 for run, step in first.items()}
     page.locator("#benches").focus()
@@ -356,6 +359,7 @@ def test_a_link_restores_a_view_with_the_changes_made_on_the_way(browser, server
     with opened(browser, server, small()) as page:
         page.check("input[name=map][value=sd]", force=True)
         page.check("#units", force=True)
+        page.fill("#speed", "8")
         page.click("#play")
         reach(page, 200)
         write(page, "A", "output", "gamma", "7")
@@ -369,12 +373,55 @@ def test_a_link_restores_a_view_with_the_changes_made_on_the_way(browser, server
         found = state(page)
         assert page.is_checked("input[name=map][value=sd]")
         assert page.is_checked("#units")
+        until(page, "() => document.getElementById('speed-text').textContent === '10k/s'")
         sent["view"] = found["settings"]["view"]
         assert found["settings"] == sent
         assert found["now"]["A"]["parts"]["output"]["gamma"] != 7
         page.click("#play")
         holds(page, "state.now.A.parts.output.gamma === 7")
         assert len(state(page)["settings"]["runs"]["A"]["history"]) == len(sent["runs"]["A"]["history"])
+
+
+def test_the_chosen_view_and_speed_stay_after_a_reset_and_with_another_problem(page):
+    page.check("input[name=map][value=sd]", force=True)
+    page.fill("#speed", "2")
+    for begin in ("#reset", "#problem-apply"):
+        if begin == "#problem-apply":
+            page.click("#open-problem")
+        page.evaluate("async () => { (await import('./page/state.js')).state.ready = null }")
+        page.click(begin)
+        holds(page, "state.ready !== null")
+        assert page.is_checked("input[name=map][value=sd]")
+        assert page.inner_text("#speed-text") == "10/s"
+
+
+def test_a_change_before_those_of_a_link_is_put_before_them(browser, server):
+    later = [10**6, {"h": 0.3}]
+    runs = {"A": {"method": "AdLaLa", "history": [later]}, "B": {"method": "Adam"}}
+    with opened(browser, server, small(runs=runs)) as page:
+        page.click("#step")
+        reach(page, 1)
+        write(page, "A", None, "h", "0.11")
+        write(page, "A", None, "h", "0.12")
+        assert state(page)["settings"]["runs"]["A"]["history"] == [[1, {"h": 0.12}], later]
+
+
+def test_heat_ends_with_its_button_and_with_the_runs(page):
+    hot = "() => document.getElementById('run-A').classList.contains('heated')"
+    for end in ("method", "reset", "elsewhere"):
+        page.locator("#run-A .heat").hover()
+        page.mouse.down()
+        until(page, hot)
+        holds(page, "state.now.A.heat === 10")
+        if end == "method":  # which builds other controls
+            page.select_option("#run-A .method select", "LaLa")
+        elif end == "reset":
+            page.evaluate("document.getElementById('reset').click()")
+        else:  # no button hears of it
+            page.evaluate("window.dispatchEvent(new PointerEvent('pointerup'))")
+        holds(page, "state.now.A.heat === 1")
+        until(page, f"() => !({hot})()")
+        page.mouse.up()
 
 
 def test_a_damaged_link_says_so_and_the_usual_settings_load(browser, server):
@@ -575,6 +622,8 @@ def test_a_page_with_a_token_works_and_one_without_is_refused(browser, tmp_path)
         page.click("#play")
         reach(page, 10)
         page.click("#open-share")
+        assert "token" not in page.input_value("#share-link")  # which lets everyone in
+        assert page.is_visible("#share-token")
         assert hb.load(download(page, "#save-A", tmp_path)).theta.size
         page.context.close()
 

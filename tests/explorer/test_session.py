@@ -13,10 +13,10 @@ import pytest
 from starlette.websockets import WebSocket
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from heatbath.explorer.flight import Flight
+from heatbath.explorer.flight import Flight, View
 from heatbath.explorer.page_settings import read_settings
 from heatbath.explorer.server import Explorer
-from heatbath.explorer.session import ARREARS, Session, make_flights
+from heatbath.explorer.session import ARREARS, REST, TRACES, Session, make_flights
 from heatbath.runs.live import Live
 from tests.explorer.pages import SMALL
 from tests.patience import PATIENCE
@@ -291,7 +291,7 @@ def test_a_run_that_goes_back_keeps_to_its_speed():
     begin = time.perf_counter()
     for flight in flights.values():
         flight.rewind()
-        flight.told = begin, 0
+        flight.told = begin, 0, 0.0
         for _ in range(20):
             session.serve(flight)
     most = 100 * (ARREARS + time.perf_counter() - begin) + 1
@@ -452,7 +452,221 @@ def test_a_name_from_outside_is_no_path(tmp_path):
     (tmp_path / "page" / "inner").mkdir(parents=True)
     for place in ("secret.js", "page/mine.js", "page/.hidden.js", "page/table.csv"):
         (tmp_path / place).touch()
-    explorer = SimpleNamespace(page=Windows(tmp_path / "page"))
+    explorer = SimpleNamespace(page=Windows(tmp_path / "page"), safety={})
     assert Explorer._page(explorer, "mine.js").status_code == 200
     for name in ("inner\\..\\..\\secret.js", "C:mine.js", "mine.js\0", ".hidden.js", "table.csv", ""):
         assert Explorer._page(explorer, name).status_code == 404, name
+
+
+def flying(**settings):
+    """A session with small runs that no worker serves, and what it says."""
+    said = []
+    read = read_settings({**SMALL, **settings})
+    session = Session(lambda text: said.append(json.loads(text)) if text else None, lambda: None)
+    flights = make_flights(read, lambda text, number=None: said.append(json.loads(text)))
+    session.install(read, flights, "")
+    return session, flights, said
+
+
+def test_a_run_that_goes_back_does_not_hold_up_the_other():
+    session, flights, _ = flying()
+    a, b = flights.values()
+    session.play(True)
+    a.step, b.step = 3000, 1_000_000  # B went on when A had diverged
+    session.rewind(a)
+    assert a.step == 0
+    now = time.perf_counter()
+    assert session._most(a, now) == session._most(b, now) > 0
+    b.step += session._most(b, now)
+    assert session._most(b, now) == 0  # from here on they stay together
+    assert [flight.name for flight, _ in session.due(now)] == ["A", "B"]
+    a.step += 2000
+    assert [flight.name for flight, _ in session.due(now)] == ["B", "A"]
+
+
+def test_traces_that_take_long_leave_time_for_work():
+    session, flights, _ = flying()
+    flight = flights["A"]
+    flight.told = 100.0, 0, 2.0
+    session.playing = True
+    assert session._next_traces(flight) == 100 + REST * 2.0
+    session.playing = False  # then there is no work to be kept from
+    assert session._next_traces(flight) == 100 + TRACES
+    flight.tell_traces()
+    assert 0 < flight.told[2] < PATIENCE
+
+
+def test_losses_are_seen_now_and_then_while_a_run_plays_and_always_when_it_stands_still(monkeypatch):
+    _, flights, _ = flying()
+    flight, look, asked = flights["A"], Live.look, []
+
+    def watched(live, X=None, **how):
+        if X is not None:
+            asked.append(how["losses"])
+        return look(live, X, **how)
+
+    monkeypatch.setattr(Live, "look", watched)
+    monkeypatch.setattr("heatbath.explorer.flight.READ", PATIENCE)
+    first = flight.picture(View(size=64), playing=True)
+    flight.work(PATIENCE, 20)
+    second = flight.picture(View(size=64), playing=True)
+    assert second.losses == first.losses
+    assert (second.map != first.map).any()
+    third = flight.picture(View(size=64))
+    assert third.losses != first.losses
+    flight.rewind()
+    assert flight.picture(View(size=64), playing=True).losses == first.losses
+    monkeypatch.setattr("heatbath.explorer.flight.READ", 0.0)
+    flight.picture(View(size=64), playing=True)
+    assert asked == [True, False, True, True, True]
+
+
+def test_the_last_frame_of_runs_that_pause_has_their_losses(monkeypatch):
+    monkeypatch.setattr("heatbath.explorer.flight.READ", PATIENCE)
+    session, flights, _ = flying()
+    shown = []
+    session.post = lambda message: shown.append(message) if isinstance(message, bytes) else None
+
+    def look():
+        session.want_frame()
+        session._last = -PATIENCE
+        for flight in flights.values():
+            flight.told = time.perf_counter() + PATIENCE, flight.step, 0.0
+            if session._is_urgent(flight):
+                session.serve(flight)
+
+    for flight in flights.values():
+        flight.prepare()
+    session.playing = True
+    look()
+    for flight in flights.values():
+        flight.work(PATIENCE, 20)
+    look()
+    assert shown[0][32:64] == shown[1][32:64]  # losses
+    session.playing = False
+    look()
+    assert shown[1][16:32] == shown[2][16:32]  # steps
+    assert shown[1][32:64] != shown[2][32:64]
+    look()
+    assert len(shown) == 3
+
+
+def test_a_change_before_those_of_a_link_is_in_its_place_and_the_link_stays_good():
+    later = [[50, {"h": 0.2}], [60, {"parts": {"hidden": {"tau": 1e-3}}}]]
+    runs = {"A": {"method": "AdLaLa", "history": later}, "B": {"method": "Adam"}}
+    _, flights, said = flying(runs=runs)
+    flight = flights["A"]
+    flight.work(PATIENCE, 20)
+    flight.change({"h": 0.05})
+    flight.rewind(7)
+    rewound = said[-1]
+    assert rewound["history"] == later  # all that is still to come
+    flight.work(PATIENCE, 20)
+    flight.change({"h": 0.07})
+    wanted = [[20, {"h": 0.07}], *later]
+    assert [list(entry) for entry in flight.entries()] == wanted
+    runs["A"]["history"] = wanted
+    read_settings({**SMALL, "runs": runs})  # is not refused
+    flight.work(PATIENCE, 35)
+    assert (flight.run.base.h, flight.run.base.methods["hidden"].tau) == (0.2, 1e-4)
+    flight.change({"method": "Adam"})
+    assert "step 60" in said[-2]["text"]  # Adam has no such part
+    assert said[-1]["history"] == [list(entry) for entry in flight.entries()]
+    assert [step for step, _ in flight.entries()] == [20, 50, 55]
+
+
+def test_a_change_at_the_step_of_one_of_the_link_comes_after_it():
+    runs = {"A": {"method": "AdLaLa", "history": [[0, {"h": 0.2}]]}, "B": {"method": "Adam"}}
+    _, flights, _ = flying(runs=runs)
+    flights["A"].change({"h": 0.05})
+    flights["A"].work(PATIENCE, 1)
+    assert flights["A"].run.base.h == 0.05
+    assert [change["h"] for _, change in flights["A"].entries()] == [0.2, 0.05]
+
+
+def test_heat_that_is_on_or_off_already_is_no_change():
+    _, flights, said = flying()
+    flights["A"].set_heat(1.0, 5)
+    assert (said[-1]["type"], said[-1]["id"], said[-1]["entry"]) == ("changed", 5, None)
+    assert flights["A"].entries() == ()
+
+
+def test_what_fails_by_a_fault_of_our_own_is_answered_too(explorer, monkeypatch):
+    def broken(*given):
+        raise KeyError("on purpose")
+
+    monkeypatch.setattr(Flight, "change", broken)
+    monkeypatch.setattr("heatbath.explorer.code.text", broken)
+
+    async def ask():
+        page = Wire(explorer)
+        page.say("setup", id=1, settings=SMALL)
+        await page.until("ready", id=1)
+        page.say("code", id=2, run="A", **{"as": "python"})
+        page.say("change", id=3, run="A", h=0.1)
+        for number in (2, 3):
+            assert "on purpose" in (await page.until("error", id=number))["text"]
+        page.say("step", id=4, steps=2)  # by the other
+        assert (await page.until("state", id=4))["steps"]["B"] == 2
+        await page.close()
+
+    run(ask())
+
+
+def test_a_page_that_comes_back_holds_no_button_and_keeps_its_view(explorer):
+    async def back():
+        page = Wire(explorer)
+        key = (await page.until("hello"))["session"]
+        page.say("setup", id=1, settings={**SMALL, "view": {"map": "mean"}})
+        page.say("heat", id=2, run="A", on=True)
+        assert (await page.until("changed", id=2))["heat"] == 10
+        page.say("reset", id=3)
+        assert (await page.until("ready", id=3))["settings"]["view"] == {}
+        page.say("heat", id=4, run="A", on=True)
+        await page.until("changed", id=4)
+        await page.close()
+        page = Wire(explorer, key)
+        assert (await page.until("ready"))["settings"]["view"] == {}
+        assert (await page.until("changed", run="A", entry=None))["heat"] == 1
+        await page.close()
+
+    run(back())
+
+
+def test_two_servers_with_large_networks_leave_blas_as_it_was(explorer, monkeypatch):
+    """Workers limit it too, for their networks, and the servers at other times than these."""
+    monkeypatch.setattr("heatbath.explorer.server.RESTING", 0.02)
+    other = Explorer()
+
+    def threads():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    async def both():
+        pages = [Wire(explorer), Wire(other)]
+        for page in pages:
+            page.say("setup", id=1, settings={**SMALL, "network": {"hidden": [200, 200]}})
+            page.say("play", id=2)
+            await page.until("state", id=2)
+        for page in pages:  # the first to begin is the first to end
+            assert threads() == {1}
+            page.say("pause", id=3)
+            await page.until("state", id=3)
+            await asyncio.sleep(0.1)
+        while threads() != {2}:
+            await asyncio.sleep(0.01)
+        for page in pages:
+            await page.close()
+
+    with threadpool_limits(2, "blas"):
+        run(both())
+        other.close()
+        assert threads() == {2}
+
+
+def test_a_frame_of_another_site_does_not_show_the_page_and_one_of_a_notebook_does():
+    for framed, told in ((False, True), (True, False)):
+        explorer = Explorer(framed=framed)
+        policy = explorer._page("index.html").headers["content-security-policy"]
+        assert ("frame-ancestors 'self'" in policy) == told
+        assert "default-src 'self'" in policy
+        explorer.close()

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import types
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,7 @@ from heatbath.checks import POSITIVE
 from heatbath.cli import main, pictures
 from heatbath.explorer import catalogue, code
 from heatbath.explorer import page_settings as settings
+from heatbath.explorer.sections import losses_between
 from heatbath.explorer.session import make_flights
 from heatbath.methods import method as registry
 from heatbath.methods.method import varying
@@ -240,10 +243,10 @@ def executed(flight):
 
 
 def commanded(flight, folder):
-    """The run of a command, which has from a shell what it understands of the text."""
-    command = code.text(flight, "command").replace("heatbath train", "heatbath train --out out --threads 1")
+    """The run of commands, which have from a shell what they understand of the text."""
+    command = code.text(flight, "command")
     launcher = folder / "heatbath"
-    launcher.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\" > arguments\n")
+    launcher.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\" '' >> arguments\n")
     launcher.chmod(0o755)
     path = os.pathsep.join([str(folder), os.environ["PATH"]])
     done = subprocess.run(
@@ -251,19 +254,38 @@ def commanded(flight, folder):
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    arguments = (folder / "arguments").read_text().split("\0")[:-1]
-    done = done_apart(partial(main, arguments), folder)
+    calls = [words.split("\0") for words in (folder / "arguments").read_text().split("\0\0")[:-1]]
+    calls[-1] += ["--out", "out"]  # a folder that the test knows
+    done = done_apart(partial(all_of, [[*words, "--threads", "1"] for words in calls]), folder)
     assert done.returncode == 0, done.stderr
     return hb.load(folder / "out" / "run.nc")
 
 
-def test_every_method_as_python_and_as_a_command_that_is_understood():
+def all_of(calls):
+    for words in calls:
+        try:
+            main(words)
+        except SystemExit as ended:
+            if ended.code:
+                raise
+
+
+def test_every_method_as_python_and_as_a_command_that_is_understood(monkeypatch):
+    understood = []
+    monkeypatch.setattr(
+        "heatbath.cli.commands._carry_out", lambda command, plan, *given: understood.append(plan)
+    )
     for name in catalogue.names():
         flight = flight_of(runs={"A": {"method": name}})
         flight.work(60, 20)
-        assert np.array_equal(executed(flight).theta, flight.live.theta), name
-        words = code.text(flight, "command").split()
-        assert words[:2] == ["heatbath", "train"]
+        run = executed(flight)
+        assert np.array_equal(run.theta, flight.live.theta), name
+        words = shlex.split(code.text(flight, "command"))
+        assert words[0] == "heatbath"
+        with suppress(SystemExit):
+            main(words[1:])
+        assert (understood[-1].partition, understood[-1].steps) == (run.partition, 20), name
+    assert len(understood) == len(catalogue.names())
 
 
 @pytest.mark.parametrize(
@@ -289,12 +311,21 @@ def test_a_command_makes_the_same_run_bit_for_bit(given, tmp_path, monkeypatch):
     assert np.array_equal(commanded(flight, tmp_path).theta, flight.live.theta)
 
 
-def test_a_command_says_what_it_cannot_have():
+@pytest.mark.slow
+def test_a_command_has_every_phase_and_parts_that_no_preset_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
     flight = flight_of()
     flight.change({"parts": {"output": {"weight_decay": 0.1}}})  # the preset has one for all
-    flight.work(60, 5)
-    assert "copy as Python" in code.text(flight, "command")
+    flight.work(60, 30)
+    flight.change({"parts": {"hidden": {"tau": 1e-3}}})
+    flight.work(60, 20)
+    flight.change({"parts": {"hidden": {"word": "BAFEFAB"}}})
+    flight.work(60, 25)
+    flight.change({"method": "LOL", "parts": {"hidden": {"tau": 1e-4}}})
+    flight.work(60, 25)
+    assert len(flight.phases) == 2
     assert np.array_equal(executed(flight).theta, flight.live.theta)
+    assert np.array_equal(commanded(flight, tmp_path).theta, flight.live.theta)
 
 
 def test_a_run_that_has_not_begun_is_code_too():
@@ -356,3 +387,29 @@ def test_without_the_extra_it_is_named(monkeypatch):
         hb.explore(browser=False)
     with pytest.raises(TypeError, match="port must be a whole number"):
         hb.explore(port="80", browser=False)
+
+
+def test_a_table_of_too_many_columns_is_refused_before_it_is_read(monkeypatch):
+    monkeypatch.setattr("heatbath.tables.open_table", None)
+    for mark in ",;\t":
+        text = "a title\r" + mark.join(f"x{i}" for i in range(51)) + "\n"
+        with pytest.raises(settings.Wrong, match=r"at most 50 columns.*lines of 51"):
+            settings.read_settings({"problem": {"kind": "csv", "text": text, "target": None}})
+
+
+@pytest.mark.parametrize(
+    ("hidden", "points", "count"), [(100, 1000, 61), (1000, 1000, 61), ([400, 400], 1000, 13)]
+)
+def test_lines_have_fewer_points_where_networks_are_large_and_both_ends(monkeypatch, hidden, points, count):
+    def line(problem, network, one, two, at, split, threads):
+        return {"loss": types.SimpleNamespace(values=at)}
+
+    monkeypatch.setattr("heatbath.explorer.sections.landscape.line", line)
+    given = settings.read_settings({
+        "problem": {"kind": "blobs", "points": points}, "network": {"hidden": np.atleast_1d(hidden).tolist()},
+    })  # fmt: skip
+    theta = np.zeros((1, 1))
+    found = losses_between(given, {"A": (theta, theta), "B": (theta, theta)}, 0)
+    at = found["A-B"]["at"]
+    assert len(at) == count
+    assert {0.0, 1.0} <= set(at)

@@ -84,8 +84,11 @@ def partition_of(
 ) -> tuple[Partition, dict[str, Any]]:
     """The partition of a table such as {name: "sgld", h: 0.1, sigma: 0.01}, and the table with defaults.
 
+    Parts that no preset has are tables of their own, {h: 0.1, parts: {hidden: {name: "sgld", ...}, ...}}.
     What a posterior sets is left out of both.
     """
+    if "parts" in given:
+        return _of_parts(given, posterior)
     title, make, accepted, kinds, module = find(given.get("name"), given.get("module"))
     given = {name: value for name, value in given.items() if name != "module"}
     plain = {name: _plain(kinds.get(name), name, value) for name, value in given.items() if name != "name"}
@@ -105,6 +108,28 @@ def partition_of(
     }
     origin = {} if module is None else {"module": module}
     return partition, {"name": given["name"], **origin, **defaults, **plain}
+
+
+def _of_parts(given: Mapping[str, Any], posterior: Posterior | None) -> tuple[Partition, dict[str, Any]]:
+    """The partition of parts with a method each, and the table with defaults."""
+    parts = given["parts"]
+    if given.keys() != {"h", "parts"} or not isinstance(parts, Mapping) or not parts:
+        raise ValueError(
+            "a method with parts has h and a section for each of them, such as [method.parts.hidden] with "
+            f"name and coefficients, and nothing else; got {', '.join(given)}"
+        )
+    methods, tables = {}, {}
+    for part, table in parts.items():
+        if not isinstance(table, Mapping) or "h" in table:
+            raise ValueError(f"part {part} must be a section without h, which is one for all: got {table!r}")
+        alone, complete = partition_of({**table, "h": given["h"]}, posterior)
+        if list(alone.methods) != ["all"]:
+            raise ValueError(
+                f"part {part} must have a method, and {table['name']!r} is a preset for all parts"
+            )
+        methods[part] = alone.methods["all"]
+        tables[part] = {name: value for name, value in complete.items() if name != "h"}
+    return Partition(methods, alone.h, posterior), {"h": complete["h"], "parts": tables}
 
 
 def table_of(partition: Partition) -> dict[str, Any]:

@@ -109,6 +109,8 @@ SETTINGS = (
     Setting("training", "thin", "whole", "Steps from sample to sample."),
     Setting("training", "shuffled", "truth", "Mini-batches from shuffled epochs (no: fresh subsets)."),
     Setting("training", "momenta", "text", "At the start: zero or thermal (zero)."),
+    Setting("training", "start", "text", "A run, by its folder or file, with as many chains: each begins "
+            "where that of its number has ended; for train."),
     Setting("training", "dtype", "text", "float32 or float64 (float32)."),
     Setting("search", "steps", "whole", "Steps of those that come to the end (20000)."),
     Setting("search", "batch", "batch", "Examples in a mini-batch, or all of them (32, or all if fewer)."),
@@ -135,9 +137,11 @@ METAVARS = {
 
 
 def keys(section: str) -> list[str]:
-    """What a section of the settings may have; of methods, also what was registered since."""
+    """What a section of the settings may have; of methods, also what was registered since, and parts."""
     names = [setting.name for setting in SETTINGS if setting.section == section]
-    return list(dict.fromkeys([*names, *(a.name for a in arguments())])) if section == "method" else names
+    if section != "method":
+        return names
+    return list(dict.fromkeys([*names, *(a.name for a in arguments()), "parts"]))
 
 
 def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

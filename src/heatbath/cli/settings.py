@@ -13,6 +13,7 @@ from typing import Any, cast
 from heatbath import defaults
 from heatbath.automatic import Search
 from heatbath.checks import real, whole
+from heatbath.cli.folders import RUN
 from heatbath.cli.methods import find, labelled, method_of, partition_of, table_of
 from heatbath.cli.options import SECTIONS, Settings, keys
 from heatbath.cli.reading import AUTO
@@ -24,6 +25,7 @@ from heatbath.runs.dataset import check_memory
 from heatbath.runs.grid import Methods
 from heatbath.runs.plain import RECIPES, network_to_plain
 from heatbath.runs.plan import Call, Plan, make_plan
+from heatbath.runs.run import load
 from heatbath.training import prepare
 
 COMMANDS = ("train", "compare", "sweep", "tune")
@@ -60,7 +62,7 @@ def read_settings(path: Path, command: str | None = None) -> tuple[str, Settings
     accepted = {section: keys(section) for section in SECTIONS if section not in others}
     accepted["problem"] = [*accepted["problem"], "sha256"]
     if "training" in accepted:
-        accepted["training"] = [*accepted["training"], "continued"]
+        accepted["training"] = [*accepted["training"], "continued", "start_sha256"]
     methods = "methods" if written in SEVERAL else "method"
     accepted[methods] = [*accepted.pop("method"), "module"]
     for section, values in content.items():
@@ -89,12 +91,16 @@ def merged(file: Settings, options: Settings, methods: list[str]) -> Settings:
     for section in SECTIONS:
         old, new = file.get(section, {}), options.get(section, {})
         new = _spelled_out(new) if section == "method" else new
-        other = {"name": "data", "data": "name"}
+        other = {"name": "data" if section == "problem" else "parts", "data": "name"}
         if old.get("name", new.get("name")) != new.get("name", old.get("name")) or any(
             key in new and other[key] in old for key in other
         ):
             old = {}
-        for key, what in (("data", ("sha256",)), ("steps", ("budget", "continued"))):  # that of the file's
+        for key, what in (
+            ("data", ("sha256",)),
+            ("start", ("start_sha256",)),
+            ("steps", ("budget", "continued")),
+        ):  # that of the file's
             if key in new:
                 old = {name: value for name, value in old.items() if name not in what}
         sections[section] = {**old, **new}
@@ -122,11 +128,12 @@ def plan_of(command: str, settings: Settings) -> tuple[Plan | Search, Settings]:
     methods, sections = _methods(command, settings, posterior)
     training = TRAINING | settings["training"]
     training.pop("continued", None)  # is not for the plan: see `continued`
+    started = _start(training)
     whole("record", training["record"], low=1, high=MOST_RECORDS)  # a list of steps is for Python only
     prepared = _prepared(command, problem, network, methods, training)
     plan = prepared.first_plan() if isinstance(prepared, Search) else prepared
     check_memory(plan, 2)
-    training |= {"batch": plan.batch}
+    training |= {"batch": plan.batch, **started}
     if isinstance(prepared, Search) and prepared.budget is not None:
         training |= {"budget": prepared.budget, "samples": plan.samples}
     complete = {"problem": section, "network": network_to_plain(network), **sections}
@@ -181,12 +188,37 @@ def _prepared(
         methods = _colder(methods, step, training["steps"])
     if command == "train":
         return prepare(problem, network, cast(Partition, methods), **training)
-    if training["steps"] == AUTO or "budget" in training or "warm" in training:
+    if training["steps"] == AUTO or {"budget", "warm", "start"} & training.keys():
         raise ValueError(
             f"only heatbath train finds how many steps it needs, and where chains begin: for {command} say "
-            "--steps NUMBER, without --budget and --warm"
+            "--steps NUMBER, without --budget, --warm and --start"
         )
     return make_plan(problem, network, methods, **training, call=cast(Call, command))
+
+
+def _start(training: dict[str, Any]) -> dict[str, Any]:
+    """Have the parameters in place of the run that chains start from; and what settings say of it."""
+    given, digest = training.pop("start", None), training.pop("start_sha256", None)
+    if given is None:
+        return {}
+    if not isinstance(given, str):
+        raise TypeError(f"start must be the folder or the file of a run, got {given!r}")
+    path = Path(given).expanduser().absolute()
+    path = path / RUN if path.is_dir() else path
+    run = load(path)
+    found = _digest(path)
+    if digest not in (None, found):
+        raise ValueError(f"{path} has changed since these settings were written: say --start again to use it")
+    training["start"] = run.theta
+    return {"start": str(path), "start_sha256": found}
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
 
 
 def _colder(methods: Methods, step: object, steps: object) -> Methods:
@@ -204,6 +236,7 @@ def write_settings(command: str, settings: Settings) -> str:
     import tomli_w
 
     tables = settings["methods"].values() if command in SEVERAL else [settings["method"]]
+    tables = [single for table in tables for single in table.get("parts", {"all": table}).values()]
     modules = dict.fromkeys(table["module"] for table in tables if "module" in table)
     imports = "".join(f"--import {module} " for module in modules)
     note = f"# Done again by: heatbath {imports}{command} --settings settings.toml\n"
@@ -255,11 +288,7 @@ def _own_data(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
     if not isinstance(values["standardise"], bool):
         raise TypeError(f"standardise must be true or false, got {values['standardise']!r}")
     real("test_share", values["test_share"])
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
+    digest = _digest(path)
     if given.get("sha256", digest) != digest:
         raise ValueError(f"{path} has changed since these settings were written: say --data again to use it")
     options = {

@@ -25,6 +25,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -178,20 +179,21 @@ def once() -> Iterator[None]:
         yield  # closing the file gives the lock back
 
 
-_listeners: list[Callable[[str], None]] = []
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
 def reporting(listener: Callable[[str], None]) -> Iterator[None]:
-    """Have a listener told when something is compiled, which takes some seconds, before it is.
+    """Have a listener told when this thread compiles something, which takes some seconds, before it does.
 
-    Without one it is said on stderr, if that is a terminal.
+    Without one it is said on stderr, if that is a terminal. (Others, which compile for themselves, have
+    listeners of their own.)
     """
-    _listeners.append(listener)
+    token = _listener.set(listener)
     try:
         yield
     finally:
-        _listeners.remove(listener)
+        _listener.reset(token)
 
 
 def _report(state: Any) -> None:
@@ -206,8 +208,8 @@ def _report(state: Any) -> None:
 
 def report(text: str) -> None:
     """Tell the listener, or a terminal."""
-    if _listeners:
-        _listeners[-1](text)
+    if (listener := _listener.get()) is not None:
+        listener(text)
     elif sys.stderr is not None and sys.stderr.isatty():
         print(f"heatbath: {text}", file=sys.stderr, flush=True)
 

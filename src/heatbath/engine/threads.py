@@ -8,14 +8,61 @@ anew in a forked child.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import import_module
 from itertools import pairwise
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
 
 from heatbath.checks import whole
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 os.register_at_fork(after_in_child=_pools.clear)
+
+
+class _Blas:
+    """How many need BLAS to have one thread, and how many it had before the first of them."""
+
+    found: ThreadpoolController | None = None  # finding the libraries takes some 30 ms
+    limits: Any = None
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.lock, self.count = threading.Lock(), 0
+
+
+_blas = _Blas()
+os.register_at_fork(after_in_child=_blas.clear)  # where nobody needs it yet
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Within, BLAS has one thread, in the whole process: there are threads enough, and results stay the same.
+
+    Its number of threads belongs to the process. So those who need this are counted: the first sets it, and
+    the last one gives back what it was. If each set and restored it, whoever ends in between would undo it
+    for the others, or leave it at one for good.
+    """
+    with _blas.lock:
+        if _blas.count == 0:
+            if _blas.found is None:
+                import_module("scipy.linalg.cython_blas")  # which compiled code has; it is not found before
+                _blas.found = ThreadpoolController()
+            _blas.limits = _blas.found.limit(limits=1, user_api="blas")
+        _blas.count += 1
+    try:
+        yield
+    finally:
+        with _blas.lock:
+            _blas.count -= 1
+            if _blas.count == 0:
+                _blas.limits.restore_original_limits()
 
 
 def thread_count(threads: int | None = None, default: int | None = None) -> int:

@@ -26,7 +26,7 @@ PATIENCE = 30.0  # seconds in which a server must have started, or ended
 class Served:
     """A server that runs in a thread of its own, at `url`, until `close`."""
 
-    def __init__(self, host: str, port: int, token: str | None) -> None:
+    def __init__(self, host: str, port: int, token: str | None, framed: bool = False) -> None:
         try:
             import uvicorn
 
@@ -45,7 +45,7 @@ class Served:
         name = f"[{name}]" if ":" in name else name
         self.url = f"http://{name}:{self.port}/" + ("" if token is None else f"?token={token}")
         config = uvicorn.Config(
-            Explorer(token).app(), log_level="warning", lifespan="on", ws="websockets-sansio",
+            Explorer(token, framed=framed).app(), log_level="warning", lifespan="on", ws="websockets-sansio",
             ws_max_size=READ, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
@@ -97,8 +97,9 @@ def explore(host: str = LOOPBACK, port: int | None = None, browser: bool = True)
         whole("port", port, low=0, high=65_536)
     prefix = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") if _in_notebook() else None
     guarded = prefix is not None or not is_loopback(host)
-    served = Served(host, port or 0, secrets.token_urlsafe(16) if guarded else None)
-    if browser and _in_notebook():
+    framed = browser and _in_notebook()
+    served = Served(host, port or 0, secrets.token_urlsafe(16) if guarded else None, framed)
+    if framed:
         from IPython.display import IFrame, display
 
         address = served.url

@@ -1,7 +1,7 @@
 """A run as code: Python, or a command, that makes the same run again, bit for bit.
 
-Every phase is a call of `train`; changes of coefficients are in its partition. The command line knows no
-second phase, and no parts that are not those of a preset: then the text says so, and has what there is.
+Every phase is a call of `train`, from where the one before has ended; changes of coefficients are in its
+partition.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from heatbath.runs.plan import Plan
 from heatbath.schedules import Schedule, to_plain
 
 STEPS = 20_000  # of a run that has not begun
+PHASE = "phase"  # what files and folders of phases are called
 OUTPUT = "_output"  # how the arguments of presets for the output layer end
 
 
@@ -122,39 +123,36 @@ def _spelled(value: Any) -> str:
 
 
 def _command(settings: Settings, phases: Sequence[Plan], lengths: Sequence[int]) -> str:
-    notes = []
-    if len(phases) > 1:
-        notes.append(
-            "the command line has no second phase: this is the run up to its change of method or word"
-        )
-    plan, steps = phases[0], lengths[0]
-    partition = _partition(plan)
-    table = _named(partition)
-    if table is None:
-        notes.append(
-            "the command line has only parts as presets make them, and these are none: copy as Python instead"
-        )
-        return "".join(f"# {note}\n" for note in notes)
-    kind = settings.of_problem["kind"]
+    kind, lines = settings.of_problem["kind"], []
     if kind == "csv":
-        notes.append("table.csv is the table that was dropped onto the page")
-    training = {"steps": steps, "batch": plan.batch, "chains": plan.chains, "seed": plan.seed}
-    sections = {
-        "problem": _problem_on_command_line(settings),
-        "network": _network(settings),
-        "method": {name: _in_toml(value) for name, value in table.items()},
-        "training": training,
-    }
-    lines = [f"# {note}" for note in notes]
+        lines.append("# table.csv is the table that was dropped onto the page")
     if kind == "points":
         rows = [f"{x!r},{y!r},{c!r}" for x, y, c in settings.of_problem["points"]]
         lines += ["cat > table.csv <<'END'", "x1,x2,class", *rows, "END"]
-    if any(isinstance(value, dict) for value in sections["method"].values()):
-        content = tomli_w.dumps({"command": "train", **sections}).rstrip()
-        lines += ["cat > run.toml <<'END'", content, "END", _imports(partition) + "train --settings run.toml"]
-    else:
-        lines.append(_imports(partition) + "train " + shlex.join(_options(sections)))
+    for place, (plan, steps) in enumerate(zip(phases, lengths, strict=True), 1):
+        lines += _phase_on_command_line(settings, plan, steps, place, last=place == len(phases))
     return "\n".join([*lines, ""])
+
+
+def _phase_on_command_line(settings: Settings, plan: Plan, steps: int, place: int, last: bool) -> list[str]:
+    """A command; in a file what is no option. Each phase but the last has a folder, where the next begins."""
+    partition = _partition(plan)
+    training: dict[str, Any] = {"steps": steps, "batch": plan.batch, "chains": plan.chains, "seed": plan.seed}
+    if place > 1:
+        training |= {"start": f"{PHASE}{place - 1}", "momenta": "thermal"}
+    sections = {
+        "problem": _problem_on_command_line(settings),
+        "network": _network(settings),
+        "method": _in_toml(_named(partition) or _parts(partition)),
+        "training": training,
+    }
+    call = _imports(partition) + "train "
+    out = [] if last else ["--out", f"{PHASE}{place}"]
+    if not any(isinstance(value, dict) for value in sections["method"].values()):
+        return [call + shlex.join([*_options(sections), *out])]
+    name = "run.toml" if last and place == 1 else f"{PHASE}{place}.toml"
+    content = tomli_w.dumps({"command": "train", **sections}).rstrip()
+    return [f"cat > {name} <<'END'", content, "END", call + shlex.join(["--settings", name, *out])]
 
 
 def _imports(partition: Partition) -> str:
@@ -216,6 +214,15 @@ def _named(partition: Partition) -> dict[str, Any] | None:
     return None
 
 
+def _parts(partition: Partition) -> dict[str, Any]:
+    """What makes a partition on the command line that is no preset's: its parts, one by one."""
+    parts = {
+        str(key): {"name": type(method).title.lower(), **_values(method)}
+        for key, method in partition.methods.items()
+    }
+    return {"h": partition.h, "parts": parts}
+
+
 def _argument(argument: str, partition: Partition) -> Any:
     """What a partition has for an argument of a preset."""
     if argument == "h":
@@ -227,6 +234,8 @@ def _argument(argument: str, partition: Partition) -> Any:
 
 
 def _in_toml(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _in_toml(single) for name, single in value.items()}
     return to_plain(value) if isinstance(value, Schedule) else value
 
 

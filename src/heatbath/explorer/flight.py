@@ -28,6 +28,7 @@ FIRST, SHARE = 0.5, 0.3  # seconds, and then the share of all time, that records
 CELLS = 3e8  # parameters x chains x points of a map: some 20 ms
 COARSEST = 24  # a map has at least so many points on a side
 BINS = 48
+READ = 0.2  # seconds in which the numbers above a map of a run that plays stay: nobody reads faster
 UNITS = 200
 
 
@@ -63,13 +64,14 @@ class Point(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """What a frame shows of a run."""
+    """What a frame shows of a run; `fresh` if its losses are those of this step."""
 
     step: int
     losses: list[float]
     map: NDArray[np.uint8]
     units: list[list[float]] | None
     took: float
+    fresh: bool = True
 
 
 Post = Callable[..., None]  # takes a text to the page, and the number of the message that it answers, if any
@@ -89,7 +91,7 @@ class Flight:
         self.name, self.settings, self.domain, self.post = name, settings, domain, post
         self.commands: deque[Command] = deque()
         self.held = False
-        self.told = -math.inf, -1  # when traces were sent, and up to which step
+        self.told = -math.inf, -1, 0.0  # when traces were sent, up to which step, and seconds that it took
         self.paced = 0.0, 0  # since when, and from which step on, the speed counts
         self.run: RunSettings = settings.runs[name]
         self.history: list[tuple[int, dict[str, Any]]] = []  # of changes that were made
@@ -104,9 +106,12 @@ class Flight:
         self._lost = 0  # chains that diverged and were told of
         self.prepared = False
         self.moment = 0  # counts what changes the picture beside steps
+        self._means = [math.nan] * 4  # losses and accuracies as they were seen last
+        self._read = -math.inf, -1  # when that was, and at which moment
         self.live = self._made(self.run.partition(), None)
         self.first_theta = self.live.start
         self.step = 0  # for everyone to read
+        self.even = 0  # the step from which on it counts how far it is ahead of the other
         self.alive, self.failed = True, False
 
     def layout(self) -> list[dict[str, Any]]:
@@ -122,6 +127,11 @@ class Flight:
             }
             for part in self.live.parts()
         ]
+
+    @property
+    def lead(self) -> int:
+        """The steps that it has made since neither run was ahead of the other."""
+        return self.step - self.even
 
     def next_command(self) -> Command | None:
         """The command that has waited longest, which is the caller's now, whoever else asks."""
@@ -165,13 +175,17 @@ class Flight:
         if told:
             self.post(write("compiling", run=self.name, done=True))
 
-    def picture(self, view: View) -> Picture:
-        """A look at the map."""
+    def picture(self, view: View, playing: bool = False) -> Picture:
+        """A look at the map; at losses, too, but not in every frame of a run that is `playing`."""
         begin = time.perf_counter()
-        seen = self.live.look(self.domain.grid(self.size(view.size)))
+        when, moment = self._read
+        losses = not (playing and self.alive) or moment != self.moment or begin >= when + READ
+        seen = self.live.look(self.domain.grid(self.size(view.size)), losses=losses)
+        if losses:
+            self._means, self._read = _means_of(seen), (begin, self.moment)
         values = _map(seen.outputs[:, :, 0], view)
         units = self._units(view.chain) if view.units else None
-        return Picture(self.step, _means_of(seen), values, units, time.perf_counter() - begin)
+        return Picture(self.step, self._means, values, units, time.perf_counter() - begin, losses)
 
     def blank(self, other: Picture) -> Picture:
         """In place of a picture that cannot be had, one as large as that of the other run."""
@@ -186,12 +200,15 @@ class Flight:
         """All changes, those that were made and those that are to be."""
         return (*self.history, *self._pending)
 
-    def tell_settings(self) -> None:
+    def tell_settings(self, **more: Any) -> None:
         """Send the values that hold now."""
-        self.post(write("changed", run=self.name, step=self.step, entry=None, replayed=True, **self._plain()))
+        now = self._plain() | more
+        text = write("changed", run=self.name, step=self.step, entry=None, replayed=True, **now)
+        self.post(text, more.get("id"))
 
     def tell_traces(self, whole: bool = False) -> None:
         """Send the records that the page has not got, with one of now, and the histograms."""
+        begin = time.perf_counter()
         if not self.trace or self.trace[-1].step < self.step:
             self._append(self._point(self.live.look(gradients=True)))
         first = 0 if whole else self._changed_from
@@ -203,12 +220,15 @@ class Flight:
             columns[name] = {key: [point.values[name].get(key) for point in new] for key in keys}
         self.post(write("traces", runs={self.name: columns}))
         self.post(write("histogram", runs={self.name: self._histogram()}))
-        self.told = time.perf_counter(), self.step
+        end = time.perf_counter()
+        self.told = end, self.step, end - begin
 
     # Commands
 
     def change(self, change: dict[str, Any], number: int | None = None, replayed: bool = False) -> None:
         """Change coefficients from the next step on; another word or method begins a new phase."""
+        if not replayed:
+            self._replay()  # what is to be made at this step comes first: a link has it so
         self._check_room()
         run = self.run.changed(change, self.step)
         self._apply(run.heated(self.heat))
@@ -218,9 +238,15 @@ class Flight:
         if self.heat != 1:
             change = {**change, "parts": run.heated(self.heat).plain["parts"]}
         self._note_change(change, number, replayed)
+        if not replayed:
+            self._check_pending()
 
     def set_heat(self, factor: float, number: int | None = None) -> None:
         """Multiply all temperatures while held; 1 ends it."""
+        self._replay()
+        if factor == self.heat:
+            self.tell_settings(id=number)
+            return
         if factor != 1:
             self._check_room()
         hot = self.run.heated(factor)
@@ -246,9 +272,11 @@ class Flight:
             self._apply(self.run)
             self._keep({"parts": self.run.plain["parts"]})
         self._next_record = _after(self.live.step) + self.offset
-        history = self.history
-        text = write("rewound", id=number, run=self.name, step=step, history=history, **self._plain())
+        text = write(
+            "rewound", id=number, run=self.name, step=step, history=self.entries(), **self._plain()
+        )  # fmt: skip
         self.post(text, number)
+        self._check_pending()
 
     # Inside
 
@@ -277,7 +305,7 @@ class Flight:
             raise
 
     def _check_room(self) -> None:
-        if len(self.history) >= CHANGES:
+        if len(self.history) + len(self._pending) >= CHANGES:
             raise ValueError(f"at most {CHANGES} changes are kept of a run: reset begins anew")
 
     def _replay(self) -> None:
@@ -287,8 +315,26 @@ class Flight:
                 self.change(dict(change), replayed=True)
             except ValueError as error:  # such as another word for chains that have diverged
                 self._pending.clear()
-                text = f"the change at step {step} cannot be made again, nor those after it: {error}"
-                self.post(write("error", run=self.name, text=text))
+                self._tell_dropped(step, error)
+
+    def _check_pending(self) -> None:
+        """Drop changes that are to be made and cannot be any more, such as those of a method that is gone.
+
+        The link would be refused with them.
+        """
+        run = self.run
+        for place, (step, change) in enumerate(self._pending):
+            try:
+                run = run.changed(change, step)
+            except ValueError as error:
+                self._pending = deque(list(self._pending)[:place])
+                self._tell_dropped(step, error)
+                return
+
+    def _tell_dropped(self, step: int, error: ValueError) -> None:
+        text = f"the change at step {step} cannot be made again, nor those after it: {error}"
+        self.post(write("error", run=self.name, text=text))
+        self.tell_settings(history=self.entries())
 
     def _note_change(self, change: dict[str, Any], number: int | None, replayed: bool) -> None:
         self._keep(change)

@@ -31,7 +31,7 @@ To the page: text,
 | hello | version, session, catalogue (see `catalogue`), limits, scenes, defaults (settings) |
 | ready | settings with every default, domain [left, right, bottom, top], train and test [[x, y, class], ...], targets (names of the classes), parts by run [{name, key, parameters, thermal, adaptive, thermal_name}] |
 | state | playing, speed, steps by run |
-| changed | run, step from which on it holds, method, h, parts, anneal, heat, layout (as `ready` has parts), entry [step, change] of the history, replayed |
+| changed | run, step from which on it holds, method, h, parts, anneal, heat, layout (as `ready` has parts), entry [step, change] of the history, replayed; history, if some of it was dropped |
 | compiling | run, done, text |
 | traces | runs: from (replace what there is from this record on), step, and loss, accuracy by split, temperature, configurational by part, xi by thermostat: means over living chains |
 | histogram | runs: by part low, high, counts |

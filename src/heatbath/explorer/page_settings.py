@@ -26,6 +26,7 @@ from heatbath.schedules import Exponential, scaled
 LAYERS, WIDTH, PARAMETERS, MOST_CHAINS, MOST_POINTS, MOST_DRAWN = 3, 1000, 200_000, 16, 5000, 2000
 LETTERS, CHANGES = 64, 2000  # of a word; of a run on the way
 LARGEST = 300  # power of ten that a curve may come from
+COLUMNS = 50  # of a table: of its thousands only two could be features, and to read them takes minutes
 TEST = 1000  # test examples of a problem that is drawn at random
 RUNS = ("A", "B")
 BATCH, CHAINS, POINTS = 20, 4, 1000  # of the paper's spirals; as many chains as show a standard deviation
@@ -241,12 +242,15 @@ def read_settings(given: object) -> Settings:
 
 
 def restarted(settings: Settings, flights: Mapping[str, Any]) -> Settings:
-    """The same from the start, with coefficients as they are now, and annealing from the start, too."""
+    """The same from the start, with coefficients as they are now, and annealing from the start, too.
+
+    The view is left to the page, which may have another by now.
+    """
     runs = {}
     for name, flight in flights.items():
         anneal = flight.run.anneal and replace(flight.run.anneal, begin=0)
         runs[name] = replace(flight.run, anneal=anneal, history=())
-    return replace(settings, runs=runs)
+    return replace(settings, runs=runs, view={})
 
 
 # Problems
@@ -313,8 +317,15 @@ def _csv(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
     if checks.problems:
         return None
     from heatbath.tables import open_table  # takes a second
+    from heatbath.tables.opening import SEPARATORS
 
     with checks.of("text"):
+        columns = 1 + max(line.count(mark) for line in text.splitlines() for mark in SEPARATORS)
+        if columns > COLUMNS:
+            raise ValueError(
+                f"a table with two features and a class is needed, of at most {COLUMNS} columns; this one "
+                f"has lines of {columns}"
+            )
         opened = open_table(io.BytesIO(text.encode()))
         if not 1 <= len(opened.frame) <= MOST_POINTS:
             raise ValueError(

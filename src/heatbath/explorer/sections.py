@@ -11,12 +11,20 @@ from heatbath import landscape
 from heatbath.explorer.messages import short
 from heatbath.explorer.page_settings import Settings
 
-AT = np.linspace(-0.25, 1.25, 61)
+FINEST, COARSER = 61, (31, 13)  # points on a line, with both of its ends among them
+COST = 3e9  # parameters x examples x points: about a second on one core
 
 
 def losses_between(settings: Settings, states: Mapping[str, tuple[Any, Any]], chain: int) -> dict[str, Any]:
-    """Losses on lines, of one chain; `states` are the first and the last θ of each run."""
+    """Losses on lines, of one chain; `states` are the first and the last θ of each run.
+
+    There are fewer points where networks and data are large.
+    """
     problem, network = settings.problem, settings.network
+    examples = problem.X_train.shape[1] + problem.X_test.shape[1]
+    cost = 3 * examples * network.parameters(2, 1)
+    finest = next((count for count in (FINEST, *COARSER) if count * cost <= COST), COARSER[-1])
+    at = np.linspace(-0.25, 1.25, finest)
     ends = {name: last[chain] for name, (_, last) in states.items()}
     first = {name: start[chain].astype(ends[name].dtype) for name, (start, _) in states.items()}
     pairs = {
@@ -28,9 +36,9 @@ def losses_between(settings: Settings, states: Mapping[str, tuple[Any, Any]], ch
     found = {}
     for name, (one, two) in pairs.items():
         losses = {
-            split: landscape.line(problem, network, one, two, AT, split, threads=1)["loss"].values
+            split: landscape.line(problem, network, one, two, at, split, threads=1)["loss"].values
             for split in splits
         }
-        found[name] = {"at": [short(a) for a in AT]}
+        found[name] = {"at": [short(a) for a in at]}
         found[name] |= {split: [short(float(v)) for v in values] for split, values in losses.items()}
     return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 import tempfile
 import time
@@ -15,7 +16,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -26,9 +26,9 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from threadpoolctl import ThreadpoolController
 
 import heatbath
+from heatbath.engine.threads import one_blas_thread
 from heatbath.explorer import code, is_loopback
 from heatbath.explorer.catalogue import catalogue
 from heatbath.explorer.flight import Flight
@@ -39,6 +39,7 @@ from heatbath.explorer.session import Session, make_flights, ready
 from heatbath.explorer.words import checked_word
 from heatbath.explorer.workers import Workers
 
+log = logging.getLogger("heatbath.explorer")
 HERE = Path(__file__).parent
 PAGE = HERE / "page"
 GRACE = 2.0  # seconds in which a page may come back to its runs
@@ -52,11 +53,13 @@ TYPES = {
     ".png": "image/png", ".json": "application/json", ".ico": "image/x-icon",
     ".webmanifest": "application/manifest+json",
 }  # fmt: skip
+POLICY_OF_PAGES = (
+    "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; style-src 'self' "
+    "'unsafe-inline'; connect-src 'self'; object-src 'none'; base-uri 'none'"
+)
+UNFRAMED = "; frame-ancestors 'self'"  # where a notebook's proxy is, too
 SAFETY = {
-    "Content-Security-Policy": (
-        "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; style-src 'self' "
-        "'unsafe-inline'; connect-src 'self'; object-src 'none'; base-uri 'none'"
-    ),
+    "Content-Security-Policy": POLICY_OF_PAGES + UNFRAMED,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
@@ -64,10 +67,15 @@ SAFETY = {
 
 
 class Explorer:
-    """All sessions of a server, and what they share."""
+    """All sessions of a server, and what they share.
 
-    def __init__(self, token: str | None = None, page: Path = PAGE) -> None:
+    `framed`: a page of any origin may show it in a frame, as notebooks do, of which nobody knows where they
+    are served from. Without it, only pages beside this one may, and no other site gets clicks meant for it.
+    """
+
+    def __init__(self, token: str | None = None, page: Path = PAGE, framed: bool = False) -> None:
         self.token, self.page = token, page
+        self.safety = SAFETY | ({"Content-Security-Policy": POLICY_OF_PAGES} if framed else {})
         self.sessions: dict[str, Session] = {}
         self.workers = Workers()
         scenes = json.loads((HERE / "scenes.json").read_text(encoding="utf-8"))
@@ -81,8 +89,6 @@ class Explorer:
             defaults=usual,
         )
         self._dropping: dict[str, asyncio.TimerHandle] = {}
-        import_module("scipy.linalg.cython_blas")  # which compiled code has, and which is not found before
-        self._blas = ThreadpoolController()
         self._limits = ExitStack()  # of BLAS
         self._resting: asyncio.TimerHandle | None = None  # when to see whether they can end
 
@@ -116,12 +122,10 @@ class Explorer:
     def _work(self) -> None:
         """Have one thread in BLAS, for there are workers enough; for a while, and as long as runs play.
 
-        Its number of threads is one for the whole process, in which there may be others, as in a notebook. It
-        is only ever set here, by the event loop: threads that each set it would undo what others have set,
-        and some versions of threadpoolctl let only the one that was first.
+        Its number of threads belongs to the whole process, in which there may be others, as in a notebook.
         """
         if self._resting is None:
-            self._limits.enter_context(self._blas.limit(limits=1, user_api="blas"))
+            self._limits.enter_context(one_blas_thread())
             self._resting = asyncio.get_running_loop().call_later(RESTING, self._rest)
 
     def _rest(self) -> None:
@@ -148,7 +152,7 @@ class Explorer:
         path = next((path for path in self.page.iterdir() if path.name == name), None)
         if path is None or name.startswith(".") or path.suffix not in TYPES:
             return PlainTextResponse(f"there is no {name}\n", 404, SAFETY)
-        return FileResponse(path, headers=SAFETY, media_type=TYPES[path.suffix])
+        return FileResponse(path, headers=self.safety, media_type=TYPES[path.suffix])
 
     async def _download(self, request: Request) -> Response:
         if (refused := self._refused(request)) is not None:
@@ -245,6 +249,8 @@ class Explorer:
         """Tell a page that is back all that it may have missed; each run is asked by who holds it."""
 
         def now(flight: Flight) -> tuple[Any, Any]:
+            if flight.heat != 1:  # a page that is back holds no button
+                flight.set_heat(1.0)
             return flight.entries(), flight.layout()
 
         def tell(flight: Flight) -> None:
@@ -257,7 +263,7 @@ class Explorer:
                 found = {name: await self._from_flight(session, name, now) for name in RUNS}
                 given = session.settings.runs
                 runs = {name: replace(run, history=found[name][0]) for name, run in given.items()}
-                settings = replace(session.settings, runs=runs)
+                settings = replace(session.settings, runs=runs, view={})  # which the page knows best
                 parts = {name: layout for name, (_, layout) in found.items()}
                 session.post(await self._job(lambda: ready(settings, parts)))
                 session.state()
@@ -313,6 +319,9 @@ class Explorer:
             session.say("error", id=number, field=wrong.field, text=str(wrong), problems=problems)
         except (ValueError, TypeError, ArithmeticError, MemoryError, RuntimeError) as error:
             session.say("error", id=number, text=str(error))
+        except Exception as error:  # of our own: no question is left open, and the page goes on
+            log.exception("a message of a page failed")
+            session.say("error", id=number, text=f"this failed by an error of the explorer: {error!r}")
 
     async def _on_setup(self, session: Session, number: int | None, settings: Any = None) -> None:
         await self._install(session, number, lambda: read_settings(settings))
@@ -376,7 +385,7 @@ class Explorer:
         session.say("word", id=number, run=run, part=part, **found)
 
     async def _on_rewind(self, session: Session, number: int | None, run: str) -> None:
-        session.command(run, lambda flight: flight.rewind(number), number)
+        session.command(run, lambda flight: session.rewind(flight, number), number)
 
     async def _on_line(self, session: Session, number: int | None) -> None:
         if session.playing:

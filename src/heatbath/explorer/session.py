@@ -200,11 +200,20 @@ class Session:
                 self.say("error", id=number, run=name, field=wrong.field, text=str(wrong))
             except (ValueError, TypeError, ArithmeticError) as error:
                 self.say("error", id=number, run=name, text=str(error))
+            except Exception as error:  # of our own, with which the run ends: no question is left open
+                tell(f"this failed by an error of the explorer: {error!r}")
+                raise
 
         with self._lock:
             self._check()
             flight.commands.append(Command(carry_out, give_up or tell))
         self.wake()
+
+    def rewind(self, flight: Flight, number: int | None = None) -> None:
+        """Have a run go back, as one of its commands; from there on, neither is ahead of the other."""
+        flight.rewind(number)
+        for one in self.flights.values():
+            one.even = one.step
 
     def say(self, kind: str, **fields: Any) -> None:
         """Send a message."""
@@ -226,7 +235,7 @@ class Session:
         if not self._greeted:  # there is only to be done what has been asked for
             yield from ((f, -math.inf) for f in self.flights.values() if f.commands and not f.held)
             return
-        for flight in sorted(self.flights.values(), key=lambda flight: flight.step):
+        for flight in sorted(self.flights.values(), key=lambda flight: flight.lead):
             if not flight.held:
                 yield flight, self._due(flight, now)
 
@@ -241,7 +250,7 @@ class Session:
         if self._wanted and self.visible and self._shown != self._seen():
             due = self._next_frame()
         if self.visible and flight.told[1] != flight.step:
-            due = min(due, flight.told[0] + TRACES)
+            due = min(due, self._next_traces(flight))
         if self.playing and flight.alive and self.speed is not None:
             since, first = flight.paced
             due = min(due, since + (flight.step - first + 1) / self.speed)
@@ -278,8 +287,8 @@ class Session:
             flight.work(SLICE, most, lambda: self._is_urgent(flight))
             self._owed -= time.perf_counter() - begin
         self._reached()
-        when, step = flight.told
-        if self.visible and step != flight.step and time.perf_counter() >= when + TRACES:
+        news = self.visible and flight.told[1] != flight.step
+        if news and time.perf_counter() >= self._next_traces(flight):
             flight.tell_traces()
 
     def fail(self, flight: Flight, error: Exception) -> None:
@@ -294,8 +303,12 @@ class Session:
         self._reached()  # by those that are left
 
     def _seen(self) -> tuple[Any, ...]:
-        """What a frame of now would be of."""
-        return self.view, *((id(f), f.step, f.moment, f.failed) for f in self.flights.values())
+        """What a frame of now would be of: of runs that stand still, with fresh losses."""
+        return (
+            self.view,
+            not self.playing,
+            *((id(f), f.step, f.moment, f.failed) for f in self.flights.values()),
+        )
 
     def _begin_frame(self) -> None:
         """Begin a frame, if it is time for one."""
@@ -312,10 +325,15 @@ class Session:
         rest = BETWEEN if self._owed <= 0 or not self.playing else max(BETWEEN, REST * self._looked)
         return self._last + rest
 
+    def _next_traces(self, flight: Flight) -> float:
+        """When traces may be sent again: those of a large network take long, and must leave time for work."""
+        when, _, took = flight.told
+        return when + (max(TRACES, REST * took) if self.playing else TRACES)
+
     def _take(self, flight: Flight) -> None:
         """Look at a run for the frame that is being made, and send it when it has both."""
         view = self.view
-        picture = flight.picture(view)
+        picture = flight.picture(view, self.playing)
         with self._lock:
             if self.flights.get(flight.name) is not flight or not self._looking:
                 return
@@ -328,7 +346,8 @@ class Session:
             flights = self.flights
             pictures = [self._pictures[name] for name in RUNS]
             pairs = zip(self.flights.values(), pictures, strict=True)
-            self._shown = view, *((id(f), p.step, f.moment, f.failed) for f, p in pairs)
+            fresh = all(picture.fresh for picture in pictures)
+            self._shown = view, fresh, *((id(f), p.step, f.moment, f.failed) for f, p in pairs)
             self._looking, self._pictures = False, {}
             self._number += 1
             self._looked = sum(picture.took for picture in pictures)
@@ -350,8 +369,8 @@ class Session:
             return 0
         if not self.playing:
             return max(0, self._stop.get(flight.name, 0) - flight.step)
-        others = [other.step for other in self.flights.values() if other is not flight and other.alive]
-        most = int(AHEAD * min(others)) + AT_ONCE - flight.step if others else UNLIMITED
+        others = [other.lead for other in self.flights.values() if other is not flight and other.alive]
+        most = int(AHEAD * min(others)) + AT_ONCE - flight.lead if others else UNLIMITED
         if self.speed is not None:
             since, first = flight.paced
             most = min(most, first + int((now - since) * self.speed) - flight.step)

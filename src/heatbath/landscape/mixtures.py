@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
 from heatbath.checks import choice
 from heatbath.datasets import Problem
@@ -22,7 +21,7 @@ from heatbath.engine.dense import CHUNK, Shape
 from heatbath.engine.evaluate import evaluate_mixtures
 from heatbath.engine.lanes import lanes
 from heatbath.engine.layouts import Alone, Wide
-from heatbath.engine.threads import spread, thread_count
+from heatbath.engine.threads import one_blas_thread, spread, thread_count
 from heatbath.landscape.corners import Grid, line_weights, surface_weights
 from heatbath.networks import ACTIVATIONS, Dense
 from heatbath.runs.simulation import PATIENCE, deferred_interrupts
@@ -182,7 +181,7 @@ def _compute(
         evaluate_mixtures(layout, 0, 0, *piece(f, 0))
     large = shape.uses_blas
     stride = threads
-    with threadpool_limits(1, "blas") if large else nullcontext(), deferred_interrupts() as interrupted:
+    with one_blas_thread() if large else nullcontext(), deferred_interrupts() as interrupted:
         for f in finite:
             for first in range(0, X.shape[1], CHUNK):
                 stride = _in_calls((layout, *piece(f, first)), len(weights), stride, threads, interrupted)

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import ThreadpoolController
 
 from heatbath.checks import POSITIVE, real, whole
 from heatbath.datasets import Problem
@@ -20,6 +19,7 @@ from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.layouts import Wide
 from heatbath.engine.loop import Chains
 from heatbath.engine.program import compile_program
+from heatbath.engine.threads import one_blas_thread
 from heatbath.likelihood import settle
 from heatbath.methods import Frozen
 from heatbath.networks import Dense
@@ -123,7 +123,6 @@ class Live:
         self._threads, self._chains = threads, np.arange(plan.chains)
         self._records: list[_Record] = []
         self._pace = 0.0  # seconds that a step takes
-        self._blas: ThreadpoolController | None = None
         self._inputs = np.empty((0, plan.problem.inputs))
         self._grid = tabulate(self._inputs[None], np.zeros((1, 0, 0)), kind)
         self._ensemble = self._begin(None, partition)
@@ -333,12 +332,7 @@ class Live:
 
     def _one_thread(self) -> AbstractContextManager[object]:
         """Within, BLAS has one thread, where the network uses it: so it has in every run."""
-        if not isinstance(self._ensemble.layout, Wide):
-            return nullcontext()
-        if self._blas is None:
-            self._ensemble.prepare()  # loads BLAS, which cannot be found before
-            self._blas = ThreadpoolController()
-        return self._blas.limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+        return one_blas_thread() if isinstance(self._ensemble.layout, Wide) else nullcontext()
 
     def _state(self) -> _State:
         copies: Any = (values.copy() for values in self._ensemble.chains)

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from heatbath.engine.batches import Table, tabulate
 from heatbath.engine.dense import Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure, usual_layout
 from heatbath.engine.layouts import Layout
 from heatbath.engine.program import Program, compile_program
+from heatbath.engine.threads import one_blas_thread
 from heatbath.likelihood import Likelihood, settle
 from heatbath.methods import SGD
 from heatbath.networks import ACTIVATIONS
@@ -189,7 +189,7 @@ class Simulation:
             self.prepare()
         except KeyboardInterrupt:  # nothing has moved yet
             return False
-        with threadpool_limits(1, "blas") if self._large else nullcontext():
+        with one_blas_thread() if self._large else nullcontext():
             begin = saved = time.perf_counter()
             with deferred_interrupts() as interrupted:
                 while self._goes_on and not interrupted() and time.perf_counter() - begin < seconds:
@@ -364,7 +364,7 @@ def full_gradients(
     ensemble = make_descent(plan, turns[0].astype(kind), data, draw, variances, threads, layout)
     ensemble.prepare()
     gradients = np.empty(turns.shape)
-    with threadpool_limits(1, "blas") if _shape(plan).uses_blas else nullcontext():
+    with one_blas_thread() if _shape(plan).uses_blas else nullcontext():
         for turn, states in enumerate(turns):
             ensemble.step, ensemble.chains.theta[...], ensemble.chains.died[...] = 0, states, -1
             gradients[turn] = descend(ensemble)

@@ -23,7 +23,7 @@ export function decode(fragment) {
 }
 
 /** The token of this page's address, which its other addresses need, too. */
-const token = new URLSearchParams(location.search).get("token");
+export const token = new URLSearchParams(location.search).get("token");
 
 /**
  * An address beside the page's own, wherever that is mounted.
@@ -38,7 +38,9 @@ export function address(path, query = {}) {
   return url;
 }
 
-/** The address of the page without what only the server's owner should know. */
+/** The address of the page without its token, which lets everyone in: that is for its owner to give away. */
 export function shareable() {
-  return location.href.split("#")[0];
+  const url = new URL(location.href.split("#")[0]);
+  url.searchParams.delete("token");
+  return url.href;
 }

@@ -21,13 +21,14 @@ import { Tour } from "./tour.js";
 
 const SPEEDS = [1, 3, 10, 30, 100, 300, 1000, 3000, 10000, null]; // steps a second
 const READ = 240; // ms between two looks of numbers and charts: nobody reads faster, and they cost more than maps
-const MAP_SIZE = 128; // pixels of a map: sharp enough when scaled, and 33 kB a frame
+const MOVING = 96; // pixels of a map while runs play at full speed: what is saved goes to training
+const STILL = 160; // and else
 
 theme.start();
 startTips();
 
 /** @type {View} */
-const view = { map: "mean", chain: 0, units: false, data: "train" };
+const view = { map: "mean", chain: 0, units: false, data: "train", speed: null };
 /** @type {Record<string, import("./types.js").Line> | null} */
 let lines = null;
 let wantsLines = false;
@@ -156,7 +157,9 @@ function greet(hello) {
   say("");
   if (again) return; // the session lives on, and its `ready` follows
   const before = current();
-  begun(before).then(() => before && say("The server has let go of the runs in the meantime: they begin anew.", "info"));
+  begun(before)
+    .then(() => before && say("The server has let go of the runs in the meantime: they begin anew.", "info"))
+    .catch(report);
 }
 
 /** The first settings: of the page before the connection was lost, of its address, or the usual ones. @param {Settings | null} before */
@@ -180,6 +183,7 @@ async function begun(before) {
 function start(ready) {
   begin(ready);
   Object.assign(view, ready.settings.view ?? {});
+  if (!SPEEDS.includes(view.speed ?? null)) view.speed = null;
   lines = null;
   state.steps = { A: 0, B: 0 };
   for (const name of NAMES) {
@@ -189,6 +193,7 @@ function start(ready) {
   }
   for (const id of ["play", "step", "reset", "open-problem", "open-tour", "open-share"]) get(id).disabled = false;
   sendView();
+  connection.send({ type: "speed", speed: view.speed ?? null });
   const { problem, network, chains } = summary(ready.settings);
   get("problem-summary").replaceChildren(
     ...[problem, network, chains].map((text) => {
@@ -208,6 +213,7 @@ function showState({ playing, speed, steps }) {
   state.playing = playing;
   state.steps = steps;
   document.documentElement.classList.toggle("playing", playing);
+  if (sized !== size()) sendView();
   get("play-text").textContent = playing ? "Pause" : steps.A > 0 ? "Go on" : "Start";
   get("lines-tab").disabled = playing || steps.A === 0;
   if (wantsLines) {
@@ -312,9 +318,14 @@ function showScale() {
 
 function sendView() {
   showView();
-  connection.send({ type: "view", map: view.map, chain: view.chain ?? 0, units: Boolean(view.units), size: MAP_SIZE });
+  sized = size();
+  connection.send({ type: "view", map: view.map, chain: view.chain ?? 0, units: Boolean(view.units), size: sized });
   remember();
 }
+
+let sized = STILL;
+
+const size = () => (state.playing && view.speed === null ? MOVING : STILL);
 
 let timer = 0;
 
@@ -361,7 +372,9 @@ get("reset").addEventListener("click", async () => {
 });
 get("speed").addEventListener("input", () => {
   showSpeed();
-  connection.send({ type: "speed", speed: SPEEDS[Number(get("speed").value)] });
+  view.speed = SPEEDS[Number(get("speed").value)];
+  connection.send({ type: "speed", speed: view.speed });
+  sendView();
 });
 get("map-view").addEventListener("change", (/** @type {any} */ event) => {
   view.map = event.target.value;

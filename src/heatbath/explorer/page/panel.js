@@ -58,6 +58,10 @@ export class Panel {
     this.options = new Map();
     /** @type {{toggle: HTMLInputElement, factor: HTMLInputElement, steps: HTMLInputElement} | null} */
     this.annealing = null;
+    /** @type {{button: HTMLElement, by: HTMLInputElement, send: (message: Record<string, unknown> & {type: string}) => void} | null} */
+    this.heating = null;
+    this.held = false; // the button that heats
+    for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => this.hold(false)); // wherever it ends
     /** @type {string | undefined} */
     this.shown = undefined;
     /** @type {{surface: Surface, part: string}[]} */
@@ -129,8 +133,24 @@ export class Panel {
     this.redraw();
   }
 
+  /** Heat while a button is held. @param {boolean} on */
+  hold(on) {
+    if (this.held === on || !this.heating) return;
+    this.held = on;
+    this.heating.send({ type: "heat", run: this.name, on, factor: Number(this.heating.by.value) });
+    this.showHeat();
+  }
+
+  showHeat() {
+    const hot = state.now?.[this.name].heat !== 1;
+    this.root.classList.toggle("heated", hot);
+    this.heating?.button.classList.toggle("held", hot || this.held);
+  }
+
   build() {
     const { name, methodInfo: info } = this;
+    this.hold(false); // of a button that is going, and will not hear of it
+    this.heating = null;
     this.fields.clear();
     this.options.clear();
     this.controls.replaceChildren();
@@ -228,7 +248,7 @@ export class Panel {
       <p class="error" role="alert" hidden></p>`;
     const get = (/** @type {string} */ s) => /** @type {HTMLInputElement} */ (row.querySelector(s));
     const [toggle, factor, steps] = [get(".anneal"), get(".factor"), get(".steps")];
-    const [button, by] = [get(".heat"), /** @type {HTMLSelectElement} */ (/** @type {unknown} */ (get(".factor-heat")))];
+    const [button, by] = [get(".heat"), get(".factor-heat")];
     const error = /** @type {HTMLElement} */ (row.querySelector(".error"));
     const complain = (/** @type {string} */ text) => {
       error.textContent = text;
@@ -255,36 +275,30 @@ export class Panel {
     };
     toggle.addEventListener("change", anneal);
     for (const input of [factor, steps]) input.addEventListener("change", () => toggle.checked && anneal());
-    let held = false;
-    const hold = (/** @type {boolean} */ on) => {
-      if (held === on) return;
-      held = on;
-      button.classList.toggle("held", on);
-      this.root.classList.toggle("heated", on);
-      send({ type: "heat", run: name, on, factor: Number(by.value) });
-    };
     button.addEventListener("pointerdown", (event) => {
       button.setPointerCapture?.(event.pointerId);
-      hold(true);
+      this.hold(true);
     });
-    for (const end of ["pointerup", "pointercancel", "lostpointercapture", "blur"]) button.addEventListener(end, () => hold(false));
+    for (const end of ["lostpointercapture", "blur"]) button.addEventListener(end, () => this.hold(false));
     button.addEventListener("contextmenu", (event) => event.preventDefault());
     button.addEventListener("keydown", (event) => {
       if (event.key === " " || event.key === "Enter") {
         event.preventDefault();
-        hold(true);
+        this.hold(true);
       }
     });
     button.addEventListener("keyup", (event) => {
-      if (event.key === " " || event.key === "Enter") hold(false);
+      if (event.key === " " || event.key === "Enter") this.hold(false);
     });
     this.annealing = { toggle, factor, steps };
+    this.heating = { button, by, send };
     return row;
   }
 
   /** The values in effect. */
   showValues() {
     if (!state.now) return;
+    this.showHeat();
     const { h, parts, anneal } = state.now[this.name];
     for (const [path, field] of this.fields) {
       const [part, name] = path.split(".");

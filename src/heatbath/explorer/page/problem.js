@@ -191,6 +191,7 @@ export class ProblemDialog {
     const settings = /** @type {any} */ (copy(state.settings));
     for (const [name, { method, h, parts, anneal }] of Object.entries(state.now))
       settings.runs[name] = { method, h, parts, anneal: anneal && { factor: anneal.factor, steps: anneal.steps } }; // as after a reset
+    delete settings.view; // that of now stays
     settings.problem = this.problem();
     const hidden = String(get("net-hidden").value).split(/[\s,;x×-]+/).filter(Boolean).map(value);
     settings.network = {

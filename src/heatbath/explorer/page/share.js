@@ -2,7 +2,7 @@
 
 import { Refusal } from "./connection.js";
 import { get } from "./dom.js";
-import { address, encode, shareable } from "./link.js";
+import { address, encode, shareable, token } from "./link.js";
 import { compose, HEIGHT, WIDTH } from "./picture.js";
 import { state } from "./state.js";
 
@@ -51,6 +51,7 @@ export class ShareDialog {
     const settings = this.settings();
     if (!settings) return;
     get("share-link").value = `${shareable()}#${encode(settings)}`;
+    get("share-token").hidden = !token;
     for (const name of ["A", "B"]) {
       get(`save-${name}`).href = address(`run/${this.connection.session}/${name}.nc`).href;
       get(`save-${name}`).setAttribute("download", `${name}.nc`);

@@ -56,16 +56,19 @@ function onlyNumbers({ method, parts = {} }) {
  * A change that the server has made: it holds now, and the history says since when.
  * @param {import("./types.js").Changed} message
  */
-export function change({ entry, replayed, ...message }) {
+export function change({ entry, replayed, history: left, ...message }) {
   const { run } = message;
   hold(message);
   if (!state.now || !state.settings) return;
+  if (left) state.settings.runs[run].history = left;
   if (replayed || !entry) return;
   const history = (state.settings.runs[run].history ??= []);
-  const last = history[history.length - 1];
   const [step, made] = entry;
+  const later = history.findIndex(([at]) => at > step); // those of a link, which are still to be made
+  const place = later < 0 ? history.length : later;
+  const last = history[place - 1];
   if (last && last[0] === step && onlyNumbers(made)) last[1] = joined(last[1], made);
-  else history.push([step, made]);
+  else history.splice(place, 0, [step, made]);
 }
 
 /**

@@ -47,6 +47,7 @@
  * @property {number} [chain]
  * @property {boolean} [units]
  * @property {"train" | "test" | "none"} [data]
+ * @property {number | null} [speed] most steps a second
  */
 
 /**
@@ -122,7 +123,7 @@
 /** @typedef {{playing: boolean, speed: number | null, steps: Record<Name, number>}} State */
 
 /**
- * @typedef {Now & {run: Name, step: number, layout?: PartInfo[], entry?: [number, Change], replayed?: boolean}} Changed
+ * @typedef {Now & {run: Name, step: number, layout?: PartInfo[], entry?: [number, Change], replayed?: boolean, history?: [number, Change][]}} Changed
  */
 
 /** @typedef {(number | null)[]} Series */
