@@ -9,6 +9,7 @@ import numpy as np
 
 from heatbath.answers.judging import each_loss_of_targets
 from heatbath.answers.simple import Examples, constant, judged
+from heatbath.cli.summaries import BALANCED, sentence
 from heatbath.datasets.problem import Floats
 from heatbath.runs.plan import Plan
 from heatbath.runs.run import Run
@@ -79,4 +80,7 @@ def constant_of(plan: Plan) -> Constant | None:
     several = posterior is not None and problem.task == "regression" and problem.outputs > 1
     comparable = plan.likelihood.number == TASKS[problem.task].number and not several
     advice = "Try it without --method" if posterior is None else "Look at the columns, or take more rows"
+    if problem.class_factors is not None:
+        comparable = comparable and on.split == "test"  # that of training rows, as noted, is by class weights
+        advice = f"{sentence(BALANCED)} Leave out --class-weight where probabilities matter"
     return Constant(on, each_loss_of_targets(on, constant(on).mean), advice, comparable)

@@ -209,9 +209,10 @@ def _start(
 ) -> None:
     """Begin a new run, or refuse to before anything is written.
 
-    Data from the standard input are kept in its folder, so that it can be resumed and done again.
+    Data from the standard input, or another pipe, are kept in its folder, so that it can be resumed and done
+    again.
     """
-    from heatbath.cli.folders import SETTINGS, TABLE, check_free, claim_folder, release_folder
+    from heatbath.cli.folders import SETTINGS, TABLE, check_free, claim_folder, release_folder, stream_of
     from heatbath.cli.settings import merged, read_settings, write_settings
     from heatbath.writing import write
 
@@ -221,13 +222,13 @@ def _start(
         sections = read_settings(file, command)[1] if file else {}
         settings = merged(sections, sections_of(given), methods)
         after = _named(command, settings)
-        streamed = settings["problem"].get("data") == "-"
+        stream = stream_of(settings["problem"].get("data"))
     folder = None
     try:
-        if streamed:
-            with ending(FAILURE):
+        if stream is not None:
+            with ending(FAILURE), stream as source:
                 folder = claim_folder(out, "-".join([TABLE, *after]), "")
-                write(folder / TABLE, lambda file: copyfileobj(sys.stdin.buffer, file))
+                write(folder / TABLE, lambda file: copyfileobj(source, file))
                 settings["problem"] |= {"data": str(folder / TABLE)}
         with ending(USAGE):
             prepared, complete = _prepared(command, settings)
@@ -239,19 +240,28 @@ def _start(
                 write(folder / SETTINGS, text)
         _introduce(prepared.problem, complete, usual=command == "train" and not settings["method"])
         _carry_out(command, prepared, complete, folder, threads, every, json)
-    except typer.Exit as end:
-        if folder is not None and end.exit_code in (FAILURE, USAGE):
+    except (typer.Exit, KeyboardInterrupt) as end:
+        if folder is not None and getattr(end, "exit_code", USAGE) in (FAILURE, USAGE):
             release_folder(folder)
+        if isinstance(end, KeyboardInterrupt):
+            complain("interrupted before it began")
+            raise typer.Exit(INTERRUPTED) from None
         raise
 
 
 def _introduce(problem: Problem, settings: Settings, usual: bool) -> None:
-    """Say how a table is read, and what was chosen where no method was named."""
+    """Say how a table is read, what is to be predicted, and what was chosen where no method was named."""
+    from heatbath.cli.summaries import BALANCED, target_note
+
     lines = [] if problem.encoder is None else problem.encoder.brief_notes()
     for line in lines[:MOST_NOTES]:
         complain(line)
     if len(lines) > MOST_NOTES:
         complain(f"and {len(lines) - MOST_NOTES:,} more columns, which report.html will have")
+    if problem.encoder is not None:
+        complain(target_note(problem, settings["problem"]))
+    if problem.class_factors is not None:
+        complain(f"warning: {BALANCED}")
     if usual:
         said, rows = settings["training"], problem.X_train.shape[1]
         batch = "full gradients" if said["batch"] == rows else f"batches of {said['batch']:,}"

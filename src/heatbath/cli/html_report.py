@@ -12,6 +12,7 @@ from typing import Any
 
 from heatbath.cli.findings import edges, found_cells, found_title, fresh_caption
 from heatbath.cli.summaries import (
+    BALANCED,
     LOSSES,
     about,
     find_headline,
@@ -209,6 +210,8 @@ def _warnings(told: Told, results: dict[str, Any]) -> list[str]:
             "There are no test examples: all numbers are of the examples that it was trained on, and new "
             "data will be predicted less well."
         )
+    if results["balanced"]:
+        found.append(sentence(BALANCED))
     lost = sum(row["diverged"] for row in results["rows"])
     if lost:
         found.append(f"{lost} of {sum(row['chains'] for row in results['rows'])} chains diverged.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from heatbath.answers.forecasts import BRIEF, POSITIVE, find_measure
-from heatbath.answers.simple import fitted_to
+from heatbath.answers.simple import fitted_to, in_units
 from heatbath.checks import is_real
 from heatbath.cli.telling import Told
+from heatbath.datasets import Problem
 from heatbath.diagnostics import equipartition
 from heatbath.partition import Partition
 from heatbath.prediction import scores
@@ -23,6 +24,7 @@ from heatbath.runs.found import Found
 from heatbath.runs.run import Run
 from heatbath.schedules import Piecewise
 from heatbath.statistics import SHARES, UNBOUNDED, Measured, student
+from heatbath.tables.opening import NUMERAL
 from heatbath.tasks import TASKS
 
 Row = dict[str, Any]
@@ -30,7 +32,9 @@ AVERAGED, SINGLE = "averaged prediction", "one network"
 FIXED = ("labels", "averaged", "single", "chains", "diverged", "temperatures")
 LOSSES = {"binary": "log loss", "classes": "log loss", "counts": "loss", "regression": "squared error"}
 WIDTH = 120  # of a line of JSON
+BALANCED = "probabilities are of a world in which all classes are equally frequent (--class-weight balanced)"
 HEADLINE = ("accuracy", "auc", "r2", "rmse")
+MOST_CLASSES = 10  # that are named at the start
 DIGITS, LONGEST = 3, 7  # of the largest number of an interval, and after the point
 ROUNDING = 1e-14  # what is below is nothing
 
@@ -57,6 +61,7 @@ def summary(told: Told) -> dict[str, Any]:
         "chains": plan.chains,
         "seed": plan.seed,
         "judged_on": _judged_on(told),
+        "balanced": plan.problem.class_factors is not None,
         "best": None if choice is None or choice.best is None else rows[choice.best]["labels"],
         "chosen": None if choice is None else _chosen(told),
         "rows": rows,
@@ -123,6 +128,8 @@ def about(results: dict[str, Any]) -> str:
     fitted, there = results["linear_fitted_to"], results["train_examples"]
     if fitted < there and name != "constant":
         text += f"; {name} is of {fitted:,} of {there:,} training examples"
+    if results["balanced"]:
+        text += f"; {BALANCED}"
     chosen = results["chosen"]
     if chosen is not None and results["best"] is not None:
         text += f"; * is the best by {chosen['by']}"
@@ -225,6 +232,28 @@ def notes(results: dict[str, Any]) -> list[str]:
     found = dict(results["found"])
     h = [f"h: {found.pop('h'):.4g}"] if "h" in found else []
     return [*h, *Found(**found).summary().splitlines()]
+
+
+def target_note(problem: Problem, section: Mapping[str, Any]) -> str:
+    """What is to be predicted of a table, and how to say otherwise."""
+    named = section["target"]
+    names = [named] if isinstance(named, str) else named
+    Y = in_units(problem, np.concatenate([problem.Y_train[0], problem.Y_test[0]]))
+    hint = ""
+    if TASKS[problem.task].classes:
+        counts = np.bincount(Y[:, 0].astype(np.int64), minlength=len(problem.targets))
+        pairs = [*zip(problem.targets, counts, strict=True)]
+        shown = ", ".join(f"{name} ({count:,})" for name, count in pairs[:MOST_CLASSES])
+        more = f" and {len(pairs) - MOST_CLASSES:,} more" if len(pairs) > MOST_CLASSES else ""
+        what = f"{len(pairs)} classes, {shown}{more}"
+        if all(NUMERAL.fullmatch(name) for name in problem.targets):
+            hint = "; if these are numbers to be predicted, say --task regression"
+    else:
+        what = "numbers" if problem.task == "regression" else "counts"
+        if problem.task == "regression" and (Y >= 0).all() and (np.floor(Y) == Y).all():
+            hint = "; if they count something, say --task counts"
+    label = "target" if len(names) == 1 else "targets"
+    return f"{label} {', '.join(names)}: {what}{hint if 'task' not in section else ''}"
 
 
 def _judged_on(told: Told) -> dict[str, Any] | None:
@@ -358,10 +387,17 @@ def said(name: str, estimate: dict[str, Any] | None) -> str:
         return "–"
     low, high = (math.nan if estimate[end] is None else estimate[end] for end in ("low", "high"))
     value = Measured(estimate["mean"], low, high)
-    if "accuracy" in name or name.startswith("coverage"):
+    if _is_share(name):
         return value.percent()
     middle, low_text, high_text = _alike(value)
     return f"{middle} ({low_text} to {high_text})" if low < high and low_text != high_text else middle
+
+
+def _is_share(name: str) -> bool:
+    """Whether it is told in per cent: of several targets one may be called accuracy."""
+    if name.partition("_")[0] in ("test", "train", "noise"):  # noted on the way
+        return name in ("test_accuracy", "train_accuracy")
+    return find_measure(name)[0].percent
 
 
 def _alike(numbers: Iterable[float]) -> list[str]:
