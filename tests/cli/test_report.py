@@ -11,10 +11,20 @@ import heatbath as hb
 from heatbath import plotting
 from heatbath.cli.html_report import html_report
 from heatbath.cli.pictures import draw_all
-from heatbath.cli.summaries import about, as_json, as_markdown, as_table, cells, said, summary
+from heatbath.cli.summaries import (
+    about,
+    as_json,
+    as_markdown,
+    as_table,
+    cells,
+    confusion_cells,
+    confusion_tables,
+    said,
+    summary,
+)
 from heatbath.cli.telling import tell
 from heatbath.runs.run import Run
-from tests.answers.runs import METHOD, SGD, problem, trained
+from tests.answers.runs import METHOD, SGD, problem, table, trained
 from tests.browsers import started, violations
 
 ODD = ("<script>alert(1)</script>", "$x$ & 'y'", "a name that is " + "very " * 20 + "long")
@@ -205,3 +215,42 @@ def test_the_report_says_whether_a_constant_would_do():
     found = results["loss_less_than"]["constant"]
     assert found["low"] > 0
     assert np.isclose(found["mean"], told.against["constant"].value)
+
+
+def test_a_target_called_accuracy_has_an_rmse_in_its_units():
+    own = replace(problem("two"), targets=("accuracy", "speed"))
+    _, results = results_of(hb.train(own, hb.Dense((8,)), METHOD["two"], 60, 10, chains=3))
+    _, rows = cells(results)
+    by_name = {row[0]: row[1:] for row in rows}
+    assert "%" not in "".join(by_name["RMSE, accuracy"] + by_name["noise accuracy"])
+    assert "%" in by_name["coverage of 90 % intervals, accuracy"][0]
+    assert said("noise_accuracy", {"mean": 3.2, "low": None, "high": None}) == "3.20"
+    assert said("test_accuracy", {"mean": 0.5, "low": None, "high": None}) == "50.0 %"
+
+
+def test_the_confusion_of_classes_is_a_table_in_markdown_and_in_the_terminal():
+    _, results = results_of(trained("classes"))
+    columns, rows = confusion_cells(results)
+    assert columns == ["true", "0", "1", "2"]
+    assert sum(int(cell) for row in rows for cell in row[1:]) == results["judged_on"]["examples"]
+    assert "| true | 0 | 1 | 2 |" in as_markdown(results)
+    _, shown = confusion_tables(results)
+    assert shown.row_count == 3
+    assert confusion_tables(results_of(trained("regression"))[1]) == []
+
+
+def test_probabilities_of_classes_that_count_alike_are_called_so():
+    own = problem("binary", class_weight="balanced")
+    run = hb.train(own, hb.Dense((8,)), SGD, 60, 10, chains=3)
+    _, results = results_of(run)
+    assert "all classes are equally frequent (--class-weight balanced)" in about(results)
+    assert "Probabilities are of a world in which" in page_of(run)
+    assert "equally frequent" not in about(results_of(trained("binary"))[1])  # a control
+
+
+def test_a_table_of_one_column_has_a_picture_of_what_depends_on_it(unsaved):
+    X, targets = table()
+    own = hb.datasets.from_arrays(X[:, :1], targets["regression"], standardise=True)
+    told, results = results_of(hb.train(own, hb.Dense((8,)), METHOD["regression"], 60, 10, chains=3))
+    names = {path.stem for path in draw_all(told, results, unsaved)}
+    assert names & {"importance", "dependence"} == {"dependence"}

@@ -255,7 +255,9 @@ def test_missing_dates_are_the_median():
 def test_ambiguous_dates_are_read_with_the_month_first_and_it_is_said():
     encoder, _ = encoded(["1/2/2020", "3/4/2020", "5/6/2021"])
     assert encoder.columns_["c"].form == "%m/%d/%Y"
-    said = "a date, month/day/year (all could be day/month/year, too: write them as 2024-12-31 if they are), as"
+    said = (
+        "a date, month/day/year (all could be day/month/year, too: write them as 2024-12-31 if they are), as"
+    )
     assert said in encoder.columns_["c"].note()
     again = TableEncoder.from_plain(json.loads(json.dumps(encoder.plain())))
     assert again.columns_ == encoder.columns_

@@ -310,7 +310,9 @@ def test_numbers_with_another_mark_than_in_training_are_read_by_their_own_and_wa
 
 def test_a_stream_that_changes_its_mark_is_read_as_it_began_and_warned_of():
     stream = io.BufferedReader(Drops(b"a;y\n1.25;x\n", b"1,5;y\n2,5;y\n", b"3,5;z\n"))
-    with pytest.warns(Unforeseen, match="before line 3 numbers had decimal points, and by now most have") as all:
+    with pytest.warns(
+        Unforeseen, match="before line 3 numbers had decimal points, and by now most have"
+    ) as all:
         assert pd.concat(open_chunks(stream, 10))["a"].tolist() == ["1.25", "1,5", "2,5", "3,5"]
     assert len(all) == 1
 

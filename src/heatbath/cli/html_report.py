@@ -10,9 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from heatbath.cli.baseline import BALANCED
 from heatbath.cli.findings import edges, found_cells, found_title, fresh_caption
 from heatbath.cli.summaries import (
-    BALANCED,
     LOSSES,
     about,
     find_headline,

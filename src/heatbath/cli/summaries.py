@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
 from heatbath.answers.forecasts import BRIEF, POSITIVE, find_measure
 from heatbath.answers.simple import fitted_to, in_units
 from heatbath.checks import is_real
+from heatbath.cli.baseline import BALANCED
 from heatbath.cli.telling import Told
 from heatbath.datasets import Problem
 from heatbath.diagnostics import equipartition
@@ -32,9 +34,9 @@ AVERAGED, SINGLE = "averaged prediction", "one network"
 FIXED = ("labels", "averaged", "single", "chains", "diverged", "temperatures")
 LOSSES = {"binary": "log loss", "classes": "log loss", "counts": "loss", "regression": "squared error"}
 WIDTH = 120  # of a line of JSON
-BALANCED = "probabilities are of a world in which all classes are equally frequent (--class-weight balanced)"
 HEADLINE = ("accuracy", "auc", "r2", "rmse")
-MOST_CLASSES = 10  # that are named at the start
+MOST_CLASSES = 10  # that are named at the start, and whose confusion is shown as a table
+CONFUSION = "Examples of each class (rows), and what they were taken for"
 DIGITS, LONGEST = 3, 7  # of the largest number of an interval, and after the point
 ROUNDING = 1e-14  # what is below is nothing
 
@@ -91,6 +93,8 @@ def as_markdown(results: dict[str, Any], caption: str | None = None) -> str:
     """A table of Markdown under a heading."""
     columns, rows = cells(results)
     lines = [f"# {title(results)}", "", *markdown(columns, rows), "", sentence(caption or about(results))]
+    if (columns_and_rows := confusion_cells(results)) is not None:
+        lines += ["", f"## {CONFUSION}", "", *markdown(*columns_and_rows)]
     lines += ["", *(f"- {note}" for note in notes(results))] if notes(results) else []
     return "\n".join(lines) + "\n"
 
@@ -104,6 +108,28 @@ def as_table(results: dict[str, Any], caption: str | None = None) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def confusion_cells(results: dict[str, Any]) -> tuple[list[str], list[list[str]]] | None:
+    """The columns and rows of how many examples of each class were taken for each."""
+    found = results.get("confusion")
+    if found is None or len(found["classes"]) > MOST_CLASSES:
+        return None
+    rows = zip(found["classes"], found["counts"], strict=True)
+    return ["true", *found["classes"]], [[name, *(f"{count:,.6g}" for count in row)] for name, row in rows]
+
+
+def confusion_tables(results: dict[str, Any]) -> list[Table | str]:
+    """The same for the terminal, under a line that says what it is, if there is one."""
+    if (columns_and_rows := confusion_cells(results)) is None:
+        return []
+    columns, rows = columns_and_rows
+    table = Table()
+    for i, column in enumerate(columns):
+        table.add_column(Text(column), justify="right" if i else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return [f"{CONFUSION}:", table]
 
 
 def title(results: dict[str, Any]) -> str:
@@ -250,7 +276,7 @@ def target_note(problem: Problem, section: Mapping[str, Any]) -> str:
             hint = "; if these are numbers to be predicted, say --task regression"
     else:
         what = "numbers" if problem.task == "regression" else "counts"
-        if problem.task == "regression" and (Y >= 0).all() and (np.floor(Y) == Y).all():
+        if problem.task == "regression" and np.allclose(Y, np.abs(np.round(Y)), rtol=1e-9, atol=1e-9):
             hint = "; if they count something, say --task counts"
     label = "target" if len(names) == 1 else "targets"
     return f"{label} {', '.join(names)}: {what}{hint if 'task' not in section else ''}"
