@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import heatbath as hb
@@ -52,6 +53,24 @@ def report(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """The reports of a regression on a table with columns of all kinds, and of a sweep."""
+    folder, rows = tmp_path_factory.mktemp("others"), np.arange(60)
+    frame = pd.DataFrame({"size": np.sin(rows), "kind": np.array(["a", "b", "a long name"])[rows % 3]})
+    frame["since"] = pd.date_range("2020-01-06", periods=60, freq="11D").strftime("%d.%m.%Y")
+    own = hb.from_table(frame.assign(price=3000 * np.sin(rows) + 100 * (rows % 3)), "price")
+    run = hb.train(own, hb.Dense((8,)), METHOD["regression"], 60, 10, chains=3)
+    grid = hb.LOL(h=0.1, tau=[0.0, 1e-4], gamma=[0.1, 0.2])
+    both = hb.sweep(problem("binary"), hb.Dense((8,)), grid, steps=60, batch=10, chains=3)
+    paths = []
+    for name, one, command in (("table", run, "train"), ("sweep", both, "sweep")):
+        (folder / name).mkdir()
+        paths.append(folder / f"{name}.html")
+        paths[-1].write_text(page_of(one, folder / name, command))
+    return paths
+
+
 @pytest.fixture
 def unsaved(monkeypatch, tmp_path):
     """A folder for pictures that are made, but not written, which takes longest."""
@@ -71,26 +90,30 @@ def test_a_report_needs_nothing_else_runs_nothing_and_shows_names_as_they_are(re
     assert "url(" not in page
 
 
+def check_legible(page):
+    """At both widths, in both schemes: nothing is wider than the page, and nothing too small."""
+    for width, scheme in ((1280, "light"), (400, "dark")):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        shown = page.evaluate("[...document.images].map((i) => [i.naturalWidth, i.clientWidth])")
+        assert all(natural > 0 for natural, _ in shown)
+        assert min(client for _, client in shown) > 230  # of a column of a paper, 3.4 inches
+        size = "(e) => parseFloat(getComputedStyle(e).fontSize)"
+        text = page.locator("td, p, li, figcaption, small")
+        assert min(text.evaluate_all(f"(all) => all.map({size})")) >= 12
+        assert violations(page) == []
+
+
 @pytest.mark.slow
-def test_a_report_is_legible_at_1280_and_400_pixels_and_axe_finds_nothing(report):
+def test_reports_are_legible_at_1280_and_400_pixels_and_axe_finds_nothing(report, others):
     with started() as browser:
         page = browser.new_page()
         asked = []
         page.on("request", lambda request: asked.append(request.url))
-        page.goto(report.as_uri())
-        for width, scheme in ((1280, "light"), (400, "dark")):
-            page.set_viewport_size({"width": width, "height": 800})
-            page.emulate_media(color_scheme=scheme)
-            assert page.evaluate("document.documentElement.scrollWidth") == width
-            shown = page.evaluate("[...document.images].map((i) => [i.naturalWidth, i.clientWidth])")
-            assert all(natural > 0 for natural, _ in shown)
-            assert min(client for _, client in shown) > 230  # of a column of a paper, 3.4 inches
-            size = "(e) => parseFloat(getComputedStyle(e).fontSize)"
-            assert (
-                min(page.locator("td, p, li, figcaption, small").evaluate_all(f"(all) => all.map({size})"))
-                >= 12
-            )
-            assert violations(page) == []
+        for path in (*others, report):
+            page.goto(path.as_uri())
+            check_legible(page)
         assert {url.partition(":")[0] for url in asked} <= {"file", "data"}
         page.evaluate("document.images[0].removeAttribute('alt')")
         assert violations(page) != []  # it would be seen
