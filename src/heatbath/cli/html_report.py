@@ -158,7 +158,8 @@ def _sections(
 
 def _about(problem: Problem, results: dict[str, Any]) -> str:
     task = {"binary": "two classes", "classes": f"{len(problem.targets)} classes", "counts": "counts"}
-    weighted = "" if problem.weights_train is None else ", with weights"
+    given = problem.given_weights(0)
+    weighted = "" if given is None or (given == 1).all() else ", with weights"
     rows = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples{weighted}"
     what = task.get(problem.task, "a regression")
     return f"{sentence(what)[:-1]}; {rows}. {title(results)}."
