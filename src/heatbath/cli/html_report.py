@@ -50,7 +50,7 @@ CAPTIONS = {
     "classifiers": "What a median network of each method says over the plane.",
 }
 SECTIONS = {
-    "What it predicts": ("roc", "calibration", "confusion", "predicted", "sweep"),
+    "What it predicts": ("sweep", "roc", "calibration", "confusion", "predicted"),
     "What predictions are made of": ("importance", "dependence"),
     "Training": ("curves", "temperatures", "classifier", "classifiers"),
 }
