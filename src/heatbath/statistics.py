@@ -26,6 +26,7 @@ SPANS = 10  # correlation times that a series must have: below, it tells too lit
 NORMAL = 1.96  # standard errors on each side of a 95 % interval
 UNBOUNDED = (-math.inf, math.inf)
 SHARES = (0.0, 1.0)
+ROUNDING = 1e-12  # of sums of weights
 LARGEST = 700.0  # exponent that float64 has room for
 DISAGREE = 0.01  # the chance of it at which chains are taken to differ by more than what they show within
 
@@ -300,6 +301,18 @@ def effective(weights: ArrayLike) -> float:
     """How many examples of equal weights tell as much as these: (Σw)²/Σw²."""
     w = np.asarray(weights, np.float64)
     return float(w.sum() ** 2 / np.square(w).sum())
+
+
+def quantiles(values: ArrayLike, shares: ArrayLike, weights: ArrayLike | None = None) -> Array:
+    """The values below which these shares of each column lie, (shares, columns); with weights, how often each
+    row counts, the first value up to which there is such a share."""
+    table, wanted = np.asarray(values, np.float64), np.atleast_1d(np.asarray(shares, np.float64))
+    if weights is None:
+        return np.asarray(np.quantile(table, wanted, axis=0))
+    order = np.argsort(table, axis=0, kind="stable")
+    below = np.cumsum(np.asarray(weights, np.float64)[order], axis=0)
+    rows = [np.searchsorted(column / column[-1], wanted * (1 - ROUNDING)) for column in below.T]
+    return np.take_along_axis(np.sort(table, axis=0), np.stack(rows, axis=1), axis=0)
 
 
 def _root(function: Callable[[float], float], outside: float, inside: float) -> float:

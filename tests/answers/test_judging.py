@@ -1,5 +1,7 @@
 """What runs are worth, beside simple predictions, and which of several is best."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, RidgeCV
@@ -142,3 +144,53 @@ def test_a_difference_is_paired():
     found = answers.difference(on, other, said)
     assert found.value == pytest.approx(mean_loss(on, other.mean) - mean_loss(on, said.mean))
     assert answers.difference(on, said, said) == (0.0, 0.0, 0.0)
+
+
+def churn(**options):
+    """Two classes, of which one is rare, and rows that count more or less."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 2))
+    y = np.where(X[:, 0] + 0.5 * rng.standard_normal(400) > 1.9, "yes", "no")
+    weights = rng.choice([0.5, 1.0, 3.0], 400)
+    return hb.datasets.from_arrays(X, y, standardise=True, weights=weights, **options)
+
+
+@pytest.mark.parametrize("test_share", [0.0, 0.25])
+def test_a_constant_has_the_shares_of_the_data_however_classes_count_in_training(test_share):
+    """With weights that make them count alike it would say 0.5, and be beaten by anything."""
+    plain, balanced = (churn(test_share=test_share, class_weight=kind) for kind in (None, "balanced"))
+    usual, weighed = (simple.judged(one) for one in (plain, balanced))
+    np.testing.assert_allclose(weighed.weights, usual.weights)
+    share = np.average(plain.Y_train[0, :, 0], weights=plain.weights_train[0])
+    assert 0.01 < share < 0.1
+    np.testing.assert_allclose(simple.constant(weighed).mean, share)
+    losses = [answers.baselines(on)["constant"][0]["log_loss"].value for on in (usual, weighed)]
+    assert losses[1] == pytest.approx(losses[0])
+    sums = [
+        balanced.weights_train[0] / plain.weights_train[0] @ (balanced.Y_train[0, :, 0] == k) for k in (0, 1)
+    ]
+    assert sums[0] == pytest.approx(sums[1])  # a control: in training they do count alike
+
+
+def test_class_factors_are_in_files_and_must_be_one_for_each_class(tmp_path):
+    run = hb.train(churn(class_weight="balanced"), hb.Dense((4,)), SGD, 5, 10, chains=2)
+    run.save(tmp_path / "run.nc")
+    assert hb.load(tmp_path / "run.nc").problem.class_factors == run.problem.class_factors
+    assert len(run.problem.class_factors) == 2
+    for wrong in ((1.0,), (1.0, -1.0)):
+        with pytest.raises(ValueError, match="class_factors"):
+            replace(run.problem, class_factors=wrong)
+    with pytest.raises(ValueError, match="class_factors must be one for each"):
+        replace(run.problem, weights_train=None)
+
+
+def test_intervals_of_a_constant_are_those_of_rows_that_come_as_often_as_they_count():
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((301, 1)), rng.exponential(3, 301)
+    weights = rng.integers(1, 6, 301) + 5 * (y > 3)
+    own = hb.datasets.from_arrays(X, y, X, y, weights=weights)
+    said = simple.constant(simple.judged(own))
+    often = np.repeat(y, weights)
+    expected = np.quantile(often, [0.05, 0.95], method="inverted_cdf")
+    np.testing.assert_allclose([said.low[0, 0], said.high[0, 0]], expected)
+    assert not np.allclose(expected, np.quantile(y, [0.05, 0.95]), rtol=0.01)  # a control

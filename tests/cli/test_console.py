@@ -7,14 +7,18 @@ import json
 import lzma
 import os
 import tomllib
+from dataclasses import replace
 from threading import Thread
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
 import heatbath as hb
 from heatbath.cli import main, options, pictures
+from heatbath.cli.commands import _introduce
+from heatbath.cli.summaries import target_note
 from heatbath.datasets import from_arrays
 from heatbath.experiments import NAMES
 from heatbath.runs.plain import RECIPES
@@ -188,3 +192,53 @@ def test_the_shell_completes_names(words, expected, capsys, monkeypatch):
 def test_all_problems_are_offered():
     assert options.completing("--problem")("") == list(RECIPES)
     assert options.completing("--hidden") is None
+
+
+def test_ctrl_c_while_the_standard_input_is_read_leaves_nothing(tmp_path, call, monkeypatch):
+    class Endless(io.RawIOBase):
+        def readinto(self, place):
+            raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": Endless()}))
+    code, out, err = call("train", "--data", "-", *QUICK, "--out", tmp_path / "run")
+    assert (code, out, err) == (130, "", "heatbath: interrupted before it began\n")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_pipe_is_read_once_and_kept_as_the_standard_input_is(streamed, tmp_path, call, no_pictures):
+    os.mkfifo(tmp_path / "pipe")
+    writer = Thread(target=lambda: (tmp_path / "pipe").write_text(TABLE))
+    writer.start()
+    code, _, err = call("train", "--data", tmp_path / "pipe", *QUICK, "--out", tmp_path / "run")
+    writer.join()
+    assert code == 0, err
+    assert (tmp_path / "run" / "table").read_text() == TABLE
+    assert (tmp_path / "run" / "run.nc").read_bytes() == (streamed / "run.nc").read_bytes()
+
+
+def test_infinities_of_parquet_are_null_in_json(streamed, tmp_path, call):
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"a": [0.5, np.inf], "b": [0.25, 1.0], "more": [-np.inf, np.nan]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    code, out, _ = call("predict", streamed, tmp_path / "t.parquet", "--json")
+    assert code == 0
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [(row["a"], row["more"]) for row in rows] == [(0.5, None), (None, None)]
+
+
+def test_what_is_to_be_predicted_is_said_at_the_start(streamed, tmp_path, capsys):
+    told = tomllib.loads((streamed / "settings.toml").read_text())["problem"]
+    run = hb.load(streamed / "run.nc")
+    assert target_note(run.problem, told) == "target kind: 2 classes, blue (19), red (11)"
+    X, whole = np.arange(40.0)[:, None], np.arange(40) % 3
+    section = {"target": "size"}
+    classes = from_arrays(X, whole)
+    hint = "; if these are numbers to be predicted, say --task regression"
+    assert target_note(classes, section) == f"target size: 3 classes, 0 (14), 1 (13), 2 (13){hint}"
+    assert target_note(classes, section | {"task": "classes"}).endswith("2 (13)")
+    numbers = from_arrays(X, np.column_stack([whole, whole]), task="regression", standardise=True)
+    hint = "; if they count something, say --task counts"
+    assert target_note(numbers, {"target": ["size", "age"]}) == f"targets size, age: numbers{hint}"
+    _introduce(replace(run.problem, class_factors=None), {"problem": told}, usual=False)
+    assert "target kind: 2 classes" in capsys.readouterr().err

@@ -5,16 +5,27 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import heatbath as hb
 from heatbath import plotting
 from heatbath.cli.html_report import html_report
 from heatbath.cli.pictures import draw_all
-from heatbath.cli.summaries import about, as_json, as_markdown, as_table, cells, said, summary
+from heatbath.cli.summaries import (
+    about,
+    as_json,
+    as_markdown,
+    as_table,
+    cells,
+    confusion_cells,
+    confusion_tables,
+    said,
+    summary,
+)
 from heatbath.cli.telling import tell
 from heatbath.runs.run import Run
-from tests.answers.runs import METHOD, SGD, problem, trained
+from tests.answers.runs import METHOD, SGD, problem, table, trained
 from tests.browsers import started, violations
 
 ODD = ("<script>alert(1)</script>", "$x$ & 'y'", "a name that is " + "very " * 20 + "long")
@@ -42,6 +53,24 @@ def report(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """The reports of a regression on a table with columns of all kinds, and of a sweep."""
+    folder, rows = tmp_path_factory.mktemp("others"), np.arange(60)
+    frame = pd.DataFrame({"size": np.sin(rows), "kind": np.array(["a", "b", "a long name"])[rows % 3]})
+    frame["since"] = pd.date_range("2020-01-06", periods=60, freq="11D").strftime("%d.%m.%Y")
+    own = hb.from_table(frame.assign(price=3000 * np.sin(rows) + 100 * (rows % 3)), "price")
+    run = hb.train(own, hb.Dense((8,)), METHOD["regression"], 60, 10, chains=3)
+    grid = hb.LOL(h=0.1, tau=[0.0, 1e-4], gamma=[0.1, 0.2])
+    both = hb.sweep(problem("binary"), hb.Dense((8,)), grid, steps=60, batch=10, chains=3)
+    paths = []
+    for name, one, command in (("table", run, "train"), ("sweep", both, "sweep")):
+        (folder / name).mkdir()
+        paths.append(folder / f"{name}.html")
+        paths[-1].write_text(page_of(one, folder / name, command))
+    return paths
+
+
 @pytest.fixture
 def unsaved(monkeypatch, tmp_path):
     """A folder for pictures that are made, but not written, which takes longest."""
@@ -61,26 +90,30 @@ def test_a_report_needs_nothing_else_runs_nothing_and_shows_names_as_they_are(re
     assert "url(" not in page
 
 
+def check_legible(page):
+    """At both widths, in both schemes: nothing is wider than the page, and nothing too small."""
+    for width, scheme in ((1280, "light"), (400, "dark")):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        shown = page.evaluate("[...document.images].map((i) => [i.naturalWidth, i.clientWidth])")
+        assert all(natural > 0 for natural, _ in shown)
+        assert min(client for _, client in shown) > 230  # of a column of a paper, 3.4 inches
+        size = "(e) => parseFloat(getComputedStyle(e).fontSize)"
+        text = page.locator("td, p, li, figcaption, small")
+        assert min(text.evaluate_all(f"(all) => all.map({size})")) >= 12
+        assert violations(page) == []
+
+
 @pytest.mark.slow
-def test_a_report_is_legible_at_1280_and_400_pixels_and_axe_finds_nothing(report):
+def test_reports_are_legible_at_1280_and_400_pixels_and_axe_finds_nothing(report, others):
     with started() as browser:
         page = browser.new_page()
         asked = []
         page.on("request", lambda request: asked.append(request.url))
-        page.goto(report.as_uri())
-        for width, scheme in ((1280, "light"), (400, "dark")):
-            page.set_viewport_size({"width": width, "height": 800})
-            page.emulate_media(color_scheme=scheme)
-            assert page.evaluate("document.documentElement.scrollWidth") == width
-            shown = page.evaluate("[...document.images].map((i) => [i.naturalWidth, i.clientWidth])")
-            assert all(natural > 0 for natural, _ in shown)
-            assert min(client for _, client in shown) > 230  # of a column of a paper, 3.4 inches
-            size = "(e) => parseFloat(getComputedStyle(e).fontSize)"
-            assert (
-                min(page.locator("td, p, li, figcaption, small").evaluate_all(f"(all) => all.map({size})"))
-                >= 12
-            )
-            assert violations(page) == []
+        for path in (*others, report):
+            page.goto(path.as_uri())
+            check_legible(page)
         assert {url.partition(":")[0] for url in asked} <= {"file", "data"}
         page.evaluate("document.images[0].removeAttribute('alt')")
         assert violations(page) != []  # it would be seen
@@ -205,3 +238,42 @@ def test_the_report_says_whether_a_constant_would_do():
     found = results["loss_less_than"]["constant"]
     assert found["low"] > 0
     assert np.isclose(found["mean"], told.against["constant"].value)
+
+
+def test_a_target_called_accuracy_has_an_rmse_in_its_units():
+    own = replace(problem("two"), targets=("accuracy", "speed"))
+    _, results = results_of(hb.train(own, hb.Dense((8,)), METHOD["two"], 60, 10, chains=3))
+    _, rows = cells(results)
+    by_name = {row[0]: row[1:] for row in rows}
+    assert "%" not in "".join(by_name["RMSE, accuracy"] + by_name["noise accuracy"])
+    assert "%" in by_name["coverage of 90 % intervals, accuracy"][0]
+    assert said("noise_accuracy", {"mean": 3.2, "low": None, "high": None}) == "3.20"
+    assert said("test_accuracy", {"mean": 0.5, "low": None, "high": None}) == "50.0 %"
+
+
+def test_the_confusion_of_classes_is_a_table_in_markdown_and_in_the_terminal():
+    _, results = results_of(trained("classes"))
+    columns, rows = confusion_cells(results)
+    assert columns == ["true", "0", "1", "2"]
+    assert sum(int(cell) for row in rows for cell in row[1:]) == results["judged_on"]["examples"]
+    assert "| true | 0 | 1 | 2 |" in as_markdown(results)
+    _, shown = confusion_tables(results)
+    assert shown.row_count == 3
+    assert confusion_tables(results_of(trained("regression"))[1]) == []
+
+
+def test_probabilities_of_classes_that_count_alike_are_called_so():
+    own = problem("binary", class_weight="balanced")
+    run = hb.train(own, hb.Dense((8,)), SGD, 60, 10, chains=3)
+    _, results = results_of(run)
+    assert "all classes are equally frequent (--class-weight balanced)" in about(results)
+    assert "Probabilities are of a world in which" in page_of(run)
+    assert "equally frequent" not in about(results_of(trained("binary"))[1])  # a control
+
+
+def test_a_table_of_one_column_has_a_picture_of_what_depends_on_it(unsaved):
+    X, targets = table()
+    own = hb.datasets.from_arrays(X[:, :1], targets["regression"], standardise=True)
+    told, results = results_of(hb.train(own, hb.Dense((8,)), METHOD["regression"], 60, 10, chains=3))
+    names = {path.stem for path in draw_all(told, results, unsaved)}
+    assert names & {"importance", "dependence"} == {"dependence"}

@@ -19,6 +19,7 @@ import heatbath as hb
 from heatbath.cli import baseline, main, pictures
 from heatbath.cli.display import Display
 from heatbath.cli.settings import merged, plan_of, read_settings
+from heatbath.cli.telling import tell, warn_of_best
 from heatbath.datasets import from_arrays
 from heatbath.networks import PIECE, block
 from heatbath.runs import simulation
@@ -296,7 +297,7 @@ def test_the_loss_of_a_constant_is_that_of_networks_that_say_the_best_constant(t
 
 
 def test_a_constant_is_better_where_networks_learn_noise_by_heart_and_that_is_said():
-    problem = noise("binary")
+    problem = noise("binary", 150)
     constant = baseline.constant_of(plan_for(problem))
     run = hb.train(problem, hb.Dense((20,)), hb.Partition(hb.Adam(), 0.05), 2000, chains=3)
     loss = run.loss("test").values[:, -1].mean()
@@ -379,6 +380,19 @@ def test_where_the_loss_of_networks_is_another_one_nothing_is_said_of_it():
     assert not baseline.constant_of(make_plan(problem, hb.Dense((8,)), varying, 10)).comparable
     several = hb.Partition(hb.SGD(), [0.1, 0.2])
     assert baseline.constant_of(make_plan(problem, hb.Dense((8,)), several, 10)) is None
+
+
+def test_of_several_points_the_best_is_held_against_a_constant():
+    several = hb.Partition(hb.Adam(), [0.03, 0.05])
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    learnt = from_arrays(X, X[:, 0] > 0, standardise=True)
+    said = []
+    for problem in (noise("binary", 150), learnt):  # the second is a control
+        run = hb.sweep(problem, hb.Dense((20,)), several, 1000, chains=2)
+        told = tell("sweep", run)
+        said.append(warn_of_best(told, run.plan.points[told.choice.best].labels))
+    assert said[0].startswith("a constant prediction would be better: its test loss is")
+    assert said[1] is None
 
 
 # What else is said without a method

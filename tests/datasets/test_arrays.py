@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from heatbath.datasets import from_arrays
+from heatbath.datasets.arrays import split
 from tests.datasets.problems import ones, same
 
 
@@ -143,3 +144,25 @@ def test_rows_of_weight_0_are_as_if_they_were_not_there(task):
 def test_arrays_that_are_wrong_are_refused(given, says):
     with pytest.raises((ValueError, TypeError), match=says):
         from_arrays(**{"X": np.arange(4.0)[:, None], "y": [0, 1, 1, 0], **given})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_test_has_its_share_of_each_class_and_one_of_rare_ones(seed):
+    y = np.repeat(["a", "b", "c", "d"], [70, 25, 4, 1])
+    problem = from_arrays(np.arange(100.0)[:, None], y, seed=seed)
+    counts = [
+        np.bincount(Y[0, :, 0].astype(int), minlength=4).tolist() for Y in (problem.Y_train, problem.Y_test)
+    ]
+    assert counts == [[56, 20, 3, 1], [14, 5, 1, 0]]
+    rows = np.concatenate([problem.X_train[0, :, 0], problem.X_test[0, :, 0]])
+    assert sorted(rows) == list(range(100))
+
+
+def test_a_test_keeps_its_size_where_classes_are_many_or_have_one_row_each():
+    for y, share in ((np.arange(10) // 2, 0.2), (np.arange(6), 0.3), (np.r_[np.zeros(9), 1], 0.5)):
+        test, train = split(len(y), share, 0, y)
+        assert len(test) == round(share * len(y))
+        assert sorted([*test, *train]) == list(range(len(y)))
+    numbers = np.random.default_rng(0).random(50)
+    problem = from_arrays(np.arange(50.0)[:, None], numbers)
+    np.testing.assert_array_equal(problem.X_test[0, :, 0], split(50, 0.2, 0)[0])  # of numbers as ever

@@ -305,3 +305,46 @@ def test_rows_of_data_frames_are_drawn_too(large):
     assert problem.X_train.shape[1] == 80
     assert same(problem, from_table(large, "y", rows=100, seed=4))
     assert not same(problem, from_table(large, "y", rows=100, seed=5))
+
+
+def test_all_that_is_wrong_with_a_file_is_in_one_message(tmp_path):
+    """Lines, names, targets and weights."""
+    rows = [f"{i}.5,{i},1" for i in range(30)]
+    rows[3], rows[5], rows[7] = "1.5,2", "1.5,many,1", "1.5,3,-2"
+    path = table(tmp_path / "t.csv", "a,y,w", *rows)
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        from_table(path, "y", weights="w", ignore=["b"])
+    text = str(error.value)
+    assert text.startswith(f"{path} has 4 problems: there is no column 'b'")
+    for part in (
+        "line 5: 3 cells are needed, got 2",
+        "line 7, column 'y': a number is needed, got 'many'",
+        "line 9, column 'w': a weight is a number >= 0, got '-2'",
+        ": correct them (text with commas in it needs quotes)",
+        "; if these are names of classes, say that the task is classes",
+    ):
+        assert part in text
+    with pytest.raises(ValueError, match=r"t.csv, line 5: 3 cells are needed, got 2: correct them"):
+        open_table(path)
+
+
+def test_of_many_problems_some_of_each_kind_are_spelled_out(tmp_path):
+    rows = ["1"] * 40 + ["1.5,x"] * 20 + [f"{i}.5,{i}" for i in range(30)]
+    with pytest.raises(ValueError, match=r"has 61 problems: there is no column 'b'.*; and 54 more") as error:
+        from_table(table(tmp_path / "t.csv", "a,y", *rows), "y", task="regression", ignore=["b"])
+    assert str(error.value).count("cells are needed") == str(error.value).count("a number is needed") == 3
+
+
+def test_a_question_mark_in_a_text_target_is_no_class(tmp_path):
+    rows = [f"{i}.5,{['yes', 'no', '?', 'none'][i % 4]}" for i in range(40)]
+    problem = from_table(table(tmp_path / "t.csv", "a,y", *rows), "y")
+    assert problem.targets == ("no", "none", "yes")
+    assert any("10 rows without 'y' are left out" in note for note in problem.encoder.notes())
+
+
+def test_the_decimal_mark_of_a_file_is_the_encoder_s(tmp_path):
+    rows = [f"{i}.234,5;{i % 9},5" for i in range(1, 30)]
+    path = table(tmp_path / "t.csv", "a;y", *rows)
+    assert from_table(path, "y").encoder.decimal_ == ","
+    assert from_table(open_table(path), "y").encoder.decimal_ == ","
+    assert from_table(open_table(path).frame, "y").encoder.decimal_ is None

@@ -71,3 +71,17 @@ def test_a_fit_that_goes_on_keeps_its_encoder():
     assert fitted.encoder_ is encoder
     assert fitted.run_.step == 80
     assert len(cross_val_predict(hb.ThermodynamicRegressor(encode=True, **QUICK), TABLE, SPENT, cv=2)) == ROWS
+
+
+@pytest.mark.parametrize("kind", [hb.ThermodynamicClassifier, hb.ThermodynamicRegressor])
+def test_rows_that_judge_when_to_stop_teach_the_encoder_nothing(kind):
+    y = LEFT if kind is hb.ThermodynamicClassifier else SPENT
+    told = TABLE.assign(row=[f"row {i // 4}" for i in range(ROWS)])  # four rows have each
+    fitted = kind(encode=True, early_stopping=True, validation_fraction=0.3, **QUICK).fit(told, y)
+    assert fitted.run_.problem.X_test.shape[1] == 18
+    town = fitted.run_.problem.encoder.columns_["age"]
+    ages = fitted.run_.problem.X_train[0, :, 0] * fitted.run_.problem.scale[0] + fitted.run_.problem.shift[0]
+    gaps = fitted.run_.problem.X_train[0, :, 1] > 0
+    assert town.missing == gaps.sum() < TABLE["age"].isna().sum()
+    assert town.median == pytest.approx(np.median(ages[~gaps]))
+    np.testing.assert_array_equal(fitted.predict(told), fitted.predict(told.iloc[::-1])[::-1])

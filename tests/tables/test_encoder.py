@@ -255,7 +255,35 @@ def test_missing_dates_are_the_median():
 def test_ambiguous_dates_are_read_with_the_month_first_and_it_is_said():
     encoder, _ = encoded(["1/2/2020", "3/4/2020", "5/6/2021"])
     assert encoder.columns_["c"].form == "%m/%d/%Y"
-    assert "a date, month/day/year, as" in encoder.columns_["c"].note()
+    said = (
+        "a date, month/day/year (all could be day/month/year, too: write them as 2024-12-31 if they are), as"
+    )
+    assert said in encoder.columns_["c"].note()
+    again = TableEncoder.from_plain(json.loads(json.dumps(encoder.plain())))
+    assert again.columns_ == encoder.columns_
+
+
+def test_dates_are_read_by_the_format_that_most_of_them_have():
+    """Three of a hundred days are above 12: with the month first these would be missing."""
+    days = [f"{1 + i % 12:02d}/{1 + i % 7:02d}/2020" for i in range(97)]
+    encoder, values = encoded([*days, "13/01/2020", "28/02/2020", "31/03/2020"])
+    assert encoder.columns_["c"].form == "%d/%m/%Y"
+    assert (encoder.columns_["c"].missing, encoder.columns_["c"].other) == (0, "")
+    last = (pd.Timestamp("2020-03-31") - pd.Timestamp("2000-01-03")).days
+    assert values[-1, 0] * 365.25 == pytest.approx(last)
+
+
+def test_numbers_are_left_out_that_are_called_identifiers_and_years_are_not():
+    rng = np.random.default_rng(0)
+    many = rng.choice(10**7, 70, replace=False)
+    columns = {"customer_id": many, "amount": many, "year": 1950 + np.arange(70), "row": 1 + np.arange(70)}
+    columns |= {"orderId": many, "ID": many, "humid": many, "shop_id": many % 7, "y": rng.random(70)}
+    found = TableEncoder().fit(pd.DataFrame(columns)).columns_
+    left_out = {name: column.reason for name, column in found.items() if column.kind == "left out"}
+    assert set(left_out) == {"customer_id", "orderId", "ID", "row"}
+    assert left_out["ID"].startswith("its name says that it names the rows")
+    kept = TableEncoder(keep=["customer_id"]).fit(pd.DataFrame(columns)).columns_
+    assert kept["customer_id"].kind == "number"
 
 
 MIXED = frame(
@@ -318,11 +346,14 @@ def test_features_have_different_names_and_groups_are_of_columns():
 
 
 def test_what_is_plain_is_json_and_makes_the_same_encoder():
-    encoder = TableEncoder(categorical=["i"]).fit(MIXED).with_remarks(["a remark"])
+    encoder = TableEncoder(categorical=["i"]).fit(MIXED).with_remarks(["a remark"], ",")
     text = json.dumps(encoder.plain(), allow_nan=False)
     again = TableEncoder.from_plain(json.loads(text))
     assert again.plain() == encoder.plain()
     assert again.notes() == encoder.notes()
+    assert again.decimal_ == ","
+    with pytest.raises(ValueError, match="decimal of an encoder must be"):
+        TableEncoder.from_plain(encoder.plain() | {"decimal": ";"})
     assert again.notes()[0] == "a remark"
     assert again.columns_ == encoder.columns_
     np.testing.assert_array_equal(again.transform(MIXED), encoder.transform(MIXED))

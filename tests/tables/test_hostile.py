@@ -1,6 +1,7 @@
 """Files that nobody would write: whatever the bytes are, there is a table, or one message."""
 
 import bz2
+import contextlib
 import gzip
 import io
 import json
@@ -14,9 +15,12 @@ from contextlib import suppress
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heatbath import cli
+from heatbath.cli import commands, main
 from heatbath.datasets import from_table
 from heatbath.tables import TableEncoder, Unforeseen, open_chunks, open_table
 
@@ -29,7 +33,8 @@ CELLS = [
     "[1,2]", "\ufeff", "-0", "00", "1 000", "1'000", "12/13/2020", "3000000-01-01", "2020-W05", "1e100",
     "1e101",     "9223372036854775808", "-9223372036854775809", "a=b", "(missing)", "(rare)", " ", "\u200b",
 ]  # fmt: skip
-FILES = int(os.environ.get("HOSTILE_FILES", "120"))
+FILES = int(os.environ.get("HOSTILE_FILES", "100"))
+COMMANDS = int(os.environ.get("HOSTILE_COMMANDS", "30"))
 NAMES = ["a", "b", "y", "a", "", "größe", '"q,u"', "1", "y.2", "column 1", "a=b", "nan"]
 OBJECTS = [None, True, 1, 2.5, -(10**30), "x", b"x", (1,), [1], {"a": 1}, 1j, pd.Timestamp(0), pd.NaT, pd.NA]
 
@@ -93,7 +98,7 @@ def use(source, draw):
 
 @pytest.mark.parametrize("block", range(2))
 def test_whatever_a_file_holds_there_is_a_table_or_one_message(block):
-    """With HOSTILE_FILES=5000 these are ten thousand: without a change they pass, too."""
+    """With HOSTILE_FILES=5000 these are ten thousand."""
     outcomes = {"read": 0, "refused": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Unforeseen)
@@ -109,6 +114,46 @@ def test_whatever_a_file_holds_there_is_a_table_or_one_message(block):
             except (ValueError, OSError):
                 outcomes["refused"] += 1
     assert min(outcomes.values()) > FILES // 10
+
+
+def trained_on(path, draw):
+    """The code and the lines of a command that trains on a file, up to where training would begin."""
+    names = ["y"]
+    with suppress(ValueError, OSError):
+        names = list(open_table(path).frame.columns)
+    target = "y" if "y" in names else draw.choice(names)
+    words = [f"--target={target}", f"--test-share={draw.choice([0, 0.2])}"]
+    words += [f"--task={draw.choice(['regression', 'classes', 'binary', 'counts'])}"] * (draw.random() < 0.3)
+    words += [f"--categorical={draw.choice(names)}"] * (draw.random() < 0.2)
+    words += [f"--weights={draw.choice(names)}"] * (draw.random() < 0.1)
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err), pytest.raises(SystemExit) as end:
+        main(["train", "--data", str(path), *words, "--out", str(path.with_suffix(".run"))])
+    return end.value.code, err.getvalue().splitlines()
+
+
+def test_whatever_a_file_holds_the_command_takes_it_or_says_why_not_in_one_line(tmp_path, monkeypatch):
+    """With HOSTILE_COMMANDS=10000 these are ten thousand."""
+    monkeypatch.setattr(commands, "_carry_out", lambda *arguments: None)
+    monkeypatch.setattr(cli, "app", typer.main.get_command(cli.app))  # made once, which takes longest
+    outcomes = {"read": 0, "refused": 0}
+    path = tmp_path / "hostile.csv"
+    for number in range(COMMANDS):
+        draw = random.Random(f"command, {number}")
+        path.write_bytes(content(draw))
+        code, lines = trained_on(path, draw)
+        assert code in (0, 2), (number, lines)
+        assert all(line.startswith("heatbath: ") for line in lines), (number, lines)
+        outcomes["refused" if code else "read"] += 1
+        if code:
+            assert "hostile.csv" in lines[-1], (number, lines)
+            assert len([line for line in lines if not line.startswith("heatbath: warning: ")]) == 1, number
+            assert not path.with_suffix(".run").exists()
+        else:
+            (path.with_suffix(".run") / "settings.toml").unlink()
+            path.with_suffix(".run").rmdir()
+    assert min(outcomes.values()) >= COMMANDS // 10
+    print(outcomes)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from scipy.stats import chi2
 
-from heatbath.tables import open_chunks, open_table, opening
+from heatbath.tables import Unforeseen, open_chunks, open_table, opening
+from heatbath.tables.cells import numbers
 
 ROWS = [["größe", "wo", "n"], ["1.5", "Köln", "1"], ["2.5", "a b", "2"], ["", "é", "-3"]]
 EXPECTED = pd.DataFrame(
@@ -102,7 +103,7 @@ def test_parquet_is_read_in_its_own_types_and_without_labels_of_rows(tmp_path):
     frame = pd.DataFrame({"a": [1, 2], "b": [True, None], "c": ["x", None]}, index=["p", "q"])
     frame["d"] = pd.to_datetime(["2020-01-01", None])
     frame.to_parquet(tmp_path / "t.parquet")
-    found, notes = open_table(tmp_path / "t.parquet")
+    found, notes, _ = open_table(tmp_path / "t.parquet")
     assert list(found.columns) == ["a", "b", "c", "d"]
     assert found["a"].tolist() == [1, 2]
     assert found.index.tolist() == [1, 2]
@@ -276,6 +277,56 @@ class Drops(io.RawIOBase):
 def test_a_stream_whose_header_comes_first_may_have_decimal_commas():
     stream = io.BufferedReader(Drops(b"a;b\n", b"2;x\n", b"1,5;y\n", b"3;z\n"))
     assert pd.concat(open_chunks(stream, 10))["a"].tolist() == ["2", "1.5", "3"]
+
+
+MARKED = {",": "a;y\n1.234,5;1\n1.750;2\n", ".": "a;y\n1,234.5;1\n1,750;2\n"}
+
+
+@pytest.mark.parametrize(("mark", "number"), [(",", "1.750"), (".", "1,750")])
+def test_a_number_that_can_be_read_in_two_ways_is_read_as_in_other_data(mark, number):
+    """Of new data with this number only, and of a stream, whatever comes later in it."""
+    assert opened(MARKED[mark]).decimal == mark
+    alone = f"a;y\n{number};1\n".encode()
+
+    def value(text):
+        return numbers(text["a"]).tolist()
+
+    assert value(open_table(io.BytesIO(alone), decimal=mark).frame) == [1750.0]
+    assert value(pd.concat(open_chunks(io.BytesIO(alone), 5, decimal=mark))) == [1750.0]
+    assert value(open_table(io.BytesIO(alone)).frame) == [1.75]  # a control: nothing else is known of it
+    stream = io.BufferedReader(Drops(b"a;y\n", f"{number};1\n".encode(), MARKED[mark][4:].encode()))
+    assert value(pd.concat(open_chunks(stream, 5, decimal=mark))) == [1750.0, 1234.5, 1750.0]
+
+
+@pytest.mark.parametrize("mark", [",", "."])
+def test_numbers_with_another_mark_than_in_training_are_read_by_their_own_and_warned_of(mark):
+    other = {",": "points", ".": "commas"}[mark]
+    content = MARKED["." if mark == "," else ","].encode()
+    with pytest.warns(Unforeseen, match=f"the table: numbers have decimal {other}, and are read so"):
+        assert numbers(open_table(io.BytesIO(content), decimal=mark).frame["a"]).tolist() == [1234.5, 1750]
+    with pytest.warns(Unforeseen, match=f"numbers have decimal {other}"):
+        list(open_chunks(io.BytesIO(content), 5, decimal=mark))
+
+
+def test_a_stream_that_changes_its_mark_is_read_as_it_began_and_warned_of():
+    stream = io.BufferedReader(Drops(b"a;y\n1.25;x\n", b"1,5;y\n2,5;y\n", b"3,5;z\n"))
+    with pytest.warns(
+        Unforeseen, match="before line 3 numbers had decimal points, and by now most have"
+    ) as all:
+        assert pd.concat(open_chunks(stream, 10))["a"].tolist() == ["1.25", "1,5", "2,5", "3,5"]
+    assert len(all) == 1
+
+
+def test_all_cells_of_a_file_decide_on_its_decimal_mark_however_late_they_come():
+    rows = ["1.750;x"] * (opening.HEAD // 8 + 1) + ["1.234,5;x"]
+    found = opened("a;b\n" + "\n".join(rows) + "\n")
+    assert numbers(found.frame["a"])[[0, -1]].tolist() == [1750.0, 1234.5]
+    assert (found.decimal, "numbers with a decimal comma" in found.notes) == (",", True)
+
+
+def test_a_mark_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="decimal must be"):
+        open_table(io.BytesIO(b"a\n1\n"), decimal=";")
 
 
 # What people have

@@ -12,21 +12,15 @@ import pandas as pd
 import pytest
 
 import heatbath as hb
+from heatbath import defaults
 from heatbath.cli.settings import problem_of
 from heatbath.cli.tuning import _options
 from heatbath.runs.plain import checksum
 from tests.cli.conftest import call as call
 from tests.cli.conftest import no_pictures as no_pictures
 
-QUICK = ["--method", "lol", "--hidden", "4", "--steps", "20", "--chains", "2"]  # what people do not say
-USUAL = [
-    "--hidden",
-    "4",
-    "--chains",
-    "2",
-    "--refine",
-    "0.02",
-]  # what is done without a method, and less of it
+QUICK = ["--method", "lol", "--hidden", "4", "--steps", "20", "--chains", "2"]
+LESS = {"HIDDEN": (4,), "CHAINS": 2, "STEPS": 100, "FEWEST_STEPS": 100}  # of the usual work
 RNG = np.random.default_rng(0)
 ROWS = 60
 
@@ -75,7 +69,7 @@ FILES = {
     ),
     "three thousand rows, of which many are the same": (text(pd.concat([CUSTOMERS] * 50)), ["left"]),
 }
-AS_USUAL = {"text, dates, truth values and empty cells", "several targets", "more columns than rows"}
+WITH_PRIOR = {"text, dates, truth values and empty cells", "several targets"}  # for which there must be steps
 
 
 def rows_of(out):
@@ -83,14 +77,19 @@ def rows_of(out):
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_file_is_trained_on_and_predicted_by_one_command_each(kind, tmp_path, call, no_pictures):
+def test_a_file_is_trained_on_and_predicted_by_one_command_each(
+    kind, tmp_path, call, no_pictures, monkeypatch
+):
+    """Nothing is said but the target; only the usual work is less."""
+    for name, value in LESS.items():
+        monkeypatch.setattr(defaults, name, 400 if "STEPS" in name and kind in WITH_PRIOR else value)
     content, targets = FILES[kind]
     path, folder = tmp_path / "table.data", tmp_path / "run"
     path.write_bytes(content)
     named = [word for target in targets for word in ("--target", target)]
-    options = USUAL if kind in AS_USUAL else QUICK
-    code, _, err = call("train", "--data", path, *named, *options, "--out", folder)
+    code, _, err = call("train", "--data", path, *named, "--out", folder)
     assert code == 0, err
+    assert "the posterior is sampled, as no method is named: 2 chains of at most" in err
     code, out, err = call("predict", folder, path)
     assert (code, err) == (0, "")
     said, run = rows_of(out), hb.load(folder / "run.nc")

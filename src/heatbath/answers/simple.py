@@ -13,6 +13,7 @@ from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, moments
 from heatbath.prediction.mixtures import POISSON, Mixture, central
 from heatbath.prediction.scores import FLOOR
+from heatbath.statistics import quantiles
 from heatbath.tasks import TASKS, Task
 
 MOST_EXAMPLES = 10_000  # that are judged: a share is known to 1 %
@@ -66,13 +67,13 @@ def judged(problem: Problem, draw: int = 0) -> Examples:
     """The test examples of a problem, or the training examples where it has none; of many, some."""
     split = "test" if problem.X_test.shape[1] else "train"
     X, Y, weights = (
-        (problem.X_test, problem.Y_test, problem.weights_test)
+        (problem.X_test, problem.Y_test, None if problem.weights_test is None else problem.weights_test[draw])
         if split == "test"
-        else (problem.X_train, problem.Y_train, problem.weights_train)
+        else (problem.X_train, problem.Y_train, problem.given_weights(draw))
     )
     count = X.shape[1]
     rows = slice(None, None, -(-count // MOST_EXAMPLES))
-    own = None if weights is None else weights[draw, rows]
+    own = None if weights is None else weights[rows]
     return Examples(problem, split, draw, X[draw, rows], in_units(problem, Y[draw, rows]), own, count)
 
 
@@ -84,16 +85,17 @@ def in_units(problem: Problem, targets: Floats) -> Floats:
 def constant(on: Examples) -> Forecast:
     """The same for all: the shares of the classes among the training examples, or their mean.
 
-    Intervals are between the quantiles of their targets; the law is normal, of counts Poisson's.
+    Intervals are between the quantiles of their targets; the law is normal, of counts Poisson's. Weights that
+    make classes count alike are left aside: they would not be the shares of any data.
     """
     problem, Y = on.problem, in_units(on.problem, on.problem.Y_train[on.draw])
-    weights = None if problem.weights_train is None else problem.weights_train[on.draw]
+    weights = problem.given_weights(on.draw)
     if TASKS[problem.task].classes:
         counts = np.bincount(Y[:, 0].astype(np.int64), weights, len(problem.targets))
         shares = counts / counts.sum()
         return on.forecast(np.tile(shares[1:] if problem.task == "binary" else shares, (len(on), 1)))
     mean, variance = moments(Y, weights)
-    ends = np.quantile(Y, central(COVERAGE), axis=0)
+    ends = quantiles(Y, central(COVERAGE), weights)
     low, high = (np.tile(end, (len(on), 1)) for end in ends)
     return _with_law(on, np.tile(mean, (len(on), 1)), np.sqrt(variance), (low, high))
 

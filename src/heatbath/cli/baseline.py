@@ -14,6 +14,8 @@ from heatbath.runs.plan import Plan
 from heatbath.runs.run import Run
 from heatbath.tasks import TASKS
 
+BALANCED = "probabilities are of a world in which all classes are equally frequent (--class-weight balanced)"
+
 
 @dataclass(frozen=True, eq=False)
 class Constant:
@@ -70,13 +72,17 @@ def _error(values: Floats, ddof: int = 0) -> float:
     return float(values.std(ddof=ddof)) / math.sqrt(len(values))
 
 
-def constant_of(plan: Plan) -> Constant | None:
-    """The constant prediction that a run of one method on one data set is held against."""
+def constant_of(plan: Plan, on: Examples | None = None) -> Constant | None:
+    """The constant prediction that a run on one data set is held against; of several methods or points the
+    best, on examples that did not choose it."""
     problem, posterior = plan.problem, plan.points[0].partition.posterior
-    if problem.draws > 1 or len(plan.points) > 1:
+    if problem.draws > 1 or (len(plan.points) > 1 and on is None):
         return None
-    on = judged(problem)
+    on = judged(problem) if on is None else on
     several = posterior is not None and problem.task == "regression" and problem.outputs > 1
     comparable = plan.likelihood.number == TASKS[problem.task].number and not several
     advice = "Try it without --method" if posterior is None else "Look at the columns, or take more rows"
+    if problem.class_factors is not None:
+        comparable = comparable and on.split == "test"  # that of training rows, as noted, is by class weights
+        advice = "Leave out --class-weight balanced where probabilities matter"
     return Constant(on, each_loss_of_targets(on, constant(on).mean), advice, comparable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import copyfileobj
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from heatbath.automatic import Search
+    from heatbath.cli.telling import Told
     from heatbath.cli.tuning import Tuning
     from heatbath.datasets import Problem
     from heatbath.runs.plan import Plan
@@ -209,9 +211,10 @@ def _start(
 ) -> None:
     """Begin a new run, or refuse to before anything is written.
 
-    Data from the standard input are kept in its folder, so that it can be resumed and done again.
+    Data from the standard input, or another pipe, are kept in its folder, so that it can be resumed and done
+    again.
     """
-    from heatbath.cli.folders import SETTINGS, TABLE, check_free, claim_folder, release_folder
+    from heatbath.cli.folders import SETTINGS, TABLE, check_free, claim_folder, release_folder, stream_of
     from heatbath.cli.settings import merged, read_settings, write_settings
     from heatbath.writing import write
 
@@ -221,13 +224,13 @@ def _start(
         sections = read_settings(file, command)[1] if file else {}
         settings = merged(sections, sections_of(given), methods)
         after = _named(command, settings)
-        streamed = settings["problem"].get("data") == "-"
+        stream = stream_of(settings["problem"].get("data"))
     folder = None
     try:
-        if streamed:
-            with ending(FAILURE):
+        if stream is not None:
+            with ending(FAILURE), stream as source:
                 folder = claim_folder(out, "-".join([TABLE, *after]), "")
-                write(folder / TABLE, lambda file: copyfileobj(sys.stdin.buffer, file))
+                write(folder / TABLE, lambda file: copyfileobj(source, file))
                 settings["problem"] |= {"data": str(folder / TABLE)}
         with ending(USAGE):
             prepared, complete = _prepared(command, settings)
@@ -239,19 +242,29 @@ def _start(
                 write(folder / SETTINGS, text)
         _introduce(prepared.problem, complete, usual=command == "train" and not settings["method"])
         _carry_out(command, prepared, complete, folder, threads, every, json)
-    except typer.Exit as end:
-        if folder is not None and end.exit_code in (FAILURE, USAGE):
+    except (typer.Exit, KeyboardInterrupt) as end:
+        if folder is not None and getattr(end, "exit_code", USAGE) in (FAILURE, USAGE):
             release_folder(folder)
+        if isinstance(end, KeyboardInterrupt):
+            complain("interrupted before it began")
+            raise typer.Exit(INTERRUPTED) from None
         raise
 
 
 def _introduce(problem: Problem, settings: Settings, usual: bool) -> None:
-    """Say how a table is read, and what was chosen where no method was named."""
+    """Say how a table is read, what is to be predicted, and what was chosen where no method was named."""
+    from heatbath.cli.baseline import BALANCED
+    from heatbath.cli.summaries import target_note
+
     lines = [] if problem.encoder is None else problem.encoder.brief_notes()
     for line in lines[:MOST_NOTES]:
         complain(line)
     if len(lines) > MOST_NOTES:
         complain(f"and {len(lines) - MOST_NOTES:,} more columns, which report.html will have")
+    if problem.encoder is not None:
+        complain(target_note(problem, settings["problem"]))
+    if problem.class_factors is not None:
+        complain(f"warning: {BALANCED}")
     if usual:
         said, rows = settings["training"], problem.X_train.shape[1]
         batch = "full gradients" if said["batch"] == rows else f"batches of {said['batch']:,}"
@@ -348,12 +361,21 @@ def _report(command: str, run: Run, folder: Path, json: bool) -> None:
     from heatbath.cli.folders import SETTINGS
     from heatbath.cli.html_report import html_report
     from heatbath.cli.pictures import draw_all
-    from heatbath.cli.summaries import as_json, as_markdown, as_table, notes, summary
+    from heatbath.cli.summaries import (
+        as_json,
+        as_markdown,
+        as_table,
+        confusion_tables,
+        notes,
+        summary,
+    )
     from heatbath.cli.telling import tell
     from heatbath.writing import write
 
     told = tell(command, run)
     results = summary(told)
+    if told.choice is not None and told.choice.best is not None:
+        _complain_of_best(told, run.plan.points[told.choice.best].labels)
     write(folder / "summary.json", as_json(results))
     write(folder / "summary.md", as_markdown(results))
     figures = draw_all(told, results, folder)
@@ -362,7 +384,14 @@ def _report(command: str, run: Run, folder: Path, json: bool) -> None:
     if json:
         emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **results}))
     else:
-        _print(as_table(results), *notes(results), f"results: {folder}")
+        _print(as_table(results), *confusion_tables(results), *notes(results), f"results: {folder}")
+
+
+def _complain_of_best(told: Told, best: Mapping[str, Any]) -> None:
+    from heatbath.cli.telling import warn_of_best
+
+    if word := warn_of_best(told, best):
+        complain(f"warning: even of the best {word}")
 
 
 def _searched(tuning: Tuning, folder: Path, threads: int | None, every: float) -> tuple[Tuned, Run | None]:
@@ -386,9 +415,13 @@ def _report_search(tuning: Tuning, tuned: Tuned, run: Run | None, folder: Path, 
     from heatbath.cli.html_report import search_report
     from heatbath.cli.pictures import draw_search
     from heatbath.cli.summaries import as_json
+    from heatbath.cli.telling import tell
     from heatbath.writing import write
 
-    results = search_summary(tuning, tuned, run)
+    told = None if run is None else tell("tune", run)
+    results = search_summary(tuning, tuned, told)
+    if told is not None:
+        _complain_of_best(told, {"method": tuned.winner})
     write(folder / "table.csv", tuned.table.to_csv(index=False))
     write(folder / "summary.json", as_json(results))
     write(folder / "summary.md", search_markdown(results))

@@ -9,16 +9,15 @@ from typing import Any
 from rich.table import Table
 
 from heatbath.cli.summaries import about, as_markdown, as_table, finite, markdown, summary
-from heatbath.cli.telling import tell
+from heatbath.cli.telling import Told
 from heatbath.cli.tuning import Tuning
-from heatbath.runs.run import Run
 from heatbath.tuning import Trial, Tuned
 
 SAID = ("candidates", "chains", "by", "validation", "seed")  # of its settings
 SCORES = ("loss", "accuracy", "single_loss", "single_accuracy")
 
 
-def search_summary(tuning: Tuning, tuned: Tuned, run: Run | None) -> dict[str, Any]:
+def search_summary(tuning: Tuning, tuned: Tuned, told: Told | None) -> dict[str, Any]:
     """All that is said of a search, as plain values that JSON has.
 
     The best method is that of the search: test examples have no part in any choice.
@@ -35,8 +34,8 @@ def search_summary(tuning: Tuning, tuned: Tuned, run: Run | None) -> dict[str, A
         "seed": tuning.seed,
         "rows": [],
     }
-    if run is not None:
-        results |= summary(tell("tune", run))
+    if told is not None:
+        results |= summary(told)
         for row in results["rows"]:
             row["temperatures"] = {}
     results["best"] = {"method": tuned.winner}

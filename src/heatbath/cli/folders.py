@@ -5,13 +5,28 @@ from __future__ import annotations
 
 import contextlib
 import re
+import stat
+import sys
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from heatbath.writing import is_leftover, write
 
 SETTINGS, RUN, SEARCH = "settings.toml", "run.nc", "search"
 TABLE = "table"  # what came from the standard input, as it came
+
+
+def stream_of(data: object) -> contextlib.AbstractContextManager[BinaryIO] | None:
+    """The standard input, or another pipe, where data are from one; None where they are in a file, which can
+    be read again."""
+    if data == "-":
+        return contextlib.nullcontext(sys.stdin.buffer)
+    try:
+        path = Path(str(data)).expanduser()
+        return path.open("rb") if stat.S_ISFIFO(path.stat().st_mode) else None
+    except OSError:
+        return None  # of which more is said when it is read
 
 
 def check_free(out: Path | None) -> None:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from heatbath.cli.baseline import BALANCED
 from heatbath.cli.findings import edges, found_cells, found_title, fresh_caption
 from heatbath.cli.summaries import (
     LOSSES,
@@ -49,7 +50,7 @@ CAPTIONS = {
     "classifiers": "What a median network of each method says over the plane.",
 }
 SECTIONS = {
-    "What it predicts": ("roc", "calibration", "confusion", "predicted", "sweep"),
+    "What it predicts": ("sweep", "roc", "calibration", "confusion", "predicted"),
     "What predictions are made of": ("importance", "dependence"),
     "Training": ("curves", "temperatures", "classifier", "classifiers"),
 }
@@ -157,7 +158,8 @@ def _sections(
 
 def _about(problem: Problem, results: dict[str, Any]) -> str:
     task = {"binary": "two classes", "classes": f"{len(problem.targets)} classes", "counts": "counts"}
-    weighted = "" if problem.weights_train is None else ", with weights"
+    given = problem.given_weights(0)
+    weighted = "" if given is None or (given == 1).all() else ", with weights"
     rows = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples{weighted}"
     what = task.get(problem.task, "a regression")
     return f"{sentence(what)[:-1]}; {rows}. {title(results)}."
@@ -209,6 +211,8 @@ def _warnings(told: Told, results: dict[str, Any]) -> list[str]:
             "There are no test examples: all numbers are of the examples that it was trained on, and new "
             "data will be predicted less well."
         )
+    if results["balanced"]:
+        found.append(sentence(BALANCED))
     lost = sum(row["diverged"] for row in results["rows"])
     if lost:
         found.append(f"{lost} of {sum(row['chains'] for row in results['rows'])} chains diverged.")

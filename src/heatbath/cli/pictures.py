@@ -93,10 +93,12 @@ def _judged(told: Told) -> dict[str, Figure]:
 
 def _effects(told: Told) -> dict[str, Figure]:
     """Which columns matter, and how."""
-    if not told.columns or len(told.columns) < 2:
+    if not told.columns:
         return {}
     problem = told.run.problem
-    figures = {"importance": _figure(plotting.column_importance(told.columns, RISES[problem.task]))}
+    figures = {}
+    if len(told.columns) > 1:  # of one there is nothing to compare it with
+        figures["importance"] = _figure(plotting.column_importance(told.columns, RISES[problem.task]))
     classes, outputs = TASKS[problem.task].classes, told.effects[0].mean.shape[1]
     rows = 1 if classes else min(outputs, MOST_TARGETS)
     columns = min(3, len(told.effects)) if rows == 1 else len(told.effects)

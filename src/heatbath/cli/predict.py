@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from json import dumps
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,11 +73,12 @@ def predict(
     with ending(USAGE):
         if out is not None and out.exists():
             raise FileExistsError(f"{out} is there already, so it is left alone: choose another --out")
-        chunks = open_chunks(str(file), PIECE)
-        first = next(chunks)
     with ending(FAILURE):
         trained = load(run / RUN if run.is_dir() else run)
     with ending(USAGE):
+        encoder = trained.problem.encoder
+        chunks = open_chunks(str(file), PIECE, decimal=None if encoder is None else encoder.decimal_)
+        first = next(chunks)
         pairs = [_label(text) for text in select or []]
         labels = dict(pairs)
         if len(labels) < len(pairs):
@@ -126,7 +128,8 @@ def _texts(
 
 def _lines_of(frame: pd.DataFrame) -> str:
     """An object of JSON for each row."""
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    known = frame.notna() & ~frame.isin([inf, -inf])  # which JSON does not have
+    rows = frame.astype(object).where(known, None).to_dict("records")
     return "".join(dumps(row, ensure_ascii=False, allow_nan=False, default=str) + "\n" for row in rows)
 
 

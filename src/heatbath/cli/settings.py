@@ -213,14 +213,6 @@ def _start(training: dict[str, Any]) -> dict[str, Any]:
     return {"start": str(path), "start_sha256": found}
 
 
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
-
-
 def _colder(methods: Methods, step: object, steps: object) -> Methods:
     """Methods that are colder from a step on."""
     if steps == AUTO:
@@ -288,8 +280,7 @@ def _own_data(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
     if not isinstance(values["standardise"], bool):
         raise TypeError(f"standardise must be true or false, got {values['standardise']!r}")
     real("test_share", values["test_share"])
-    digest = _digest(path)
-    if given.get("sha256", digest) != digest:
+    if "sha256" in given and given["sha256"] != _digest(path):
         raise ValueError(f"{path} has changed since these settings were written: say --data again to use it")
     options = {
         key: values[key] for key in ("test_share", "standardise", "seed", "rows", *named) if key in values
@@ -298,7 +289,16 @@ def _own_data(given: Mapping[str, Any]) -> tuple[Problem, dict[str, Any]]:
         path, task=given.get("task"), weights=given.get("weights"), class_weight=given.get("class_weight"),
         **options,
     )  # fmt: skip
-    return problem, {**values, "data": str(path), "sha256": digest}
+    return problem, {**values, "data": str(path), "sha256": given.get("sha256") or _digest(path)}
+
+
+def _digest(path: Path) -> str:
+    """The checksum of a file."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise type(error)(f"{path} cannot be read ({error.strerror}): check the path") from None
 
 
 def _names(key: str, given: object) -> Any:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
 from heatbath.answers.forecasts import BRIEF, POSITIVE, find_measure
-from heatbath.answers.simple import fitted_to
+from heatbath.answers.simple import fitted_to, in_units
 from heatbath.checks import is_real
+from heatbath.cli.baseline import BALANCED
 from heatbath.cli.telling import Told
+from heatbath.datasets import Problem
 from heatbath.diagnostics import equipartition
 from heatbath.partition import Partition
 from heatbath.prediction import scores
@@ -23,6 +26,7 @@ from heatbath.runs.found import Found
 from heatbath.runs.run import Run
 from heatbath.schedules import Piecewise
 from heatbath.statistics import SHARES, UNBOUNDED, Measured, student
+from heatbath.tables.opening import NUMERAL
 from heatbath.tasks import TASKS
 
 Row = dict[str, Any]
@@ -31,6 +35,8 @@ FIXED = ("labels", "averaged", "single", "chains", "diverged", "temperatures")
 LOSSES = {"binary": "log loss", "classes": "log loss", "counts": "loss", "regression": "squared error"}
 WIDTH = 120  # of a line of JSON
 HEADLINE = ("accuracy", "auc", "r2", "rmse")
+MOST_CLASSES = 10  # that are named at the start, and whose confusion is shown as a table
+CONFUSION = "Examples of each class (rows), and what they were taken for"
 DIGITS, LONGEST = 3, 7  # of the largest number of an interval, and after the point
 ROUNDING = 1e-14  # what is below is nothing
 
@@ -57,6 +63,7 @@ def summary(told: Told) -> dict[str, Any]:
         "chains": plan.chains,
         "seed": plan.seed,
         "judged_on": _judged_on(told),
+        "balanced": plan.problem.class_factors is not None,
         "best": None if choice is None or choice.best is None else rows[choice.best]["labels"],
         "chosen": None if choice is None else _chosen(told),
         "rows": rows,
@@ -86,6 +93,8 @@ def as_markdown(results: dict[str, Any], caption: str | None = None) -> str:
     """A table of Markdown under a heading."""
     columns, rows = cells(results)
     lines = [f"# {title(results)}", "", *markdown(columns, rows), "", sentence(caption or about(results))]
+    if (columns_and_rows := confusion_cells(results)) is not None:
+        lines += ["", f"## {CONFUSION}", "", *markdown(*columns_and_rows)]
     lines += ["", *(f"- {note}" for note in notes(results))] if notes(results) else []
     return "\n".join(lines) + "\n"
 
@@ -99,6 +108,28 @@ def as_table(results: dict[str, Any], caption: str | None = None) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def confusion_cells(results: dict[str, Any]) -> tuple[list[str], list[list[str]]] | None:
+    """The columns and rows of how many examples of each class were taken for each."""
+    found = results.get("confusion")
+    if found is None or len(found["classes"]) > MOST_CLASSES:
+        return None
+    rows = zip(found["classes"], found["counts"], strict=True)
+    return ["true", *found["classes"]], [[name, *(f"{count:,.6g}" for count in row)] for name, row in rows]
+
+
+def confusion_tables(results: dict[str, Any]) -> list[Table | str]:
+    """The same for the terminal, under a line that says what it is, if there is one."""
+    if (columns_and_rows := confusion_cells(results)) is None:
+        return []
+    columns, rows = columns_and_rows
+    table = Table()
+    for i, column in enumerate(columns):
+        table.add_column(Text(column), justify="right" if i else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return [f"{CONFUSION}:", table]
 
 
 def title(results: dict[str, Any]) -> str:
@@ -123,6 +154,8 @@ def about(results: dict[str, Any]) -> str:
     fitted, there = results["linear_fitted_to"], results["train_examples"]
     if fitted < there and name != "constant":
         text += f"; {name} is of {fitted:,} of {there:,} training examples"
+    if results["balanced"]:
+        text += f"; {BALANCED}"
     chosen = results["chosen"]
     if chosen is not None and results["best"] is not None:
         text += f"; * is the best by {chosen['by']}"
@@ -225,6 +258,28 @@ def notes(results: dict[str, Any]) -> list[str]:
     found = dict(results["found"])
     h = [f"h: {found.pop('h'):.4g}"] if "h" in found else []
     return [*h, *Found(**found).summary().splitlines()]
+
+
+def target_note(problem: Problem, section: Mapping[str, Any]) -> str:
+    """What is to be predicted of a table, and how to say otherwise."""
+    named = section["target"]
+    names = [named] if isinstance(named, str) else named
+    Y = in_units(problem, np.concatenate([problem.Y_train[0], problem.Y_test[0]]))
+    hint = ""
+    if TASKS[problem.task].classes:
+        counts = np.bincount(Y[:, 0].astype(np.int64), minlength=len(problem.targets))
+        pairs = [*zip(problem.targets, counts, strict=True)]
+        shown = ", ".join(f"{name} ({count:,})" for name, count in pairs[:MOST_CLASSES])
+        more = f" and {len(pairs) - MOST_CLASSES:,} more" if len(pairs) > MOST_CLASSES else ""
+        what = f"{len(pairs)} classes, {shown}{more}"
+        if all(NUMERAL.fullmatch(name) for name in problem.targets):
+            hint = "; if these are numbers to be predicted, say --task regression"
+    else:
+        what = "numbers" if problem.task == "regression" else "counts"
+        if problem.task == "regression" and np.allclose(Y, np.abs(np.round(Y)), rtol=1e-9, atol=1e-9):
+            hint = "; if they count something, say --task counts"
+    label = "target" if len(names) == 1 else "targets"
+    return f"{label} {', '.join(names)}: {what}{hint if 'task' not in section else ''}"
 
 
 def _judged_on(told: Told) -> dict[str, Any] | None:
@@ -358,10 +413,17 @@ def said(name: str, estimate: dict[str, Any] | None) -> str:
         return "–"
     low, high = (math.nan if estimate[end] is None else estimate[end] for end in ("low", "high"))
     value = Measured(estimate["mean"], low, high)
-    if "accuracy" in name or name.startswith("coverage"):
+    if _is_share(name):
         return value.percent()
     middle, low_text, high_text = _alike(value)
     return f"{middle} ({low_text} to {high_text})" if low < high and low_text != high_text else middle
+
+
+def _is_share(name: str) -> bool:
+    """Whether it is told in per cent: of several targets one may be called accuracy."""
+    if name.partition("_")[0] in ("test", "train", "noise"):  # noted on the way
+        return name in ("test_accuracy", "train_accuracy")
+    return find_measure(name)[0].percent
 
 
 def _alike(numbers: Iterable[float]) -> list[str]:

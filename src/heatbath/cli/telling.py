@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from heatbath.answers import (
     Answer,
@@ -18,6 +20,7 @@ from heatbath.answers import (
     importance,
     judge,
 )
+from heatbath.cli.baseline import constant_of
 from heatbath.runs.run import Run
 from heatbath.statistics import Measured
 
@@ -54,6 +57,17 @@ class Told:
     def chosen(self) -> Run:
         """The run of that point."""
         return _point(self.run, self.place or 0)
+
+
+def warn_of_best(told: Told, best: Mapping[str, Any]) -> str | None:
+    """A word where a constant prediction would be better than the best of several methods or points."""
+    if not told.answers:
+        return None
+    place = next(i for i, point in enumerate(told.run.plan.points) if point.labels == best)
+    constant = constant_of(told.run.plan, told.answers[place].examples)
+    if constant is None or told.answers[place].forecast is None:
+        return None
+    return constant.against_average(_point(told.run, place))
 
 
 def tell(command: str, run: Run) -> Told:

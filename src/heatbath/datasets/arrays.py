@@ -31,7 +31,8 @@ def from_arrays(
     """The user's own arrays: X (examples, features) and y (examples,), or (examples, targets) where they are
     values or counts.
 
-    Unless `X_test` and `y_test` are given, a share of the rows, drawn by `seed`, is set aside for the test.
+    Unless `X_test` and `y_test` are given, a share of the rows, drawn by `seed`, is set aside for the test,
+    of each class the same share, where it has enough.
     `weights` (examples,) say how often each row of X counts, in training, in the test and in the means by
     which data are standardised: 2 is as two of it, 0 leaves it out; rows of `X_test` count once.
     `class_weight="balanced"` multiplies them, in training, by what gives all classes the same sum.
@@ -69,14 +70,16 @@ def from_arrays(
                 f"{X.shape}, y {Y.shape}, X_test {X_test.shape}, y_test {Y_test.shape}"
             )
     elif X_test is None and y_test is None:
-        test, train = split(len(X), test_share, seed)
+        test, train = split(len(X), test_share, seed, strata(known, task))
         X_test, Y_test, X, Y = X[test], Y[test], X[train], Y[train]
         if w is not None:
             w_test, w = w[test], w[train]
     else:
         raise ValueError("X_test and y_test must be given together, or neither of them")
+    factors = None
     if class_weight is not None:
-        w = _balanced(Y, task, class_weight) * (1.0 if w is None else w)
+        factors = _balanced(Y, task, class_weight, len(names))
+        w = factors[Y[:, 0].astype(np.int64)] * (1.0 if w is None else w)
     shift, scale = standard(X, w, standardise)
     target_shift, target_scale = standard(Y, w, standardise and task == "regression")
     X, X_test = (_scaled(part, shift, scale) for part in (X, X_test))
@@ -98,6 +101,7 @@ def from_arrays(
         target_scale,
         weights_train=None if w is None else w[None],
         weights_test=None if w_test is None else w_test[None],
+        class_factors=None if factors is None else tuple(factors.tolist()),
     )
 
 
@@ -107,25 +111,60 @@ def _scaled(values: Floats, shift: Floats, scale: Floats) -> Floats:
     return result
 
 
-def split(rows: int, test_share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split(
+    rows: int, test_share: float, seed: int, classes: NDArray[Any] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Which rows are for the test and which for training, which has at least one; drawn by the seed. Where
-    all are for training, they stay in order."""
+    all are for training, they stay in order.
+
+    Each of the `classes` (rows,) has its share of both, and as far as its rows suffice one at least, of one
+    row that of training.
+    """
     share = real("test_share", test_share, SHARE)
     if not share:
         return np.arange(0), np.arange(rows)
     tests = min(rows - 1, max(1, round(share * rows)))
     order = np.random.default_rng(whole("seed", seed, low=0)).permutation(rows)
-    return order[:tests], order[tests:]
+    if classes is None:
+        return order[:tests], order[tests:]
+    _, codes, counts = np.unique(classes[order], return_inverse=True, return_counts=True)
+    if (counts - 1).sum() < tests:
+        return order[:tests], order[tests:]
+    rank, by_class = np.empty(rows, np.int64), np.argsort(codes, kind="stable")
+    rank[by_class] = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
+    chosen = rank < _apart(counts, tests)[codes]
+    return order[chosen], order[~chosen]
 
 
-def _balanced(Y: Floats, task: Task, class_weight: object) -> Floats:
-    """The weight of each example, in inverse proportion to the size of its class."""
-    from sklearn.utils.class_weight import compute_sample_weight
+def _apart(counts: NDArray[np.int64], tests: int) -> NDArray[np.int64]:
+    """How many rows of each class are for the test, by largest remainders."""
+    exact, most = tests * counts / counts.sum(), counts - 1
+    least = np.minimum(most, int(np.count_nonzero(most) <= tests))
+    each: NDArray[np.int64] = np.clip(np.floor(exact).astype(np.int64), least, most)
+    while lacking := int(np.sign(tests - each.sum())):
+        free = each < most if lacking > 0 else each > least
+        each[np.argmax(np.where(free, lacking * (exact - each), -np.inf))] += lacking
+    return each
+
+
+def strata(y: NDArray[Any], task: Task | None) -> NDArray[Any] | None:
+    """The classes of which a test has its share, (rows,), where targets are classes; None where they are
+    numbers."""
+    known = _targets("y", y)
+    return known[:, 0] if TASKS[_inferred(known) if task is None else task].classes else None
+
+
+def _balanced(Y: Floats, task: Task, class_weight: object, classes: int) -> Floats:
+    """The factor of each class, in inverse proportion to its size; 1 where there is no example of it."""
+    from sklearn.utils.class_weight import compute_class_weight
 
     choice("class_weight", class_weight, ("balanced",))
     if not TASKS[task].classes:
         raise ValueError(f"class_weight is for classes, and this is {task!r}: leave it out")
-    return np.asarray(compute_sample_weight("balanced", Y[:, 0]), np.float64)
+    present = np.unique(Y[:, 0])
+    factors = np.ones(classes)
+    factors[present.astype(np.int64)] = compute_class_weight("balanced", classes=present, y=Y[:, 0])
+    return factors
 
 
 def _targets(label: str, given: object) -> NDArray[Any]:

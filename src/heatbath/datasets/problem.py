@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.checks import choice, store
+from heatbath.checks import POSITIVE, choice, real, store
 from heatbath.tasks import TASKS, Task
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ class Problem:
     one column of class indices for `classes`, (raw - target_shift) / target_scale for `regression`, and whole
     numbers from 0 on, as they are, for `counts`. `targets` are the names of the classes in the order of their
     indices, or of the columns of Y. Weights (draws, examples) say how often an example counts, in means such
-    as the loss Σwℓ/Σw and in a posterior: 2 is as two of it, None is 1 for all. `recipe` holds the name and
-    the arguments of the function here that makes the same problem again; it is None for the user's own data.
+    as the loss Σwℓ/Σw and in a posterior: 2 is as two of it, None is 1 for all. `class_factors` say what the
+    weights of the training examples of each class have been multiplied by, where classes were to count alike:
+    data have other shares of classes than these weights, see `given_weights`. `recipe` holds the name and the
+    arguments of the function here that makes the same problem again; it is None for the user's own data.
     There may be no test examples at all: arrays with 0 rows. `encoder` makes the features, before they are
     standardised, of a table of raw cells, where the examples come from one.
     """
@@ -47,6 +49,7 @@ class Problem:
     weights_train: Floats | None = None
     weights_test: Floats | None = None
     encoder: TableEncoder | None = None
+    class_factors: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         choice("Problem: task", self.task, tuple(TASKS))
@@ -81,6 +84,7 @@ class Problem:
         needed = {"binary": 2, "classes": None}.get(self.task, columns)  # None: any number of classes
         store(self, targets=_names("Problem: targets", self.targets, needed))
         self._check_targets(columns)
+        self._check_factors()
         if self.encoder is not None and tuple(self.encoder.get_feature_names_out()) != self.features:
             raise ValueError(
                 "Problem: features must be those that the encoder makes, "
@@ -118,6 +122,16 @@ class Problem:
                     f"Problem: {name} must hold the indices of classes, 0 to {classes - 1}, got {wrong[0]:g}"
                 )
 
+    def _check_factors(self) -> None:
+        if self.class_factors is None:
+            return
+        store(self, class_factors=tuple(real("class_factors", f, POSITIVE) for f in self.class_factors))
+        if self.weights_train is None or len(self.class_factors) != len(self.targets):
+            raise ValueError(
+                f"Problem: class_factors must be one for each of the classes {', '.join(self.targets[:10])}, "
+                f"and in weights_train; got {self.class_factors}"
+            )
+
     @property
     def draws(self) -> int:
         """How many data sets lie side by side."""
@@ -140,6 +154,13 @@ class Problem:
         """The weights over their mean in each draw; None where there are none."""
         weights = self.weights_train if split == "train" else self.weights_test
         return weights / weights.mean(axis=1, keepdims=True) if weights is not None and weights.size else None
+
+    def given_weights(self, draw: int) -> Floats | None:
+        """The weights of the training examples of a draw as the user gave them: how often data have them."""
+        if self.weights_train is None or self.class_factors is None:
+            return None if self.weights_train is None else self.weights_train[draw]
+        labels = self.Y_train[draw, :, 0].astype(np.int64)
+        return np.asarray(self.weights_train[draw] / np.array(self.class_factors)[labels])
 
     def decode(self, logits: Floats) -> Floats:
         """What a network's outputs say, in the user's units.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 import numpy as np
 
 from heatbath.checks import choice
-from heatbath.datasets.arrays import from_arrays, split
+from heatbath.datasets.arrays import from_arrays, split, strata
 from heatbath.datasets.problem import Problem
 from heatbath.memory import free_memory
 from heatbath.tasks import TASKS, Task
@@ -54,14 +54,14 @@ def from_table(
     `problem.encoder.notes()` says it. Text in the target column makes classes, in alphabetical order; for
     numbers there, the split, weights and `class_weight`, see `from_arrays`. Rows without a target are left
     out. Of more than `rows` so many are taken, drawn at random by `seed`. A file that would not fit in
-    memory is refused before it is read, with how many rows would.
+    memory is refused by its first rows, before the others are taken into it, with how many rows would.
     """
     import pandas as pd
 
-    from heatbath.tables import Opened, TableEncoder, Unforeseen, open_table
+    from heatbath.tables import Opened, TableEncoder, Unforeseen
     from heatbath.tables.encoder import as_frame
-    from heatbath.tables.opening import draw_rows, named, told
-    from heatbath.tables.target import read_targets, read_weights
+    from heatbath.tables.opening import draw_rows, named, read_table, told
+    from heatbath.tables.target import Targets, read_targets, read_weights
 
     if task is not None:
         choice("task", task, tuple(TASKS))
@@ -78,27 +78,35 @@ def from_table(
         left_out = {*apart, *asked["ignore"]}
         _check_memory(name, first[[one for one in first.columns if one not in left_out]], share, rows)
 
+    lines: list[str] = []
+    advice = ""
     if isinstance(table, (pd.DataFrame, Opened)):
-        frame, notes = (table, ()) if isinstance(table, pd.DataFrame) else table
+        opened = Opened(table) if isinstance(table, pd.DataFrame) else table
         if rows is not None:
-            frame, drawn = draw_rows([frame], rows, seed)
-            notes = (*notes, *drawn)
+            frame, drawn = draw_rows([opened.frame], rows, seed)
+            opened = Opened(frame, (*opened.notes, *drawn), opened.decimal)
     else:
-        frame, notes = open_table(table, rows=rows, seed=seed, look=look)
-    frame = as_frame(frame)
-    if problems := _wrong_names(list(frame.columns), apart, asked):
-        raise ValueError(told(name, problems))
-    y, known, remarks = read_targets(frame, targets, task, name)
-    frame = frame if known.all() else frame[known]
-    w = None
-    if weights is not None:
-        w = read_weights(frame, weights, name)
-        if not w.any():
-            raise ValueError(f"{name}, column {weights!r}: some weights must be positive, they are all 0")
+        opened, lines, advice = read_table(table, rows=rows, seed=seed, look=look)
+    frame, notes, decimal = as_frame(opened.frame), opened.notes, opened.decimal
+    del opened  # and its frame, which may be the larger part of memory
+    wrong, there = _wrong_names(list(frame.columns), apart, asked), set(frame.columns)
+    read = Targets(np.empty(0), np.ones(len(frame), bool))
+    if there.issuperset(targets):
+        read = read_targets(frame, targets, task)
+    frame = frame if read.rows.all() else frame[read.rows]
+    w, unweighed = (None, []) if weights is None or weights not in there else read_weights(frame, weights)
+    if wrong or lines or read.problems or unweighed:
+        text = told(name, wrong, lines, read.problems, unweighed)
+        raise ValueError(text + (advice if lines else "") + read.hint)
+    y = read.y
+    if w is not None:
         y, frame, w = y[w > 0], frame[w > 0], w[w > 0]
     cells = frame.drop(columns=apart)
     options = {option: [one for one in names if one not in apart] for option, names in asked.items()}
-    _, train = split(len(frame), test_share, seed)
+    try:
+        _, train = split(len(frame), test_share, seed, strata(y, task))
+    except ValueError as error:
+        raise ValueError(f"{name}, target {', '.join(map(repr, targets))}: {error}") from None
     if len(train) < 2:
         aside = (
             f", and {len(frame) - len(train)} of them set aside to test" if len(frame) > len(train) else ""
@@ -112,17 +120,17 @@ def from_table(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Unforeseen)  # what only test rows have is what a test is for
             X = encoder.transform(cells)
-        del frame, cells  # which may be the larger part of memory
+        del frame, cells
         features = encoder.get_feature_names_out().tolist()
         problem = from_arrays(
             X, y, None, None, test_share, task, standardise, features, seed, w, class_weight
         )
     except ValueError as error:
         raise ValueError(f"{name}, target {', '.join(map(repr, targets))}: {error}") from None
-    remarks = (*remarks, *_giveaways(problem, targets))
+    remarks = (*notes, *read.notes, *_giveaways(problem, targets))
     labels = problem.targets if TASKS[problem.task].classes else tuple(targets)
     stem = Path(name).stem if isinstance(table, (str, os.PathLike)) and table != "-" else "table"
-    return replace(problem, name=stem, targets=labels, encoder=encoder.with_remarks([*notes, *remarks]))
+    return replace(problem, name=stem, targets=labels, encoder=encoder.with_remarks(remarks, decimal))
 
 
 def _giveaways(problem: Problem, targets: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -32,7 +33,7 @@ from heatbath.runs import grid
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import Progress, warn
 from heatbath.statistics import Blocks, Estimate
-from heatbath.tables import TableEncoder
+from heatbath.tables import TableEncoder, Unforeseen
 from heatbath.tables.encoder import as_frame
 from heatbath.tasks import TASKS, Task
 from heatbath.training import Manner, train
@@ -47,13 +48,14 @@ FEWEST, MOST = 200, 20_000  # steps of a method of the user's own where none are
 
 class Examples(NamedTuple):
     """What is learned from: inputs, targets (examples, columns) and weights, what the targets mean, and their
-    names."""
+    names; and the table that the inputs are made of, if they are encoded."""
 
     X: Floats
     Y: Floats
     weights: Floats
     task: Task
     targets: Sequence[str]
+    table: Any = None
 
     def at(self, rows: NDArray[np.int64] | slice) -> Examples:
         """Some of them."""
@@ -147,9 +149,18 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             share = real("validation_fraction", self.validation_fraction, Interval(0.0, 1.0, open=True))
             classes = examples.Y[kept, 0] if TASKS[examples.task].classes else None
             kept, aside = train_test_split(kept, test_size=share, random_state=seed, stratify=classes)
+            if self.encode and before is None:
+                examples = self._encoded_by(examples, kept)
         problem = self._problem(examples, [kept, aside], before)
         self._keep(self._run(problem, seed, before, early_stopping))
         return self
+
+    def _encoded_by(self, examples: Examples, rows: NDArray[np.int64]) -> Examples:
+        """Encoded by what the columns of these rows are: those that judge have no part in it."""
+        self.encoder_ = TableEncoder().fit(as_frame(examples.table).iloc[np.sort(rows)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Unforeseen)  # what only the others have is what they are for
+            return examples._replace(X=self.encoder_.transform(examples.table))
 
     def _go_on(self, examples: Examples, before: Run | None, seed: int) -> Self:
         """Judge the networks by new examples, and then learn from the latest of all."""
@@ -227,7 +238,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
 
     def _problem(self, examples: Examples, parts: list[NDArray[np.int64]], before: Run | None) -> Problem:
         """The rows for training and validation, scaled as before, or by those for training."""
-        X, Y, weights, task, targets = examples
+        X, Y, weights, task, targets, _ = examples
         weighted = [None if (weights[rows] == 1).all() else weights[None, rows] for rows in parts]
         if before is not None:
             old = before.problem

@@ -62,7 +62,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on X (examples, features) of the classes y (examples,)."""
         continues = self._continues
-        X, y, weights = self._checked(X, y, sample_weight, reset=not continues, ensure_min_samples=2)
+        inputs, y, weights = self._checked(X, y, sample_weight, reset=not continues, ensure_min_samples=2)
         check_classification_targets(y)
         classes: NDArray[Any] = self.classes_ if continues else np.unique(y)
         weights = weights * self._class_weights(y, classes)
@@ -76,7 +76,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         if not continues:
             self.__dict__.pop("run_", None)  # if this fit fails, there is none
             self.classes_: NDArray[Any] = classes
-        return self._learn(X, y, weights, continues, bool(self.early_stopping))
+        return self._learn(inputs, y, weights, continues, bool(self.early_stopping), table=X)
 
     def partial_fit(
         self,
@@ -134,6 +134,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         continues: bool,
         early_stopping: bool,
         partial: bool = False,
+        table: object = None,
     ) -> Self:
         if not (known := np.isin(y, self.classes_)).all():
             raise ValueError(
@@ -143,7 +144,7 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         Y = np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
         task: Literal["binary", "classes"] = "binary" if len(self.classes_) == 2 else "classes"
         names = [str(name) for name in self.classes_]
-        return self._sample(Examples(X, Y, weights, task, names), continues, early_stopping, partial)
+        return self._sample(Examples(X, Y, weights, task, names, table), continues, early_stopping, partial)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """The mean probability of each class, (examples, classes)."""

@@ -105,7 +105,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
         fewest: int,
         partial: bool = False,
     ) -> Self:
-        X, y, weights = self._checked(
+        inputs, y, weights = self._checked(
             X, y, sample_weight, not continues, multi_output=True, y_numeric=True, ensure_min_samples=fewest
         )
         if continues and y.shape[1:] != self._shape:
@@ -125,7 +125,7 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
                 "leave 'student' out"
             )
         task: Literal["counts", "regression"] = "counts" if self.likelihood == "poisson" else "regression"
-        return self._sample(Examples(X, Y, weights, task, names), continues, early_stopping, partial)
+        return self._sample(Examples(inputs, Y, weights, task, names, X), continues, early_stopping, partial)
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...

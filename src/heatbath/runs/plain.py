@@ -90,7 +90,9 @@ def problem_to_plain(problem: Problem) -> dict[str, Any]:
         "targets": list(problem.targets),
         "recipe": problem.recipe if remade else None,
         "checksum": digest,
-    } | ({} if problem.encoder is None else {"encoder": problem.encoder.plain()})
+        **({} if problem.encoder is None else {"encoder": problem.encoder.plain()}),
+        **({} if problem.class_factors is None else {"class_factors": list(problem.class_factors)}),
+    }
 
 
 def problem_from_plain(
@@ -109,6 +111,7 @@ def problem_from_plain(
         names: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
         names |= {name: arrays.get(name) for name in WEIGHTS}
         names["encoder"] = _encoder(plain.get("encoder"))
+        names["class_factors"] = plain.get("class_factors")
         problem = Problem(**(names | {name: arrays[name] for name in ARRAYS}))
     else:
         problem = _problem(recipe)
@@ -127,6 +130,8 @@ def checksum(problem: Problem) -> str:
     names: list[object] = [problem.name, problem.task, problem.features, problem.targets, *weights]
     if problem.encoder is not None:
         names.append(problem.encoder.plain())
+    if problem.class_factors is not None:
+        names.append(problem.class_factors)
     digest.update(json.dumps(names).encode())
     for array in (getattr(problem, name) for name in (*ARRAYS, *weights)):
         digest.update(json.dumps(array.shape).encode())

@@ -6,7 +6,7 @@ it.
 """
 
 from heatbath.tables.encoder import TableEncoder as TableEncoder
-from heatbath.tables.encoder import Unforeseen as Unforeseen
 from heatbath.tables.opening import Opened as Opened
+from heatbath.tables.opening import Unforeseen as Unforeseen
 from heatbath.tables.opening import open_chunks as open_chunks
 from heatbath.tables.opening import open_table as open_table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -129,12 +130,25 @@ def days(column: pd.Series, form: str | None) -> NDArray[np.float64]:
     return np.array((column - START) / pd.Timedelta(days=1), np.float64)
 
 
-def date_form(text: pd.Series, most_odd: float) -> str | None:
-    """The first format in which all but a few of these texts are dates; None if they are none."""
+def _is_date(text: str, form: str) -> bool:
+    """Whether one text is a date: pandas takes longer to begin than this."""
+    try:
+        return bool(datetime.strptime(text, form))
+    except ValueError:
+        return False
+
+
+def date_forms(text: pd.Series, most_odd: float) -> tuple[str, str] | None:
+    """The format in which the most of these texts are dates, and another in which as many are, but other ones
+    ("" where there is none); None where in all formats more than a few are no dates."""
     few = text.iloc[:: max(1, len(text) // 50)]
     if (~few.str.contains(LIKE_DATES)).mean() > most_odd:
         return None
-    for form in FORMS:
-        if all(np.isnan(days(some, form)).mean() <= most_odd for some in (few, text)):
-            return form
-    return None
+    known = [form for form in FORMS if form == "ISO8601" or any(_is_date(one, form) for one in few.iloc[:9])]
+    found = {form: days(text, form) for form in known}
+    failures = {form: int(np.isnan(values).sum()) for form, values in found.items()}
+    best = min(known, key=lambda form: failures[form], default=None)
+    if best is None or failures[best] > most_odd * len(text):
+        return None
+    ties = (form for form in known if failures[form] == failures[best])
+    return best, next((form for form in ties if not np.array_equal(found[form], found[best], True)), "")

@@ -4,6 +4,7 @@ or nothing to learn from. Each is a value, and can be written as one."""
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -28,6 +29,9 @@ PERIODS = {"year": 365.25, "week": 7.0, "day": 1.0}  # in days
 SHOWN, LONGEST = 3, 30  # texts that a note shows, and characters of one
 GAP, OTHERS = "(missing)", "(rare)"  # what features of these cells are called
 EMPTY, COUNTS = "all its cells are empty", "it counts the rows (keep takes it all the same)"
+NAMED = "its name says that it names the rows, and its numbers are different (keep takes it all the same)"
+IDENTIFIER = re.compile(r"(?i:(?:^|[\W_])(?:id|uuid|guid)$)|[a-z]I[dD]$")  # how names of such columns end
+YEARS = (1500, 2200)  # whole numbers within are taken for years, and count no rows
 
 
 class Encoded(NamedTuple):
@@ -115,6 +119,7 @@ class Date:
     periods: tuple[str, ...] = ()
     missing: int = 0
     odd: tuple[str, ...] = ()
+    other: str = ""  # another form of which as many of them are
 
     kind: ClassVar[str] = "date"
 
@@ -124,6 +129,8 @@ class Date:
             choice("periods", period, tuple(PERIODS))
         if self.form is not None:
             choice("form", self.form, FORMS)
+        if self.other:
+            choice("other", self.other, FORMS)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -141,8 +148,7 @@ class Date:
 
     @property
     def _written(self) -> str:
-        found = (spoken for form, spoken in FORMATS.items() if (self.form or "").startswith(form))
-        return next((f", {spoken}" for spoken in found), "")
+        return f", {_spoken(self.form)}" if self.form else ""
 
     @property
     def unlike(self) -> str:
@@ -153,7 +159,10 @@ class Date:
         """How it is read."""
         parts = ["years since 2000", *(f"the time of the {period}" for period in self.periods)]
         gaps = _gaps(self.missing, "the median", self.odd)
-        return f"a date{self._written}, as {', '.join(parts)}{gaps}"
+        other = ""
+        if self.other:
+            other = f" (all could be {_spoken(self.other)}, too: write them as 2024-12-31 if they are)"
+        return f"a date{self._written}{other}, as {', '.join(parts)}{gaps}"
 
 
 @dataclass(frozen=True)
@@ -258,8 +267,9 @@ def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column
         if there.str.contains(CODES).mean() < FEW_CODES:
             if _are_numbers(there, values):
                 return _number(text, name, values, keep)
-            if (form := cells.date_form(there, MOST_ODD)) is not None:
-                return _date(text, name, form)
+            if (forms := cells.date_forms(there, MOST_ODD)) is not None:
+                date = _date(text, name, forms[0])
+                return replace(date, other=forms[1]) if isinstance(date, Date) else date
             if (unit := cells.unit_of(there, MOST_ODD)) is not None:
                 bare = cells.without_unit(text, unit)
                 number = _number(bare, name, cells.numbers(bare), keep)
@@ -284,18 +294,31 @@ def _number(column: pd.Series, name: str, values: NDArray[np.float64], keep: boo
     missing = len(values) - len(there)
     if not missing and (there == there[0]).all():
         return LeftOut(name, f"it is {there[0]:g} everywhere")
+    if not keep and _names_rows(name, there):
+        return LeftOut(name, NAMED)
     if not missing and not keep and _counts_rows(there):
         return LeftOut(name, COUNTS)
     odd = _odd(column, np.isnan(values)) if missing else ()
     return Number(name, float(np.median(there)), missing, odd)
 
 
+def _names_rows(name: str, values: NDArray[np.float64]) -> bool:
+    """Whether a column is called an identifier, and has whole numbers that are nearly all different."""
+    return bool(
+        IDENTIFIER.search(name)
+        and len(values) >= FEWEST_NAMES
+        and (np.floor(values) == values).all()
+        and len(np.unique(values)) >= NEARLY_ALL * len(values)
+    )
+
+
 def _counts_rows(values: NDArray[np.float64]) -> bool:
-    """Whether these are different whole numbers, and few are missing between them."""
+    """Whether these are different whole numbers, and few are missing between them, and are no years."""
     rows = len(values)
     return bool(
         rows >= FEWEST_COUNTED
         and values.max() - values.min() < 2 * rows
+        and not (YEARS[0] <= values.min() and values.max() <= YEARS[1])
         and (np.floor(values) == values).all()
         and len(np.unique(values)) == rows
     )
@@ -341,6 +364,11 @@ def _fewest(rows: int) -> int:
     return max(1, round(max(min(RARE, SMALL_SHARE * rows), RARE_SHARE * rows)))
 
 
+def _spoken(form: str) -> str:
+    """A form of dates in words."""
+    return next(spoken for start, spoken in FORMATS.items() if form.startswith(start))
+
+
 def _gap(column: Number | Truth | Date | Category) -> list[str]:
     """The feature that says where cells are missing, if some were in training."""
     return [f"{column.name}={GAP}"] if column.missing else []
@@ -383,8 +411,9 @@ def _gaps(missing: int, fill: str, odd: tuple[str, ...] = ()) -> str:
 def to_plain(column: Column) -> dict[str, Any]:
     """A column as values of JSON."""
     values = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(column).items()}
-    if not values.get("unit", True):
-        del values["unit"]  # as files of earlier versions have it, whose checksums are of this
+    for later in ("unit", "other"):
+        if not values.get(later, True):
+            del values[later]  # as files of earlier versions have it, whose checksums are of this
     return {"kind": column.kind, **values}
 
 
@@ -409,7 +438,7 @@ def _check_fields(column: Column) -> None:
             whole(name, value, low=0)
         elif name == "crowded" and not isinstance(value, bool):
             raise TypeError(f"{name} must be true or false, got {value!r}")
-        elif name in ("name", "reason", "unit") and not isinstance(value, str):
+        elif name in ("name", "reason", "unit", "other") and not isinstance(value, str):
             raise TypeError(f"{name} must be text, got {value!r}")
         elif name in ("odd", "words", "known", "rare", "periods") and not (
             isinstance(value, tuple) and all(isinstance(item, str) for item in value)

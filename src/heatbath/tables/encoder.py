@@ -13,18 +13,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from heatbath.checks import choice
 from heatbath.tables import columns
 from heatbath.tables.cells import BLANKS, MISSING, numbers, place, texts
-from heatbath.tables.columns import COUNTS, Category, Column, LeftOut, Number, shortened
-from heatbath.tables.opening import SHOWN
+from heatbath.tables.columns import COUNTS, NAMED, Category, Column, LeftOut, Number, shortened
+from heatbath.tables.opening import MARK_NAMES, SHOWN, Mark, Unforeseen
 
 VERSION = 1  # of what `plain` writes
 OPTIONS = ("ignore", "categorical", "keep")
 PLAIN, FEW = "a number", 3  # the note of a column of which there is nothing else to say
-
-
-class Unforeseen(RuntimeWarning):
-    """New data have cells that training did not have: they are encoded, and should be looked at."""
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -42,7 +39,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     column. `transform` finds the columns by their names, in any order, and leaves others alone; where new
     data have what training did not have, it warns (`Unforeseen`).
 
-    Fitted, it has `columns_`, what each column is, and `feature_names_in_` and `n_features_in_`.
+    Fitted, it has `columns_`, what each column is, `feature_names_in_` and `n_features_in_`, and `decimal_`,
+    the decimal mark of the file that its table is from, for `open_table` to read others in the same way.
 
     >>> table = pd.DataFrame({"age": ["31", "?", "40"], "city": ["Rom", "Bern", "Rom"]})
     >>> encoder = TableEncoder().fit(table)
@@ -74,7 +72,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         }
         if not any(column.features for column in learned.values()):  # numbers of rows are better than nothing
             for name, column in learned.items():
-                if isinstance(column, LeftOut) and column.reason == COUNTS:
+                if isinstance(column, LeftOut) and column.reason in (COUNTS, NAMED):
                     learned[name] = Number(name, float(np.median(numbers(frame[name]))))
         if not any(column.features for column in learned.values()):
             told = "; ".join(f"{name!r} is {column.note()}" for name, column in [*learned.items()][:SHOWN])
@@ -86,9 +84,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
 
-    def _with(self, learned: dict[str, Column], remarks: Iterable[str]) -> Self:
+    def _with(self, learned: dict[str, Column], remarks: Iterable[str], decimal: Mark | None = None) -> Self:
         self.columns_ = learned
         self.remarks_ = tuple(remarks)
+        self.decimal_ = decimal
         self.feature_names_in_ = np.array(list(learned), dtype=object)
         self.n_features_in_ = len(learned)
         return self
@@ -158,17 +157,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         others = [f"{name}: {note}" for name, note in notes.items() if note != PLAIN]
         return [*self.remarks_, *others, *last]
 
-    def with_remarks(self, remarks: Iterable[str]) -> Self:
-        """The same, with sentences on the table that it was fitted to."""
+    def with_remarks(self, remarks: Iterable[str], decimal: Mark | None = None) -> Self:
+        """The same, with sentences on the table that it was fitted to, and the decimal mark of its file."""
         check_is_fitted(self)
-        return type(self)(self.ignore, self.categorical, self.keep)._with(self.columns_, remarks)
+        return type(self)(self.ignore, self.categorical, self.keep)._with(self.columns_, remarks, decimal)
 
     def plain(self) -> dict[str, Any]:
         """All that it is as values of JSON: `from_plain` makes the same of them."""
         check_is_fitted(self)
         options = {option: list(getattr(self, option)) for option in OPTIONS}
         learned = [columns.to_plain(column) for column in self.columns_.values()]
-        return {"version": VERSION, **options, "columns": learned, "remarks": list(self.remarks_)}
+        plain = {"version": VERSION, **options, "columns": learned, "remarks": list(self.remarks_)}
+        return plain if self.decimal_ is None else {**plain, "decimal": self.decimal_}
 
     @classmethod
     def from_plain(cls, plain: object) -> Self:
@@ -176,13 +176,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(plain, dict) or plain.get("version") != VERSION:
             raise ValueError(f"an encoder is a dict of version {VERSION}, got {str(plain)[:60]}")
         wanted = {"version", *OPTIONS, "columns", "remarks"}
-        if set(plain) != wanted or not isinstance(plain["columns"], list):
+        decimal = plain.get("decimal")  # which files of earlier versions do not have
+        if decimal is not None:
+            choice("decimal of an encoder", decimal, tuple(MARK_NAMES))
+        if set(plain) - {"decimal"} != wanted or not isinstance(plain["columns"], list):
             raise ValueError(f"an encoder has {', '.join(sorted(wanted))}, got {', '.join(map(str, plain))}")
         options = {option: _listed(option, plain[option]) for option in OPTIONS}
         learned = {column.name: column for column in map(columns.from_plain, plain["columns"])}
         if len(learned) < len(plain["columns"]) or not any(c.features for c in learned.values()):
             raise ValueError("the columns of an encoder must have different names, and some features")
-        return cls(**options)._with(learned, _listed("remarks", plain["remarks"]))
+        return cls(**options)._with(learned, _listed("remarks", plain["remarks"]), decimal)
 
 
 def as_frame(X: Any) -> pd.DataFrame:

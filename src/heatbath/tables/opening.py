@@ -17,19 +17,23 @@ import lzma
 import os
 import re
 import sys
+import warnings
 import zipfile
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
 
-from heatbath.checks import whole
+from heatbath.checks import choice, whole
 
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
+Mark: TypeAlias = Literal[",", "."]  # what decimals come after
+MARK_NAMES: dict[Mark, str] = {",": "commas", ".": "points"}
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MARKS = {  # the bytes that begin a file in an encoding that says so
     codecs.BOM_UTF8: "utf-8-sig",
@@ -50,45 +54,165 @@ INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls the labels of ro
 NUMERAL, MOST_TITLES = re.compile(r"[+-]?[\d.,]+"), 10
 QUOTED = re.compile(r'"([^"]*)"')
 UNIT = r"(?:[%$€£¥]|[A-Za-zµ°²³/]{{1,6}})?"
-AMOUNT = r"[$€£¥]?\s*[+-]?(?:\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*" + UNIT
+AMOUNT = r"[$€£¥]?\s*[+-]?(\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*" + UNIT
 DECIMALS = tuple(  # numbers with a comma, and with a point
     re.compile(AMOUNT.format(thousands=thousands, decimals=rf"\{mark}(\d+)"))
     for mark, thousands in (",.", ".,")
 )
 WITH_COMMA = AMOUNT.format(thousands=".", decimals=r"(?:,\d+)?(?:[eE][+-]?\d+)?")
-HEAD = 1 << 18  # bytes from which separator and decimal mark are found out
+ENOUGH, FEW_LINES = 10_000, 1000  # numbers that tell the decimal mark; lines of a piece after that
+HEAD = 1 << 18  # bytes from which the separator is found out
 LONGEST = 1 << 24  # characters in a line, beyond which it is no table
 PIECE, LARGEST = 50_000, 1 << 25  # rows that are read at a time, and their characters
 SHOWN = 10  # problems that a message spells out
 
 
+class Unforeseen(RuntimeWarning):
+    """New data have what training did not have: they are read, and should be looked at."""
+
+
 class Opened(NamedTuple):
-    """A table: its cells as they were read, by columns with different names and the numbers of the lines; and
-    what was found out on the way."""
+    """A table: its cells as they were read, by columns with different names and the numbers of the lines;
+    what was found out on the way; and the decimal mark that its numbers had, of which all are points now
+    (None where none has any)."""
 
     frame: pd.DataFrame
     notes: tuple[str, ...] = ()
+    decimal: Mark | None = None
 
 
 Look: TypeAlias = Callable[[pd.DataFrame, float], None]
 
 
-def open_table(source: Source, *, rows: int | None = None, seed: int = 0, look: Look | None = None) -> Opened:
+class Decimals:
+    """Which decimal mark the numbers of a file have, by those that can be read in one way: 1.5 and 1.234,5,
+    but not 1.750. `usual` is what other data of the same kind had: it decides where these do not."""
+
+    def __init__(self, usual: Mark | None = None) -> None:
+        self.usual, self.warned = usual, False
+        self.separator: str | None = None  # of cells; None while there is no text
+        self.some, self.sure = [0, 0], [0, 0]  # numbers with a comma, and with a point
+
+    def count(self, lines: Sequence[str]) -> None:
+        """Look at some more lines: all of them, until it is clear."""
+        for first in range(0, len(lines), FEW_LINES):
+            if sum(self.sure) > ENOUGH:
+                self._count(lines[first :: 1 + (len(lines) - first) // FEW_LINES])
+                return
+            self._count(lines[first : first + FEW_LINES])
+
+    def _count(self, lines: Sequence[str]) -> None:
+        quoted = self.separator == ","  # so that what has a comma is in quotes
+        for line in lines:
+            for cell in (*line.split(self.separator), *(QUOTED.findall(line) if quoted else ())):
+                if "," not in cell and "." not in cell:
+                    continue
+                for place, form in enumerate(DECIMALS):
+                    if found := form.fullmatch(cell.strip(' "\r\n')):
+                        self.some[place] += 1
+                        self.sure[place] += _is_sure(*found.groups())
+
+    @property
+    def mark(self) -> Mark | None:
+        """What they have, by now: where all could be of thousands, commas, unless these separate cells."""
+        commas, points = self.sure
+        if self.separator is None:
+            return None
+        if self.usual is not None:
+            return "," if commas > points or (self.usual == "," and commas == points) else "."
+        if commas > points or (commas == points == 0 and self.separator != "," and self.some[0]):
+            return ","
+        return "." if any(self.some) else None
+
+    def check(self, name: str) -> None:
+        """Warn of a mark that the usual data did not have."""
+        if self.usual is not None and (mark := self.mark) is not None and mark != self.usual:
+            self._warn(
+                f"{name}: numbers have decimal {MARK_NAMES[mark]}, and are read so, though in training they "
+                f"had {MARK_NAMES[self.usual]}: see that this is right"
+            )
+
+    def settle(self, name: str, line: int, former: Mark | None) -> Mark | None:
+        """The mark of a piece from a line on: that of those before it, as soon as there is one."""
+        now = self.mark
+        if former is None:
+            self.check(name)
+            return now
+        if now is not None and now != former:
+            self._warn(
+                f"{name}: before line {line} numbers had decimal {MARK_NAMES[former]}, and by now most have "
+                f"decimal {MARK_NAMES[now]}: they are read as before. Write all of them alike"
+            )
+        return former
+
+    def _warn(self, text: str) -> None:
+        if not self.warned:
+            warnings.warn(text, Unforeseen, stacklevel=3)
+        self.warned = True
+
+
+def _is_sure(before: str, decimals: str) -> bool:
+    """Whether what is between these digits cannot be a mark of thousands."""
+    return len(decimals) != 3 or not before.isdigit() or before[0] == "0" or len(before) > 3
+
+
+@dataclass
+class Reading:
+    """What is found out while a table is read: notes, which are complete with the first rows; all lines that
+    are wrong, and what to do about them; the decimal mark."""
+
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    advice: str = ""
+    decimals: Decimals = field(default_factory=Decimals)
+
+
+def open_table(
+    source: Source,
+    *,
+    rows: int | None = None,
+    seed: int = 0,
+    look: Look | None = None,
+    decimal: Mark | None = None,
+) -> Opened:
     """The table in a file: of CSV, Parquet, or either compressed; "-" is the standard input.
 
     The first line has the names of the columns. ValueError or OSError say all that is wrong. Where there are
     more than `rows`, so many are drawn at random by `seed`, and no more than twice as many are ever in
     memory. `look` is given the first rows of a large table, and which share of the file they are, about,
-    before the others are read: what it raises ends the reading.
+    before the others are read: what it raises ends the reading. `decimal` is the mark that other data of the
+    same kind had (`TableEncoder.decimal_`), for numbers such as 1.750, which can be read in two ways.
     """
-    if source == "-":
-        source = io.BytesIO(sys.stdin.buffer.read())
-    notes: list[str] = []
-    pieces = _pieces(source, PIECE, notes, together=True, look=look)
+    opened, problems, advice = read_table(source, rows=rows, seed=seed, look=look, decimal=decimal)
+    if problems:
+        raise ValueError(told(named(source), problems) + advice)
+    return opened
+
+
+def read_table(
+    source: Source, *, rows: int | None, seed: int, look: Look | None, decimal: Mark | None = None
+) -> tuple[Opened, list[str], str]:
+    """As `open_table`, with the lines that are wrong, which are left out, and what to do about them."""
+    found = Reading(decimals=Decimals(_checked_mark(decimal)))
+    read = io.BytesIO(sys.stdin.buffer.read()) if source == "-" else source
+    pieces = _pieces(read, named(source), PIECE, found, together=True, look=look)
+    remarks: list[str] = []
     if rows is None:
-        return Opened(_joined(list(pieces)), tuple(notes))
-    frame, remarks = draw_rows(pieces, rows, seed)
-    return Opened(frame, (*notes, *remarks))
+        frame = _joined(list(pieces))
+    else:
+        frame, remarks = draw_rows(pieces, rows, seed)
+    mark = found.decimals.mark
+    if mark == "," and len(frame):
+        frame = frame.apply(_with_points)
+        remarks = ["numbers with a decimal comma", *remarks]
+    found.decimals.check(named(source))
+    return Opened(frame, (*found.notes, *remarks), mark), found.problems, found.advice
+
+
+def _checked_mark(decimal: Mark | None) -> Mark | None:
+    if decimal is not None:
+        choice("decimal", decimal, tuple(MARK_NAMES))
+    return decimal
 
 
 def draw_rows(frames: Iterable[pd.DataFrame], rows: int, seed: int) -> tuple[pd.DataFrame, list[str]]:
@@ -117,13 +241,15 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return frames[0] if len(frames) == 1 else pd.concat(frames).rename_axis(frames[0].index.name)
 
 
-def open_chunks(source: Source, rows: int) -> Iterator[pd.DataFrame]:
+def open_chunks(source: Source, rows: int, *, decimal: Mark | None = None) -> Iterator[pd.DataFrame]:
     """The same table, so many rows at a time (the last piece may have fewer): of a file larger than memory,
     or of a stream, whose rows are given on as they come, at most so many.
 
-    There is at least one piece, which may have no rows.
+    There is at least one piece, which may have no rows. The decimal mark is `decimal`, unless the first rows
+    have another, and stays: rows that are given on are not read anew.
     """
-    return _pieces(source, rows, [], together=False)
+    found = Reading(decimals=Decimals(_checked_mark(decimal)))
+    return _pieces(source, named(source), rows, found, together=False)
 
 
 def named(source: Source) -> str:
@@ -134,21 +260,22 @@ def named(source: Source) -> str:
 
 
 def _pieces(
-    source: Source, rows: int, notes: list[str], together: bool, look: Look | None = None
+    source: Source, name: str, rows: int, found: Reading, together: bool, look: Look | None = None
 ) -> Iterator[pd.DataFrame]:
-    """The table, piece by piece; notes are complete with the first."""
-    name = named(source)
+    """The table, piece by piece. All `together`, numbers keep the marks of the file, as these are known in
+    the end, and lines that are wrong are noted; otherwise each piece is ready, or refused."""
     try:
         with contextlib.ExitStack() as stack:
             packed = _opened(source, stack)
             size = _size(packed)
-            file = _unpacked(name, packed, stack, notes)
+            file = _unpacked(name, packed, stack, found.notes)
             if _head(file)[:4] == PARQUET:
-                yield from _regrouped(_parquet(name, file, rows, notes, look), rows)
+                yield from _regrouped(_parquet(name, file, rows, found.notes, look), rows)
                 return
-            for frame in _csv(name, file, rows, notes, together):
+            for frame in _csv(name, file, rows, found, together):
                 if look is not None and packed.tell() < size:
-                    look(frame, packed.tell() / size)
+                    commas = found.decimals.mark == ","
+                    look(frame.apply(_with_points) if commas else frame, packed.tell() / size)
                 look = None
                 yield frame
     except OSError as error:
@@ -261,9 +388,9 @@ def _regrouped(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFra
 
 
 def _csv(
-    name: str, file: io.BufferedReader, rows: int, notes: list[str], together: bool
+    name: str, file: io.BufferedReader, rows: int, found: Reading, together: bool
 ) -> Iterator[pd.DataFrame]:
-    encoding = _encoding(name, file, notes)
+    encoding = _encoding(name, file, found.notes)
     sample = _sample(file, encoding)
     start = sample.lstrip("\ufeff \r\n")
     if other := next((kind for kind, mark in OTHERS.items() if re.match(mark, start)), None):
@@ -271,7 +398,7 @@ def _csv(
     stream = None if file.seekable() else _Stream(file)
     lines = _Lines(name, io.TextIOWrapper(cast(Any, stream or file), encoding, newline=""), stream)
     try:
-        frames = _frames(name, lines, sample, rows, notes, together)
+        frames = _frames(name, lines, sample, rows, found, together)
         for frame in frames if together or stream is not None else _regrouped(frames, rows):
             yield frame.rename_axis("line")
     except UnicodeDecodeError as error:
@@ -405,42 +532,45 @@ class _Lines:
 
 
 def _frames(
-    name: str, lines: _Lines, sample: str, rows: int, notes: list[str], together: bool
+    name: str, lines: _Lines, sample: str, rows: int, found: Reading, together: bool
 ) -> Iterator[pd.DataFrame]:
-    """The rows below the header; those of another length are told of at the end, or of each piece."""
+    """The rows below the header; those of another length are noted, or refused with their piece."""
+    notes, decimals, problems = found.notes, found.decimals, found.problems
     separator, header = _header(name, lines, sample, notes)
     if len(header) > 1:
         notes.append(f"cells separated by {SEPARATORS[separator]}")
     columns = _names(header, notes)
     if all(NUMERAL.fullmatch(label) for label in header):
         notes.append("the first line has numbers, and is taken for the names of the columns all the same")
-    comma = _has_decimal_commas(sample.splitlines()[1:], separator)
-    if comma:
-        notes.append("numbers with a decimal comma")
-    problems: list[str] = []
+    found.advice = f": correct them (text with {SEPARATORS[separator]} in it needs quotes)"
+    decimals.separator = separator
+    mark: Mark | None = None
+    if not together and lines.stream is None:
+        decimals.count(sample.splitlines()[1:])
     count = 0
     while block := lines.some(rows):
-        if lines.stream is not None:  # of which no more than the first line may have been there
-            comma = comma or _has_decimal_commas(block, separator)
+        decimals.count(block)
         frame = _frame(name, lines, block, separator, columns, problems)
-        if problems and not together:
-            break
+        if not together:
+            if problems:
+                raise ValueError(told(name, problems) + found.advice)
+            mark = decimals.settle(name, lines.number - len(block) + 1, mark)
         count += len(frame)
-        if len(frame) and not problems:
-            yield frame.apply(_with_points) if comma else frame
-    if problems:
-        mark = SEPARATORS[separator]
-        raise ValueError(f"{told(name, problems)}: correct them (text with {mark} in it needs quotes)")
+        if len(frame):
+            yield frame.apply(_with_points) if mark == "," else frame
     if not count:
         yield pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
 
 
-def told(name: str, problems: Sequence[str]) -> str:
-    """One message of all that is wrong."""
+def told(name: str, *kinds: Sequence[str]) -> str:
+    """One message of all that is wrong; of several kinds some of each are spelled out."""
+    problems = [*chain(*kinds)]
     if len(problems) == 1:
         return f"{name}, {problems[0]}"
-    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-    return f"{name} has {len(problems)} problems: {'; '.join(problems[:SHOWN])}{more}"
+    most = SHOWN // sum(map(bool, kinds))
+    shown = [*chain(*(kind[:most] for kind in kinds))]
+    more = f"; and {len(problems) - len(shown)} more" if len(problems) > len(shown) else ""
+    return f"{name} has {len(problems)} problems: {'; '.join(shown)}{more}"
 
 
 def _frame(
@@ -530,23 +660,6 @@ def _separator(sample: str) -> tuple[str, int]:
         return (max(scores, key=lambda one: scores[one]) if scores else ","), 0
     separator = max(below, key=lambda one: below[one][0])
     return separator, below[separator][1]
-
-
-def _has_decimal_commas(lines: Iterable[str], separator: str) -> bool:
-    """Whether numbers have commas in place of points; where both could be of thousands, they have, unless
-    commas separate the cells, too."""
-    quoted = separator == ","  # so that what has a comma is in quotes
-    cells = [
-        cell.strip(' "')
-        for line in lines
-        for cell in (*line.strip().split(separator), *(QUOTED.findall(line) if quoted else ()))
-    ]
-    commas, points = ([found for cell in cells if (found := mark.fullmatch(cell))] for mark in DECIMALS)
-    sure = [
-        sum(len(found[1]) != 3 or found[0].count(",") + found[0].count(".") > 1 for found in many)
-        for many in (commas, points)
-    ]
-    return sure[0] > sure[1] or (not quoted and sure == [0, 0] and bool(commas))
 
 
 def _with_points(column: pd.Series) -> pd.Series:

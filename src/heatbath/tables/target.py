@@ -10,24 +10,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heatbath.tables.cells import BLANKS, numbers, place, texts, unit_of, without_unit
-from heatbath.tables.opening import told
+from heatbath.tables.cells import BLANKS, MISSING, numbers, place, texts, unit_of, without_unit
 from heatbath.tasks import TASKS, Task
 
 MOST_NAMES, MOST_IN_FEW = 1000, 20  # classes, beyond which (or half of the rows) texts are none
 FEW = 5  # rows that a note names
+NO_CLASS = MISSING | {"?", "."}  # other words for missing, such as none, may be names of classes
 
 
 class Targets(NamedTuple):
-    """Targets of the rows that have them, text, or numbers (rows,) or (rows, targets); which rows; and what
-    is to be said of the others."""
+    """Targets of the rows that have them, text, or numbers (rows,) or (rows, targets); which rows; what is to
+    be said of the others; what is wrong, and what to do about it."""
 
     y: NDArray[Any]
     rows: NDArray[np.bool_]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    hint: str = ""
 
 
-def read_targets(frame: pd.DataFrame, names: Sequence[str], task: Task | None, table: str) -> Targets:
+def read_targets(frame: pd.DataFrame, names: Sequence[str], task: Task | None) -> Targets:
     """The targets in these columns of a table. Rows without one are left out, and it is said."""
     problems: list[str] = []
     columns = [_target(frame[name], name, task, len(names) > 1, problems) for name in names]
@@ -42,7 +44,7 @@ def read_targets(frame: pd.DataFrame, names: Sequence[str], task: Task | None, t
     if problems:
         mixed = task is None and len(names) == 1 and "a number is needed" in problems[0]
         hint = "; if these are names of classes, say that the task is classes" if mixed else ""
-        raise ValueError(told(table, problems) + hint)
+        return Targets(np.empty(0), np.ones(len(frame), bool), (), tuple(problems), hint)
     notes = []
     if missing.any():
         rows = ", ".join(map(str, frame.index[missing][:FEW]))
@@ -52,15 +54,16 @@ def read_targets(frame: pd.DataFrame, names: Sequence[str], task: Task | None, t
     return Targets(y[~missing], ~missing, tuple(notes))
 
 
-def read_weights(frame: pd.DataFrame, name: str, table: str) -> NDArray[np.float64]:
-    """How often each row counts."""
+def read_weights(frame: pd.DataFrame, name: str) -> tuple[NDArray[np.float64], list[str]]:
+    """How often each row counts, and what is wrong."""
     values = numbers(frame[name])
-    if problems := [
+    problems = [
         f"{place(frame)} {row}, column {name!r}: a weight is a number >= 0, got {cell!r}"
         for row, cell in frame[name][~(values >= 0)].items()
-    ]:
-        raise ValueError(told(table, problems))
-    return values
+    ]
+    if len(values) and not problems and not values.any():
+        problems = [f"column {name!r}: some weights must be positive, they are all 0"]
+    return values, problems
 
 
 def _target(
@@ -70,7 +73,7 @@ def _target(
     values, truths = numbers(column), pd.api.types.is_bool_dtype(column.dtype)
     if pd.api.types.is_numeric_dtype(column.dtype) and (several or not truths):
         return values
-    text = texts(column)
+    text = texts(column, NO_CLASS)
     odd = np.isnan(values) & np.array(texts(column, BLANKS).notna())
     if not truths and not odd.any() and not np.isnan(values).all():
         return values
