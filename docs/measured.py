@@ -1,0 +1,47 @@
+"""The tables of what was measured, made of the files in benchmarks/results.
+
+    python docs/measured.py
+
+writes them anew, between the two marks on each page: <!-- benchmarks/streams.py --> (or, of one with several
+tables, <!-- benchmarks/deep.py: language -->) and <!-- end -->. The table is what `table` of that file makes
+of the results of its name, or what its `TABLES` have by that name. A test sees to it that pages are as they
+would be made.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+BENCHMARKS = DOCS.parent / "benchmarks"
+MARKED = re.compile(r"(<!-- benchmarks/(\w+)\.py(?:: (\w+))? -->\n).*?(?=<!-- end -->)", re.DOTALL)
+
+
+def made(name: str, part: str | None = None) -> str:
+    """A table of a benchmark."""
+    if str(BENCHMARKS) not in sys.path:
+        sys.path.append(str(BENCHMARKS))  # last, so that none hides a library
+    benchmark = importlib.import_module(name)
+    known = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    make = benchmark.TABLES[part] if part else benchmark.table
+    return str(make(known))
+
+
+def measured(page: Path) -> str:
+    """A page with its tables as they are made now."""
+    text = page.read_text(encoding="utf-8")
+    return MARKED.sub(lambda mark: f"{mark[1]}\n{made(mark[2], mark[3])}\n\n", text)
+
+
+def pages() -> list[Path]:
+    """Those that have tables."""
+    return [page for page in sorted(DOCS.glob("*.md")) if MARKED.search(page.read_text(encoding="utf-8"))]
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(measured(page), encoding="utf-8")
