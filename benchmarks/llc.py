@@ -178,13 +178,18 @@ SAMPLERS: dict[str, Callable[[Problem, int], Result | None]] = {
 OURS = ("Langevin", "Adaptive Langevin")
 
 
+def _covers(run: Result, exact: float) -> bool:
+    """Whether a run's interval has the truth in it; the first runs noted just that."""
+    return bool(run["interval"][0] < exact < run["interval"][1] if "interval" in run else run["covered"])
+
+
 def cell(runs: list[Result], exact: float) -> str:
     """A mean ± its error, and what the intervals and warnings came to."""
     values = np.array([run["value"] for run in runs])
     error = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
     counts = f"{len(runs)} runs"
-    if "interval" in runs[0]:
-        covered = sum(run["interval"][0] < exact < run["interval"][1] for run in runs)
+    if "warned" in runs[0]:
+        covered = sum(_covers(run, exact) for run in runs)
         counts += f", {covered} covered, {sum(run['warned'] for run in runs)} warned"
     return f"{values.mean():.2f}{error} ({counts})"
 

@@ -22,13 +22,15 @@ MARKED = re.compile(r"(<!-- benchmarks/(\w+)\.py(?:: (\w+))? -->\n).*?(?=<!-- en
 
 
 def made(name: str, part: str | None = None) -> str:
-    """A table of a benchmark."""
+    """A table of a benchmark, or how to have it where there are no results."""
+    path = BENCHMARKS / "results" / f"{name}.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if not known or (part and part not in known):
+        return f"Not measured yet: `python benchmarks/{name}.py`."
     if str(BENCHMARKS) not in sys.path:
         sys.path.append(str(BENCHMARKS))  # last, so that none hides a library
     benchmark = importlib.import_module(name)
-    known = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
-    make = benchmark.TABLES[part] if part else benchmark.table
-    return str(make(known))
+    return str(benchmark.TABLES[part](known) if part else benchmark.table(known))
 
 
 def measured(page: Path) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -161,6 +162,39 @@ def test_every_option_and_parameter_is_on_its_page_as_the_code_has_it(page):
     both = (hb.ThermodynamicClassifier, hb.ThermodynamicRegressor)
     expected = names.get(page) or {name for kind in both for name in signature(kind).parameters}
     assert [name for name in expected if f"`{name}`" not in made] == []
+
+
+@pytest.mark.parametrize("page", ["deep", "modules", "pytorch", "streams"])
+def test_tables_on_a_page_are_those_of_the_results(page):
+    made = tool("measured").measured(DOCS / f"{page}.md")
+    assert (DOCS / f"{page}.md").read_text() == made, "run python docs/measured.py"
+    assert "\n<!-- end -->" in made
+
+
+def quoted(text):
+    """The numbers with three decimals that a text has."""
+    return set(re.findall(r"(?<![\d.])\d\.\d{3}(?!\d)", text))
+
+
+def test_numbers_in_the_text_are_those_of_the_tables_it_speaks_of():
+    """Of modules, rounded to three decimals; of streams, as they are there. One that is changed is found."""
+    section = re.search(
+        r"^## What averaging is worth\n(.*?)^## ", (DOCS / "pytorch.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    four = re.findall(r"(?<![\d.])\d\.\d{4}(?!\d)", (DOCS / "modules.md").read_text())
+    rounded = {f"{float(number):.3f}" for number in four}
+    said = quoted(section[1])
+    assert len(said) >= 15
+    assert said <= rounded, said - rounded
+    assert not quoted(section[1].replace("0.030", "0.099")) <= rounded
+    modules = json.loads((ROOT / "benchmarks" / "results" / "modules.json").read_text())
+    for task in ("table", "text"):
+        seconds = {name: sum(runs.values()) for name, runs in modules[task]["seconds"].items()}
+        assert f" {seconds['Adam, then Sampler'] / seconds['Adam']:.1f} times (on the {task})" in section[1]
+    after = (DOCS / "streams.md").read_text().partition("<!-- benchmarks/streams.py -->")[2]
+    table, _, prose = after.partition("<!-- end -->")
+    assert quoted(prose)
+    assert quoted(prose) <= quoted(table)
 
 
 def test_every_parameter_of_tables_is_on_its_page():
