@@ -41,7 +41,13 @@ tables: .venv/bench
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/classification.py --page docs/classification.md
 	OMP_WAIT_POLICY=passive $(BIN)/python -W ignore benchmarks/tables.py --page docs/mixed.md
 	$(BIN)/python benchmarks/modules.py --page docs/modules.md
+	$(BIN)/python benchmarks/reduced_rank.py
 	$(BIN)/python benchmarks/llc.py
+	$(BIN)/python benchmarks/intervals.py
+	$(BIN)/python benchmarks/streams.py
+	$(BIN)/python benchmarks/drift.py
+	$(BIN)/python benchmarks/deep.py
+	$(BIN)/python docs/measured.py
 
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -3,7 +3,8 @@
 For a dense network, a convolutional one and a small transformer: milliseconds of a step (gradients and
 optimiser) of --count chains of Langevin dynamics, at once and in separate loops, interleaved, medians, and
 the ratio; torch has as many threads as it likes. Then the optimiser's step alone, of the same stacked
-tensors: Langevin, AdLaLa and torch's fused Adam, which knows nothing of chains.
+tensors: Langevin, AdLaLa and torch's fused Adam, which knows nothing of chains. What comes out is written to
+benchmarks/results/chains.json; `python docs/measured.py` puts it on the page.
 
     python benchmarks/chains.py [--count 8] [--repeats 30]
 """
@@ -13,7 +14,9 @@ import statistics
 import time
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
+import machine
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -106,25 +109,38 @@ def medians(steps: dict[str, Callable[[], None]], repeats: int, inner: int = 1) 
     return {name: statistics.median(times) for name, times in took.items()}
 
 
+def table(known: dict[str, Any]) -> str:
+    """Of the results: how much faster chains are at once, and their steps beside those of fused Adam."""
+    count, steps = known["chains"], known["steps"]
+    others = [name for name in next(iter(steps.values())) if name != "Adam, fused"]
+    heads = [f"{count} loops over {count} chains at once", *(f"{n}'s step over fused Adam's" for n in others)]
+    lines = [f"| | {' | '.join(heads)} |", "|" + " --- |" * (len(heads) + 1)]
+    for name, (once, loops) in known["training"].items():
+        ratios = [loops / once, *(steps[name][other] / steps[name]["Adam, fused"] for other in others)]
+        lines.append(f"| {name} | {' | '.join(f'{ratio:.1f}' for ratio in ratios)} |")
+    return "\n".join([*lines, "", machine.told(known)])
+
+
 def main() -> None:
-    """Print the tables."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--count", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=30)
     options = parser.parse_args()
+    before = machine.now()
     torch.manual_seed(0)
-    print(f"{'':20}{'at once, ms':>14}{'loops, ms':>12}{'ratio':>8}   ({options.count} chains)")
+    known: dict[str, Any] = {"machine": before, "chains": options.count, "training": {}, "steps": {}}
     for name, (model, x) in models().items():
         y = torch.randint(CLASSES, (BATCH,))
         steps = {make.__name__: make(model, x, y, options.count) for make in (together, apart)}
-        once, loops = medians(steps, options.repeats).values()
-        print(f"{name:20}{once:>14.2f}{loops:>12.2f}{loops / once:>8.1f}", flush=True)
-    print(f"the optimiser's step alone, of {options.count} chains, ms (ratio to fused Adam):")
-    for name, (model, x) in models().items():
-        took = medians(steps_alone(model, x, y, options.count), options.repeats, 10)
-        base = took["Adam, fused"]
-        text = "   ".join(f"{kind} {value:.3f} ({value / base:.2f})" for kind, value in took.items())
-        print(f"{name:20}{text}", flush=True)
+        known["training"][name] = list(medians(steps, options.repeats).values())
+        known["steps"][name] = medians(steps_alone(model, x, y, options.count), options.repeats, 10)
+        print(
+            f"{name}, ms: at once and in loops {known['training'][name]}, steps {known['steps'][name]}",
+            flush=True,
+        )
+    machine.note("chains", known)
+    print(table(known))
 
 
 if __name__ == "__main__":

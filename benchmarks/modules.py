@@ -309,6 +309,11 @@ def rows_of(name: str, known: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def table(known: dict[str, Any]) -> str:
+    """The tables of all tasks."""
+    return "\n\n".join(rows_of(name, own) for name, own in known.items())
+
+
 def main() -> None:
     """Measure what is not known yet, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -335,11 +340,12 @@ def main() -> None:
                     known.setdefault("seconds", {}).setdefault(method, {})[seed] = time.process_time() - begin
                     writing.write(given.results, json.dumps(results, indent=1))
                 print(name, method, seed, runs[seed], flush=True)
-    tables = "\n\n".join(rows_of(name, known) for name, known in results.items())
-    print(tables)
+    print(table(results))
     if given.page:
         explained = str(__doc__).partition("\n\n    python")[0]
-        writing.write(given.page, f"# Modules\n\nBy `make tables`.\n\n{explained}\n\n{tables}\n")
+        mark = "<!-- benchmarks/modules.py -->"
+        text = f"{explained}\n\n{mark}\n\n{table(results)}\n\n<!-- end -->"
+        writing.write(given.page, f"# Modules\n\nBy `make tables`.\n\n{text}\n")
 
 
 if __name__ == "__main__":

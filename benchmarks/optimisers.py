@@ -6,19 +6,27 @@
   memory allows: steps that draw no numbers, and moving as many bytes at the speed of θ += p G in torch.
 - The step within a training step of a network of 20 million parameters, and that training step.
 - A whole training step of a 784-1000-1000-10 network with batch 128.
+- Steps of a 4-32-1 network with torch's schedulers, each of which is asked at every step: Adam, Langevin and
+  AdLaLa with none, with LambdaLR and with OneCycleLR (cycle_momentum=False), in processor time, as what is
+  added is little beside what others may add. It is written to benchmarks/results/optimisers.json, and `python
+  docs/measured.py` puts it on the page, as ratios to steps without one. `--schedulers` measures these alone.
 
 No variable need be set: OMP_WAIT_POLICY would change the times of threads other than torch's own.
 """
 
+import argparse
 import itertools
 import statistics
 import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
+import machine
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 import heatbath as hb
 from heatbath.methods import Method
@@ -31,6 +39,7 @@ SILENT, SILENT_ADAPTIVE = hb.Langevin(1.0, 0.0), hb.AdaptiveLangevin(0.0, 0.0, 0
 MOVED = {"Adam, fused": 7, "Langevin": 5, "Adaptive Langevin": 9}
 Make = Callable[[list[Tensor]], Optimizer]
 MakeForModel = Callable[[torch.nn.Module], Optimizer]
+Clock = Callable[[], float]
 OPTIMISERS: dict[str, Make] = {
     "Adam, fused": lambda params: torch.optim.Adam(params, fused=True),
     "Adam": torch.optim.Adam,
@@ -118,29 +127,40 @@ def together(gradient: Callable[[], None], step: Callable[[], None]) -> Callable
     return both
 
 
-def scheduled(make: MakeForModel, changing: bool) -> Callable[[], None]:
-    """A step on a 4-32-1 network, with a stepsize that stays or one that a scheduler changes every time."""
+SCHEDULERS: dict[str, Callable[[Optimizer], LRScheduler] | None] = {
+    "none": None,
+    "LambdaLR": lambda optimizer: LambdaLR(optimizer, lambda step: 1 - 1e-4 * (step % 100)),
+    "OneCycleLR": lambda optimizer: OneCycleLR(optimizer, 1e-3, 10**8, cycle_momentum=False),
+}
+SMALL: dict[str, MakeForModel] = {
+    "Adam": lambda model: torch.optim.Adam(model.parameters()),
+    "Langevin": lambda model: Langevin(model, 1e-3, gamma=1.0, tau=1e-5),
+    "AdLaLa": lambda model: AdLaLa(model, lr=1e-3),
+}
+
+
+def scheduled(make: MakeForModel, schedule: Callable[[Optimizer], LRScheduler] | None) -> Callable[[], None]:
+    """A step on a 4-32-1 network, and one of the scheduler, if there is one."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
     optimizer = make(model)
     model(torch.randn(8, 4)).square().mean().backward()
-    rates = itertools.cycle(1e-3 * (1 - 1e-4 * i) for i in range(100))
+    if schedule is None:
+        return lambda: optimizer.step()
+    scheduler = schedule(optimizer)
 
     def step() -> None:
-        if changing:
-            rate = next(rates)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
         optimizer.step()
+        scheduler.step()
 
     return step
 
 
-def seconds(step: Callable[[], None], inner: int = 1) -> float:
+def seconds(step: Callable[[], None], inner: int = 1, clock: Clock = time.perf_counter) -> float:
     """How long a step takes, on the average of some."""
-    begin = time.perf_counter()
+    begin = clock()
     for _ in range(inner):
         step()
-    return (time.perf_counter() - begin) / inner
+    return (clock() - begin) / inner
 
 
 def median(times: list[float]) -> float:
@@ -148,12 +168,14 @@ def median(times: list[float]) -> float:
     return 1e6 * statistics.median(times[2:])
 
 
-def medians(steps: dict[str, Callable[[], None]], repeats: int, inner: int = 1) -> dict[str, float]:
+def medians(
+    steps: dict[str, Callable[[], None]], repeats: int, inner: int = 1, clock: Clock = time.perf_counter
+) -> dict[str, float]:
     """Median microseconds of interleaved repeats."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(repeats + 2):
         for name, step in steps.items():
-            times[name].append(seconds(step, inner))
+            times[name].append(seconds(step, inner, clock))
     return {name: median(values) for name, values in times.items()}
 
 
@@ -196,8 +218,39 @@ def show_training(repeats: int = 15) -> None:
     show(f"a training step, {title}", {n: median([sum(both) for both in v]) for n, v in times.items()})
 
 
+def show_schedulers(repeats: int) -> None:
+    """Steps with torch's schedulers, written and printed."""
+    before = machine.now()
+    pairs = itertools.product(SMALL, SCHEDULERS)
+    steps = {f"{name}: {kind}": scheduled(SMALL[name], SCHEDULERS[kind]) for name, kind in pairs}
+    known = {"machine": before, "schedulers": medians(steps, repeats, 100, time.process_time)}
+    machine.note("optimisers", known)
+    print(table(known))
+
+
+def table(known: dict[str, Any]) -> str:
+    """Of the results: a step with a scheduler over one without."""
+    took, kinds = known["schedulers"], [kind for kind in SCHEDULERS if kind != "none"]
+    lines = [
+        f"| | step, µs | {' | '.join(f'with {kind}' for kind in kinds)} |",
+        "|" + " --- |" * (2 + len(kinds)),
+    ]
+    for name in SMALL:
+        base = took[f"{name}: none"]
+        ratios = " | ".join(f"{took[f'{name}: {kind}'] / base:.2f}" for kind in kinds)
+        lines.append(f"| {name} | {base:.0f} | {ratios} |")
+    return "\n".join([*lines, "", machine.told(known)])
+
+
 def main() -> None:
     """Print microseconds, with ratios to fused Adam."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--schedulers", action="store_true", help="schedulers alone")
+    parser.add_argument("--repeats", type=int, default=40, help="of steps with schedulers")
+    options = parser.parse_args()
+    show_schedulers(options.repeats)
+    if options.schedulers:
+        return
     show_large()
     show_training()
     steps = {name: stepper(make, 100) for name, make in OPTIMISERS.items()}
@@ -209,14 +262,6 @@ def main() -> None:
     }
     whole = {name: together(*trainer(make, (784, 1000, 1000, 10), 128)) for name, make in makes.items()}
     show("a training step, 784-1000-1000-10, batch 128", medians(whole, 60))
-    small: dict[str, MakeForModel] = {
-        "Adam": lambda model: torch.optim.Adam(model.parameters()),
-        "Langevin": lambda model: Langevin(model, 1e-3, gamma=1.0, tau=1e-5),
-        "AdLaLa": lambda model: AdLaLa(model, lr=1e-3),
-    }
-    for name, make in small.items():
-        steps = {"a constant lr": scheduled(make, False), "one that changes": scheduled(make, True)}
-        show(f"a step of 4-32-1, {name}", medians(steps, 40, 100))
 
 
 if __name__ == "__main__":

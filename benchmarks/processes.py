@@ -5,17 +5,22 @@ given a half to each of two processes (gloo, one thread each): AdamW in torch's 
 default, Langevin, which needs no sum over the processes, and AdLaLa, which adds up p·p once a pass. Then with
 the optimiser's states alone sharded (ZeroRedundancyOptimizer, whose step also sends the parameters): AdamW
 and Langevin. Medians of interleaved repeats in milliseconds, with ratios to the first; the slower process
-counts.
+counts. What comes out is written to benchmarks/results/processes.json; `python docs/measured.py` puts it on
+the page.
 
     python benchmarks/processes.py [--repeats 30]
 """
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import machine
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
@@ -62,9 +67,10 @@ def stepper(make: Make, shard: bool) -> Optimizer:
 
 
 def measure(rank: int, folder: str, repeats: int) -> None:
-    """Time the steps in one of the processes; the first prints."""
+    """Time the steps in one of the processes; the first writes."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
+    found: dict[str, dict[str, float]] = {}
     for title, makers, shard in (("FSDP2", SHARDED, True), ("ZeRO", ZERO, False)):
         optimizers = {name: stepper(make, shard) for name, make in makers.items()}
         took: dict[str, list[float]] = {name: [] for name in optimizers}
@@ -77,19 +83,33 @@ def measure(rank: int, folder: str, repeats: int) -> None:
                     took[name].append(1000 * (time.perf_counter() - begin))
         values = torch.tensor([statistics.median(times) for times in took.values()])
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
-        if rank == 0:
-            text = (f"{n} {v:.2f} ({v / values[0]:.2f})" for n, v in zip(took, values.tolist(), strict=True))
-            print(f"a step on {WORLD} processes, {title}, ms: {'   '.join(text)}", flush=True)
+        found[title] = dict(zip(took, values.tolist(), strict=True))
+    if rank == 0:
+        (Path(folder) / "found.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 
 
+def table(known: dict[str, Any]) -> str:
+    """Of the results: ratios to the first of each."""
+    lines = [f"| a step on {WORLD} processes | | ms | ratio |", "| --- | --- | --- | --- |"]
+    for title, took in known["steps"].items():
+        base = next(iter(took.values()))
+        lines += [f"| {title} | {name} | {ms:.2f} | {ms / base:.2f} |" for name, ms in took.items()]
+    return "\n".join([*lines, "", machine.told(known)])
+
+
 def main() -> None:
-    """Start the processes."""
+    """Start the processes, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repeats", type=int, default=30)
     options = parser.parse_args()
+    before = machine.now()
     with tempfile.TemporaryDirectory() as folder:
         multiprocessing.spawn(measure, args=(folder, options.repeats), nprocs=WORLD)
+        steps = json.loads((Path(folder) / "found.json").read_text())
+    known = {"machine": before, "steps": steps}
+    machine.note("processes", known)
+    print(table(known))
 
 
 if __name__ == "__main__":

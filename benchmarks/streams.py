@@ -142,6 +142,17 @@ METHODS: dict[str, Callable[[int], Learner]] = {
 }
 
 
+def table(known: dict[str, float]) -> str:
+    """Of all that is in the results."""
+    lines = [f"| | runs | {' | '.join(STREAMS)} |", "|" + " --- |" * (len(STREAMS) + 2)]
+    for name in METHODS:
+        runs = [[v for key, v in known.items() if key.startswith(f"{kind}: {name}: ")] for kind in STREAMS]
+        (count,) = set(map(len, runs))
+        cells = " | ".join(student(one).text(digits=3) for one in runs)
+        lines.append(f"| {name} | {count} | {cells} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure what is missing, and print the table."""
     parser = argparse.ArgumentParser(
@@ -161,10 +172,7 @@ def main() -> None:
                     known[key] = float(np.mean(make(seed)(batches(kind, 1000 + seed))))
                     writing.write(options.results, json.dumps(known, indent=1) + "\n")
                     print(f"{key}: {known[key]:.4f}", flush=True)
-    print(f"\n{'prequential log loss':30}" + "".join(f"{kind:>24}" for kind in STREAMS))
-    for name in METHODS:
-        values = [[known[f"{kind}: {name}: {seed}"] for seed in range(options.seeds)] for kind in STREAMS]
-        print(f"{name:30}" + "".join(f"{student(one).text(digits=3):>24}" for one in values))
+    print(table(known))
 
 
 if __name__ == "__main__":

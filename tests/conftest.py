@@ -8,6 +8,7 @@ import sys
 import warnings
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,16 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "passive"
 )  # torch's threads would spin against those of other workers
+
+
+def data_beside(project):
+    """The folder of data beside the project, if it has MNIST."""
+    folder = project.parent / "shared" / "data"
+    return folder if (folder / "mnist").is_dir() else None
+
+
+if beside := data_beside(Path(__file__).parent.parent):
+    os.environ.setdefault("HEATBATH_DATA", str(beside))
 gc.disable()  # until all tests are collected: next to nothing of what is imported is garbage
 
 

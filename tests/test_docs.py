@@ -12,6 +12,7 @@ from functools import cache
 from inspect import signature
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 
@@ -175,6 +176,43 @@ def test_the_page_on_the_explorer_has_what_was_measured(tmp_path, monkeypatch):
     made = tool_of_tables.measured()
     assert "| 4 in Chromium | 21 | 0.71 | 31 | 80 |" in made
     assert "60 minutes at full speed (2,000,000,000 steps, Chromium): server 302 and 303 MB." in made
+
+
+@pytest.mark.parametrize("page", ["deep", "modules", "pytorch", "streams"])
+def test_tables_on_a_page_are_those_of_the_results(page):
+    made = tool("measured").measured(DOCS / f"{page}.md")
+    assert (DOCS / f"{page}.md").read_text() == made, "run python docs/measured.py"
+    assert "\n<!-- end -->" in made
+
+
+def quoted(text):
+    """The numbers with three decimals that a text has."""
+    return set(re.findall(r"(?<![\d.])\d\.\d{3}(?!\d)", text))
+
+
+def test_numbers_in_the_text_are_those_of_the_tables_it_speaks_of():
+    """Of modules, rounded to three decimals; of streams, as they are there. One that is changed is found."""
+    section = re.search(
+        r"^## What averaging is worth\n(.*?)^## ", (DOCS / "pytorch.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    modules = json.loads((ROOT / "benchmarks" / "results" / "modules.json").read_text())
+    rounded = set()
+    for runs in (runs for task in modules.values() for runs in task["runs"].values()):
+        for row in next(iter(runs.values())):
+            values = np.array([found[row][1:3] for found in runs.values()])  # log loss and calibration error
+            errors = values.std(axis=0, ddof=1) / len(values) ** 0.5
+            rounded |= {f"{number:.3f}" for number in (*values.mean(axis=0), *errors)}
+    said = quoted(section[1])
+    assert len(said) >= 15
+    assert said <= rounded, said - rounded
+    assert not quoted(section[1].replace("0.030", "0.099")) <= rounded
+    for task in ("table", "text"):
+        seconds = {name: sum(runs.values()) for name, runs in modules[task]["seconds"].items()}
+        assert f" {seconds['Adam, then Sampler'] / seconds['Adam']:.1f} times (on the {task})" in section[1]
+    after = (DOCS / "streams.md").read_text().partition("<!-- benchmarks/streams.py -->")[2]
+    table, _, prose = after.partition("<!-- end -->")
+    assert quoted(prose)
+    assert quoted(prose) <= quoted(table)
 
 
 def test_every_parameter_of_tables_is_on_its_page():

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from heatbath.datasets import digits, mnist
+from tests.conftest import data_beside
 from tests.datasets.problems import same
 
 TINY = {
@@ -218,6 +219,13 @@ def test_truncated_and_foreign_files_are_refused_by_name(tiny, tmp_path, data, s
     with pytest.raises(ValueError, match=r"train-labels-idx1-ubyte (must be|is damaged)") as caught:
         mnist(tmp_path / "files")
     assert says in str(caught.value)
+
+
+def test_data_beside_the_project_are_found(tmp_path):
+    project = tmp_path / "project"
+    assert data_beside(project) is None
+    (tmp_path / "shared" / "data" / "mnist").mkdir(parents=True)
+    assert data_beside(project) == tmp_path / "shared" / "data"
 
 
 def test_the_real_mnist_is_what_it_is_known_to_be():

@@ -40,7 +40,7 @@ class ResNet(nn.Module):
 
 
 def digits(kind, count):
-    """MNIST, from HEATBATH_DATA, in half the resolution; None where it is not there."""
+    """MNIST, from HEATBATH_DATA (see conftest.py), in half the resolution; None where it is not there."""
     folder = Path(os.environ.get("HEATBATH_DATA", "")) / "mnist"
     if not (folder / f"{kind}-images-idx3-ubyte.gz").is_file():
         return None
