@@ -295,11 +295,11 @@ def saved(rank, folder, pair, mesh):
 
 
 def sharded(meshes, pairs):
-    """The largest difference of each run to that of a whole model, or to one that is whole on a mesh."""
+    """The largest difference of each run to that of a whole model in one process."""
     differ = {}
     for name in KINDS:
         for fused in (True, False):
-            expected = run(name, "", True) if fused else run(name, "whole", False, meshes[1])
+            expected = run(name, "", fused)
             how = "columns" if name == "AdaptiveLangevin" else "fsdp"
             for count, mesh in meshes.items():
                 differ[f"{name}, {how}, fused {fused}, on {count}"] = far(

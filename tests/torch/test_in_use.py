@@ -12,6 +12,9 @@ from torch import nn
 import heatbath as hb
 import heatbath.torch as ht
 from heatbath.schedules import Linear, SimulatedTempering
+from heatbath.torch import unfused
+from heatbath.torch.shards import Shard
+from tests.torch.test_seeds import BLOCKS
 
 TAU = 1e-3
 
@@ -472,16 +475,57 @@ def test_an_output_layer_that_cannot_be_meant_is_refused():
 # Noise of the plain way
 
 
-def test_no_two_steps_of_the_plain_way_share_their_noise():
-    """Generators on the CPU look at 32 bits of their seed only: it must count the steps."""
-    seeds = set()
-    like = [torch.empty(1)]
-    for step in range(3000):
-        seeds.add(ht.optimizer.unfused.drawn(like, 5, step, 0, [0])[0].item())
-    assert len(seeds) > 2990  # of 3000 numbers in float32 a few coincide
-    a = ht.optimizer.unfused.drawn([torch.empty(1000)], 5, 2**32 + 7, 0, [0])[0]
-    b = ht.optimizer.unfused.drawn([torch.empty(1000)], 5, 8, 0, [0])[0]
-    assert not torch.equal(a, b)
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_the_plain_way_has_the_numbers_of_the_definition(kind):
+    """So that no two addresses share any. Of tensors of any layout, over the edges of tiles and pieces."""
+    like = [torch.empty(5, 4000, dtype=kind).T, torch.empty(7, dtype=kind)]
+    found = unfused.drawn(like, 5, 2**32 + 7, 3, [9, 20_009], 6)
+    assert [numbers.shape for numbers in found] == [tensor.shape for tensor in like]
+    flat = np.concatenate([numbers.numpy().ravel() for numbers in found])
+    expected = hb.noise.normals(5, hb.noise.NOISE, 3, 6, 2**32 + 7, 9, 20_016)
+    np.testing.assert_allclose(flat, expected, rtol=0, atol=1e-6 if kind == torch.float32 else 1e-13)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_both_ways_and_all_layouts_take_the_same_path(kind):
+    """In float32 within rounding; of half precision the float32 copies."""
+    ends = []
+    for fused, order in ((None, "C"), (False, "C"), (False, "F")):
+        theta = torch.zeros(30, 40, dtype=kind)
+        parameter = nn.Parameter(theta if order == "C" else theta.T.contiguous().T)
+        optimizer = ht.AdaptiveLangevin([parameter], 0.1, 0.3, 0.2, 0.1, "BAFEFAB", seed=3, fused=fused)
+        for _ in range(5):
+            parameter.grad = 0.5 * parameter.detach()
+            optimizer.step()
+        ends.append(optimizer.state[parameter].get("copy", parameter).detach().contiguous())
+    assert ends[0].abs().max() > 0.1
+    for other in ends[1:]:
+        torch.testing.assert_close(other, ends[0], rtol=0, atol=2e-3 if kind == torch.bfloat16 else 1e-6)
+
+
+def test_the_keys_of_generators_on_other_devices_never_coincide():
+    """Steps and chunks of one use have different keys, whatever the base; steps return after 2^26."""
+    places = [first + k * unfused.CHUNK for first in (0, 7, 300) for k in range(20)]
+    for base in (0, 2**64 - 1, unfused._base(5, 1, 2)):
+        keys = {unfused.key(base, step, place) for step in range(500) for place in places}
+        assert len(keys) == 500 * len(places)
+        assert all(0 <= key < 2**64 for key in keys)
+    assert unfused.key(3, 2**26 + 1, 9) == unfused.key(3, 1, 9) != unfused.key(3, 2, 9)
+    assert (
+        len({unfused._base(seed, use, chain) for seed in (0, 1) for use in (0, 1) for chain in (0, 1)}) == 8
+    )
+
+
+@pytest.mark.parametrize("name", ["rows", "columns", "in the middle", "of a vector", "empty", "a scalar"])
+def test_a_generator_draws_for_a_block_what_it_draws_for_the_whole(name, monkeypatch):
+    """As on other devices, with chunks that are shorter than the parameter and end in its middle."""
+    monkeypatch.setattr(unfused, "CHUNK", 999)
+    shape, size, offset = BLOCKS[name]
+    whole = unfused.by_chunks(torch.empty(shape), 5, 7, 11, None)
+    part = unfused.by_chunks(torch.empty(size), 5, 7, 11, Shard(shape, size, offset, ()))
+    cut = tuple(slice(o, o + n) for o, n in zip(offset, size, strict=True))
+    assert torch.equal(part, whole[cut])
+    assert whole.unique().numel() > 0.99 * whole.numel()  # of so many in float32 a few coincide
 
 
 @pytest.mark.parametrize("fused", [True, False])

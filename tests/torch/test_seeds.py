@@ -221,7 +221,7 @@ def test_a_block_of_a_parameter_is_stepped_as_it_is_in_the_whole(name, fused):
         if fused:
             Fused().run([unit], 0)
         else:
-            unfused.run(unit, 0, unfused.drawn)
+            unfused.run([unit], 0, unfused.drawn)
         return theta, p
 
     whole = stepped(Shard(shape, shape, (0,) * len(shape), ()))

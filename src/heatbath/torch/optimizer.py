@@ -557,6 +557,7 @@ class Partitioned(Optimizer):
     def _advance(self, parts: list[Part], stage: int) -> None:
         """The passes of a stage."""
         together: dict[Any, list[Unit]] = {}
+        plain: list[Unit] = []
         for part in parts:
             for unit in part.units:
                 if unit.theta[0].is_meta:  # there is nothing to move
@@ -564,7 +565,8 @@ class Partitioned(Optimizer):
                 if part.fused:
                     together.setdefault((unit.theta[0].dtype, unit.seed, unit.step), []).append(unit)
                 else:
-                    unfused.run(unit, stage, self._noise)
+                    plain.append(unit)
+        unfused.run(plain, stage, self._noise)
         for units in together.values():
             self._fused.run(units, stage)
 
