@@ -115,7 +115,8 @@ class Observations:
 
 
 def pooled(estimates: list[Estimate]) -> Estimate:
-    """The mean of independent chains."""
+    """The mean of independent chains; those that have diverged are left out, unless all have."""
+    estimates = [estimate for estimate in estimates if math.isfinite(estimate.value)] or estimates
     count = len(estimates)
     return Estimate(
         sum(estimate.value for estimate in estimates) / count,

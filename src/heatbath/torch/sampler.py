@@ -429,8 +429,7 @@ class Sampler:
         said = [note.said for step, note in self._course.notes.items() if step > after]
         if len(said) < 4:
             return None
-        every = np.stack(said, axis=1)
-        alive = np.isfinite(every.reshape(len(every), -1)).all(axis=1)
+        every, alive = np.stack(said, axis=1), self._alive(after)
         return converged(every[alive]) if np.count_nonzero(alive) > 1 else None
 
     def temperatures(self) -> dict[str, tuple[Estimate, Estimate]]:
@@ -443,7 +442,7 @@ class Sampler:
         if not heats:
             return {}
         every = np.stack(heats, axis=-1)  # (parts, 2, chains, samples)
-        every = every[:, :, np.isfinite(every).all(axis=(0, 1, 3))]
+        every = every[:, :, self._alive(after) & np.isfinite(every).all(axis=(0, 1, 3))]
         if not every.shape[2]:
             return {}
         pairs = [tuple(statistics.mean(series) for series in part) for part in every]
@@ -456,10 +455,17 @@ class Sampler:
             return None
         if self.settings.noise != "sampled":
             return float(self.settings.noise) ** 2
-        return float(np.mean(self._noises()))
+        return float(np.mean(self._noises()[self._alive()]))
+
+    def _alive(self, after: int | None = None) -> NDArray[np.bool_]:
+        """Which chains have been finite at every sample, since the burn-in or another step."""
+        after = self.burn_in if after is None else after
+        notes = [note for step, note in self._course.notes.items() if step > after]
+        finite = [np.isfinite(n.said.reshape(len(n.said), -1)).all(axis=1) for n in notes]
+        return np.logical_and.reduce([np.ones(self.settings.chains, bool), *finite])
 
     def _noises(self) -> NDArray[np.float64]:
-        """(chains, samples)."""
+        """(chains, samples), of all chains."""
         burn_in = self.burn_in
         return np.stack([v.noise for step, v in self._course.notes.items() if step > burn_in], axis=1)
 
@@ -540,12 +546,11 @@ class Sampler:
             said = predict(self.chains, states, x, task=self.settings.task)
             return Report.of_classes(self.settings.task, y, said.mean, single.mean)
         every = outputs(self.chains, states, x, task=self.settings.task)
-        every = every[np.isfinite(every.reshape(len(every), -1)).all(axis=1)]
+        alive = self._alive() & np.isfinite(every.reshape(len(every), -1)).all(axis=1)
+        every = every[alive]
         if self.settings.loss == "mse_loss":
             known = self.settings.noise
-            noises = (
-                self._noises()[: len(every)] if known == "sampled" else np.full(every.shape[:2], known**2)
-            )
+            noises = self._noises()[alive] if known == "sampled" else np.full(every.shape[:2], known**2)
             law = noises.reshape(-1), self.settings.squares if known == "sampled" else known**2
         return Report.of_values(self.settings.task, y, every.reshape(-1, *every.shape[2:]), single.mean, law)
 
@@ -778,9 +783,8 @@ class _Course:
         """Draw the noise of the data given the chains as they are; of one that diverged it stays."""
         assert self.data is not None
         residuals = torch.cat([self._residuals(x, y) for x, y in self.data.all()], dim=1)
-        lost = ~residuals.isfinite().flatten(1).all(dim=1)
-        residuals[lost] = 1.0
-        self.optimizer.draw_noise(residuals)
+        if residuals.isfinite().flatten(1).all(dim=1).any():  # or all diverged, which the loss will show
+            self.optimizer.draw_noise(residuals)
 
     def _residuals(self, x: Tensor, y: Tensor) -> Tensor:
         """(chains, examples, targets)."""

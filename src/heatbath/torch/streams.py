@@ -255,7 +255,7 @@ class Stream:
         with torch.no_grad(), self._evaluating():
             losses = self._values(x, y).double().flatten()
         finite = losses[losses.isfinite()]
-        if len(losses) != getattr(self.model, "count", 1):
+        if len(losses) != (self.model.count if isinstance(self.model, Chains) else 1):
             raise ValueError(
                 f"the loss must be one number, the mean over the batch; got {len(losses)} of them"
             )

@@ -64,7 +64,8 @@ def key(base: int, step: int, place: int) -> int:
     one another only where 64 bits of a hash agree in all but those of the steps and elements that there are:
     for a million steps of a billion parameters (in 1000 chunks) by chance once in 10^9 pairs.
     """
-    return base ^ (step % 2**STEPS << PLACES | place % 2**PLACES)
+    address: int = step % 2**STEPS << PLACES | place % 2**PLACES
+    return base ^ address
 
 
 def by_chunks(like: Tensor, base: int, step: int, first: int, shard: Shard | None) -> Tensor:
@@ -76,7 +77,7 @@ def by_chunks(like: Tensor, base: int, step: int, first: int, shard: Shard | Non
     generator = torch.Generator(like.device)
     begin, end = runs[0][1] // CHUNK, -(-(runs[-1][1] + runs[-1][2]) // CHUNK)
     line = like.new_empty(min(end * CHUNK, size) - begin * CHUNK)
-    for k, chunk in enumerate(line.split(CHUNK), begin):
+    for k, chunk in enumerate(torch.split(line, CHUNK), begin):
         chunk.normal_(generator=generator.manual_seed(key(base, step, first + k * CHUNK)))
     if len(runs) == 1 and runs[0][2] == len(line):
         return line.reshape(like.shape)
