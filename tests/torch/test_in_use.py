@@ -618,7 +618,8 @@ MAKERS = {
 @pytest.mark.parametrize("h", [0.1, Linear(0.1, 0.05, 10)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_state_for_a_checkpoint_before_the_first_step_moves_nothing(name, h, fused):
-    """torch makes a step at lr = 0 for it, which is to hold against our schedules, too. Zeros stay zeros."""
+    """torch makes a step at lr = 0 for it, with gradients of 0. That is none, for our schedules and the noise,
+    too: the run is that of one without it. Zeros stay zeros."""
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 
     model = network(torch.float64)
@@ -630,13 +631,20 @@ def test_a_state_for_a_checkpoint_before_the_first_step_moves_nothing(name, h, f
     state = copy.deepcopy(get_optimizer_state_dict(model, optimizer))
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     optimizer.step(lambda: backward(model, optimizer))
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 if h == 0.1 else 0.095)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
+    assert optimizer.param_groups[0]["step"] == 1
     assert not torch.equal(model[0].weight, before["0.weight"])
     end = copy.deepcopy(model.state_dict())
     model.load_state_dict(before)
     resumed = MAKERS[name](model, h)
     set_optimizer_state_dict(model, resumed, state)
     resumed.step(lambda: backward(model, resumed))
+    assert all(torch.equal(value, end[key]) for key, value in model.state_dict().items())
+    model.load_state_dict(before)
+    never = MAKERS[name](model, h)
+    for group in never.param_groups:
+        group["fused"] = fused
+    never.step(lambda: backward(model, never))
     assert all(torch.equal(value, end[key]) for key, value in model.state_dict().items())
 
 
@@ -651,6 +659,20 @@ def test_a_schedule_that_is_at_0_goes_on():
         optimizer.step()
         moved.append(not torch.equal(before, parameter))
     assert moved == [True, False, True]
+
+
+@pytest.mark.parametrize("gradient", [0.0, 1.0])
+def test_steps_at_0_that_are_no_preparation_count(gradient):
+    """Those of a schedule that begins at 0, with any gradient, and those of others with some."""
+    parameter = single()
+    optimizer = ht.Langevin([parameter], Linear(0.0, 0.1, 4), 1.0, TAU)
+    other = ht.Langevin([parameter], 0.0, 1.0, TAU)
+    for _ in range(2):
+        parameter.grad = torch.full((4,), gradient)
+        optimizer.step()
+        other.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.025)
+    assert other.param_groups[0]["step"] == (2 if gradient else 0)
 
 
 # Which layer is the last
@@ -707,6 +729,63 @@ def test_a_closure_shows_the_order_too_and_a_compiled_model_does_not():
         warnings.simplefilter("ignore")  # torch.jit is to go
         scripted = torch.jit.script(BodyFirst())
     steps(scripted, ht.LOL(scripted), 1)
+
+
+@pytest.mark.parametrize("way", ["compiled", "scripted"])
+def test_a_head_declared_first_is_asked_for_where_nothing_can_be_seen(way):
+    """By shapes, at the first step that moves; where they do not tell, that is said, once."""
+
+    def stepped(model):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)  # it is to go
+            called = torch.jit.script(model) if way == "scripted" else model
+        optimizer = ht.LOL(called)
+        if way == "compiled":
+            called = torch.compile(model, backend="eager", fullgraph=True)
+        for _ in range(2):
+            backward(called, optimizer)
+            optimizer.step()
+
+    model = HeadFirst()
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match=r"'body.0' is the last layer by its place.*output=model\.head"):
+        stepped(model)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    stepped(BodyFirst())
+
+    class Skipping(BodyFirst):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 19), nn.Tanh())
+            self.last = nn.Linear(20, 1)
+
+        def forward(self, x):
+            body = self.body(x)
+            return self.last(torch.cat([body, body[:, :1]], dim=1))
+
+    with pytest.warns(RuntimeWarning, match="cannot be seen.*'last', declared last") as told:
+        stepped(Skipping())
+    assert len(told) == 1
+
+
+def test_a_head_declared_first_is_seen_where_only_parts_are_called():
+    """As in Lightning, whose training_step calls parts of the module; a step at lr = 0 does not ask yet."""
+    for kind in (HeadFirst, BodyFirst):
+        model = kind()
+        optimizer = ht.AdLaLa(model, seed=1)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.0
+        optimizer.step()
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1
+        last = model.head if kind is HeadFirst else model.last
+        last(model.body(torch.ones(3, 2))).sum().backward()
+        if kind is HeadFirst:
+            with pytest.raises(ValueError, match=r"acts last is 'head', and 'body.0', .* output=model.head"):
+                optimizer.step()
+        else:
+            optimizer.step()
+            assert not any(module._forward_hooks for module in model.modules())
 
 
 def test_what_the_order_is_seen_by_survives_copies_and_files(tmp_path):

@@ -526,6 +526,37 @@ def test_a_chain_that_diverges_is_reported_and_left_out():
 
 
 @QUIET
+def test_the_noise_is_that_of_the_chains_that_are_alive(monkeypatch):
+    """The first of three dies: its noise stays where it was, and the other two have their own in the report."""
+    x, y = values(100)
+    sampler = ht.Sampler(torch.nn.Linear(2, 1).double(), "mse_loss", (x, y), chains=3, lr=0.1, seed=1)
+    sampler.run(steps=20)
+    with torch.no_grad():
+        next(iter(sampler.chains.parameters()))[0] = math.nan
+    stays = sampler._course.optimizer.noise[0]
+    sampler.run(steps=120)
+    now = sampler._course.optimizer.noise
+    assert now[0] == stays
+    noises = np.stack([n.noise for s, n in sampler._course.notes.items() if s > sampler.burn_in], axis=1)
+    assert sampler.noise == pytest.approx(noises[1:].mean(), rel=1e-12)
+    given = []
+    of_values = Report.of_values
+
+    def noted(task, y, said, single, law):
+        given.append((said, law))
+        return of_values(task, y, said, single, law)
+
+    monkeypatch.setattr(Report, "of_values", noted)
+    sampler.report(x, y)
+    ((said, (variances, _)),) = given
+    assert len(said) == len(variances) == 2 * noises.shape[1]
+    np.testing.assert_array_equal(variances, noises[1:].ravel())
+    assert not np.isin(stays, variances)
+    for each in (sampler.predict(x), sampler.temperatures()):
+        assert np.isfinite(each.mean).all() if hasattr(each, "mean") else each
+
+
+@QUIET
 @pytest.mark.parametrize("loss", ["cross_entropy", "binary_cross_entropy_with_logits"])
 def test_a_report_has_the_numbers_of_scikit_learn_for_both(loss):
     x, y = classes(80)

@@ -439,9 +439,8 @@ class Partitioned(Optimizer):
             raise ValueError(f"chain must be one of {list(self._observations)}, got {shown(chain)}")
         if chain is None and self._diverged and len(self._observations) > 1:
             chains = [f"{k} (at step {step}, in {part!r})" for k, (step, part) in self._diverged.items()]
-            warn(
-                f"chains diverged and are left out: {', '.join(chains[:5])}; a smaller lr may help", Diverged
-            )
+            some = ", ".join(chains[:5])
+            warn(f"chains diverged and are left out: {some}; a smaller lr may help", Diverged)
         return [seen for number, seen in self._observations.items() if chain in (None, number)]
 
     def forget_past(self) -> None:

@@ -462,7 +462,7 @@ class Sampler:
         after = self.burn_in if after is None else after
         notes = [note for step, note in self._course.notes.items() if step > after]
         finite = [np.isfinite(n.said.reshape(len(n.said), -1)).all(axis=1) for n in notes]
-        return np.logical_and.reduce([np.ones(self.settings.chains, bool), *finite])
+        return np.asarray(np.all([np.ones(self.settings.chains, bool), *finite], axis=0))
 
     def _noises(self) -> NDArray[np.float64]:
         """(chains, samples), of all chains."""
@@ -477,6 +477,15 @@ class Sampler:
         if not states:
             raise ValueError("there are no samples yet: run() the sampler first")
         return states
+
+    def _networks(self) -> list[dict[str, Tensor]]:
+        """The module's states in the samples after the burn-in, of all chains that are alive."""
+        alive = self._alive()
+        if not alive.all():
+            lost = ", ".join(map(str, np.flatnonzero(~alive)))
+            warn(f"chains {lost} are not finite, or were not since the burn-in: they are left out", Diverged)
+        every = (enumerate(self.chains.states(state)) for state in self._states().values())
+        return [own for chains in every for chain, own in chains if alive[chain]]
 
     def _warn(self) -> None:
         """Say what is wrong with the samples."""
@@ -529,8 +538,7 @@ class Sampler:
         """What all samples after the burn-in say together of x: mean, spread and entropies, in a
         `Prediction`. x is what the module takes, an array, or a loader of batches; of a regression the
         spread is that of new data, with their noise."""
-        states = list(self._states().values())
-        return predict(self.chains, states, _parts(x), task=self.settings.task, noise=self.noise)
+        return predict(self._single, self._networks(), _parts(x), task=self.settings.task, noise=self.noise)
 
     def report(self, x: Any, y: Any = None) -> Report:
         """What the averaged prediction is worth on examples that were not trained on, beside the single
@@ -540,12 +548,12 @@ class Sampler:
         `WorseThanSingle` warns where the average is worse by more than chance.
         """
         x, y = _examples(x, y)
-        law, states = None, list(self._states().values())
+        law = None
         single = predict(self._single, [self._single.state_dict()], x, task=self.settings.task)
         if TASKS[self.settings.task].classes:
-            said = predict(self.chains, states, x, task=self.settings.task)
+            said = predict(self._single, self._networks(), x, task=self.settings.task)
             return Report.of_classes(self.settings.task, y, said.mean, single.mean)
-        every = outputs(self.chains, states, x, task=self.settings.task)
+        every = outputs(self.chains, self._states().values(), x, task=self.settings.task)
         alive = self._alive() & np.isfinite(every.reshape(len(every), -1)).all(axis=1)
         every = every[alive]
         if self.settings.loss == "mse_loss":

@@ -42,7 +42,7 @@ from heatbath.likelihood import COST, FEWEST
 from heatbath.prediction.inputs import inputs_of
 from heatbath.prediction.norms import evaluating
 from heatbath.prediction.samples import check_module, tensors
-from heatbath.runs.simulation import deferred_interrupts
+from heatbath.runs.simulation import Diverged, deferred_interrupts, warn
 from heatbath.statistics import Blocks, Estimate
 from heatbath.torch.chains import Chains
 from heatbath.torch.observations import labels
@@ -176,6 +176,7 @@ class Stream:
         self.forget = bool(forget)
         self.samples: deque[dict[str, Tensor]] = deque(maxlen=whole("Stream: samples", samples, low=0))
         self.seen, self.batches, self.n = 0, 0, 0
+        self._lost: set[int] = set()  # chains of which was said that they diverged
         self._made, self._drawn = 0, 0  # steps, and those at the last draw of the noise
         self._losses = Blocks()
         self._sizes: deque[int] = deque(maxlen=MOST_BATCHES)  # of the batches that count
@@ -254,7 +255,8 @@ class Stream:
         """The loss before learning, the mean over the chains that are finite."""
         with torch.no_grad(), self._evaluating():
             losses = self._values(x, y).double().flatten()
-        finite = losses[losses.isfinite()]
+        alive = losses.isfinite()
+        finite = losses[alive]
         if len(losses) != (self.model.count if isinstance(self.model, Chains) else 1):
             raise ValueError(
                 f"the loss must be one number, the mean over the batch; got {len(losses)} of them"
@@ -263,6 +265,10 @@ class Stream:
             lost = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
             what = f"{', '.join(lost[:3])} of the model are: it has diverged" if lost else "is it the data?"
             raise ValueError(f"the loss of a batch is not finite, and nothing was learned of it; {what}")
+        if new := set((~alive).nonzero().flatten().tolist()) - self._lost:
+            self._lost |= new
+            text = ", ".join(map(str, sorted(new)))
+            warn(f"chains {text} diverged by batch {self.batches}, and the others go on", Diverged)
         return float(finite.mean())
 
     def _take(self, x: Tensor, y: Tensor) -> float:
