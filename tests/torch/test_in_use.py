@@ -618,7 +618,7 @@ MAKERS = {
 @pytest.mark.parametrize("h", [0.1, Linear(0.1, 0.05, 10)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_state_for_a_checkpoint_before_the_first_step_moves_nothing(name, h, fused):
-    """torch makes a step at lr = 0 for it, with gradients of 0. That is none, for our schedules and the noise,
+    """torch makes a step at lr = 0 for it, with gradients of 0. That is none, for our schedules and the noise
     too: the run is that of one without it. Zeros stay zeros."""
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 

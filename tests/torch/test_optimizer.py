@@ -167,10 +167,11 @@ def test_words_seen_at_the_kick_go_on_as_the_reference_does(method, fused):
     np.testing.assert_allclose(vector(model), reference.state.theta[0], atol=1e-10)
 
 
-def test_the_noise_of_the_plain_way_is_another():
-    """The control: without the definition's numbers the plain way goes elsewhere."""
+@pytest.mark.parametrize("fused", [True, False])
+def test_with_another_seed_both_ways_go_elsewhere(fused):
+    """The control: it is the noise that is followed, too."""
     model = network()
-    optimizer = by_layer(model, PARTITIONS["LOL"], seed=5, fused=False)
+    optimizer = by_layer(model, PARTITIONS["LOL"], seed=6, fused=fused)
     assert follow(model, optimizer, PARTITIONS["LOL"], 20, seed=5)[0] > 1e-3
 
 

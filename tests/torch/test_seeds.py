@@ -138,7 +138,8 @@ def test_a_sharded_model_goes_the_way_of_the_whole_one(processes):
         for run, difference in said["sharded"].items():
             exact = run.startswith(("Langevin", "Adam")) or run.endswith("on 1")
             exact &= not run.startswith("Langevin, blocks")
-            assert difference <= (0.0 if exact else 1e-12), run
+            bound = 1e-7 if " in " in run else 0.0 if exact else 1e-12  # in float32 p·p is rounded otherwise
+            assert difference <= bound, run
 
 
 def test_p_squared_is_added_up_over_processes_once_in_a_pass(processes):
@@ -190,10 +191,7 @@ def test_the_state_of_a_sharded_model_goes_on_in_four_processes_and_in_one(proce
         ("shards of shards", "shards of shards along one dimension"),
         ("DeepSpeed", "the parameters were replaced by others since the optimiser was made"),
         ("stages", r"process \d has other parameters than process \d.*give each a seed of its own"),
-        (
-            "stages with one seed",
-            r"accepted|process \d has other parameters than process \\d, with the same seed=9",
-        ),
+        ("stages with one seed", r"accepted|other parameters than process \d, with the same seed=9"),
         ("stages with seeds", "accepted"),
     ],
 )
