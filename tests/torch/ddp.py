@@ -212,6 +212,7 @@ def zero_with_other_groups(rank):
 
 
 def zero_of_two_gradients(rank):
+    torch.manual_seed(5)
     model = network()
     wrapped = made("Langevin", model, ZeroRedundancyOptimizer, word="ABAOABA")
 

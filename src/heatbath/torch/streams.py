@@ -37,7 +37,7 @@ from torch.optim import Optimizer
 
 from heatbath import noise
 from heatbath.checks import shown, whole
-from heatbath.drift import FALSE_ALARMS, Drift, Watch
+from heatbath.drift import FALSE_ALARMS, SETTLED, Drift, Watch
 from heatbath.likelihood import COST, FEWEST
 from heatbath.prediction.inputs import inputs_of
 from heatbath.prediction.norms import evaluating
@@ -50,7 +50,6 @@ from heatbath.torch.optimizer import Partitioned
 from heatbath.torch.values import of_chain
 
 WINDOW = 10_000  # examples that count
-SETTLED = 0.01  # the share by which n may grow with a batch for ξ to be watched, which follows τ with a lag
 MOST_BATCHES = 4096  # of which it is known how many examples they had
 AT_ONCE = 1000  # examples of which residuals are taken at a time
 
