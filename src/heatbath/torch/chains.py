@@ -279,8 +279,8 @@ def recognised(groups: Iterable[Any]) -> list[Any]:
     them: taken for one long parameter they would have one ξ and one temperature together."""
     made = []
     for group in groups:
-        if isinstance(group, dict) and group.get("chains") is None and "params" in group:
-            given = group["params"]
+        given = group.get("params") if isinstance(group, dict) and group.get("chains") is None else None
+        if given is not None and not isinstance(given, set):  # which torch refuses
             given = [given] if isinstance(given, Tensor) else list(given)
             homes = [_home(entry[1] if isinstance(entry, tuple) else entry) for entry in given]
             group = group | {"params": given}
