@@ -42,6 +42,7 @@ SPANS = 10  # correlation times that half of these must span
 CAUTION = 1.5  # times what a correlation time is above 1, as the smaller of two estimates is too small
 SELDOM = 16  # values between two looks at the correlation, which take longest
 SUSPECT = 100.0  # R above which a change may be what looks like a correlation
+SETTLED = 0.01  # the share by which n may grow with a batch for ξ to be watched, which follows τ with a lag
 FALSE_ALARMS = 10_000.0  # values between two of them, on average
 
 

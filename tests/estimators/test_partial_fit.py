@@ -218,3 +218,26 @@ def test_records_do_not_grow_without_end(monkeypatch):
     assert len(fitted.loss_curve_) == 25 + 10
     assert fitted.run_.data["step"].values.tolist() == list(fitted.run_.plan.records)
     assert fitted.n_iter_ == 120
+
+
+def test_the_friction_of_adaptive_parts_is_watched_where_the_window_is_full():
+    """Each call adds ξ of each thermostat, and what it tells has the examples before forgotten."""
+    fitted = hb.ThermodynamicClassifier(
+        **QUICK | {"hidden": (3,), "steps": 5, "chains": 3, "samples": 2}, method=hb.AdLaLa(0.05), window=40
+    )
+    X = RNG.standard_normal((200, 2))
+    y = (X[:, 0] > 0).astype(int)
+    for rows in np.split(np.arange(200), 10):
+        fitted.partial_fit(X[rows], y[rows], classes=[0, 1])
+    past, (watch,) = fitted._past, fitted._past.frictions.values()
+    assert watch.series == "the friction of part 'hidden'"
+    assert 6 <= watch.step <= 8  # of ten calls the first two fill the window
+    assert past.watch.false_alarms == watch.false_alarms == 2 * hb.drift.FALSE_ALARMS
+    rng = np.random.default_rng(3)
+    assert not any(past.feel({"hidden": value}, True) for value in rng.normal(0.0, 1.0, 100))
+    told = next(d for value in rng.normal(3.0, 1.0, 50) if (d := past.feel({"hidden": value}, True)))
+    assert "the friction of part 'hidden' has risen" in str(told)
+    assert past.latest == 20 * min(told.since, 10)
+    past.latest = 25
+    fitted.partial_fit(X[:5], y[:5])
+    assert fitted.run_.problem.X_train.shape[1] == 30

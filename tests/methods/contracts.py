@@ -145,8 +145,6 @@ def is_followed_by_both_ways_of_torch(method):
         for fused in (True, False):
             partition, model = hb.Partition(variant, 0.05), test_optimizer.network()
             optimizer = test_optimizer.by_layer(model, partition, seed=5, fused=fused)
-            if not fused:
-                optimizer._noise = test_optimizer.same_noise
             difference, reference = test_optimizer.follow(model, optimizer, partition, 100, seed=5)
             assert difference < 1e-10
             (group,) = optimizer.param_groups

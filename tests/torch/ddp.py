@@ -74,7 +74,9 @@ KINDS = {  # a class, what it takes, and how its parameters are given
     "Langevin": (ht.Langevin, {"gamma": 1.0, "tau": 1e-2}, lambda model: list(model.parameters())),
     "AdaptiveLangevin": (ht.AdaptiveLangevin, ADAPTIVE | {"tau": 1e-2}, lambda m: list(m.parameters())),
     "AdLaLa": (ht.AdLaLa, {"tau": 1e-2}, parts),
+    "Adam": (ht.Adam, {"weight_decay": 0.1}, lambda model: list(model.parameters())),
 }
+TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def made(name, model, wrapper=None, **options):
@@ -106,20 +108,42 @@ def inputs():
     return [torch.randn(8, 3, generator=generator, dtype=torch.float64) for _ in range(FEW)]
 
 
+def reductions(fused, mesh):
+    """How often p·p of the two adaptive parts was added up in a step, after the first, at which θ·∇L is too;
+    and how many passes it has."""
+    torch.manual_seed(5)
+    model = network().double()
+    fully_shard(model, mesh=mesh)
+    optimizer = made("AdaptiveLangevin", model, fused=fused)
+    calls, add = [], dist.all_reduce
+    for x in inputs()[:2]:
+        optimizer.zero_grad()
+        (model(x) - x.sum(dim=1, keepdim=True)).square().mean().backward()
+        calls.clear()
+        try:
+            dist.all_reduce = lambda tensor, *args, **named: (calls.append(1), add(tensor, *args, **named))[1]
+            optimizer.step()
+        finally:
+            dist.all_reduce = add
+    stages = optimizer._cooked[0, 0].recipe.stages
+    return len(calls), sum(len(stage.passes) for stage in stages)
+
+
 def outcome(model, optimizer, momenta):
     xi = [group["xi"] for group in optimizer.param_groups if "xi" in group]
     heat = [(T.value, T.configurational.value) for T in optimizer.temperature().values()]
     return [full(model.parameters()), momenta, torch.tensor(xi).ravel(), torch.tensor(heat).ravel()]
 
 
-def run(name, how, fused, mesh=None):
+def run(name, how, fused, mesh=None, kind=torch.float64):
     """Parameters, momenta, ξ and temperatures of a run on the same data in every process."""
     torch.manual_seed(5)
-    model = network().double()
+    model = network().to(kind)
     if how:
         spread(model, mesh, how)
     optimizer = made(name, model, fused=fused)
     for x in inputs():
+        x = x.to(kind)
         if how in ("columns", "whole", "blocks"):
             x = distribute_tensor(x, mesh, [Replicate()] * mesh.ndim)
         step(model, optimizer, x)
@@ -188,6 +212,7 @@ def zero_with_other_groups(rank):
 
 
 def zero_of_two_gradients(rank):
+    torch.manual_seed(5)
     model = network()
     wrapped = made("Langevin", model, ZeroRedundancyOptimizer, word="ABAOABA")
 
@@ -295,11 +320,11 @@ def saved(rank, folder, pair, mesh):
 
 
 def sharded(meshes, pairs):
-    """The largest difference of each run to that of a whole model, or to one that is whole on a mesh."""
+    """The largest difference of each run to that of a whole model in one process."""
     differ = {}
     for name in KINDS:
         for fused in (True, False):
-            expected = run(name, "", True) if fused else run(name, "whole", False, meshes[1])
+            expected = run(name, "", fused)
             how = "columns" if name == "AdaptiveLangevin" else "fsdp"
             for count, mesh in meshes.items():
                 differ[f"{name}, {how}, fused {fused}, on {count}"] = far(
@@ -311,6 +336,11 @@ def sharded(meshes, pairs):
             if name == "Langevin" and fused:  # replicas of shards, and blocks
                 for how in ("fsdp", "blocks"):
                     differ[f"{name}, {how}, 2 x 2"] = far(run(name, how, True, pairs), expected)
+    for name, kind in TYPES.items():
+        for fused in (True, False):
+            for method in ("Langevin", "Adam"):
+                expected, found = (run(method, how, fused, meshes[4], kind) for how in ("", "fsdp"))
+                differ[f"{method} in {name}, fsdp, fused {fused}, on 4"] = far(found, expected)
     differ["in two by ZeRO, in one, and in two"] = goes_on(meshes[2].get_group())
     return differ
 
@@ -327,6 +357,7 @@ REFUSED = {
     "shards of shards": shards_of_shards,
     "DeepSpeed": replaced,
     "stages": stages,
+    "stages with one seed": lambda rank: stages(rank, (9,) * WORLD),
     "stages with seeds": lambda rank: stages(rank, (1, 2, 3, 4)),
 }
 
@@ -339,6 +370,7 @@ def work(folder, rank):
     alone = init_device_mesh("cpu", (WORLD, 1), mesh_dim_names=("all", "one"))["one"]
     meshes = {1: alone, 2: pairs["two"], 4: init_device_mesh("cpu", (WORLD,))}
     said = {"trained": {}, "told": {}, "sharded": sharded(meshes, pairs)}
+    said["reductions"] = [reductions(fused, meshes[4]) for fused in (True, False)]
     said["saved"] = saved(rank, folder, meshes[2], meshes[4])
     for seed, fused in ((3, True), (None, False)):
         said["trained"][f"seed {seed}, fused {fused}"] = trained(rank, seed, fused)

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -129,15 +130,32 @@ def test_the_sampled_variance_is_that_of_each_chain():
         optimizer.draw_noise(torch.zeros(len(x), 1))
 
 
+class Point(torch.nn.Module):
+    """In a quadratic well."""
+
+    def __init__(self, size=2):
+        super().__init__()
+        self.theta = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64))
+
+    def forward(self, k):
+        return 0.5 * (k * self.theta**2).sum()
+
+
+def test_chains_with_a_thermostat_each_have_their_law():
+    """θ and ξ of adaptive Langevin dynamics, at a temperature that is not 1: var θ = τ/k (BAFEFAB), and of ξ
+    the mean σ²/(2τ) and the variance ετ over the chains, which one ξ for all would not have."""
+    count, size, tau, k, sigma, epsilon = 200, 20, 0.3, 2.0, 0.5, 0.05
+    chains, mean = ht.Chains(Point(size), count, "same"), sigma**2 / (2 * tau)
+    optimizer = ht.AdaptiveLangevin(chains, 0.2, tau, sigma, epsilon, "BAFEFAB", xi=mean, seed=2)
+    train(optimizer, lambda: chains(torch.tensor(k, dtype=torch.float64)), steps=100)
+    xi = np.array(optimizer.param_groups[0]["xi"])
+    assert abs(xi.mean() - mean) < 4.5 * np.sqrt(epsilon * tau / count)
+    assert abs(xi.var() / (epsilon * tau) - 1) < 4.5 * np.sqrt(2 / count)
+    found = k * chains.theta.detach().square().mean().item() / tau
+    assert abs(found - 1) < 4.5 * np.sqrt(2 / (count * size))
+
+
 def test_five_hundred_chains_have_the_variance_of_their_law():
-    class Point(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.theta = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
-
-        def forward(self, k):
-            return 0.5 * (k * self.theta**2).sum()
-
     chains, tau, k = ht.Chains(Point(), 500, "same"), 0.3, torch.tensor([1.0, 4.0], dtype=torch.float64)
     optimizer = ht.Langevin(chains, 0.2, 1.0, tau, seed=1)
     train(optimizer, lambda: chains(k), steps=150)
@@ -225,6 +243,30 @@ def test_what_cannot_be_called_at_once_is_called_one_after_the_other_and_says_so
         ht.Chains(network(), 2)(torch.ones(3, 5, dtype=torch.float64))
 
 
+def test_an_attempt_at_once_that_fails_leaves_nothing_behind():
+    """Statistics of batch norms and torch's generator are as if it had not been."""
+
+    class Branching(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.drop = torch.nn.BatchNorm1d(2, momentum=None).double(), torch.nn.Dropout()
+
+        def forward(self, x):
+            said = self.drop(self.norm(x))
+            return said * (2 if float(self.norm.weight.detach().sum()) > 0 else 1)
+
+    x, _ = data()
+    chains = ht.Chains(Branching(), 2, "same")
+    modules = alone(chains)
+    torch.manual_seed(3)
+    with pytest.warns(RuntimeWarning, match="one after the other"):
+        said = chains(x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(said, torch.stack([module(x) for module in modules]), rtol=0, atol=1e-14)
+    assert farthest(chains, modules) < 1e-14
+    assert chains.get_buffer("norm/num_batches_tracked").tolist() == [1, 1]
+
+
 def test_a_chain_that_diverges_leaves_the_others_as_they_are():
     (x, y), outcomes = data(), []
     for broken in (False, True):
@@ -237,6 +279,29 @@ def test_a_chain_that_diverges_leaves_the_others_as_they_are():
     assert chains.alive().tolist() == [True, False, True]
     for k in (0, 2):
         assert all(torch.equal(outcomes[0][k][name], outcomes[1][k][name]) for name in outcomes[0][k])
+
+
+def test_a_chain_that_diverges_is_left_out_of_means_and_named():
+    x, y = data()
+    chains = ht.Chains(network(), COUNT, "same")
+    optimizer = ht.AdLaLa(chains, lr=0.1, seed=1, chain=5)
+    run = partial(train, optimizer, lambda: chains.each(F.cross_entropy, chains(x), y))
+    run(steps=9)
+    assert optimizer.diverged == {}
+    with torch.no_grad():
+        chains.get_parameter("0/weight")[1] = float("nan")
+    run(steps=3)
+    assert optimizer.diverged == {6: (9, "0")}
+    with pytest.warns(hb.Diverged, match=r"6 \(at step 9, in '0'\)"):
+        heats = optimizer.temperature()
+    with pytest.warns(hb.Diverged):
+        frictions = optimizer.friction()
+    for part, heat in heats.items():
+        alive = [optimizer.temperature(number)[part] for number in (5, 7)]
+        assert heat.value == pytest.approx(sum(each.value for each in alive) / 2, rel=1e-12)
+        assert np.isfinite(heat.configurational.value)
+        assert np.isfinite(frictions[part].value)
+    assert "diverged" in repr(optimizer.temperature(6)["0"])
 
 
 @pytest.mark.parametrize("name", ["AdLaLa", "AdLAdL", "tempered"])
@@ -253,6 +318,26 @@ def test_chains_that_are_saved_and_loaded_go_on_as_if_nothing_had_been(name):
         train(o, lambda c=c: c.each(F.cross_entropy, c(x), y))
     for a, b in zip(chains.states(), again.states(), strict=True):
         assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+@pytest.mark.parametrize("given", [lambda c: c.parameters(), lambda c: [{"params": c.parameters()}], list])
+def test_stacked_parameters_are_known_for_those_of_chains(given):
+    """Given alone, also of a copy: each chain has its ξ, N and noise, as where the chains are given."""
+    x, y = data()
+    ends = []
+    for how in (lambda c: c, given):
+        chains = copy.deepcopy(ht.Chains(network(), COUNT))
+        params = how(chains) if given is not list or not ends else list(chains.parameters())
+        optimizer = ht.AdaptiveLangevin(params, 0.1, 0.02, 0.3, 0.2, seed=5, posterior=None)
+        train(optimizer, lambda c=chains: c.each(F.cross_entropy, c(x), y))
+        ends.append((list(chains.states()), optimizer.param_groups[0]["xi"]))
+    assert len(set(ends[0][1])) == COUNT
+    assert ends[0][1] == ends[1][1]
+    assert all(torch.equal(a[n], b[n]) for a, b in zip(*(e[0] for e in ends), strict=True) for n in a)
+    with pytest.raises(ValueError, match="beside others"):
+        ht.Langevin([*chains.parameters(), torch.nn.Parameter(torch.zeros(3))], 0.1, 1.0, 0.1)
+    with pytest.raises(ValueError, match="beside others"):
+        ht.Langevin([*chains.parameters(), *ht.Chains(network(), 2).parameters()], 0.1, 1.0, 0.1)
 
 
 def test_groups_of_chains_are_named_by_the_parameters_of_their_module():

@@ -403,6 +403,22 @@ def test_what_is_frozen_is_not_stored_and_must_not_change(tmp_path):
     assert "frozen" in json.loads((tmp_path / "samples.json").read_text())
 
 
+@pytest.mark.parametrize(("share", "same"), [(1e-15, True), (1e-9, False)])
+def test_what_is_frozen_is_compared_but_for_the_order_of_sums(share, same):
+    """As another number of threads, or another device, adds them up."""
+    model = nn.Sequential(nn.Linear(50, 50), nn.Linear(50, 1))
+    model[0].requires_grad_(False)
+    samples = ht.Samples(model)
+    samples.take()
+    for name, (total, size) in samples._frozen.items():
+        samples._frozen[name] = [total + share * 50 * size, size * (1 - share)]
+    if same:
+        assert len(list(samples)) == 1
+    else:
+        with pytest.raises(ValueError, match="changed in the model since"):
+            list(samples)
+
+
 def test_a_sample_keeps_what_was_frozen_only_later():
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     samples = ht.Samples(model)

@@ -12,6 +12,9 @@ from torch import nn
 import heatbath as hb
 import heatbath.torch as ht
 from heatbath.schedules import Linear, SimulatedTempering
+from heatbath.torch import unfused
+from heatbath.torch.shards import Shard
+from tests.torch.test_seeds import BLOCKS
 
 TAU = 1e-3
 
@@ -472,16 +475,57 @@ def test_an_output_layer_that_cannot_be_meant_is_refused():
 # Noise of the plain way
 
 
-def test_no_two_steps_of_the_plain_way_share_their_noise():
-    """Generators on the CPU look at 32 bits of their seed only: it must count the steps."""
-    seeds = set()
-    like = [torch.empty(1)]
-    for step in range(3000):
-        seeds.add(ht.optimizer.unfused.drawn(like, 5, step, 0, [0])[0].item())
-    assert len(seeds) > 2990  # of 3000 numbers in float32 a few coincide
-    a = ht.optimizer.unfused.drawn([torch.empty(1000)], 5, 2**32 + 7, 0, [0])[0]
-    b = ht.optimizer.unfused.drawn([torch.empty(1000)], 5, 8, 0, [0])[0]
-    assert not torch.equal(a, b)
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_the_plain_way_has_the_numbers_of_the_definition(kind):
+    """So that no two addresses share any. Of tensors of any layout, over the edges of tiles and pieces."""
+    like = [torch.empty(5, 4000, dtype=kind).T, torch.empty(7, dtype=kind)]
+    found = unfused.drawn(like, 5, 2**32 + 7, 3, [9, 20_009], 6)
+    assert [numbers.shape for numbers in found] == [tensor.shape for tensor in like]
+    flat = np.concatenate([numbers.numpy().ravel() for numbers in found])
+    expected = hb.noise.normals(5, hb.noise.NOISE, 3, 6, 2**32 + 7, 9, 20_016)
+    np.testing.assert_allclose(flat, expected, rtol=0, atol=1e-6 if kind == torch.float32 else 1e-13)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_both_ways_and_all_layouts_take_the_same_path(kind):
+    """In float32 within rounding; of half precision the float32 copies."""
+    ends = []
+    for fused, order in ((None, "C"), (False, "C"), (False, "F")):
+        theta = torch.zeros(30, 40, dtype=kind)
+        parameter = nn.Parameter(theta if order == "C" else theta.T.contiguous().T)
+        optimizer = ht.AdaptiveLangevin([parameter], 0.1, 0.3, 0.2, 0.1, "BAFEFAB", seed=3, fused=fused)
+        for _ in range(5):
+            parameter.grad = 0.5 * parameter.detach()
+            optimizer.step()
+        ends.append(optimizer.state[parameter].get("copy", parameter).detach().contiguous())
+    assert ends[0].abs().max() > 0.1
+    for other in ends[1:]:
+        torch.testing.assert_close(other, ends[0], rtol=0, atol=2e-3 if kind == torch.bfloat16 else 1e-6)
+
+
+def test_the_keys_of_generators_on_other_devices_never_coincide():
+    """Steps and chunks of one use have different keys, whatever the base; steps return after 2^26."""
+    places = [first + k * unfused.CHUNK for first in (0, 7, 300) for k in range(20)]
+    for base in (0, 2**64 - 1, unfused._base(5, 1, 2)):
+        keys = {unfused.key(base, step, place) for step in range(500) for place in places}
+        assert len(keys) == 500 * len(places)
+        assert all(0 <= key < 2**64 for key in keys)
+    assert unfused.key(3, 2**26 + 1, 9) == unfused.key(3, 1, 9) != unfused.key(3, 2, 9)
+    assert (
+        len({unfused._base(seed, use, chain) for seed in (0, 1) for use in (0, 1) for chain in (0, 1)}) == 8
+    )
+
+
+@pytest.mark.parametrize("name", ["rows", "columns", "in the middle", "of a vector", "empty", "a scalar"])
+def test_a_generator_draws_for_a_block_what_it_draws_for_the_whole(name, monkeypatch):
+    """As on other devices, with chunks that are shorter than the parameter and end in its middle."""
+    monkeypatch.setattr(unfused, "CHUNK", 999)
+    shape, size, offset = BLOCKS[name]
+    whole = unfused.by_chunks(torch.empty(shape), 5, 7, 11, None)
+    part = unfused.by_chunks(torch.empty(size), 5, 7, 11, Shard(shape, size, offset, ()))
+    cut = tuple(slice(o, o + n) for o, n in zip(offset, size, strict=True))
+    assert torch.equal(part, whole[cut])
+    assert whole.unique().numel() > 0.99 * whole.numel()  # of so many in float32 a few coincide
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -574,7 +618,8 @@ MAKERS = {
 @pytest.mark.parametrize("h", [0.1, Linear(0.1, 0.05, 10)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_state_for_a_checkpoint_before_the_first_step_moves_nothing(name, h, fused):
-    """torch makes a step at lr = 0 for it, which is to hold against our schedules, too. Zeros stay zeros."""
+    """torch makes a step at lr = 0 for it, with gradients of 0. That is none, for our schedules and the noise
+    too: the run is that of one without it. Zeros stay zeros."""
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 
     model = network(torch.float64)
@@ -586,13 +631,20 @@ def test_a_state_for_a_checkpoint_before_the_first_step_moves_nothing(name, h, f
     state = copy.deepcopy(get_optimizer_state_dict(model, optimizer))
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     optimizer.step(lambda: backward(model, optimizer))
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 if h == 0.1 else 0.095)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
+    assert optimizer.param_groups[0]["step"] == 1
     assert not torch.equal(model[0].weight, before["0.weight"])
     end = copy.deepcopy(model.state_dict())
     model.load_state_dict(before)
     resumed = MAKERS[name](model, h)
     set_optimizer_state_dict(model, resumed, state)
     resumed.step(lambda: backward(model, resumed))
+    assert all(torch.equal(value, end[key]) for key, value in model.state_dict().items())
+    model.load_state_dict(before)
+    never = MAKERS[name](model, h)
+    for group in never.param_groups:
+        group["fused"] = fused
+    never.step(lambda: backward(model, never))
     assert all(torch.equal(value, end[key]) for key, value in model.state_dict().items())
 
 
@@ -607,6 +659,20 @@ def test_a_schedule_that_is_at_0_goes_on():
         optimizer.step()
         moved.append(not torch.equal(before, parameter))
     assert moved == [True, False, True]
+
+
+@pytest.mark.parametrize("gradient", [0.0, 1.0])
+def test_steps_at_0_that_are_no_preparation_count(gradient):
+    """Those of a schedule that begins at 0, with any gradient, and those of others with some."""
+    parameter = single()
+    optimizer = ht.Langevin([parameter], Linear(0.0, 0.1, 4), 1.0, TAU)
+    other = ht.Langevin([parameter], 0.0, 1.0, TAU)
+    for _ in range(2):
+        parameter.grad = torch.full((4,), gradient)
+        optimizer.step()
+        other.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.025)
+    assert other.param_groups[0]["step"] == (2 if gradient else 0)
 
 
 # Which layer is the last
@@ -663,6 +729,63 @@ def test_a_closure_shows_the_order_too_and_a_compiled_model_does_not():
         warnings.simplefilter("ignore")  # torch.jit is to go
         scripted = torch.jit.script(BodyFirst())
     steps(scripted, ht.LOL(scripted), 1)
+
+
+@pytest.mark.parametrize("way", ["compiled", "scripted"])
+def test_a_head_declared_first_is_asked_for_where_nothing_can_be_seen(way):
+    """By shapes, at the first step that moves; where they do not tell, that is said, once."""
+
+    def stepped(model):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)  # it is to go
+            called = torch.jit.script(model) if way == "scripted" else model
+        optimizer = ht.LOL(called)
+        if way == "compiled":
+            called = torch.compile(model, backend="eager", fullgraph=True)
+        for _ in range(2):
+            backward(called, optimizer)
+            optimizer.step()
+
+    model = HeadFirst()
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match=r"'body.0' is the last layer by its place.*output=model\.head"):
+        stepped(model)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    stepped(BodyFirst())
+
+    class Skipping(BodyFirst):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 19), nn.Tanh())
+            self.last = nn.Linear(20, 1)
+
+        def forward(self, x):
+            body = self.body(x)
+            return self.last(torch.cat([body, body[:, :1]], dim=1))
+
+    with pytest.warns(RuntimeWarning, match="cannot be seen.*'last', declared last") as told:
+        stepped(Skipping())
+    assert len(told) == 1
+
+
+def test_a_head_declared_first_is_seen_where_only_parts_are_called():
+    """As in Lightning, whose training_step calls parts of the module; a step at lr = 0 does not ask yet."""
+    for kind in (HeadFirst, BodyFirst):
+        model = kind()
+        optimizer = ht.AdLaLa(model, seed=1)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.0
+        optimizer.step()
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1
+        last = model.head if kind is HeadFirst else model.last
+        last(model.body(torch.ones(3, 2))).sum().backward()
+        if kind is HeadFirst:
+            with pytest.raises(ValueError, match=r"acts last is 'head', and 'body.0', .* output=model.head"):
+                optimizer.step()
+        else:
+            optimizer.step()
+            assert not any(module._forward_hooks for module in model.modules())
 
 
 def test_what_the_order_is_seen_by_survives_copies_and_files(tmp_path):

@@ -369,3 +369,19 @@ def test_a_reduced_rank_regression_has_the_value_of_an_exact_sampler():
     assert is_at_its_temperature(answer)
     assert answer.interval[1] - answer.interval[0] < 2.5
     assert answer.interval[0] > 4  # the control: it is no regular model
+
+
+def test_the_recipe_for_devinterp_samples_the_localised_law():
+    """As its documentation has it, with groups as devinterp gives them: without data the variance is 1/g."""
+    text = (Path(__file__).parents[2] / "docs/pytorch.md").read_text()
+    recipe = text[text.index("def langevin(params, nbeta") :]
+    names = {"Langevin": ht.Langevin}
+    exec(recipe[: recipe.index("return optimizer\n") + len("return optimizer\n")], names)
+    theta = torch.nn.Parameter(torch.full((4000,), 7.0, dtype=torch.float64))
+    optimizer = names["langevin"]([{"params": [theta]}], nbeta=2.0, lr=0.5, localization=3.0, seed=1)
+    for _ in range(80):
+        theta.grad = torch.zeros_like(theta)
+        optimizer.step()
+    moved = theta.detach() - 7.0
+    assert abs(3.0 * float(moved.var()) - 1) < 4.5 * (2 / 4000) ** 0.5
+    assert abs(float(moved.mean())) < 4.5 * (1 / 3 / 4000) ** 0.5

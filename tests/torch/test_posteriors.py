@@ -16,7 +16,6 @@ from heatbath.likelihood import SCALE, SHAPE, law_of_variance
 from heatbath.posterior import Settled
 from heatbath.statistics import mean
 from heatbath.torch import posteriors, recipes
-from tests.torch.test_optimizer import same_noise
 
 RNG = np.random.default_rng(0)
 X = torch.as_tensor(RNG.standard_normal((20, 3)))
@@ -196,8 +195,6 @@ def test_optimisers_with_noise_that_is_drawn_follow_the_reference(name, fused):
     model = network()
     reference = reference_for(model, partition, posterior, 5, Y)
     optimizer = of_partition(model, partition, seed=5, fused=fused, posterior=posterior)
-    if not fused:
-        optimizer._noise = same_noise
     advance(model, optimizer, 60)
     reference.advance(60)
     assert optimizer.noise == pytest.approx(reference.state.noise[0, 0], rel=1e-10)

@@ -20,6 +20,7 @@ from heatbath import statistics
 from heatbath.prediction import scores
 from heatbath.torch import sampler as home
 from heatbath.torch.epochs import Epochs
+from heatbath.torch.reports import Report
 
 QUIET = pytest.mark.filterwarnings(
     "ignore::heatbath.torch.NotConverged", "ignore::heatbath.automatic.OffTemperature"
@@ -523,6 +524,39 @@ def test_a_chain_that_diverges_is_reported_and_left_out():
         next(iter(sampler.chains.parameters()))[:] = math.nan
     with pytest.raises(FloatingPointError, match=r"all chains diverged by step 35.*smaller lr than 0.1"):
         sampler.run(steps=5)
+
+
+@QUIET
+def test_the_noise_is_that_of_the_chains_that_are_alive(monkeypatch):
+    """The first of three dies: its noise stays, and the other two have their own in the report."""
+    x, y = values(100)
+    sampler = ht.Sampler(torch.nn.Linear(2, 1).double(), "mse_loss", (x, y), chains=3, lr=0.1, seed=1)
+    sampler.run(steps=20)
+    with torch.no_grad():
+        next(iter(sampler.chains.parameters()))[0] = math.nan
+    stays = sampler._course.optimizer.noise[0]
+    with pytest.warns(hb.Diverged, match="chains 0 diverged"):
+        sampler.run(steps=120)
+    now = sampler._course.optimizer.noise
+    assert now[0] == stays
+    noises = np.stack([n.noise for s, n in sampler._course.notes.items() if s > sampler.burn_in], axis=1)
+    assert sampler.noise == pytest.approx(noises[1:].mean(), rel=1e-12)
+    given = []
+    of_values = Report.of_values
+
+    def noted(task, y, said, single, law):
+        given.append((said, law))
+        return of_values(task, y, said, single, law)
+
+    monkeypatch.setattr(Report, "of_values", staticmethod(noted))
+    with pytest.warns(hb.Diverged, match="chains 0 are not finite.*left out"):
+        assert sampler.predict(x).mean.isfinite().all()
+    sampler.report(x, y)
+    ((said, (variances, _)),) = given
+    assert len(said) == len(variances) == 2 * noises.shape[1]
+    np.testing.assert_array_equal(variances, noises[1:].ravel())
+    assert not np.isin(stays, variances)
+    assert sampler.temperatures()
 
 
 @QUIET

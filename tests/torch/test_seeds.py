@@ -131,13 +131,22 @@ def test_ranks_stay_identical_with_a_seed_and_without(processes):
 def test_a_sharded_model_goes_the_way_of_the_whole_one(processes):
     """By rows (FSDP2), columns and blocks, uneven and empty shards, on 1, 2 and 4 processes and on replicas,
     and optimisers that ZeRO shards; p·p, ξ and temperatures over all of them: bit for bit where nothing is
-    summed over processes, 1e-12 in double where it is. The plain way is compared with one process that has
-    all."""
+    summed over processes, 1e-12 in double where it is. In float32 and half precision, and with second
+    moments."""
     for said in processes:
-        assert len(said["sharded"]) == 33
+        assert len(said["sharded"]) == 51
         for run, difference in said["sharded"].items():
-            exact = run.startswith(("Langevin, fsdp", "Langevin, ZeRO")) or run.endswith("on 1")
-            assert difference <= (0.0 if exact else 1e-12), run
+            exact = run.startswith(("Langevin", "Adam")) or run.endswith("on 1")
+            exact &= not run.startswith("Langevin, blocks")
+            bound = 1e-7 if " in " in run else 0.0 if exact else 1e-12  # in float32 p·p is rounded otherwise
+            assert difference <= bound, run
+
+
+def test_p_squared_is_added_up_over_processes_once_in_a_pass(processes):
+    """Of four thermostats in two layers at once, in both ways."""
+    for said in processes:
+        for calls, passes in said["reductions"]:
+            assert 0 < calls <= passes
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -182,6 +191,7 @@ def test_the_state_of_a_sharded_model_goes_on_in_four_processes_and_in_one(proce
         ("shards of shards", "shards of shards along one dimension"),
         ("DeepSpeed", "the parameters were replaced by others since the optimiser was made"),
         ("stages", r"process \d has other parameters than process \d.*give each a seed of its own"),
+        ("stages with one seed", r"accepted|other parameters than process \d, with the same seed=9"),
         ("stages with seeds", "accepted"),
     ],
 )
@@ -189,6 +199,8 @@ def test_processes_with_parts_of_a_model_are_refused_whatever_has_parted_it(proc
     """All of them, so that none waits for another. Layers in a process each need only seeds of their own."""
     for said in processes:
         assert re.search(told, said["told"][wrapper])
+    if wrapper == "stages with one seed":  # nobody waits, so that the first cannot know
+        assert [said["told"][wrapper] for said in processes].count("accepted") == 1
 
 
 BLOCKS = {
@@ -221,7 +233,7 @@ def test_a_block_of_a_parameter_is_stepped_as_it_is_in_the_whole(name, fused):
         if fused:
             Fused().run([unit], 0)
         else:
-            unfused.run(unit, 0, unfused.drawn)
+            unfused.run([unit], 0, unfused.drawn)
         return theta, p
 
     whole = stepped(Shard(shape, shape, (0,) * len(shape), ()))

@@ -16,6 +16,8 @@ from torch.nn import functional
 import heatbath as hb
 import heatbath.torch as ht
 from heatbath.drift import Watch
+from heatbath.prediction import outputs
+from heatbath.prediction.samples import by_chain
 from heatbath.torch.streams import Window, gradient_noise
 
 S = 0.5  # the noise of the data
@@ -420,6 +422,43 @@ def test_a_batch_that_cannot_be_learned_changes_nothing(x, y, problem):
         stream.learn(x, y)
     assert str(stream.state_dict()) == before
     assert all(module.training for module in stream.model.modules())
+
+
+def test_a_chain_that_diverges_does_not_keep_the_others_from_learning():
+    """Also where the noise is drawn, of which that of the lost chain stays."""
+    chains = ht.Chains(linear(), 3, "same")
+    posterior = ht.Posterior("mse_loss", 1)
+    optimizer = ht.Langevin(chains, 0.05, 1.0, posterior=posterior, seed=3)
+    stream = ht.Stream(chains, optimizer, functional.mse_loss, window=100, steps=20)
+    stream.learn(*examples(20))
+    with torch.no_grad():
+        chains.get_parameter("weight")[0] = math.nan
+    before = list(optimizer.noise)
+    with pytest.warns(hb.Diverged, match="chains 0 diverged by batch 1"):
+        stream.learn(*examples(20, 1))
+    stream.learn(*examples(20, 2))  # which is said once
+    assert stream.seen == 60
+    assert [a == b for a, b in zip(before, optimizer.noise, strict=True)] == [True, False, False]
+
+
+def test_a_module_may_have_attributes_of_the_names_that_chains_have():
+    """What is many chains is told by its class."""
+
+    class Counting(torch.nn.Linear):
+        count, states, model = 7, (), None
+
+    model = Counting(2, 1).double()
+    posterior = ht.Posterior("mse_loss", 1, noise=S)
+    stream = ht.Stream(model, ht.Langevin(model, 0.1, 1.0, posterior=posterior), functional.mse_loss)
+    samples = ht.Samples(model)
+    for seed in range(2):
+        stream.learn(*examples(20, seed))
+        samples.take()
+    samples.renew(examples(20)[0])
+    assert ht.predict(model, samples, examples(5)[0], task="regression").mean.shape == (5, 1)
+    group = by_chain(model, dict(zip(samples.steps, samples, strict=True)), np.zeros((1, 2, 5, 1)), True)
+    assert group["weight"].shape == (1, 2, 1, 2)
+    assert outputs(model, samples, examples(5)[0], task="regression").shape == (1, 2, 5, 1)
 
 
 def test_a_model_that_has_diverged_says_so():

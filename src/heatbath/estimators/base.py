@@ -23,7 +23,7 @@ from heatbath import defaults
 from heatbath.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, standard
-from heatbath.drift import Drift, Watch
+from heatbath.drift import FALSE_ALARMS, SETTLED, Drift, Watch
 from heatbath.estimators import files
 from heatbath.networks import Dense
 from heatbath.partition import Partition
@@ -166,13 +166,14 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         """Judge the networks by new examples, and then learn from the latest of all."""
         most, size = whole("window", self.window, low=1), len(examples.X)
         past = self._past if before is not None and hasattr(self, "_past") else Past()
-        drift = None
+        drift, count = None, 0
         if before is not None:
             count = before.problem.X_train.shape[1]
             past.begun = past.begun or count  # those of a fit, or of a file
             drift = past.judge(self._losses(before, examples.X, examples.Y), examples.weights)
             latest = sum(list(past.sizes)[-drift.since + 1 :]) if drift and drift.since > 1 else 0
-            examples = examples.after(before.problem, count if drift is None else min(latest, count))
+            kept = past.still(count) if drift is None else min(latest, count)
+            examples = examples.after(before.problem, kept)
         examples = examples.at(slice(-most, None))
         total = len(examples.X)
         every = [np.arange(total), np.arange(0)]
@@ -192,6 +193,8 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             run, grown = self._run(problem, seed, None, early_stopping=False), True
         past.begun = total if before is None or grown else past.begun
         past.count(size, drift)
+        settled = before is not None and not grown and abs(total - count) < SETTLED * total
+        drift = past.feel(_frictions(run), settled) if drift is None else drift
         self._past: Past = past
         self._keep(run)
         if drift is not None:
@@ -396,9 +399,15 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
 
 class Past:
     """What partial_fit knows of the calls before: how many examples each had, those with which the run was
-    begun, and the losses of examples before they were learned."""
+    begun, the losses of examples before they were learned, and the frictions of adaptive parts afterwards.
+
+    A friction tells the noise of the gradients, which rises when data change while the temperature is held,
+    as in `heatbath.torch.Stream`; it is watched where the number of examples has settled, as τ follows that.
+    """
 
     def __init__(self) -> None:
+        self.frictions: dict[str, Watch] = {}
+        self.latest: int | None = None  # so many examples count since the data changed, if ξ has told
         self.sizes: deque[int] = deque(maxlen=MOST_CALLS)
         self.begun = 0
         self.losses = Blocks()
@@ -410,7 +419,37 @@ class Past:
         if not np.isfinite(mean):
             return None
         self.losses.add(mean)
-        return self.watch.add(mean)
+        drift = self.watch.add(mean)
+        if drift is not None:
+            self.latest = None
+            for watch in self.frictions.values():
+                watch.forget()  # they would tell of the same change
+        return drift
+
+    def still(self, count: int) -> int:
+        """How many of the examples of earlier calls still count."""
+        kept, self.latest = count if self.latest is None else min(self.latest, count), None
+        return kept
+
+    def feel(self, frictions: dict[str, float], settled: bool) -> Drift | None:
+        """Add the frictions after a call, if the number of examples has settled; on a drift those before it
+        count no more at the next call."""
+        self.watch.false_alarms = FALSE_ALARMS * (1 + len(frictions))  # any of them may raise a false alarm
+        drifts = []
+        for name, value in frictions.items():
+            new = Watch(f"the friction of part {name!r}", self.watch.false_alarms)
+            watch = self.frictions.setdefault(name, new)
+            if not settled:
+                watch.forget()
+            elif np.isfinite(value):
+                drifts.append(watch.add(value))
+        drift = next(filter(None, drifts), None)
+        if drift is not None:
+            for watch in (self.watch, *self.frictions.values()):
+                watch.forget()
+            self.sizes = deque(list(self.sizes)[-drift.since :], MOST_CALLS)
+            self.latest = sum(self.sizes)
+        return drift
 
     def count(self, size: int, drift: Drift | None) -> None:
         """Count a call in."""
@@ -418,6 +457,14 @@ class Past:
             kept = list(self.sizes)[-drift.since + 1 :] if drift.since > 1 else []
             self.sizes = deque(kept, MOST_CALLS)
         self.sizes.append(size)
+
+
+def _frictions(run: Run) -> dict[str, float]:
+    """ξ of each thermostat now, the mean over the chains that are finite."""
+    if "xi_now" not in run.data:
+        return {}
+    xi = run.data["xi_now"].values[:, run.died < 0]
+    return {str(name): float(own.mean()) for name, own in zip(run.data["thermostat"].values, xi, strict=True)}
 
 
 def _is_far(problem: Problem, scaled: bool) -> bool:

@@ -13,7 +13,7 @@ from heatbath.datasets.problem import Floats
 from heatbath.prediction.averages import Average, Prediction
 from heatbath.prediction.inputs import batches_of, is_loader
 from heatbath.prediction.norms import evaluating, warn_of_statistics
-from heatbath.prediction.samples import check_module, listed, tensors
+from heatbath.prediction.samples import check_module, is_chains, listed, tensors
 from heatbath.tasks import TASKS, Task
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def predict(
         raise ValueError(f"noise is for a regression, and this is {task!r}: leave it out")
     added = None if noise is None else np.array(real("noise", noise, NON_NEGATIVE))
     warn_of_statistics(model, samples)
-    if hasattr(model, "states"):  # many chains of a module
+    if is_chains(model):
         chains: Any = model
         taken, model = samples, chains.model
         samples = _finite(own for state in taken for own in chains.states(state))
@@ -89,7 +89,7 @@ def outputs(model: nn.Module, samples: Iterable[Mapping[str, Any]], x: Any, *, t
     check_module(model)
     choice("task", task, tuple(TASKS))
     chains: Any = model
-    several = hasattr(model, "states")  # many chains of a module
+    several = is_chains(model)
     alone = chains.model if several else model
     batches = list(batches_of(alone, x))
     if not batches:

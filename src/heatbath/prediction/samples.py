@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 SETTINGS = "samples.json"  # beside the samples in a folder: what made them
 RENEWED = "renewed.json"  # and which of them have had their batch norms renewed
+ROUNDING = 1e-12  # relative, of sums in double
 EXTRA = "_extra_state"  # torch's name for what get_extra_state returns: anything, so it is not kept
 
 
@@ -154,7 +156,7 @@ class Samples:
         import torch
 
         chains: Any = self.model
-        several = hasattr(chains, "states")
+        several = is_chains(chains)
         every = []
         for own in chains.states(state) if several else [state]:
             module.load_state_dict(own, strict=False)
@@ -168,7 +170,7 @@ class Samples:
     def _module(self) -> nn.Module:
         """The model, or that of which there are many chains."""
         chains: Any = self.model
-        module: nn.Module = chains.model if hasattr(chains, "states") else chains
+        module: nn.Module = chains.model if is_chains(chains) else chains
         return module
 
     def _place(self, step: int) -> int:
@@ -194,7 +196,7 @@ class Samples:
     def _still(self) -> dict[str, Tensor]:
         """The tensors of the model that samples do not have, which must be as they were."""
         values = tensors(self.model.state_dict(keep_vars=True)) if self._frozen else {}
-        if changed := sorted(n for n, old in self._frozen.items() if _likeness(values[n]) != old):
+        if changed := sorted(n for n, old in self._frozen.items() if not _is_like(values[n], old)):
             raise ValueError(
                 "the samples have no values of what was frozen when they were taken, and that has changed in "
                 f"the model since: {listed(changed)}. Use them with the model as it was"
@@ -317,9 +319,9 @@ def by_chain(
     found = {"prediction": (("chain", "draw", "point", *last), said[alive])}
     if parameters:
         chains = [[own] for own in states.values()]
-        if hasattr(model, "states"):
+        if is_chains(model):
             chains = [list(model.states(state)) for state in states.values()]
-        for name, _ in (model.model if hasattr(model, "states") else model).named_parameters():
+        for name, _ in (model.model if is_chains(model) else model).named_parameters():
             values = np.array([[own[name].double().numpy() for own in row] for row in chains])
             values = np.moveaxis(values, 0, 1)[alive]
             dims = [f"{name}_dim_{axis}" for axis in range(values.ndim - 2)]
@@ -360,12 +362,27 @@ def _likeness(value: Any) -> list[float]:
     return [float(total), float(size)]
 
 
+def _is_like(value: Any, old: list[float]) -> bool:
+    """Whether a tensor has the sum and the norm that it had, but for the order in which they were added up,
+    which depends on threads and devices: in double that is some 1e-16 of the sum of sizes, at most √n norms.
+    """
+    total, size = _likeness(value)
+    bounds = ROUNDING * math.sqrt(value.numel()) * old[1], ROUNDING * old[1]
+    return abs(total - old[0]) <= bounds[0] and abs(size - old[1]) <= bounds[1]
+
+
 def check_module(model: object) -> None:
     """Refuse what is not a torch module."""
     from torch import nn
 
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch module, got {shown(model)}")
+
+
+def is_chains(model: object) -> bool:
+    """Whether it is `heatbath.torch.Chains`, many chains of a module: its class says so, as modules may have
+    attributes of any name."""
+    return getattr(type(model), "are_chains", False) is True
 
 
 def tensors(state: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from heatbath.checks import shown, whole
+
+_known: weakref.WeakSet[Chains] = weakref.WeakSet()  # all that there are: see `recognised`
 
 Start = Literal["fresh", "same"] | Callable[[int], nn.Module]
 
@@ -44,6 +47,8 @@ class Chains(nn.Module):
     statistics of its own batch norms. Chains that are not finite any more do not touch the others (`alive`).
     """
 
+    are_chains: ClassVar[bool] = True  # as `predict` and `Samples` ask, which need not import this
+
     def __init__(self, model: nn.Module, count: int, start: Start = "fresh") -> None:
         super().__init__()
         if not isinstance(model, nn.Module) or isinstance(model, Chains):
@@ -63,6 +68,11 @@ class Chains(nn.Module):
             for name, values in _joined(modules, "named_buffers"):
                 self.register_buffer(self._place(name), values)
         self.train(model.training)
+        _known.add(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        _known.add(self)
 
     def place(self, name: str) -> str:
         """The name in this module of what has that name in the module alone."""
@@ -98,13 +108,15 @@ class Chains(nn.Module):
             raise ValueError(f"each: inputs must be (chains, ...) of {self.count} chains, got {bad[0]}")
         values = {name: getattr(self, place) for name, place in self._places.items()}
         if self.manner != "one after the other":
+            before = self._snapshot() if self.manner == "not called yet" else None
             try:
                 outputs = self._together(values, inputs, named, each)
                 self.manner = "called at once"
                 return outputs
             except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
-                if self.manner == "called at once":
+                if before is None:
                     raise
+                self._put_back(before)
                 reason = " ".join(str(error).split())[:200]
         outputs = self._in_turn(values, inputs, named, each)
         if self.manner != "one after the other":
@@ -116,6 +128,23 @@ class Chains(nn.Module):
                 stacklevel=2,
             )
         return outputs
+
+    def _snapshot(self) -> tuple[list[Tensor], list[Tensor]]:
+        """What a call may change: the buffers, and the state of torch's generators."""
+        devices = sorted({p.device.index or 0 for p in self.parameters() if p.is_cuda})
+        states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, devices)]
+        return [buffer.clone() for buffer in self.buffers()], states
+
+    @torch.no_grad()
+    def _put_back(self, before: tuple[list[Tensor], list[Tensor]]) -> None:
+        """Undo what an attempt has changed that failed: it would count twice."""
+        buffers, (here, *others) = before
+        for buffer, value in zip(self.buffers(), buffers, strict=True):
+            buffer.copy_(value)
+        torch.set_rng_state(here)
+        devices = sorted({p.device.index or 0 for p in self.parameters() if p.is_cuda})
+        for device, state in zip(devices, others, strict=True):
+            torch.cuda.set_rng_state(state, device)
 
     def _together(
         self, values: dict[str, Tensor], inputs: tuple[Any, ...], named: dict[str, Any], each: bool
@@ -243,6 +272,37 @@ def _joined(modules: list[nn.Module], kind: str) -> Iterator[tuple[str, Tensor]]
     every = [dict(getattr(module, kind)()) for module in modules]
     for name in every[0]:
         yield name, torch.stack([own[name].detach() for own in every])
+
+
+def recognised(groups: Iterable[Any]) -> list[Any]:
+    """Groups in which the stacked parameters of chains are those of their module, with the chains beside
+    them: taken for one long parameter they would have one ξ and one temperature together."""
+    made = []
+    for group in groups:
+        given = group.get("params") if isinstance(group, dict) and group.get("chains") is None else None
+        if given is not None and not isinstance(given, set):  # which torch refuses
+            given = [given] if isinstance(given, Tensor) else list(given)
+            homes = [_home(entry[1] if isinstance(entry, tuple) else entry) for entry in given]
+            group = group | {"params": given}
+            found = {id(home[0]): home[0] for home in homes if home is not None}
+            if found and (None in homes or len(found) > 1):
+                raise ValueError(
+                    "a group has the parameters of chains beside others: give each Chains groups of its own"
+                )
+            if found:
+                (chains,) = found.values()
+                group |= {"params": [home[1] for home in homes if home is not None], "chains": chains}
+        made.append(group)
+    return made
+
+
+def _home(parameter: object) -> tuple[Chains, nn.Parameter] | None:
+    """The chains of a stacked parameter, and that of their module which it has all of."""
+    for chains in list(_known):
+        for name, place in chains._places.items():
+            if chains._parameters.get(place) is parameter:
+                return chains, chains.model.get_parameter(name)
+    return None
 
 
 def stacked(groups: Iterable[Any]) -> list[Any]:

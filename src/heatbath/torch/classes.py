@@ -99,7 +99,7 @@ class _Layered(Partitioned):
         groups = layers.split(model, hidden, output, parts)
         groups = [{"method": methods[group["part"]], **shared, **group} for group in groups]
         super().__init__(groups, lr, **chosen)
-        if isinstance(model, Module) and output is None and layers.Order.can_tell(model):
+        if isinstance(model, Module) and output is None and layers.Order.is_open(model):
             self._order = layers.Order(model, groups[-1]["name"])
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +16,9 @@ from torch import Tensor
 from heatbath.engine.openmp import parallel_region
 from heatbath.engine.tensors import CHAIN, PIECE, UNIT, Work, fused_step
 from heatbath.engine.threads import spread, thread_count
-from heatbath.operations import READ
+from heatbath.operations import DESCEND, NOISE_COLUMN, READ, WIDTH
 from heatbath.torch.recipes import Recipe
-from heatbath.torch.shards import add_up
+from heatbath.torch.shards import Shard, add_up
 from heatbath.torch.units import Unit
 
 KINDS = {Tensor, torch.nn.Parameter}  # whose numbers are where `data_ptr` says
@@ -40,7 +42,6 @@ def can_be_fused(tensor: Tensor, kind: torch.dtype) -> bool:
 class Fused:
     """What compiled code needs for the same units as last time, so that it is made once."""
 
-    pieces: dict[Any, NDArray[np.int64]] = field(default_factory=dict)
     codes: dict[Any, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
 
     def run(self, units: list[Unit], stage: int) -> None:
@@ -56,31 +57,20 @@ class Fused:
         if not len(segments):
             return
         rows, spans = _rows(units)
-        pieces = self._pieces(tuple(spans))
+        pieces = _pieces(tuple(spans))
         tensors = np.array(rows, np.int64).reshape(-1, CHAIN + 1)
         sizes = np.array([unit.size for unit in units], np.int64)
         distinct = [unit.table for unit in tables.values()]
         table = distinct[0] if len(distinct) == 1 else np.concatenate(distinct, axis=1)
         work = Work(pieces, segments, operations, table, sizes)
-        sums = np.empty(len(pieces))
         state = np.array([(-1.0, unit.xi, unit.root_tau) for unit in units])
         like, seed = LIKE[units[0].theta[0].dtype], np.uint64(units[0].seed)
-        arguments = tensors, work, sums, state, seed
-        threads = 1 if len(pieces) <= SERIAL else thread_count(default=torch.get_num_threads())
-        region = parallel_region() if threads > 1 else 0
+        arguments = tensors, work, np.empty(len(pieces)), state, seed
         if any(unit.sharded for unit in units):
+            region, threads = _team(pieces)
             _run_sharded(units, like, (region, threads if region else 1), arguments)
-        elif threads == 1 or region:  # torch's own threads, which would be in the way of others
-            everything = (0, len(pieces)), (0, len(segments))
-            fused_step(like, (region, threads), *everything, True, *arguments)
         else:
-            for k in range(len(segments)):
-
-                def part(begin: int, end: int, k: int = k) -> None:
-                    fused_step(like, (0, 1), (begin, end), (k, k + 1), False, *arguments)
-
-                spread(part, len(pieces), threads, even=True)
-                fused_step(like, (0, 1), (0, 0), (k, k + 1), True, *arguments)
+            _run_whole(like, arguments)
         for unit, (kinetic, xi, _) in zip(units, state.tolist(), strict=True):
             unit.xi = xi
             unit.kinetic = unit.kinetic if kinetic < 0 else kinetic
@@ -104,17 +94,72 @@ class Fused:
             self.codes[key] = segments, np.concatenate([recipe.encoded for recipe in recipes])
         return self.codes[key]
 
-    def _pieces(self, tensors: tuple[tuple[int, int], ...]) -> NDArray[np.int64]:
-        """Tensors cut at multiples of PIECE in the numbering of the noise."""
-        if tensors not in self.pieces:
-            cuts = []
-            for tensor, (first, size) in enumerate(tensors):
-                edges = [first, *range((first // PIECE + 1) * PIECE, first + size, PIECE), first + size]
-                cuts += [(tensor, low, high) for low, high in pairwise(edges)]
-            if len(self.pieces) > 16:
-                self.pieces.clear()
-            self.pieces[tensors] = np.array(cuts, np.int64).reshape(-1, 3)
-        return self.pieces[tensors]
+
+@lru_cache(maxsize=64)
+def _pieces(tensors: tuple[tuple[int, int], ...]) -> NDArray[np.int64]:
+    """Tensors cut at multiples of PIECE in the numbering of the noise."""
+    cuts = []
+    for tensor, (first, size) in enumerate(tensors):
+        edges = [first, *range((first // PIECE + 1) * PIECE, first + size, PIECE), first + size]
+        cuts += [(tensor, low, high) for low, high in pairwise(edges)]
+    return np.array(cuts, np.int64).reshape(-1, 3)
+
+
+def _team(pieces: NDArray[np.int64]) -> tuple[int, int]:
+    """A region of torch's threads, or 0, and how many threads there are to be."""
+    threads = 1 if len(pieces) <= SERIAL else thread_count(default=torch.get_num_threads())
+    return parallel_region() if threads > 1 else 0, threads
+
+
+def _run_whole(like: Any, arguments: Any) -> None:
+    """All passes, in one call or on threads of our own."""
+    work = arguments[1]
+    pieces, passes = len(work.pieces), len(work.segments)
+    region, threads = _team(work.pieces)
+    if threads == 1 or region:  # torch's own threads, which would be in the way of others
+        fused_step(like, (region, threads), (0, pieces), (0, passes), True, *arguments)
+        return
+    for k in range(passes):
+
+        def part(begin: int, end: int, k: int = k) -> None:
+            fused_step(like, (0, 1), (begin, end), (k, k + 1), False, *arguments)
+
+        spread(part, pieces, threads, even=True)
+        fused_step(like, (0, 1), (0, 0), (k, k + 1), True, *arguments)
+
+
+ONE_PASS = np.array([[(0, 1, 1)]], np.int64)
+NOTHING_ELSE = np.zeros((1, 1, WIDTH))
+NOTHING_ELSE[0, 0, NOISE_COLUMN[DESCEND]] = 1.0
+
+
+def normals(
+    like: Sequence[Tensor], seed: int, step: int, use: int, first: Sequence[int], chain: int,
+    shards: Sequence[Shard | None],
+) -> list[Tensor]:  # fmt: skip
+    """The numbers that compiled code draws for CPU tensors, in float64 for those and in float32 for others,
+    contiguous: what a step that has nothing but noise makes of 0."""
+    kinds = [torch.float64 if tensor.dtype == torch.float64 else torch.float32 for tensor in like]
+    drawn = [torch.zeros(t.shape, dtype=kind) for t, kind in zip(like, kinds, strict=True)]
+    for kind in set(kinds):
+        rows, spans = [], []
+        for numbers, start, shard in zip(drawn, first, shards, strict=True):
+            if numbers.dtype != kind:
+                continue
+            for here, place, length in [(0, 0, numbers.numel())] if shard is None else shard.runs:
+                address = numbers.data_ptr() + here * numbers.element_size()
+                rows.append((address, address, address, 0, start + place, 0, 0, step, chain))
+                spans.append((start + place, length))
+        pieces = _pieces(tuple(spans))
+        if not len(pieces):
+            continue
+        operations = np.array([(DESCEND, use, 0)], np.int64)
+        work = Work(pieces, ONE_PASS, operations, NOTHING_ELSE, np.ones(1, np.int64))
+        state = np.array([(-1.0, 0.0, 1.0)])
+        _run_whole(
+            LIKE[kind], (np.array(rows, np.int64), work, np.empty(len(pieces)), state, np.uint64(seed))
+        )
+    return drawn
 
 
 def _rows(units: list[Unit]) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import pairwise
@@ -32,19 +33,26 @@ class Layer(NamedTuple):
 class Order:
     """Which layer of a module acts last, as its first forward pass shows: it may not be declared last.
 
-    It is not seen where the module is compiled or scripted, or where its parts are called and not itself.
+    Where its parts are called and not itself, the last is taken that was called before the first step.
+    Where it is compiled or scripted nothing is seen: then shapes tell, or nothing does, which is said.
     """
 
     @staticmethod
-    def can_tell(module: nn.Module) -> bool:
-        """Whether there is something to see: not where all is in sequence, nor where hooks are not called."""
+    def is_open(module: nn.Module) -> bool:
+        """Whether another may act last than is declared last: not where all is in sequence."""
         several = [one for one in module.modules() if any(True for _ in one.children())]
-        scripted = any(isinstance(one, torch.jit.ScriptModule) for one in module.modules())
-        return not scripted and any(type(one) is not nn.Sequential for one in several)
+        return any(type(one) is not nn.Sequential for one in several)
 
     def __init__(self, module: nn.Module, output: str) -> None:
         self.output = output
         self.last = self.ended = ""
+        self.judged = False
+        found = of_module(module)
+        self.chained = _is_chained(found)
+        self.rival = not self.chained and found[-1].name == output and _is_taken(found)
+        self.hooks: list[Any] = []
+        if any(isinstance(one, torch.jit.ScriptModule) for one in module.modules()):
+            return
         hooks = [
             owner.register_forward_hook(partial(self._note, _owner(name) or type(owner).__name__))
             for name, owner in module.named_modules()
@@ -59,17 +67,39 @@ class Order:
     def _end(self, *_: object) -> None:
         if not torch.compiler.is_compiling():
             self.ended = self.last
-            for hook in self.hooks:
-                hook.remove()
+            self._let_go()
 
-    def is_seen(self) -> bool:
-        """Whether it is the output layer; refused where another acts last."""
+    def _let_go(self) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+    def is_seen(self, moves: bool = True) -> bool:
+        """Whether it is the output layer; refused where another acts last. `moves`: whether a step is made
+        now, by which it should have been seen."""
+        if moves and not self.ended and self.last:
+            self.ended = self.last
+            self._let_go()
+        if moves and not self.ended and not self.judged:
+            self._judge()
         if self.ended and self.ended != self.output:
             raise ValueError(
                 f"the layer that acts last is {self.ended!r}, and {self.output!r}, declared last, was "
                 f"taken for the output layer: say which it is, as in output=model.{self.ended}"
             )
         return bool(self.ended)
+
+    def _judge(self) -> None:
+        """Judge by shapes, where nothing was seen."""
+        self.judged = True
+        if self.rival:
+            raise ValueError(_rival_of(self.output))
+        if not self.chained:
+            warnings.warn(
+                f"which layer acts last cannot be seen, as the model is compiled or scripted: {self.output!r}"
+                ", declared last, is taken for the output layer. Say which it is, as in output=model.head",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def split(model: object, hidden: object, output: object, parts: Parts = "layers") -> list[dict[str, Any]]:
@@ -197,13 +227,30 @@ def _check_own(model: nn.Module) -> None:
 
 def _check_chain(layers: list[Layer]) -> None:
     """Ask for the output layer where the last gives what another takes, and not each what the next takes."""
-    matrices = [p.shape for layer in layers for p in layer.params[:1] if not is_lazy(p) and p.dim() > 1]
-    chained = all(one[0] == following[1] for one, following in pairwise(matrices))
-    if not chained and any(other[1] == matrices[-1][0] for other in matrices[:-1]):
-        raise ValueError(
-            f"{layers[-1].name!r} is the last layer by its place, and another takes as many values as it "
-            "gives: say which is the output layer, as in output=model.head"
-        )
+    if not _is_chained(layers) and _is_taken(layers):
+        raise ValueError(_rival_of(layers[-1].name))
+
+
+def _matrices(layers: list[Layer]) -> list[torch.Size]:
+    return [p.shape for layer in layers for p in layer.params[:1] if not is_lazy(p) and p.dim() > 1]
+
+
+def _is_chained(layers: list[Layer]) -> bool:
+    """Whether each gives what the next takes."""
+    return all(one[0] == following[1] for one, following in pairwise(_matrices(layers)))
+
+
+def _is_taken(layers: list[Layer]) -> bool:
+    """Whether another takes what the last gives."""
+    *others, last = _matrices(layers) or [torch.Size()]
+    return any(other[1] == last[0] for other in others)
+
+
+def _rival_of(name: str) -> str:
+    return (
+        f"{name!r} is the last layer by its place, and another takes as many values as it gives: say which "
+        "is the output layer, as in output=model.head"
+    )
 
 
 def _layers(given: object, name: str) -> list[Layer]:

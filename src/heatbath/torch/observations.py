@@ -9,7 +9,7 @@ import torch
 
 from heatbath.operations import READ
 from heatbath.statistics import Blocks, Estimate
-from heatbath.torch.shards import whole_sum
+from heatbath.torch.shards import whole_sums
 from heatbath.torch.units import Unit
 
 Group = dict[str, Any]
@@ -64,14 +64,14 @@ class Observations:
             return
         decay, variance = float(group.get("weight_decay", 0.0)), group.get("noise", 1.0)
         scale = (-1.0 if group["maximize"] else 1.0) / variance  # momenta are in units of its root
-        total = 0.0
+        sums, places = [], []
         for unit in (one.alone() for one in units):
-            pairs = list(zip(unit.theta, unit.gradient, strict=True))
-            sums = [torch.dot(theta.flatten(), gradient.to(theta).flatten()) for theta, gradient in pairs]
-            total += scale * whole_sum(sums, unit.shards)
-            if decay:
-                squares = [torch.dot(flat, flat) for flat in map(torch.flatten, unit.theta)]
-                total += decay * whole_sum(squares, unit.shards)
+            for theta, gradient, shard in zip(unit.theta, unit.gradient, unit.shards, strict=True):
+                flat = theta.flatten()
+                value = scale * torch.dot(flat, gradient.to(theta).flatten()).double()
+                sums.append(value + decay * torch.dot(flat, flat).double() if decay else value)
+                places.append(shard)
+        (total,) = whole_sums([sums], [places])
         self._add(place, "configurational", total / sum(unit.size for unit in units))
 
     def temperatures(self, groups: list[Group]) -> dict[str, Temperature]:
@@ -115,7 +115,8 @@ class Observations:
 
 
 def pooled(estimates: list[Estimate]) -> Estimate:
-    """The mean of independent chains."""
+    """The mean of independent chains; those that have diverged are left out, unless all have."""
+    estimates = [estimate for estimate in estimates if math.isfinite(estimate.value)] or estimates
     count = len(estimates)
     return Estimate(
         sum(estimate.value for estimate in estimates) / count,

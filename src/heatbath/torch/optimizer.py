@@ -17,12 +17,13 @@ from torch.optim import Optimizer
 from heatbath.checks import NON_NEGATIVE, POSITIVE, real, shown, whole
 from heatbath.engine.program import GRADIENT, TEMPER
 from heatbath.methods import coefficients, find_method
-from heatbath.schedules import Value
+from heatbath.runs.simulation import Diverged, warn
+from heatbath.schedules import Value, at, from_plain
 from heatbath.statistics import Estimate
 from heatbath.torch import layers, posteriors, seeds, shards, stability, tempering, unfused, values
-from heatbath.torch.chains import stacked
+from heatbath.torch.chains import recognised, stacked
 from heatbath.torch.fused import Fused, can_be_fused
-from heatbath.torch.observations import Observations, Temperature, mean_heat, pooled
+from heatbath.torch.observations import Observations, Temperature, labels, mean_heat, pooled
 from heatbath.torch.posteriors import Posterior
 from heatbath.torch.recipes import Recipe, Table, check_closure, recipe
 from heatbath.torch.shards import Shard
@@ -140,6 +141,7 @@ class Partitioned(Optimizer):
         self._apart = shards.maker()
         self._forget()
         self._given: list[int] = []
+        self._diverged: dict[int, tuple[int, str]] = {}
         self.forget_past()
         options = {
             "lr": lr,
@@ -155,6 +157,7 @@ class Partitioned(Optimizer):
         }
         _check_options(options)
         posteriors.check(posterior)
+        params = recognised(params)
         if posterior is not None:
             groups = [_checked_group(group) for group in params]
             params = posteriors.settle(posterior, groups, list(map(values.method_of, groups)))
@@ -166,7 +169,7 @@ class Partitioned(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a part: a dict with "params" and "method"; it has a ξ of its own."""
-        (param_group,) = stacked([_checked_group(param_group)])
+        (param_group,) = stacked(recognised([_checked_group(param_group)]))
         own = {"agreed": True} if param_group.get("seed") is not None else {"seed": self.defaults["seed"]}
         param_group = param_group | own
         _check_options(self.defaults | param_group)
@@ -224,6 +227,7 @@ class Partitioned(Optimizer):
             values.complete(group)
         self._forget()
         self._given = []
+        self._diverged = {}
         self.forget_past()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -292,6 +296,9 @@ class Partitioned(Optimizer):
         parts = self._parts()
         recipes = [part.recipe for part in parts]
         check_closure(recipes, closure, moves=any(part.group["lr"] != 0 for part in parts))
+        if any(map(_only_prepares, parts)):
+            parts = [part for part in parts if not _only_prepares(part)]
+            recipes = [part.recipe for part in parts]
         if self._apart is not None and any(each.gradients > 1 for each in recipes):
             raise RuntimeError(
                 "a word of several gradients is not supported within ZeroRedundancyOptimizer, which sends "
@@ -313,6 +320,8 @@ class Partitioned(Optimizer):
             self._finish(part)
             for number, group, units in _by_chain(part):
                 self._observations[number].note(part.place, group, units)
+                if number not in self._diverged and any(map(_is_lost, units)):
+                    self._diverged[number] = part.group["step"] - 1, labels(self.param_groups)[part.place]
         posteriors.check_drawn(self.param_groups[0])
         return loss
 
@@ -357,7 +366,8 @@ class Partitioned(Optimizer):
         `residuals` are those of all training examples, what is true less what the model says: a tensor, or
         one for each batch, such as `(model(x) - y for x, y in loader)`. `weights` are those of the examples,
         where they have some: a tensor, or one for each batch. How often does not change the law. Of several
-        chains the residuals have the chain as their first axis, and each has a variance of its own.
+        chains the residuals have the chain as their first axis, and each has a variance of its own; that of a
+        chain that diverged stays.
         """
         self._check_noise()
         self._agree()
@@ -396,10 +406,17 @@ class Partitioned(Optimizer):
 
         Means over steps with their standard errors, correlation taken into account: compare them with τ; of
         an adaptive part only the configurational one tells. Copies of the optimiser begin anew. Of several
-        chains it is the mean over all, or that of the one with this number.
+        chains it is the mean over all that have not diverged (`Diverged` warns of the others), or that of the
+        one with this number.
         """
         every = [seen.temperatures(self.param_groups) for seen in self._seen(chain)]
         return {part: mean_heat([each[part] for each in every]) for part in (every[0] if every else ())}
+
+    @property
+    def diverged(self) -> dict[int, tuple[int, str]]:
+        """The chains whose momenta or ξ are not finite any more, by their numbers: the step at which that was
+        first seen here, and the part. The others go on, and means are theirs."""
+        return dict(self._diverged)
 
     def friction(self, chain: int | None = None) -> dict[str, Estimate]:
         """The mean friction of every part: ξ where it is adaptive, γ elsewhere."""
@@ -420,6 +437,10 @@ class Partitioned(Optimizer):
         """What was seen of a chain, or of all."""
         if chain is not None and self._observations and chain not in self._observations:
             raise ValueError(f"chain must be one of {list(self._observations)}, got {shown(chain)}")
+        if chain is None and self._diverged and len(self._observations) > 1:
+            chains = [f"{k} (at step {step}, in {part!r})" for k, (step, part) in self._diverged.items()]
+            some = ", ".join(chains[:5])
+            warn(f"chains diverged and are left out: {some}; a smaller lr may help", Diverged)
         return [seen for number, seen in self._observations.items() if chain in (None, number)]
 
     def forget_past(self) -> None:
@@ -434,6 +455,7 @@ class Partitioned(Optimizer):
 
     # A step in pieces
 
+    _compared = False  # whether the seeds are known to be those of the same parameters in all processes
     _order: layers.Order | None = None  # of a module whose last layer was taken for the output layer
     _apart: shards.Apart | None = None  # where a wrapper has given each process some of the parameters
 
@@ -454,7 +476,7 @@ class Partitioned(Optimizer):
         """The groups that move, with all that the step needs of them; nothing has moved yet."""
         places = self._first_elements()
         self._agree()
-        if self._order is not None and self._order.is_seen():
+        if self._order is not None and self._order.is_seen(any(g["lr"] != 0 for g in self.param_groups)):
             self._order = None
         parts = []
         for place, group in enumerate(self.param_groups):
@@ -473,11 +495,15 @@ class Partitioned(Optimizer):
         return parts
 
     def _agree(self) -> None:
-        """See that all processes have the same seeds, where they were made here."""
+        """See that all processes have the same seeds, where they were made here, and that those that were
+        given are not those of other parameters elsewhere."""
         if open_groups := [group for group in self.param_groups if not group["agreed"]]:
             every = [p for place in range(len(self.param_groups)) for p in self._members(place)]
             seeds.agree(self.param_groups, every)
             self.defaults |= {"seed": open_groups[0]["seed"], "agreed": True}
+        elif not self._compared:
+            seeds.compare(self.param_groups, list(map(self._members, range(len(self.param_groups)))))
+        self._compared = True
 
     def _cook(self, place: tuple[int, int], group: dict[str, Any]) -> Cooked:
         """The recipe of a group and its coefficients, which are made anew only where they have changed."""
@@ -557,6 +583,7 @@ class Partitioned(Optimizer):
     def _advance(self, parts: list[Part], stage: int) -> None:
         """The passes of a stage."""
         together: dict[Any, list[Unit]] = {}
+        plain: list[Unit] = []
         for part in parts:
             for unit in part.units:
                 if unit.theta[0].is_meta:  # there is nothing to move
@@ -564,7 +591,8 @@ class Partitioned(Optimizer):
                 if part.fused:
                     together.setdefault((unit.theta[0].dtype, unit.seed, unit.step), []).append(unit)
                 else:
-                    unfused.run(unit, stage, self._noise)
+                    plain.append(unit)
+        unfused.run(plain, stage, self._noise)
         for units in together.values():
             self._fused.run(units, stage)
 
@@ -612,6 +640,23 @@ def _by_chain(part: Part) -> Iterator[tuple[int, dict[str, Any], list[Unit]]]:
     for k in range(count):
         own = part.units[k * each : (k + 1) * each]
         yield part.group["chain"] + k, values.of_chain(part.group, k), own
+
+
+def _is_lost(unit: Unit) -> bool:
+    """Whether a chain is seen not to be finite any more."""
+    return not math.isfinite(unit.kinetic) or not math.isfinite(unit.xi)
+
+
+def _only_prepares(part: Part) -> bool:
+    """Whether a step is there to make states alone, and is none: before the first, at lr = 0 and with
+    gradients of 0, as torch.distributed.checkpoint makes it. A schedule that begins at 0 goes on."""
+    group, units = part.group, [unit for unit in part.units if unit.is_first]
+    if group["step"] or group["lr"] != 0 or not units or units[0].theta[0].is_meta:
+        return False
+    if "lr" in group["schedules"] and at(from_plain(group["schedules"]["lr"]), 0) == 0:
+        return False
+    sizes = [[gradient.abs().sum() for gradient in unit.gradient] for unit in units]
+    return not any(shards.whole_sums(sizes, [unit.shards for unit in units]))
 
 
 def _chains_in_words(count: int | None) -> str:

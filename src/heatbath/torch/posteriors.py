@@ -251,7 +251,8 @@ def draw(
     group: dict[str, Any], residuals: Tensor | Iterable[Tensor], weights: Tensor | Iterable[Tensor] | None
 ) -> list[float]:
     """The variance of the data from its law given the residuals of all of them, at the group's step: for each
-    chain, if there are several, of whose residuals the first axis is the chain."""
+    chain, if there are several, of whose residuals the first axis is the chain. That of chains which have
+    diverged stays, as there is a law for the others all the same."""
     law = Noise(*group["draws"])
     chains = chain_count(group)
     count, squares = 0.0, np.zeros(chains)
@@ -281,12 +282,14 @@ def draw(
             f"{count:.10g}: of several batches give one after the other, such as (model(x) - y for x, y in "
             "loader); where examples have weights, n is their sum and they are given as weights="
         )
-    if not np.isfinite(squares).all():
+    alive = np.isfinite(squares)
+    if not alive.any():
         given = squares if group["chains"] else squares[0]
         raise ValueError(f"the squares of the residuals must be finite, got {given}: has it diverged?")
     numbers = np.arange(group["chain"], group["chain"] + chains)
     gamma = noise.gammas(law.shape, group["seed"], noise.VARIANCE, 0, numbers, group["step"])
-    return [float(value) for value in (law.scale + law.factor * squares) / gamma]
+    drawn = (law.scale + law.factor * squares) / gamma
+    return [float(value) for value in (np.where(alive, drawn, group["noise"]) if group["chains"] else drawn)]
 
 
 def _tensors(label: str, given: object) -> Iterator[Tensor]:

@@ -429,8 +429,7 @@ class Sampler:
         said = [note.said for step, note in self._course.notes.items() if step > after]
         if len(said) < 4:
             return None
-        every = np.stack(said, axis=1)
-        alive = np.isfinite(every.reshape(len(every), -1)).all(axis=1)
+        every, alive = np.stack(said, axis=1), self._alive(after)
         return converged(every[alive]) if np.count_nonzero(alive) > 1 else None
 
     def temperatures(self) -> dict[str, tuple[Estimate, Estimate]]:
@@ -443,7 +442,7 @@ class Sampler:
         if not heats:
             return {}
         every = np.stack(heats, axis=-1)  # (parts, 2, chains, samples)
-        every = every[:, :, np.isfinite(every).all(axis=(0, 1, 3))]
+        every = every[:, :, self._alive(after) & np.isfinite(every).all(axis=(0, 1, 3))]
         if not every.shape[2]:
             return {}
         pairs = [tuple(statistics.mean(series) for series in part) for part in every]
@@ -456,10 +455,17 @@ class Sampler:
             return None
         if self.settings.noise != "sampled":
             return float(self.settings.noise) ** 2
-        return float(np.mean(self._noises()))
+        return float(np.mean(self._noises()[self._alive()]))
+
+    def _alive(self, after: int | None = None) -> NDArray[np.bool_]:
+        """Which chains have been finite at every sample, since the burn-in or another step."""
+        after = self.burn_in if after is None else after
+        notes = [note for step, note in self._course.notes.items() if step > after]
+        finite = [np.isfinite(n.said.reshape(len(n.said), -1)).all(axis=1) for n in notes]
+        return np.asarray(np.all([np.ones(self.settings.chains, bool), *finite], axis=0))
 
     def _noises(self) -> NDArray[np.float64]:
-        """(chains, samples)."""
+        """(chains, samples), of all chains."""
         burn_in = self.burn_in
         return np.stack([v.noise for step, v in self._course.notes.items() if step > burn_in], axis=1)
 
@@ -471,6 +477,15 @@ class Sampler:
         if not states:
             raise ValueError("there are no samples yet: run() the sampler first")
         return states
+
+    def _networks(self) -> list[dict[str, Tensor]]:
+        """The module's states in the samples after the burn-in, of all chains that are alive."""
+        alive = self._alive()
+        if not alive.all():
+            lost = ", ".join(map(str, np.flatnonzero(~alive)))
+            warn(f"chains {lost} are not finite, or were not since the burn-in: they are left out", Diverged)
+        every = (enumerate(self.chains.states(state)) for state in self._states().values())
+        return [own for chains in every for chain, own in chains if alive[chain]]
 
     def _warn(self) -> None:
         """Say what is wrong with the samples."""
@@ -523,8 +538,7 @@ class Sampler:
         """What all samples after the burn-in say together of x: mean, spread and entropies, in a
         `Prediction`. x is what the module takes, an array, or a loader of batches; of a regression the
         spread is that of new data, with their noise."""
-        states = list(self._states().values())
-        return predict(self.chains, states, _parts(x), task=self.settings.task, noise=self.noise)
+        return predict(self._single, self._networks(), _parts(x), task=self.settings.task, noise=self.noise)
 
     def report(self, x: Any, y: Any = None) -> Report:
         """What the averaged prediction is worth on examples that were not trained on, beside the single
@@ -534,18 +548,17 @@ class Sampler:
         `WorseThanSingle` warns where the average is worse by more than chance.
         """
         x, y = _examples(x, y)
-        law, states = None, list(self._states().values())
+        law = None
         single = predict(self._single, [self._single.state_dict()], x, task=self.settings.task)
         if TASKS[self.settings.task].classes:
-            said = predict(self.chains, states, x, task=self.settings.task)
+            said = predict(self._single, self._networks(), x, task=self.settings.task)
             return Report.of_classes(self.settings.task, y, said.mean, single.mean)
-        every = outputs(self.chains, states, x, task=self.settings.task)
-        every = every[np.isfinite(every.reshape(len(every), -1)).all(axis=1)]
+        every = outputs(self.chains, self._states().values(), x, task=self.settings.task)
+        alive = self._alive() & np.isfinite(every.reshape(len(every), -1)).all(axis=1)
+        every = every[alive]
         if self.settings.loss == "mse_loss":
             known = self.settings.noise
-            noises = (
-                self._noises()[: len(every)] if known == "sampled" else np.full(every.shape[:2], known**2)
-            )
+            noises = self._noises()[alive] if known == "sampled" else np.full(every.shape[:2], known**2)
             law = noises.reshape(-1), self.settings.squares if known == "sampled" else known**2
         return Report.of_values(self.settings.task, y, every.reshape(-1, *every.shape[2:]), single.mean, law)
 
@@ -778,9 +791,8 @@ class _Course:
         """Draw the noise of the data given the chains as they are; of one that diverged it stays."""
         assert self.data is not None
         residuals = torch.cat([self._residuals(x, y) for x, y in self.data.all()], dim=1)
-        lost = ~residuals.isfinite().flatten(1).all(dim=1)
-        residuals[lost] = 1.0
-        self.optimizer.draw_noise(residuals)
+        if residuals.isfinite().flatten(1).all(dim=1).any():  # or all diverged, which the loss will show
+            self.optimizer.draw_noise(residuals)
 
     def _residuals(self, x: Tensor, y: Tensor) -> Tensor:
         """(chains, examples, targets)."""

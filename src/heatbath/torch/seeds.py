@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -19,6 +20,7 @@ Groups = list[dict[str, Any]]
 ROUNDING = 1e-6  # relative, of sums over equal parameters: machines may add in another order
 
 _counts: dict[int, Iterator[int]] = {}
+_steppers: dict[tuple[int, int], Iterator[int]] = {}  # optimisers that were stepped, by seed and chain
 
 
 def made() -> int:
@@ -54,20 +56,59 @@ def agree(groups: Groups, parameters: list[Tensor]) -> None:
     notice anything.
     """
     if processes() > 1:
-        mine = [group["seed"] for group in groups], list(map(_outline, parameters))
+        mine = [group["seed"] for group in groups], _outlines(parameters)
         everyone: list[Any] = [None] * processes()
         dist.all_gather_object(everyone, mine)
         if other := [rank for rank, (_, outlines) in enumerate(everyone) if not _alike(outlines, mine[1])]:
-            raise RuntimeError(
-                f"process {dist.get_rank()} has other parameters than process {other[0]}, and both would "
-                "draw the same noise: where each trains a model of its own, or other layers of one, give "
-                "each a seed of its own, such as seed=rank; a model that is sharded must be whole in every "
-                "process (DistributedDataParallel)"
-            )
+            raise RuntimeError(_told(f"process {other[0]}"))
         for group, seed in zip(groups, everyone[0][0], strict=True):
             group["seed"] = group["seed"] if group["agreed"] else seed
     for group in groups:
         group["agreed"] = True
+
+
+def compare(groups: Groups, members: list[list[Tensor]]) -> None:
+    """Refuse seeds that were given, and that another process has for other parameters.
+
+    What the first process has that comes here stands in the store of the process group, so that nobody waits
+    for others, who may train something else. Of several optimisers with one seed each is compared with those
+    that were stepped as the first, second, ... in their processes.
+    """
+    store = _store()
+    if store is None:
+        return
+    for seed, chain in dict.fromkeys((group["seed"], group["chain"]) for group in groups):
+        own = [p for g, ps in zip(groups, members, strict=True) if g["seed"] == seed for p in ps]
+        number = next(_steppers.setdefault((seed, chain), count()))
+        mine = json.dumps([dist.get_rank(), _outlines(own)])
+        there = store.compare_set(f"heatbath/{seed}/{chain}/{number}", "", mine).decode()
+        rank, outlines = json.loads(there)
+        if not _alike(outlines, json.loads(mine)[1]):
+            raise RuntimeError(_told(f"process {rank}, with the same seed={seed}"))
+
+
+def _store() -> Any:
+    """What all processes can read and write; None where there is one of them, or no such thing."""
+    if processes() == 1:
+        return None
+    from torch.distributed import distributed_c10d
+
+    try:
+        return distributed_c10d._get_default_store()
+    except (AttributeError, ValueError):  # the backend has none
+        return None
+
+
+def _told(other: str) -> str:
+    return (
+        f"process {dist.get_rank()} has other parameters than {other}, and both would draw the same noise: "
+        "where each trains a model of its own, or other layers of one, give each a seed of its own, such as "
+        "seed=rank; a model that is sharded must be whole in every process (DistributedDataParallel)"
+    )
+
+
+def _outlines(parameters: list[Tensor]) -> list[Any]:
+    return list(map(_outline, parameters))
 
 
 def _outline(parameter: Tensor) -> tuple[tuple[int, ...], float, float]:
@@ -82,6 +123,6 @@ def _outline(parameter: Tensor) -> tuple[tuple[int, ...], float, float]:
 
 def _alike(some: list[Any], others: list[Any]) -> bool:
     return len(some) == len(others) and all(
-        a[0] == b[0] and not abs(a[1] - b[1]) > ROUNDING * max(a[2], b[2])
+        tuple(a[0]) == tuple(b[0]) and not abs(a[1] - b[1]) > ROUNDING * max(a[2], b[2])
         for a, b in zip(some, others, strict=True)
     )

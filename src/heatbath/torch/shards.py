@@ -129,15 +129,17 @@ def add_up(here: Tensor, shards: Sequence[Shard | None]) -> Tensor:
     return here
 
 
-def whole_sum(sums: Sequence[Tensor], shards: Sequence[Shard | None]) -> float:
-    """The sum over whole tensors of what was summed over each as far as it is here."""
-    if not any(shards):
-        return math.fsum(value.item() for value in sums)
-    zero = sums[0].new_zeros((), dtype=torch.float64)
-    parts = [zero.clone(), zero]  # what is to be added up, and what is whole already
-    for value, shard in zip(sums, shards, strict=True):
-        parts[0 if shard is not None and shard.groups else 1] += value.double()
-    return float(add_up(parts[0], shards) + parts[1])
+def whole_sums(sums: Sequence[Sequence[Tensor]], shards: Sequence[Sequence[Shard | None]]) -> list[float]:
+    """Sums over whole tensors, several at a time, of what was summed over each tensor as far as it is here:
+    they are added up over the processes at once."""
+    every = [shard for of_sum in shards for shard in of_sum]
+    if not any(every):
+        return [math.fsum(value.item() for value in values) for values in sums]
+    parts = torch.zeros(2, len(sums), dtype=torch.float64, device=sums[0][0].device)
+    for place, (values, of_sum) in enumerate(zip(sums, shards, strict=True)):
+        for value, shard in zip(values, of_sum, strict=True):  # to be added up, or whole already
+            parts[0 if shard is not None and shard.groups else 1, place] += value.double()
+    return [float(total) for total in (add_up(parts[0], every) + parts[1]).tolist()]
 
 
 @dataclass

@@ -37,12 +37,12 @@ from torch.optim import Optimizer
 
 from heatbath import noise
 from heatbath.checks import shown, whole
-from heatbath.drift import FALSE_ALARMS, Drift, Watch
+from heatbath.drift import FALSE_ALARMS, SETTLED, Drift, Watch
 from heatbath.likelihood import COST, FEWEST
 from heatbath.prediction.inputs import inputs_of
 from heatbath.prediction.norms import evaluating
 from heatbath.prediction.samples import check_module, tensors
-from heatbath.runs.simulation import deferred_interrupts
+from heatbath.runs.simulation import Diverged, deferred_interrupts, warn
 from heatbath.statistics import Blocks, Estimate
 from heatbath.torch.chains import Chains
 from heatbath.torch.observations import labels
@@ -50,7 +50,6 @@ from heatbath.torch.optimizer import Partitioned
 from heatbath.torch.values import of_chain
 
 WINDOW = 10_000  # examples that count
-SETTLED = 0.01  # the share by which n may grow with a batch for ξ to be watched, which follows τ with a lag
 MOST_BATCHES = 4096  # of which it is known how many examples they had
 AT_ONCE = 1000  # examples of which residuals are taken at a time
 
@@ -176,6 +175,7 @@ class Stream:
         self.forget = bool(forget)
         self.samples: deque[dict[str, Tensor]] = deque(maxlen=whole("Stream: samples", samples, low=0))
         self.seen, self.batches, self.n = 0, 0, 0
+        self._lost: set[int] = set()  # chains of which was said that they diverged
         self._made, self._drawn = 0, 0  # steps, and those at the last draw of the noise
         self._losses = Blocks()
         self._sizes: deque[int] = deque(maxlen=MOST_BATCHES)  # of the batches that count
@@ -254,8 +254,9 @@ class Stream:
         """The loss before learning, the mean over the chains that are finite."""
         with torch.no_grad(), self._evaluating():
             losses = self._values(x, y).double().flatten()
-        finite = losses[losses.isfinite()]
-        if len(losses) != getattr(self.model, "count", 1):
+        alive = losses.isfinite()
+        finite = losses[alive]
+        if len(losses) != (self.model.count if isinstance(self.model, Chains) else 1):
             raise ValueError(
                 f"the loss must be one number, the mean over the batch; got {len(losses)} of them"
             )
@@ -263,6 +264,10 @@ class Stream:
             lost = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
             what = f"{', '.join(lost[:3])} of the model are: it has diverged" if lost else "is it the data?"
             raise ValueError(f"the loss of a batch is not finite, and nothing was learned of it; {what}")
+        if new := set((~alive).nonzero().flatten().tolist()) - self._lost:
+            self._lost |= new
+            text = ", ".join(map(str, sorted(new)))
+            warn(f"chains {text} diverged by batch {self.batches}, and the others go on", Diverged)
         return float(finite.mean())
 
     def _take(self, x: Tensor, y: Tensor) -> float:

@@ -1,55 +1,110 @@
-"""A step in plain torch operations: for any device, type and layout."""
+"""A step in plain torch operations: for any device, type and layout.
+
+The noise on the CPU is that of compiled code, number by number (`fused.normals`). Other devices have torch's
+generators, which are Philox with a key of 64 bits (CUDA, XPU, MPS). A generator is keyed anew for each CHUNK
+elements of a parameter, so that a shard draws the numbers of its place in the whole; see `key`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from heatbath.operations import ADAM, DESCEND, READ, THERMOSTAT, A, B, C, F, S
+from heatbath.torch.fused import normals
 from heatbath.torch.recipes import Pass
-from heatbath.torch.shards import Shard, whole_sum
+from heatbath.torch.shards import Shard, whole_sums
 from heatbath.torch.units import Unit
 
-CHUNK = 2**14  # elements of a sharded parameter whose numbers are drawn at a time
+CHUNK = 2**20  # elements of a parameter that a generator draws at a time
+PLACES, STEPS = 38, 26  # bits of a key for the element and for the step
 
-Noise = Callable[[list[Tensor], int, int, int, list[int], int], list[Tensor]]
+Noise = Callable[..., list[Tensor]]  # of tensors, as `drawn`
 
 
 def drawn(
-    like: list[Tensor], seed: int, step: int, use: int, first: list[int], chain: int = 0
+    like: list[Tensor],
+    seed: int,
+    step: int,
+    use: int,
+    first: list[int],
+    chain: int = 0,
+    shards: Sequence[Shard | None] | None = None,
 ) -> list[Tensor]:
-    """Standard normal numbers for tensors: a function of where they are used.
+    """Standard normal numbers for tensors: a function of where they are used. `first` are the numbers of
+    their first elements, and `shards` say where the elements lie in parameters that are not all here."""
+    places = [None] * len(like) if shards is None else shards
+    numbers: list[Tensor] = [torch.empty(0)] * len(like)
+    here = [i for i, tensor in enumerate(like) if tensor.is_cpu]
+    some = normals([like[i] for i in here], seed, step, use, [first[i] for i in here], chain,
+                   [places[i] for i in here])  # fmt: skip
+    for i, own in zip(here, some, strict=True):
+        numbers[i] = own
+    base = _base(seed, use, chain)
+    for i in set(range(len(like))) - set(here):
+        numbers[i] = by_chunks(like[i], base, step, first[i], places[i])
+    return numbers
 
-    Generators on the CPU look at 32 bits of their seed: it counts the steps from a number that is scrambled
-    from all else, so that no two steps have the same.
+
+@lru_cache(maxsize=256)
+def _base(seed: int, use: int, chain: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed} {use} {chain}".encode()).digest()[:8], "little")
+
+
+def key(base: int, step: int, place: int) -> int:
+    """The key of a generator that draws from an element on, at a step.
+
+    Of one use of the noise in one chain no two have the same, up to 2^38 elements; steps count modulo 2^26,
+    so that 67 million steps later numbers come again. Of different uses, chains or seeds, keys lie on top of
+    one another only where 64 bits of a hash agree in all but those of the steps and elements that there are:
+    for a million steps of a billion parameters (in 1000 chunks) by chance once in 10^9 pairs.
     """
-    chosen = f" {chain}" if chain else ""
-    address = hashlib.sha256(f"{seed} {use} {first[0]}{chosen}".encode()).digest()
-    start = (int.from_bytes(address[:8], "little") + step) % 2**63
-    generators = {device: torch.Generator(device) for device in {tensor.device for tensor in like}}
-    for generator in generators.values():
-        generator.manual_seed(start)
-    return [torch.empty_like(t).normal_(generator=generators[t.device]) for t in like]
+    address: int = step % 2**STEPS << PLACES | place % 2**PLACES
+    return base ^ address
 
 
-def run(unit: Unit, stage: int, noise: Noise) -> None:
-    """All passes of a stage."""
-    passes = unit.recipe.stages[stage].passes if stage < len(unit.recipe.stages) else ()
-    own = unit.alone()
-    alike = own.alike()
-    for one in passes:
-        for group in alike:
-            group.xi = unit.xi
-        for group in alike:
-            run_pass(one, group, noise)
-        if READ in unit.recipe.encoded[one.first : one.stop, 0]:
-            unit.kinetic = _sum_of_squares(own)
-        for place in range(one.stop, one.end):
-            _move_friction(unit, place, noise)
+def by_chunks(like: Tensor, base: int, step: int, first: int, shard: Shard | None) -> Tensor:
+    """Numbers for a parameter, or for the block of it that is here: chunks of the whole, as far as needed."""
+    size = like.numel() if shard is None else math.prod(shard.shape)
+    runs = [(0, 0, size)] if shard is None else shard.runs
+    if not runs or not size:
+        return torch.empty_like(like)
+    generator = torch.Generator(like.device)
+    begin, end = runs[0][1] // CHUNK, -(-(runs[-1][1] + runs[-1][2]) // CHUNK)
+    line = like.new_empty(min(end * CHUNK, size) - begin * CHUNK)
+    for k, chunk in enumerate(torch.split(line, CHUNK), begin):
+        chunk.normal_(generator=generator.manual_seed(key(base, step, first + k * CHUNK)))
+    if len(runs) == 1 and runs[0][2] == len(line):
+        return line.reshape(like.shape)
+    parts = [line[place - begin * CHUNK : place - begin * CHUNK + length] for _, place, length in runs]
+    return torch.cat(parts).reshape(like.shape)
+
+
+def run(units: list[Unit], stage: int, noise: Noise) -> None:
+    """All passes of a stage. After each, p·p of all units is added up over the processes at once."""
+    passes = [unit.recipe.stages[stage].passes if stage < len(unit.recipe.stages) else () for unit in units]
+    owns = [unit.alone() for unit in units]
+    alike = [own.alike() for own in owns]
+    for k in range(max(map(len, passes), default=0)):
+        moving = [i for i, of_unit in enumerate(passes) if k < len(of_unit)]
+        reading = []
+        for i in moving:
+            one = passes[i][k]
+            for group in alike[i]:
+                group.xi = units[i].xi
+                run_pass(one, group, noise)
+            if READ in units[i].recipe.encoded[one.first : one.stop, 0]:
+                reading.append(i)
+        for i, kinetic in zip(reading, _sums_of_squares([owns[i] for i in reading]), strict=True):
+            units[i].kinetic = kinetic
+        for i in moving:
+            for place in range(passes[i][k].stop, passes[i][k].end):
+                _move_friction(units[i], place, noise)
 
 
 def run_pass(one: Pass, unit: Unit, noise: Noise) -> None:
@@ -67,27 +122,8 @@ def run_pass(one: Pass, unit: Unit, noise: Noise) -> None:
 
 def _noise_of(unit: Unit, step: int, use: int, noise: Noise) -> list[Tensor]:
     """Numbers for the tensors of a unit; those of a shard are the ones it would have in the whole."""
-    if not unit.sharded:
-        return noise(unit.p, unit.seed, step, use, unit.first, unit.number)
-    return [
-        noise([p], unit.seed, step, use, [first], unit.number)[0]
-        if shard is None
-        else _drawn_for(shard, p, unit.seed, step, use, first, unit.number)
-        for p, first, shard in zip(unit.p, unit.first, unit.shards, strict=True)
-    ]
-
-
-def _drawn_for(shard: Shard, like: Tensor, seed: int, step: int, use: int, first: int, chain: int) -> Tensor:
-    """Numbers for the block of a parameter that is here: drawn by chunks of the whole, as far as needed."""
-    runs = shard.runs
-    if not runs:
-        return torch.empty_like(like)
-    begin, end = runs[0][1] // CHUNK, (runs[-1][1] + runs[-1][2] - 1) // CHUNK + 1
-    chunk = like.new_empty(CHUNK)
-    numbers = [drawn([chunk], seed, step, use, [first + k * CHUNK], chain)[0] for k in range(begin, end)]
-    line = torch.cat(numbers)
-    parts = [line[place - begin * CHUNK : place - begin * CHUNK + length] for _, place, length in runs]
-    return torch.cat(parts).reshape(like.shape)
+    address = unit.p, unit.seed, step, use, unit.first, unit.number
+    return noise(*address, unit.shards) if unit.sharded else noise(*address)
 
 
 def _move_friction(unit: Unit, place: int, noise: Noise) -> None:
@@ -156,7 +192,8 @@ def _adam(unit: Unit, c: list[float]) -> None:
     torch._foreach_addcdiv_(unit.theta, unit.p, root, value=rate / unbias1)
 
 
-def _sum_of_squares(unit: Unit) -> float:
-    """p·p of whole tensors, in double across them."""
-    norms = torch._foreach_norm(unit.p)
-    return whole_sum([norm.double().square() for norm in norms], unit.shards)
+def _sums_of_squares(units: list[Unit]) -> list[float]:
+    """p·p of whole tensors of each unit, in double across them."""
+    norms = [torch._foreach_norm(unit.p) for unit in units]
+    squares = [[norm.double().square() for norm in of_unit] for of_unit in norms]
+    return whole_sums(squares, [unit.shards for unit in units])
