@@ -163,6 +163,12 @@ def test_every_option_and_parameter_is_on_its_page_as_the_code_has_it(page):
     assert [name for name in expected if f"`{name}`" not in made] == []
 
 
+def test_what_was_measured_is_on_its_page_as_the_results_have_it():
+    assert (DOCS / "clusters.md").read_text() == tool("tabulated").tabulated("clusters.md"), (
+        "run python docs/tabulated.py"
+    )
+
+
 def test_every_parameter_of_tables_is_on_its_page():
     rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "tables.md").read_text(), flags=re.MULTILINE)
     assert set(rows) == set(signature(hb.from_table).parameters)
