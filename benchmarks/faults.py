@@ -17,18 +17,18 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import multiprocessing
 import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,8 +43,11 @@ STEPS, CHAINS, TAUS = 6_000, 64, [1e-6, 1e-5, 1e-4, 1e-3]
 TOTAL = STEPS * CHAINS * len(TAUS)
 SECONDS = 0.25  # of a block
 WORKERS = 2
-PATIENCE = 300.0  # seconds for a run
+PATIENCE = 600.0  # seconds for a run
 ENGINES = ("dask", "ray", "processes")
+DRIVERS = multiprocessing.get_context(
+    "forkserver"
+)  # of a process that has imported heatbath, and done nothing
 RESULTS = Path(__file__).parent / "results" / "faults.json"
 
 
@@ -118,8 +121,11 @@ def workers_of(engine: str, address: str) -> Iterator[Any]:
             yield executor
 
 
-def drive(engine: str, address: str, log: str, path: str) -> None:
-    """The driver: call the sweep once, with blocks that are short and noted."""
+def drive(engine: str, address: str, log: str, path: str, text: str) -> None:
+    """The driver: call the sweep once, with blocks that are short and noted; what it says is in `text`."""
+    place = os.open(text, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(place, 1)
+    os.dup2(place, 2)
     executors.SECONDS = SECONDS
     own = partial(noted, log)
     executors.compute = own if engine != "ray" else lambda *given: own(*given)  # type: ignore[assignment]
@@ -147,14 +153,12 @@ class Trial:
         self.engine, self.address, self.workers = engine, address, workers
         self.log, self.path, self.text = folder / "log", folder / "sweep.nc", folder / "text"
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> ForkServerProcess:
         """Call the sweep in a process of its own."""
-        given = (self.engine, self.address, str(self.log), str(self.path))
-        with self.text.open("ab") as text:
-            return subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-c", f"import faults; faults.drive(*{given!r})"],
-                stdout=text, stderr=text,
-            )  # fmt: skip
+        given = (self.engine, self.address, str(self.log), str(self.path), str(self.text))
+        driver = DRIVERS.Process(target=importlib.import_module("faults").drive, args=given)
+        driver.start()
+        return driver
 
     def pieces(self, kind: str) -> list[Piece]:
         """What was begun, made or stored; a block that was noted by two drivers counts once."""
@@ -166,42 +170,60 @@ class Trial:
         """Kill one process when this part of the work is done; False where the run had ended before."""
         driver, patience = self.start(), time.monotonic() + PATIENCE
         while not self.pieces("begun") or sum(p.work for p in self.pieces("stored")) < part * TOTAL:
-            if driver.poll() is not None:
-                return False
+            if driver.exitcode is not None:
+                break
             if time.monotonic() > patience:
                 raise TimeoutError(f"nothing goes on: {self.tail()}")
-            time.sleep(0.02)
+            time.sleep(0.05)
         time.sleep(later)
         known = [driver.pid] if victim == "driver" else self.workers(driver.pid)
-        if driver.poll() is not None or not known:
-            driver.wait(PATIENCE)
+        if driver.exitcode is not None or not known:
+            self.ended(driver)
             return False
         family = psutil.Process(driver.pid).children(recursive=True)
         try:
             os.kill(chance.choice(sorted(known)), signal.SIGKILL)
             if victim == "driver" or self.engine == "processes":
-                driver.wait(PATIENCE)
+                driver.join(PATIENCE)
                 driver = self.start()
-            if driver.wait(PATIENCE):
-                raise RuntimeError(f"the driver failed: {self.tail()}")
+            self.ended(driver)
         finally:  # workers of `concurrent.futures` do not notice that the driver is gone
             for orphan in family:
                 if orphan.is_running():
                     orphan.kill()
         return True
 
+    def ended(self, driver: ForkServerProcess) -> None:
+        """Wait for a driver to end as it should."""
+        driver.join(PATIENCE)
+        if driver.exitcode != 0:
+            driver.kill()
+            raise RuntimeError(f"the driver ended with {driver.exitcode}: {self.tail()}")
+
     def tail(self) -> str:
         """What the driver said at last."""
         return self.text.read_text(errors="replace")[-2000:] if self.text.exists() else ""
 
+    def made_again(self) -> list[Piece]:
+        """The blocks that were begun after their steps had been stored."""
+        stored = self.pieces("stored")
+        return [
+            one
+            for one in self.pieces("begun")
+            if any(other.time < one.time and other.has(one.first, one.begin) for other in stored)
+        ]
+
+    def is_whole(self) -> bool:
+        """Whether all chains were stored, each step once, and nothing but the file is left."""
+        work = sum(piece.work for piece in self.pieces("stored"))
+        return work == TOTAL and not Path(f"{self.path}.blocks").exists()
+
     def result(self, whole: xr.Dataset) -> dict[str, Any]:
         """How it ended."""
         begun, made, stored = map(self.pieces, ("begun", "made", "stored"))
-        twice = [b for b in begun for s in stored if s.time < b.time and s.has(b.first, b.begin)]
         return {
-            "identical": hb.load(self.path).data.identical(whole),
-            "once": sum(piece.work for piece in stored) == TOTAL and not Path(f"{self.path}.blocks").exists(),
-            "begun": len(begun), "stored": len(stored), "made twice": len(twice),
+            "identical": hb.load(self.path).data.identical(whole), "once": self.is_whole(),
+            "begun": len(begun), "stored": len(stored), "made twice": len(self.made_again()),
             "lost": sum(piece.work for piece in made) / TOTAL - 1.0,
         }  # fmt: skip
 
@@ -275,6 +297,7 @@ def main() -> None:
     # workers find this module under its own name
     path = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    DRIVERS.set_forkserver_preload(["faults"])
     whole = sweep().data
     results = json.loads(given.results.read_text()) if given.results.exists() else {}
     for engine in given.engines:

@@ -60,7 +60,7 @@ def images(chains: int, steps: int) -> Plan:
     """As many inputs and classes as handwritten digits have, with data that are drawn: what they are takes
     no time."""
     rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((2000, 784)), rng.integers(0, 10, 2000)
+    x, y = rng.standard_normal((200, 784)), rng.integers(0, 10, 200)
     problem = hb.datasets.from_arrays(x, y, task="classes")
     return make_plan(problem, hb.Dense((100,)), hb.AdLaLa(h=0.05), steps, BATCH, chains, record=1)
 
@@ -69,7 +69,7 @@ SPEEDS: dict[str, tuple[Callable[[int, int], Plan], int]] = {  # networks, and h
     "2-20-1": (lambda chains, steps: plan_of(chains, steps, hidden=(20,)), 4000),
     "2-100-1": (plan_of, 2000),
     "2-50-50-1": (lambda chains, steps: plan_of(chains, steps, hidden=(50, 50)), 500),
-    "784-100-10": (images, 20),
+    "784-100-10": (images, 50),
 }
 
 
