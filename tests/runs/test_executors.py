@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import sys
 import textwrap
-import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -225,9 +224,14 @@ def test_ctrl_c_leaves_no_task_behind_and_the_same_call_goes_on(problem, alone, 
 
 def test_a_task_that_nobody_waits_for_ends_within_a_call_of_compiled_code(problem):
     plan = make_plan(problem, NETWORK, GRID, steps=10**9, chains=2, record=1)
-    shared, asked = Shared.of(plan), threading.Event()
+    shared, asked = Shared.of(plan), []
+
+    def wanted():
+        asked.append(1)
+        return len(asked) < 3
+
     with pytest.raises(Stopped, match="chains 1 to 3"):
-        compute(Task(shared.digest, (), 1, 4, 10**9), shared.content, lambda: asked.is_set() or asked.set())
+        compute(Task(shared.digest, (), 1, 4, 10**9), shared.content, wanted)
 
 
 def test_a_lost_worker_s_block_is_computed_by_another(problem, alone, cut, monkeypatch):
@@ -250,8 +254,8 @@ def test_sizes_follow_the_time_that_blocks_take_and_let_all_workers_end_together
     assert sizes.unit in (1, 8, 16)
     assert executors.Sizes(plan, 4, 3, 0).unit == 3 * sizes.unit
     assert sizes.chains(4000) == sizes.unit
-    half = About("", 0, sizes.unit, 0, 5, [], {}, "", 1.0, 0.5, 0.0, 0.0, {})
-    sizes.note(half)  # in half a second without the compilation
+    half = About("", 0, sizes.unit, 0, 5, [], {}, "", 0.5, 9.0, 0.0, 0.0, {})
+    sizes.note(half)  # in half a second, after some of compilation
     assert sizes.chains(4000) == executors.SECONDS * sizes.unit
     assert sizes.chains(4 * sizes.unit) == sizes.unit
     sizes.note(half, 2 * executors.SECONDS)  # a mean of SECONDS to take a block, from each of four workers
@@ -375,14 +379,13 @@ def test_a_folder_that_is_not_finished_is_gone_on_with(problem, alone, cut, monk
 
 def test_two_at_once_do_not_compute_for_the_same_folder(problem, tmp_path):
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    store = Store(plan, tmp_path / "run")
     with (
-        store.locked(),
+        Store.locked(plan, tmp_path / "run"),
         pytest.raises(RuntimeError, match="another process is computing blocks for it"),
-        Store(plan, tmp_path / "run").locked(),
+        Store.locked(plan, tmp_path / "run"),
     ):
         pass
-    with Store(plan, tmp_path / "run").locked():
+    with Store.locked(plan, tmp_path / "run"):
         pass
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         Store(plan, tmp_path / "none" / "run")

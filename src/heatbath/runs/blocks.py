@@ -26,7 +26,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import RLock
+from typing import Any, NamedTuple, TypeAlias
 
 import h5py
 import numpy as np
@@ -59,8 +60,12 @@ except ImportError:  # not on Windows
 
 KEPT = 2  # plans that a worker keeps, with their data
 PLAN = "plan.nc"
+LOCK = ".lock"
 NAME = "chains-{}-{}-steps-{}-{}.nc"
 DASK = "runs in a folder are read with Dask, an extra: pip install 'heatbath[dask]'"
+
+
+Content: TypeAlias = bytes | Callable[[], bytes]  # or what gives it, to who has not read it yet
 
 
 class OtherBits(RuntimeWarning):
@@ -115,29 +120,31 @@ class Before(NamedTuple):
 
 
 _plans: OrderedDict[str, Plan] = OrderedDict()  # those that this process has been given, the latest last
+_reading = RLock()  # a worker may have several threads
 
 
-def compute(task: Task, content: bytes | str, halt: Callable[[], bool] | None = None) -> Finished:
+def compute(task: Task, content: Content, wanted: Callable[[], bool] | None = None) -> Finished:
     """Compute a block: this is what workers do.
 
-    `content` is that of `Shared`, or the path of a file that has it. `halt` tells, when it is asked now and
-    then, whether nobody waits any more.
+    `content` is that of `Shared`, or what gives it. `wanted` tells, when it is asked now and then, whether
+    somebody still waits.
     """
-    begin = time.perf_counter()
+
+    def look(_: Progress | None = None) -> None:
+        if wanted is not None and not wanted():
+            raise Stopped(f"chains {task.first} to {task.stop - 1}: nobody waits for them any more")
+
+    look()
     plan, chains = _plan_of(task, content), range(task.first, task.stop)
     before = None if task.state is None else file.opened(task.state, "the state")
     texts: list[str] = []
-
-    def look(_: Progress) -> None:
-        if halt is not None and halt():
-            raise Stopped(f"chains {task.first} to {task.stop - 1}: nobody waits for them any more")
-
     with reporting(texts.append):
         simulation = Simulation(plan, task.step, before, task.threads, chains, task.until)
-        compiling = time.perf_counter()
+        waiting = time.perf_counter()  # for another process to compile, or for this one
         with once():
             simulation.prepare()
-        compiled = time.perf_counter() - compiling if texts else 0.0
+        begin = time.perf_counter()
+        compiled = begin - waiting if texts else 0.0
         if not simulation.run(look, seconds=task.seconds):
             raise Stopped(f"chains {task.first} to {task.stop - 1}: interrupted")
     result = gather(plan, simulation.groups, task.step, None, chains)
@@ -170,26 +177,30 @@ def machine() -> dict[str, str]:
     }
 
 
-def _plan_of(task: Task, content: bytes | str) -> Plan:
+def _plan_of(task: Task, content: Content) -> Plan:
     """The plan of a task, which a process reads once."""
-    if task.digest in _plans:
-        _plans.move_to_end(task.digest)
-        return _plans[task.digest]
-    for module in task.modules:
-        if module != "__main__":  # of a script: where it is known it is so already, and else it is refused
-            importlib.import_module(module)
-    whole = content if isinstance(content, bytes) else Path(content).read_bytes()
-    if hashlib.sha256(whole).hexdigest() != task.digest:
-        raise ValueError("the plan that has arrived is not the one that was sent: its checksum is wrong")
-    plan, _ = file.unpack_plan(file.opened(whole, "the plan"), None)
-    _keep_plan(task.digest, plan)
-    return plan
+    with _reading:
+        if task.digest in _plans:
+            _plans.move_to_end(task.digest)
+            return _plans[task.digest]
+        for module in task.modules:
+            if (
+                module != "__main__"
+            ):  # of a script: where it is known it is so already, and else it is refused
+                importlib.import_module(module)
+        whole = content if isinstance(content, bytes) else content()
+        if hashlib.sha256(whole).hexdigest() != task.digest:
+            raise ValueError("the plan that has arrived is not the one that was sent: its checksum is wrong")
+        plan, _ = file.unpack_plan(file.opened(whole, "the plan"), None)
+        _keep_plan(task.digest, plan)
+        return plan
 
 
 def _keep_plan(digest: str, plan: Plan) -> None:
-    _plans[digest] = plan
-    while len(_plans) > KEPT:
-        _plans.popitem(last=False)
+    with _reading:
+        _plans[digest] = plan
+        while len(_plans) > KEPT:
+            _plans.popitem(last=False)
 
 
 class About(NamedTuple):
@@ -204,8 +215,8 @@ class About(NamedTuple):
     losses: list[Loss]
     machine: dict[str, str]
     host: str
-    seconds: float
-    compiled: float  # of the seconds
+    seconds: float  # of computing
+    compiled: float  # seconds before, if it was this block for which something had to be compiled
     loss: float
     accuracy: float
     temperature: dict[str, float]
@@ -290,6 +301,17 @@ class Store:
                 "again, which goes on from there"
             )
         return store
+
+    @classmethod
+    @contextmanager
+    def locked(cls, plan: Plan, folder: Path | None, before: Before | None = None) -> Iterator[Store]:
+        """The same, to add blocks to: within, no other process computes for the same folder."""
+        if folder is None:
+            yield cls(plan, None, before)
+            return
+        _make(folder)
+        with _lock(folder):
+            yield cls(plan, folder, before)
 
     @property
     def first(self) -> int:
@@ -418,29 +440,15 @@ class Store:
         later = dask.delayed(_values, pure=True)(str(block.content), result.name)
         return dask.array.from_delayed(later, shape, kind)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Within, no other process computes blocks for the same folder, where files can be locked."""
-        if self.folder is None or fcntl is None:
-            yield
-            return
-        with open(self.folder / PLAN, "rb") as plan:
-            try:
-                fcntl.flock(plan, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RuntimeError(
-                    f"{self.folder}: another process is computing blocks for it now; wait for it, or end it"
-                ) from None
-            except OSError:  # a network's file system may have no locks
-                pass
-            yield
-
     def remove(self) -> None:
-        """Remove the folder: what was in it is elsewhere now."""
+        """Remove the folder: what was in it is elsewhere now. The plan goes after the blocks: what is left
+        of a folder, where that ends half way, is one of this run, or a new one."""
         if self.folder is not None:
             for path in self.folder.iterdir():
-                if path.name == PLAN or path.match(NAME.format(*"****")) or writing.is_leftover(path):
+                if path.match(NAME.format(*"****")) or writing.is_leftover(path):
                     path.unlink()
+            for name in (PLAN, LOCK):
+                (self.folder / name).unlink(missing_ok=True)
             self.folder.rmdir()
 
 
@@ -466,8 +474,34 @@ def _values(path: str, name: str) -> NDArray[Any]:
         return np.asarray(data[name][...])
 
 
-def _plan_in(folder: Path, plan: Plan) -> bytes | None:
-    """The file of a plan in a folder, which must be this one; None if the folder is new."""
+_held: set[Path] = set()  # the folders that this process has locked: locks are those of whole processes
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Within, no other has this lock, where files can be locked. It ends with this process, however that
+    ends, and processes that were forked from it do not have it."""
+    place = folder.resolve()
+    busy = RuntimeError(f"{folder}: another process is computing blocks for it now; wait for it, or end it")
+    if place in _held:
+        raise busy
+    _held.add(place)
+    try:
+        with open(place / LOCK, "ab") as file:
+            try:
+                if fcntl is not None:
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise busy from None
+            except OSError:  # a network's file system may have no locks
+                pass
+            yield
+    finally:
+        _held.discard(place)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder for blocks, where there is none."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(
             f"{folder} is a file, and blocks of a run need a folder: choose another name"
@@ -475,9 +509,15 @@ def _plan_in(folder: Path, plan: Plan) -> bytes | None:
     if not folder.parent.is_dir():
         raise FileNotFoundError(f"{folder} cannot be made: there is no folder {folder.parent}")
     folder.mkdir(exist_ok=True)
+
+
+def _plan_in(folder: Path, plan: Plan) -> bytes | None:
+    """The file of a plan in a folder, which must be this one; None if the folder is new."""
+    _make(folder)
     path = folder / PLAN
     if not path.exists():
-        if others := [one.name for one in folder.iterdir() if not writing.is_leftover(one)]:
+        others = [one.name for one in folder.iterdir() if not writing.is_leftover(one) and one.name != LOCK]
+        if others:
             raise FileExistsError(
                 f"{folder} has other things in it ({', '.join(sorted(others)[:3])}), and no {PLAN}: it is "
                 "left alone. Choose another folder"
