@@ -88,10 +88,10 @@ def note(log: str, kind: str, *numbers: int) -> None:
     os.close(place)
 
 
-def noted(log: str, task: Task, *others: Any) -> Finished:
+def noted(log: str, engine: str, task: Task, *others: Any) -> Finished:
     """Compute a block, after noting that it is begun; and then how far it came."""
     note(log, "begun", task.first, task.stop, task.step, task.until, time.time_ns())
-    block = compute(task, *others)
+    block = (executors._compute_with_ray if engine == "ray" else compute)(task, *others)
     note(log, "made", task.first, task.stop, task.step, block.about.end, time.time_ns())
     return block
 
@@ -117,7 +117,7 @@ def workers_of(engine: str, address: str) -> Iterator[Any]:
         yield ray
         ray.shutdown()
     else:
-        with ProcessPoolExecutor(WORKERS) as executor:
+        with ProcessPoolExecutor(WORKERS, multiprocessing.get_context("fork")) as executor:
             yield executor
 
 
@@ -127,8 +127,11 @@ def drive(engine: str, address: str, log: str, path: str, text: str) -> None:
     os.dup2(place, 1)
     os.dup2(place, 2)
     executors.SECONDS = SECONDS
-    own = partial(noted, log)
-    executors.compute = own if engine != "ray" else lambda *given: own(*given)  # type: ignore[assignment]
+    own = partial(noted, log, engine)
+    if engine == "ray":  # which takes nothing but functions
+        executors._compute_with_ray = lambda *given: own(*given)  # type: ignore[assignment]
+    else:
+        executors.compute = own  # type: ignore[assignment]
     add = Store.add
 
     def kept(store: Store, block: Finished) -> None:

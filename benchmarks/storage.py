@@ -102,7 +102,7 @@ def main() -> None:
         print(f"{chains} chains: {about['gigabytes']:.2f} GB in {about['files']} blocks")
         for key, name in (("written", "in a folder"), ("read", "read again"), ("here", "in memory")):
             print(f"    {name}: {_shown(about[key])}", flush=True)
-    given.results.write_text(json.dumps(results, indent=1) + "\n")
+        given.results.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
