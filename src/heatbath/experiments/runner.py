@@ -13,6 +13,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -27,6 +28,7 @@ from heatbath.experiments import drawing, experiment, find, readings, trials
 from heatbath.experiments.claims import Finding
 from heatbath.experiments.experiment import Experiment, Settings, Table, Tell
 from heatbath.runs import file
+from heatbath.runs.executors import using
 from heatbath.writing import set_aside, write
 
 ASIDE = (
@@ -78,18 +80,25 @@ class Result:
 
 
 def reproduce(
-    names: Iterable[str], folder: Path, quick: bool, again: bool, tell: Callable[[str], Tell]
+    names: Iterable[str],
+    folder: Path,
+    quick: bool,
+    again: bool,
+    tell: Callable[[str], Tell],
+    executor: object = None,
 ) -> Iterator[Result | tuple[str, Exception]]:
     """Run experiments that are not finished yet; what comes out of each, or why it could not be run.
 
-    `tell` makes, of the name of an experiment, what its progress is told to. Ctrl-C ends all; experiments
+    `tell` makes, of the name of an experiment, what its progress is told to. `executor` is as in `sweep`, for
+    the comparisons and sweeps in them. Ctrl-C ends all; experiments
     that were finished stay so.
     """
     for name in names:
         chosen = find(name)
         try:
             result = None if again else finished(chosen, folder / name, quick)
-            result = result or _run(chosen, folder / name, quick, tell(name))
+            with nullcontext() if executor is None else using(executor):
+                result = result or _run(chosen, folder / name, quick, tell(name))
             publish(result)
             yield result
         except (OSError, ValueError, RuntimeError) as error:

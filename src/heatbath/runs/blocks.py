@@ -72,6 +72,10 @@ class OtherBits(RuntimeWarning):
     """Blocks were computed on computers or with versions that may round otherwise."""
 
 
+class BlocksError(RuntimeError):
+    """Blocks cannot be computed, or not now."""
+
+
 class Stopped(RuntimeError):
     """A block was not finished, since nobody waits for it any more."""
 
@@ -482,7 +486,7 @@ def _lock(folder: Path) -> Iterator[None]:
     """Within, no other has this lock, where files can be locked. It ends with this process, however that
     ends, and processes that were forked from it do not have it."""
     place = folder.resolve()
-    busy = RuntimeError(f"{folder}: another process is computing blocks for it now; wait for it, or end it")
+    busy = BlocksError(f"{folder}: another process is computing blocks for it now; wait for it, or end it")
     if place in _held:
         raise busy
     _held.add(place)

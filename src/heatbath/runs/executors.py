@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import signal
 import tempfile
 import time
 import warnings
@@ -22,6 +24,7 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from fractions import Fraction
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -34,7 +37,7 @@ from joblib.parallel import get_active_backend
 from heatbath import writing
 from heatbath.checks import shown
 from heatbath.engine.compile import report
-from heatbath.runs.blocks import About, Finished, Shared, Store, Task, compute
+from heatbath.runs.blocks import About, BlocksError, Finished, Shared, Store, Task, compute
 from heatbath.runs.dataset import sizes
 from heatbath.runs.plan import Plan
 from heatbath.runs.simulation import Progress, deferred_interrupts, lanes_of
@@ -50,6 +53,8 @@ ACCEPTED = (
     "process, or what joblib.parallel_config says"
 )
 LOCAL = (ProcessPoolExecutor, ThreadPoolExecutor, loky.ProcessPoolExecutor)  # on this computer
+NAMED = "processes, or processes:4 for so many, ray, or the address of a scheduler of Dask, tcp://HOST:PORT"
+NO_DASK = "the executor at an address is Dask's, an extra: pip install 'heatbath[dask]'"
 MISSING = "executor='ray' needs Ray, an extra: pip install 'heatbath[ray]'"
 
 
@@ -300,8 +305,10 @@ class Blocks:
                         self._take(future, content)
                     if progress:
                         progress(self._progress(time.perf_counter() - begin, work))
-            except BaseException:
+            except BaseException as error:
                 self.pool.cancel(list(self.under_way))
+                if interrupted() and isinstance(error, Exception):  # Ctrl-C has reached the workers, too
+                    raise KeyboardInterrupt from error
                 raise
 
     def _count_workers(self) -> None:
@@ -367,12 +374,12 @@ class Blocks:
         if about.compiled:
             report(f"{about.host} compiled for {about.compiled:.0f} s, once")
 
-    def _failure(self, task: Task, what: str, error: Exception) -> RuntimeError:
+    def _failure(self, task: Task, what: str, error: Exception) -> BlocksError:
         there = f"; {self.store.done} of {self.plan.total} chains are done" + (
             f" and in {self.store.folder}: the same call goes on" if self.store.folder else ""
         )
         chains = f"chains {task.first} to {task.stop - 1}"
-        return RuntimeError(f"{chains} {what}: {type(error).__name__}: {error}{there}")
+        return BlocksError(f"{chains} {what}: {type(error).__name__}: {error}{there}")
 
     def _progress(self, seconds: float, before: int) -> Progress:
         """How things stand: steps are those of all chains, as if they were made together; `before` are those
@@ -394,8 +401,9 @@ class Means:
 
     def add(self, about: About, sign: int = 1) -> None:
         """Count a block."""
-        heat = {("temperature", part): value for part, value in about.temperature.items()}
-        for name, value in {("loss",): about.loss, ("accuracy",): about.accuracy, **heat}.items():
+        values: dict[tuple[str, ...], float] = {("loss",): about.loss, ("accuracy",): about.accuracy}
+        values |= {("temperature", part): value for part, value in about.temperature.items()}
+        for name, value in values.items():
             if math.isfinite(value):
                 count = sign * len(about.chains)
                 self._sums[name] = self._sums.get(name, Fraction()) + count * Fraction(value)
@@ -414,10 +422,25 @@ def _failed(future: Future[Finished]) -> bool:
     return future.cancelled() or future.exception() is not None
 
 
+UNSAID = object()
+_in_use: ContextVar[object] = ContextVar("_in_use", default=UNSAID)
+
+
+@contextmanager
+def using(executor: object) -> Iterator[None]:
+    """Within, it computes what is given no executor; with None this process does, whatever joblib says."""
+    token = _in_use.set(None if executor is None else chosen_pool(executor))
+    try:
+        yield
+    finally:
+        _in_use.reset(token)
+
+
 def chosen_pool(executor: object) -> Pool | None:
-    """The workers that an executor stands for, or what joblib has been told; None for this process."""
+    """The workers that an executor stands for; of None those in use, or what joblib has been told. None for
+    this process."""
     if executor is None:
-        return _of_joblib()
+        return _of_joblib() if (pool := _in_use.get()) is UNSAID else pool  # type: ignore[return-value]
     if executor == "ray" or getattr(executor, "__name__", "") == "ray":
         return RayPool(_ray())
     if isinstance(executor, Executor):
@@ -425,6 +448,51 @@ def chosen_pool(executor: object) -> Pool | None:
     if callable(getattr(executor, "scatter", None)) and callable(getattr(executor, "get_executor", None)):
         return DaskPool(executor)
     raise TypeError(f"executor must be {ACCEPTED}; got {shown(executor)}")
+
+
+def check_name(name: str) -> None:
+    """Refuse a text that names no executor."""
+    kind, _, count = name.partition(":")
+    if kind == "processes" and ((count.isdecimal() and int(count) > 0) or name == kind):
+        return
+    if name != "ray" and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+", name):
+        raise ValueError(f"the executor must be {NAMED}; got {name!r}")
+
+
+@contextmanager
+def named(name: str) -> Iterator[object]:
+    """The executor that a text names, which ends afterwards."""
+    check_name(name)
+    kind, _, count = name.partition(":")
+    if kind == "processes":
+        with loky.ProcessPoolExecutor(
+            int(count) if count else os.cpu_count(), initializer=_ignore_interrupts
+        ) as executor:
+            yield executor
+    elif name == "ray":
+        yield _ray()
+    else:
+        try:
+            from distributed import Client
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(NO_DASK, name="distributed") from error
+        with Client(name) as client:
+            yield client
+
+
+@contextmanager
+def using_named(name: str | None) -> Iterator[None]:
+    """Within, the executor of this name is in use, if there is one."""
+    if name is None:
+        yield
+        return
+    with named(name) as executor, using(executor):
+        yield
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to all, to the process that gives the tasks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _ray() -> Any:
