@@ -1,13 +1,13 @@
 """The memory of runs in a folder: it does not grow with the chains, though what is written does.
 
 Chains of AdLaLa on spirals (20 hidden units, 81 parameters), 500 steps, of which 150 networks and 20 records
-are kept: 50 kB for a chain, 5 GB for 100,000. Each run is in a process of its own with a limit on its data of
+are kept: 50 kB for a chain, 5 GB for 102,400. Each run is in a process of its own with a limit on its data of
 4 GB, as if that were all there is: in the folder (`folder=`), then read again (the mean accuracy at each
 record, and the predictions of all networks of the first 1,000 chains); and in memory, which fails where it
 does not fit. Printed are the size of the results, the most memory that the process had (of its own, as the
 system counts it from the start of the program), and the seconds.
 
-    python benchmarks/storage.py [--chains 1000 10000 100000] [--results FILE]
+    python benchmarks/storage.py [--chains 1024 10240 102400] [--results FILE]
 
 The folders are in a temporary one; HEATBATH_STORAGE names another place for it.
 """
@@ -78,7 +78,7 @@ def _shown(result: dict[str, Any]) -> str:
 def main() -> None:
     """Print what each takes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--chains", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--chains", type=int, nargs="+", default=[1024, 10_240, 102_400])
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)

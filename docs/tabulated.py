@@ -211,7 +211,14 @@ def tabulated(page: str) -> str:
     text = (DOCS / page).read_text(encoding="utf-8")
     before, *rest = text.split(BEGIN)
     made = zip(PAGES[page], rest, strict=True)
-    return before + "".join(f"{BEGIN}\n{make()}\n{END}{part.split(END)[1]}" for make, part in made)
+    return before + "".join(f"{BEGIN}\n{_table_of(make)}\n{END}{part.split(END)[1]}" for make, part in made)
+
+
+def _table_of(make: Callable[[], str]) -> str:
+    try:
+        return make()
+    except FileNotFoundError as error:
+        return f"Not measured yet: there is no `{Path(error.filename).name}`.\n"
 
 
 if __name__ == "__main__":
