@@ -190,7 +190,9 @@ def _under_way(workers):
         return list(workers._pending_work_items)
     if hasattr(workers, "processing"):
         states = workers.run(lambda dask_worker: [task.state for task in dask_worker.state.tasks.values()])
-        return [state for own in states.values() for state in own if state not in ("memory", "released")]
+        return [
+            state for own in states.values() for state in own if state not in ("memory", "released", "error")
+        ]
     from ray.util.state import list_tasks
 
     deadline = time.monotonic() + 10
