@@ -22,7 +22,7 @@ import time
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -136,6 +136,7 @@ class Before(NamedTuple):
 
 
 _plans: OrderedDict[str, Plan] = OrderedDict()  # those that this process has been given, the latest last
+_ready: set[str] = set()  # those of them whose code is compiled
 _reading = RLock()  # a worker may have several threads
 
 
@@ -157,8 +158,9 @@ def compute(task: Task, content: Content, wanted: Callable[[], bool] | None = No
     with reporting(texts.append):
         simulation = Simulation(plan, task.step, before, task.threads, chains, task.until)
         waiting = time.perf_counter()  # for another process to compile, or for this one
-        with once():
+        with nullcontext() if task.digest in _ready else once():  # who has the code does not wait for others
             simulation.prepare()
+        _ready.add(task.digest)
         begin = time.perf_counter()
         compiled = begin - waiting if texts else 0.0
         if not simulation.run(look, seconds=task.seconds):
@@ -167,8 +169,8 @@ def compute(task: Task, content: Content, wanted: Callable[[], bool] | None = No
     last = simulation.progress(0.0)
     about = About(
         task.digest, task.first, task.stop, task.step, simulation.step, simulation.losses(),
-        machine(plan, task.modules), socket.gethostname(), time.perf_counter() - begin, compiled, last.loss, last.accuracy,
-        last.temperature,
+        machine(plan, task.modules), socket.gethostname(), time.perf_counter() - begin, compiled,
+        last.loss, last.accuracy, last.temperature,
     )  # fmt: skip
     attributes = {"heatbath_format": file.FORMAT, "heatbath_version": version("heatbath")}
     whole = file.sealed(result.assign_attrs(attributes | {"block": json.dumps(about)}))
@@ -234,7 +236,7 @@ def _keep_plan(digest: str, plan: Plan) -> None:
     with _reading:
         _plans[digest] = plan
         while len(_plans) > KEPT:
-            _plans.popitem(last=False)
+            _ready.discard(_plans.popitem(last=False)[0])
 
 
 class About(NamedTuple):
@@ -444,7 +446,8 @@ class Store:
         return sealed_state(self.plan, self.before.data.isel(chain=slice(chains.start, chains.stop)))
 
     def joined(self) -> xr.Dataset:
-        """The results of all chains; beside them one block at a time is in memory."""
+        """The results of all chains; beside them one block at a time is in memory. Blocks in memory are
+        given up for that."""
         return join(self.plan, self._pieces(), None if self.before is None else self.before.data)
 
     def _pieces(self) -> Iterator[Piece]:
@@ -454,6 +457,8 @@ class Store:
                 about, arrays = block.about, block.arrays(names)
                 check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
                 yield Piece(about.chains, about.begin, about.end, arrays)
+            if self.folder is None:  # it is elsewhere now: not all is in memory twice
+                self.blocks[first] = [Block(block.about, b"") for block in self.blocks[first]]
 
     def lazy(self) -> xr.Dataset:
         """The results of all chains as arrays of Dask, which are read when they are asked for, a block at a
