@@ -190,12 +190,10 @@ def _under_way(workers):
         return list(workers._pending_work_items)
     if hasattr(workers, "processing"):
         states = workers.run(lambda dask_worker: [task.state for task in dask_worker.state.tasks.values()])
-        return [state for own in states.values() for state in own if state not in ("memory", "released")]
-    from ray.util.state import list_tasks
-
-    deadline = time.monotonic() + 10
-    while True:  # what it knows of tasks is some moments late
-        left = [one for one in list_tasks() if one.state not in ("FINISHED", "FAILED")]
-        if not left or time.monotonic() > deadline:
-            return left
-        time.sleep(0.2)
+        return [
+            state for own in states.values() for state in own if state not in ("memory", "released", "error")
+        ]
+    deadline = time.monotonic() + 30
+    while (busy := 2 - workers.available_resources().get("CPU", 0)) and time.monotonic() < deadline:
+        time.sleep(0.1)  # what it knows of them is some moments late
+    return busy

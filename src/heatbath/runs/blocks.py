@@ -21,9 +21,10 @@ import socket
 import time
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from threading import RLock
@@ -33,9 +34,10 @@ import h5py
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
 
 from heatbath import writing
-from heatbath.engine.compile import once, reporting, sources
+from heatbath.engine.compile import once, reporting
 from heatbath.engine.lanes import lanes
 from heatbath.methods import module_of
 from heatbath.runs import file
@@ -51,13 +53,23 @@ from heatbath.runs.dataset import (
     state_names,
 )
 from heatbath.runs.plan import Plan
-from heatbath.runs.simulation import Loss, Progress, Simulation, warn
+from heatbath.runs.simulation import Loss, Progress, Simulation, uses_blas, warn
 
 try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
+ASIDE = (
+    "__init__.py",
+    "plotting",
+    "torch",
+    "estimators",
+    "explorer",
+    "cli",
+    "experiments",
+    "writing.py",
+)  # not what decides
 KEPT = 2  # plans that a worker keeps, with their data
 PLAN = "plan.nc"
 LOCK = ".lock"
@@ -124,6 +136,7 @@ class Before(NamedTuple):
 
 
 _plans: OrderedDict[str, Plan] = OrderedDict()  # those that this process has been given, the latest last
+_ready: set[str] = set()  # those of them whose code is compiled
 _reading = RLock()  # a worker may have several threads
 
 
@@ -145,8 +158,9 @@ def compute(task: Task, content: Content, wanted: Callable[[], bool] | None = No
     with reporting(texts.append):
         simulation = Simulation(plan, task.step, before, task.threads, chains, task.until)
         waiting = time.perf_counter()  # for another process to compile, or for this one
-        with once():
+        with nullcontext() if task.digest in _ready else once():  # who has the code does not wait for others
             simulation.prepare()
+        _ready.add(task.digest)
         begin = time.perf_counter()
         compiled = begin - waiting if texts else 0.0
         if not simulation.run(look, seconds=task.seconds):
@@ -154,9 +168,9 @@ def compute(task: Task, content: Content, wanted: Callable[[], bool] | None = No
     result = gather(plan, simulation.groups, task.step, None, chains)
     last = simulation.progress(0.0)
     about = About(
-        task.digest, task.first, task.stop, task.step, simulation.step, simulation.losses(), machine(),
-        socket.gethostname(), time.perf_counter() - begin, compiled, last.loss, last.accuracy,
-        last.temperature,
+        task.digest, task.first, task.stop, task.step, simulation.step, simulation.losses(),
+        machine(plan, task.modules), socket.gethostname(), time.perf_counter() - begin, compiled,
+        last.loss, last.accuracy, last.temperature,
     )  # fmt: skip
     attributes = {"heatbath_format": file.FORMAT, "heatbath_version": version("heatbath")}
     whole = file.sealed(result.assign_attrs(attributes | {"block": json.dumps(about)}))
@@ -169,16 +183,34 @@ def sealed_state(plan: Plan, data: xr.Dataset) -> bytes:
     return file.sealed(own.assign_attrs(heatbath_format=file.FORMAT))
 
 
-def machine() -> dict[str, str]:
-    """What the bits of a chain depend on, beside its plan."""
-    return {
-        "heatbath": sources(),
-        "numba": version("numba"),
-        "llvmlite": version("llvmlite"),
-        "numpy": version("numpy"),
-        "processor": platform.machine(),
-        "lanes": str(lanes(np.dtype("float32"))),
-    }
+def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:
+    """What the bits of a chain depend on, beside its plan; `modules` define its methods."""
+    files = [getattr(importlib.import_module(name), "__file__", None) for name in modules]
+    own = {"methods": hashed(Path(path) for path in files if path)} if modules else {}
+    packages = {name: version(name) for name in ("numba", "llvmlite", "numpy")}
+    if uses_blas(plan):  # whose kernels are those of the processor
+        import scipy.linalg.cython_blas  # noqa: F401
+
+        kernels = sorted({one["architecture"] for one in threadpool_info() if "architecture" in one})
+        packages |= {"scipy": version("scipy"), "kernels": " ".join(kernels)}
+    place = {"processor": platform.machine(), "lanes": str(lanes(np.dtype("float32")))}
+    return {"heatbath": library(), **own, **packages, **place}
+
+
+@lru_cache
+def library() -> str:
+    """A hash of the code that decides what is computed."""
+    root = Path(file.__file__).parent.parent
+    paths = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.py"))}
+    return hashed(path for name, path in paths.items() if not name.startswith(ASIDE))
+
+
+def hashed(paths: Iterable[Path]) -> str:
+    """A hash of files, with their names."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def _plan_of(task: Task, content: Content) -> Plan:
@@ -204,7 +236,7 @@ def _keep_plan(digest: str, plan: Plan) -> None:
     with _reading:
         _plans[digest] = plan
         while len(_plans) > KEPT:
-            _plans.popitem(last=False)
+            _ready.discard(_plans.popitem(last=False)[0])
 
 
 class About(NamedTuple):
@@ -279,14 +311,16 @@ class Store:
     """The blocks of a plan that are there, in memory or in a folder if one is given; `before` them was a run,
     or nothing."""
 
-    def __init__(self, plan: Plan, folder: Path | None = None, before: Before | None = None) -> None:
-        self.plan, self.folder, self.before = plan, folder, before
+    def __init__(
+        self, plan: Plan, folder: Path | None = None, before: Before | None = None, finished: bool = False
+    ) -> None:
+        self.plan, self.folder, self.before, self.finished = plan, folder, before, finished
         self.blocks: dict[int, list[Block]] = {}  # by the first of their chains, in the order of their steps
         self.done = self.work = 0  # chains at the last step; steps that are made, of all chains
         self._firsts: list[int] = []  # in order
-        self._machine = machine()
         self._others: set[str] = set()
         self.shared = Shared.of(plan, None if folder is None else _plan_in(folder, plan))
+        self._machine = machine(plan, self.shared.modules)
         if folder is not None:
             if not (folder / PLAN).exists():
                 writing.write(folder / PLAN, self.shared.content)
@@ -298,7 +332,7 @@ class Store:
     @classmethod
     def load(cls, folder: Path, plan: Plan) -> Store:
         """That of a run that is finished."""
-        store = cls(plan, folder)
+        store = cls(plan, folder, finished=True)
         if store.done < plan.total:
             raise ValueError(
                 f"{folder} has {store.done} of {plan.total} chains to the last step: call what began it "
@@ -346,11 +380,8 @@ class Store:
         """Refuse a block that has no place here, and tell where bits may be others."""
         if about.digest != self.shared.digest:
             raise ValueError(f"{name} is of another run: it is left alone. Choose another checkpoint")
-        if about.machine["heatbath"] != self._machine["heatbath"]:
-            raise ValueError(
-                f"{name} was computed on {about.host} by another version of heatbath, which may round "
-                "otherwise: have the same one on all computers, or remove the block"
-            )
+        if not self.finished:  # else there is nothing that others would have to go with
+            self._check_machine(about, name)
         place = bisect_left(self._firsts, about.first)
         near = [self.blocks[first][-1].about for first in self._firsts[max(0, place - 1) : place + 2]]
         mine = next((one for one in near if one.chains == about.chains), None)
@@ -362,13 +393,29 @@ class Store:
                 f"{name} begins at step {about.begin}, and what there is of these chains ends at {end}: "
                 "remove the block"
             )
-        differ = [f"{name} {value}" for name, value in about.machine.items() if self._machine[name] != value]
+
+    def _check_machine(self, about: About, name: object) -> None:
+        """Refuse a block that other code has computed, and tell where bits may be others."""
+        there = about.machine
+        differ = [key for key in sorted({*there, *self._machine}) if there.get(key) != self._machine.get(key)]
+        for key, what in (
+            ("heatbath", "another version of heatbath"),
+            ("methods", f"other sources of {', '.join(self.shared.modules)}"),
+        ):
+            if key in differ:
+                raise ValueError(
+                    f"{name} was computed on {about.host} with {what}: have the same on all computers, or "
+                    "remove the block"
+                )
         if differ and about.host not in self._others:
             self._others.add(about.host)
-            here = ", ".join(f"{name} {self._machine[name]}" for name in self._machine)
+            texts = [
+                ", ".join(f"{key} {values.get(key, 'unknown')}" for key in differ)
+                for values in (there, self._machine)
+            ]
             warn(
-                f"{about.host} has {', '.join(differ)}, and this computer {here}: chains that were computed "
-                "there may differ in their last bits from what they would be here",
+                f"{about.host} has {texts[0]}, and this computer {texts[1]}: chains that were computed there "
+                "may differ in their last bits from what they would be here",
                 OtherBits,
             )
 
@@ -399,7 +446,8 @@ class Store:
         return sealed_state(self.plan, self.before.data.isel(chain=slice(chains.start, chains.stop)))
 
     def joined(self) -> xr.Dataset:
-        """The results of all chains; beside them one block at a time is in memory."""
+        """The results of all chains; beside them one block at a time is in memory. Blocks in memory are
+        given up for that."""
         return join(self.plan, self._pieces(), None if self.before is None else self.before.data)
 
     def _pieces(self) -> Iterator[Piece]:
@@ -409,6 +457,8 @@ class Store:
                 about, arrays = block.about, block.arrays(names)
                 check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
                 yield Piece(about.chains, about.begin, about.end, arrays)
+            if self.folder is None:  # it is elsewhere now: not all is in memory twice
+                self.blocks[first] = [Block(block.about, b"") for block in self.blocks[first]]
 
     def lazy(self) -> xr.Dataset:
         """The results of all chains as arrays of Dask, which are read when they are asked for, a block at a
@@ -445,15 +495,29 @@ class Store:
         return dask.array.from_delayed(later, shape, kind)
 
     def remove(self) -> None:
-        """Remove the folder: what was in it is elsewhere now. The plan goes after the blocks: what is left
-        of a folder, where that ends half way, is one of this run, or a new one."""
+        """Remove the folder: what was in it is elsewhere now."""
         if self.folder is not None:
-            for path in self.folder.iterdir():
-                if path.match(NAME.format(*"****")) or writing.is_leftover(path):
-                    path.unlink()
-            for name in (PLAN, LOCK):
-                (self.folder / name).unlink(missing_ok=True)
-            self.folder.rmdir()
+            _remove(self.folder)
+
+
+def discard(folder: Path, plan: Plan) -> None:
+    """Remove a folder of blocks of a plan whose run is joined: who has joined them was ended before that."""
+    if (folder / PLAN).is_file():
+        there, _ = file.unpack_plan(file.read(folder / PLAN), plan.problem)
+        if not plan.differences(there):
+            with _lock(folder):
+                _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of blocks. The plan goes after them: what is left of it, where that ends half way, is
+    one of the same run, or a new one."""
+    for path in folder.iterdir():
+        if path.match(NAME.format(*"****")) or writing.is_leftover(path):
+            path.unlink()
+    for name in (PLAN, LOCK):
+        (folder / name).unlink(missing_ok=True)
+    folder.rmdir()
 
 
 def _about(path: Path) -> About:

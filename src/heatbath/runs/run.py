@@ -29,7 +29,7 @@ from heatbath.prediction.calibration import left_out
 from heatbath.prediction.committee import average_networks, join_averages, laws
 from heatbath.prediction.mixtures import NORMAL
 from heatbath.runs import file
-from heatbath.runs.blocks import PLAN, Before, Store, check_lazy
+from heatbath.runs.blocks import PLAN, Before, Store, check_lazy, discard
 from heatbath.runs.dataset import check_memory, data_at, data_with, find_point, gather
 from heatbath.runs.executors import Blocks, Pool, chosen_pool, pool_here
 from heatbath.runs.found import Found
@@ -719,7 +719,7 @@ def _in_blocks(
     folder = None
     if checkpoint is not None:
         file.check_replaceable(Path(checkpoint))
-        folder = Path(f"{os.fspath(checkpoint)}.blocks")
+        folder = _blocks_of(checkpoint)
     start = None if before is None else Before(before.step, before.data)
     with Store.locked(plan, folder, start) as store:
         _compute(store, pool, threads or 1, progress, every)
@@ -792,4 +792,11 @@ def _furthest(plan: Plan, before: Run | None, checkpoint: str | os.PathLike[str]
             f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
             "another name, or continue it with load(...).resume(...)"
         )
+    if there.finished:
+        discard(_blocks_of(checkpoint), there.plan)
     return there if further else before
+
+
+def _blocks_of(checkpoint: str | os.PathLike[str]) -> Path:
+    """The folder beside a checkpoint that has the blocks of its run until all of them are there."""
+    return Path(f"{os.fspath(checkpoint)}.blocks")
