@@ -1,13 +1,18 @@
 """The memory of runs in a folder: it does not grow with the chains, though what is written does.
 
 Chains of AdLaLa on spirals (20 hidden units, 81 parameters), 500 steps, of which 150 networks and 20 records
-are kept: 50 kB for a chain. Each run is in a process of its own with a limit on its data of 4 GB, as if that
-were all there is: in the folder (`folder=`), then read again (the mean accuracy at each record, and the
-predictions of all networks of the first 1,000 chains); and in memory, if that fits. Printed are the size of
-the results, the most memory that the process had, and the seconds.
+are kept: 50 kB for a chain, 5 GB for 102,400. Each run is in a process of its own with a limit on its data of
+4 GB, as if that were all there is: in the folder (`folder=`), then read again (the mean accuracy at each
+record, and the predictions of all networks of the first 1,000 chains); and in memory, which fails where it
+does not fit. Printed are the size of the results, the most memory that the process had (of its own, as the
+system counts it from the start of the program), and the seconds.
 
-    python benchmarks/storage.py [--chains 1000 10000 100000] [--memory]
+    python benchmarks/storage.py [--chains 1024 10240 102400] [--results FILE]
+
+The folders are in a temporary one; HEATBATH_STORAGE names another place for it.
 """
+
+from __future__ import annotations
 
 import argparse
 import json
@@ -18,8 +23,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 LIMIT = 4 * 10**9
+RESULTS = Path(__file__).parent / "results" / "storage.json"
 
 
 def train(chains: int, folder: str | None) -> None:
@@ -44,50 +51,58 @@ def read(chains: int, folder: str) -> None:
     some.predict([[0.5, 1.0], [-1.0, 0.0]])
 
 
-def apart(task: str, chains: int, folder: str | None) -> dict[str, float]:
-    """What a task takes in a process of its own: seconds and gigabytes."""
+def most_memory() -> float:
+    """The most gigabytes that this process had in memory. (`getrusage` would tell those of its parent, where
+    they were more when this process was started.)"""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e9
+
+
+def apart(task: str, chains: int, folder: str | None) -> dict[str, Any]:
+    """What a task takes in a process of its own: seconds and gigabytes, or its error."""
     begin = time.perf_counter()
     command = [sys.executable, __file__, "--task", task, "--chains", str(chains), "--folder", folder or ""]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        return {"seconds": float("nan"), "memory": float("nan")}
+        lines = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
+        return {"error": lines[-1]}
     return {"seconds": time.perf_counter() - begin, "memory": float(done.stdout.split()[-1])}
 
 
+def _shown(result: dict[str, Any]) -> str:
+    if "error" in result:
+        return result["error"]
+    return f"{result['seconds']:.1f} s, {result['memory']:.2f} GB"
+
+
 def main() -> None:
-    """Print the table."""
+    """Print what each takes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--chains", type=int, nargs="+", default=[1000, 10_000, 100_000])
-    parser.add_argument("--memory", action="store_true", help="and in memory, as long as that fits")
+    parser.add_argument("--chains", type=int, nargs="+", default=[1024, 10_240, 102_400])
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.task:
         resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
         {"train": train, "read": read}[given.task](given.chains[0], given.folder or None)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+        print(most_memory())
         return
     train(32, None)  # so that all is compiled
-    results = {}
-    heads = ("files", "GB", "written, s", "memory, GB", "read, s", "memory, GB")
-    print(f"{'chains':>8}" + "".join(f"{head:>12}" for head in heads))
+    results: dict[str, Any] = {"limit": LIMIT / 1e9, "chains": {}}
     for chains in given.chains:
         with tempfile.TemporaryDirectory(dir=os.environ.get("HEATBATH_STORAGE")) as place:
-            folder = str(Path(place) / "run")
-            written = apart("train", chains, folder)
-            size = sum(path.stat().st_size for path in Path(folder).iterdir()) / 1e9
-            files = len(list(Path(folder).iterdir()))
-            looked = apart("read", chains, folder)
-        results[chains] = {"files": files, "gigabytes": size, "written": written, "read": looked}
-        numbers = (size, written["seconds"], written["memory"], looked["seconds"], looked["memory"])
-        line = f"{chains:>8}{files:>12}" + "".join(f"{number:>12.2f}" for number in numbers)
-        if given.memory:
-            here = apart("train", chains, None)
-            results[chains]["here"] = here
-            line += f"   in memory: {here['seconds']:.1f} s, {here['memory']:.2f} GB"
-        print(line, flush=True)
-    path = Path(__file__).parent / "results" / "storage.json"
-    path.write_text(json.dumps(results, indent=1) + "\n")
+            folder = Path(place) / "run"
+            about: dict[str, Any] = {"written": apart("train", chains, str(folder))}
+            sizes = [path.stat().st_size for path in folder.glob("chains-*.nc")]
+            about |= {"files": len(sizes), "gigabytes": sum(sizes) / 1e9}
+            about["read"] = apart("read", chains, str(folder))
+        about["here"] = apart("train", chains, None)
+        results["chains"][str(chains)] = about
+        print(f"{chains} chains: {about['gigabytes']:.2f} GB in {about['files']} blocks")
+        for key, name in (("written", "in a folder"), ("read", "read again"), ("here", "in memory")):
+            print(f"    {name}: {_shown(about[key])}", flush=True)
+        given.results.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

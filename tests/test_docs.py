@@ -215,6 +215,12 @@ def test_numbers_in_the_text_are_those_of_the_tables_it_speaks_of():
     assert quoted(prose) <= quoted(table)
 
 
+def test_what_was_measured_is_on_its_page_as_the_results_have_it():
+    assert (DOCS / "clusters.md").read_text() == tool("tabulated").tabulated("clusters.md"), (
+        "run python docs/tabulated.py"
+    )
+
+
 def test_every_parameter_of_tables_is_on_its_page():
     rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "tables.md").read_text(), flags=re.MULTILINE)
     assert set(rows) == set(signature(hb.from_table).parameters)

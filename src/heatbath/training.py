@@ -14,7 +14,7 @@ from heatbath.checks import whole
 from heatbath.datasets import Problem
 from heatbath.networks import Dense
 from heatbath.partition import Partition
-from heatbath.runs.executors import chosen_pool
+from heatbath.runs.executors import Pool, chosen_pool, using
 from heatbath.runs.plan import Batch, Plan, make_plan
 from heatbath.runs.run import Run, simulate
 from heatbath.runs.simulation import Progress
@@ -174,16 +174,21 @@ def prepare(
 
 
 def carry_out(
-    prepared: Plan | Search, folder: str | os.PathLike[str] | None = None, **manner: Unpack[Manner]
+    prepared: Plan | Search,
+    folder: str | os.PathLike[str] | None = None,
+    pool: Pool | None = None,
+    **manner: Unpack[Manner],
 ) -> Run:
-    """The run of what was prepared."""
+    """The run of what was prepared; a search goes from one short run to the next, and has no use for others'
+    workers."""
     if isinstance(prepared, Search):
         if folder is not None:
             raise ValueError(
                 'folder is for runs of which all is known before: nothing may be "auto", or warm'
             )
-        return replace(prepared, manner=dict(manner)).run()
-    return simulate(prepared, folder=folder, **manner)
+        with using(None):
+            return replace(prepared, manner=dict(manner)).run()
+    return simulate(prepared, folder=folder, pool=pool, **manner)
 
 
 def sweep(

@@ -94,7 +94,7 @@ def test_a_picture_that_is_not_of_these_results_and_this_code_is_drawn_again(rea
     elif reason == "other results":
         file.write(place / "data.nc", kept.data.assign_attrs(heatbath_seconds=1.0))
     else:
-        monkeypatch.setattr(runner, "_library", lambda: "another library")
+        monkeypatch.setattr(runner, "library", lambda: "another library")
     assert runner.publish(kept)
     assert drawn == ["data"]
     assert all((place / f"picture.{end}").exists() for end in ("png", "svg", "sha256"))
@@ -256,7 +256,7 @@ def test_the_report_has_all_that_is_finished_and_names_what_is_not(folder):
 def test_code_that_results_depend_on_is_in_the_fingerprint(monkeypatch):
     experiment = experiments.find("points")
     before = runner.fingerprint(experiment, True)
-    monkeypatch.setattr(runner, "_library", lambda: "another library")
+    monkeypatch.setattr(runner, "library", lambda: "another library")
     other = runner.fingerprint(experiment, True)
     assert other != before
     monkeypatch.setattr(runner, "_source", lambda module: module)

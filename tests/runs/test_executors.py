@@ -1,13 +1,14 @@
 """Plans in blocks: the same bits, whoever computes them, whatever is lost on the way."""
 
-import importlib
-import multiprocessing
 import os
+import subprocess
 import sys
 import textwrap
 import threading
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -15,7 +16,11 @@ import pytest
 import xarray as xr
 
 import heatbath as hb
-from heatbath.methods.method import _known
+from heatbath import experiments
+from heatbath.cli import main, pictures
+from heatbath.engine import compile
+from heatbath.engine.compile import once, reporting
+from heatbath.experiments import runner
 from heatbath.runs import blocks, dataset, executors, file
 from heatbath.runs.blocks import About, OtherBits, Shared, Stopped, Store, Task, compute
 from heatbath.runs.plan import make_plan
@@ -189,8 +194,8 @@ def test_blocks_that_may_have_other_bits_are_refused_or_told(problem, monkeypatc
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
     shared = Shared.of(plan)
     block = compute(Task(shared.digest, (), 0, 8, 20), shared.content)
-    here = blocks.machine() | {name: "another"}
-    monkeypatch.setattr(blocks, "machine", lambda: here)
+    here = blocks.machine(plan, ()) | {name: "another"}
+    monkeypatch.setattr(blocks, "machine", lambda *_: here)
     store = Store(plan)
     if outcome is ValueError:
         with pytest.raises(ValueError, match="another version of heatbath"):
@@ -225,9 +230,14 @@ def test_ctrl_c_leaves_no_task_behind_and_the_same_call_goes_on(problem, alone, 
 
 def test_a_task_that_nobody_waits_for_ends_within_a_call_of_compiled_code(problem):
     plan = make_plan(problem, NETWORK, GRID, steps=10**9, chains=2, record=1)
-    shared, asked = Shared.of(plan), threading.Event()
+    shared, asked = Shared.of(plan), []
+
+    def wanted():
+        asked.append(1)
+        return len(asked) < 3
+
     with pytest.raises(Stopped, match="chains 1 to 3"):
-        compute(Task(shared.digest, (), 1, 4, 10**9), shared.content, lambda: asked.is_set() or asked.set())
+        compute(Task(shared.digest, (), 1, 4, 10**9), shared.content, wanted)
 
 
 def test_a_lost_worker_s_block_is_computed_by_another(problem, alone, cut, monkeypatch):
@@ -250,8 +260,8 @@ def test_sizes_follow_the_time_that_blocks_take_and_let_all_workers_end_together
     assert sizes.unit in (1, 8, 16)
     assert executors.Sizes(plan, 4, 3, 0).unit == 3 * sizes.unit
     assert sizes.chains(4000) == sizes.unit
-    half = About("", 0, sizes.unit, 0, 5, [], {}, "", 1.0, 0.5, 0.0, 0.0, {})
-    sizes.note(half)  # in half a second without the compilation
+    half = About("", 0, sizes.unit, 0, 5, [], {}, "", 0.5, 9.0, 0.0, 0.0, {})
+    sizes.note(half)  # in half a second, after some of compilation
     assert sizes.chains(4000) == executors.SECONDS * sizes.unit
     assert sizes.chains(4 * sizes.unit) == sizes.unit
     sizes.note(half, 2 * executors.SECONDS)  # a mean of SECONDS to take a block, from each of four workers
@@ -375,14 +385,13 @@ def test_a_folder_that_is_not_finished_is_gone_on_with(problem, alone, cut, monk
 
 def test_two_at_once_do_not_compute_for_the_same_folder(problem, tmp_path):
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    store = Store(plan, tmp_path / "run")
     with (
-        store.locked(),
+        Store.locked(plan, tmp_path / "run"),
         pytest.raises(RuntimeError, match="another process is computing blocks for it"),
-        Store(plan, tmp_path / "run").locked(),
+        Store.locked(plan, tmp_path / "run"),
     ):
         pass
-    with Store(plan, tmp_path / "run").locked():
+    with Store.locked(plan, tmp_path / "run"):
         pass
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         Store(plan, tmp_path / "none" / "run")
@@ -447,89 +456,296 @@ def test_without_ray_the_error_names_the_extra(problem, monkeypatch):
         hb.sweep(problem, NETWORK, GRID, executor="ray", **SIZES)
 
 
-OUTSIDE = """
-    from dataclasses import dataclass
-    from typing import ClassVar
+def test_a_block_that_is_refused_or_cannot_be_written_is_no_fault_of_a_worker(problem, monkeypatch, tmp_path):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
 
-    import numpy as np
+    def old(self, block):
+        raise ValueError("it is of another run")
 
-    import heatbath as hb
-    from heatbath import operations
-    from heatbath.checks import NON_NEGATIVE
-    from heatbath.letters import DRIFT, KICK, Letter
-    from heatbath.methods import Method, gaussian_prior, varying
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks.Store, "add", old)
+        with pytest.raises(RuntimeError, match="came back from a worker and cannot be taken: ValueError: it"):
+            hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), **SIZES)
+    store = Store(make_plan(problem, NETWORK, GRID, steps=20, chains=2), tmp_path / "run")
+    monkeypatch.setattr(blocks.writing, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        executors.Blocks(executors.Pool(AtOnce()), store, 1, 4.0).run(None)
 
 
-    def refresh(moment):
-        moment.p = np.sqrt(moment.tau) * moment.R
+def test_a_finished_folder_is_read_by_another_version(problem, alone, cut, monkeypatch, tmp_path):
+    pytest.importorskip("dask", reason="the extra dask is not installed")
+    cut(28)
+    hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", **SIZES)
+    monkeypatch.setattr(blocks, "library", lambda: "a later one")
+    xr.testing.assert_identical(hb.load(tmp_path / "run").data.load(), alone.data)
 
 
-    @hb.register
-    @dataclass(frozen=True, repr=False)
-    class Elsewhere(Method):
-        tau: float = varying(NON_NEGATIVE, "Temperature.", tempered=True)
-        word: str = "RBAB"
-        weight_decay: float = gaussian_prior()
-        letters: ClassVar = {
-            "A": DRIFT,
-            "B": KICK,
-            "R": Letter(
-                refresh, ((operations.S, lambda values: [0.0, 1.0, values.root_tau]),), draws=True, reads=True
-            ),
-        }
-"""
+def test_what_computes_is_known_by_its_sources(tmp_path, monkeypatch, problem):
+    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
+    assert set(blocks.machine(plan, ())) == {"heatbath", "numba", "llvmlite", "numpy", "processor", "lanes"}
+    wide = make_plan(problem, hb.Dense((300, 300)), GRID, steps=20)
+    assert blocks.machine(wide, ())["kernels"]
+    (tmp_path / "own_methods.py").write_text("A = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    first = blocks.machine(plan, ("own_methods",))["methods"]
+    (tmp_path / "own_methods.py").write_text("A = 2")
+    assert blocks.machine(plan, ("own_methods",))["methods"] != first
+    sys.modules.pop("own_methods")
+    (tmp_path / "a.py").write_text("")
+    (tmp_path / "b.py").write_text("")
+    assert blocks.hashed([tmp_path / "a.py"]) != blocks.hashed([tmp_path / "b.py"])
+
+
+def test_a_lock_ends_with_the_call_though_forked_workers_live_on(problem, tmp_path):
+    """A worker that is forked meanwhile has the files of the driver."""
+    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
+    awake, asleep = os.pipe()
+    with Store.locked(plan, tmp_path / "run"):
+        if not (child := os.fork()):
+            os.close(asleep)
+            os.read(awake, 1)  # until the other end is closed
+            os._exit(0)
+    os.close(awake)
+    another = f"""
+        from pathlib import Path
+        from heatbath.runs.blocks import _lock
+        with _lock(Path({str(tmp_path / "run")!r})):
+            print("free")
+    """
+    try:
+        free = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(another)], capture_output=True, text=True, check=False
+        )
+        assert free.stdout == "free\n", free.stderr
+    finally:
+        os.close(asleep)
+        os.waitpid(child, 0)
+
+
+def test_a_folder_is_read_when_it_is_locked(problem, tmp_path):
+    """What another process has stored until then is known."""
+    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
+    with Store.locked(plan, tmp_path / "run") as store:
+        store.add(compute(Task(store.shared.digest, (), 0, 3, 20), store.shared.content))
+    with Store.locked(plan, tmp_path / "run") as store:
+        assert store.missing() == [range(3, 8)]
+
+
+def test_blocks_of_a_run_that_is_joined_are_removed_and_not_in_the_way(problem, cut, tmp_path, monkeypatch):
+    cut(4)
+    path, folder = tmp_path / "run.nc", tmp_path / "run.nc.blocks"
+    options = dict(steps=20, chains=2, record=2, checkpoint=path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "remove", lambda self: None)  # as if it had been killed there
+        run = hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), **options)
+    assert (folder / "plan.nc").exists()
+    longer = run.resume(20, executor=AtOnce(), checkpoint=path)
+    assert longer.step == 40
+    assert not folder.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks.Path, "rmdir", lambda self: 1 / 0)  # the plan is the last to go
+        gone = []
+        patch.setattr(blocks.Path, "unlink", lambda self, missing_ok=False: gone.append(self.name))
+        store = Store(run.plan, folder)
+        store.add(compute(Task(store.shared.digest, (), 0, 8, 20), store.shared.content))
+        with pytest.raises(ZeroDivisionError):
+            store.remove()
+    assert [name for name in gone if not name.endswith(".part")][-2:] == ["plan.nc", ".lock"]
+
+
+def test_settings_of_dask_are_as_before_whoever_reads_at_the_same_time():
+    dask = pytest.importorskip("dask", reason="the extra dask is not installed")
+    before, first_left, within = dask.config.get("scheduler", None), threading.Event(), threading.Event()
+
+    def second():
+        with file._in_memory():
+            within.set()
+            first_left.wait(1)
+
+    other = threading.Thread(target=second)
+    with file._in_memory():
+        other.start()
+        within.wait(0.05)  # which it must not be
+    first_left.set()
+    other.join()
+    assert dask.config.get("scheduler", None) == before
+
+
+def test_means_forget_what_was_taken_away_however_large():
+    def about(loss, heat):
+        return About("", 0, 2, 0, 5, [], {}, "", 1.0, 0.0, loss, float("nan"), {"hidden": heat})
+
+    means = executors.Means()
+    means.add(about(1e300, 1.0))
+    means.add(about(0.5, 3.0))
+    assert means.now()["temperature", "hidden"] == 2.0
+    means.remove(about(1e300, 1.0))
+    assert means.now() == {("loss",): 0.5, ("temperature", "hidden"): 3.0}
+
+
+def test_what_was_compiled_is_told_once_for_each_block_that_had_to(problem, cut, monkeypatch):
+    cut(14)
+    told, hosts = [], ["one", "two"]
+
+    def compiling(task, *others):
+        block = compute(task, *others)
+        return block._replace(about=block.about._replace(host=hosts.pop(0), compiled=3.0 * len(hosts)))
+
+    monkeypatch.setattr(executors, "compute", compiling)
+    with reporting(told.append):
+        hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), **SIZES)
+    assert [text for text in told if "once" in text] == ["one compiled for 3 s, once"]
+
+
+def test_one_process_compiles_while_others_wait_and_do_not_count_that_as_work(problem, monkeypatch, tmp_path):
+    monkeypatch.setattr(compile, "_FOLDER", str(tmp_path))  # where the lock is
+    plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
+    shared, order, clock = Shared.of(plan), [], time.perf_counter
+    compute(Task(shared.digest, (), 0, 8, 20), shared.content)
+    with once():  # who has it asks no more
+        compute(Task(shared.digest, (), 0, 8, 20), shared.content)
+    blocks._ready.clear()
+
+    def wait():
+        order.append("waits")
+        about = compute(Task(shared.digest, (), 0, 8, 20), shared.content).about
+        order.append("has it")
+        assert about.compiled == 0
+        seconds.append(about.seconds)
+
+    seconds = []
+    other = threading.Thread(target=wait)
+    with once():
+        other.start()
+        while not order:
+            time.sleep(0.001)
+        time.sleep(0.1)
+        order.append("compiled")
+        began = clock()
+    other.join()
+    assert order == ["waits", "compiled", "has it"]
+    assert seconds[0] <= clock() - began
+
+
+def test_workers_are_those_in_use_or_this_process(problem, alone):
+    executor = AtOnce()
+    with executors.using(executor):
+        run = hb.sweep(problem, NETWORK, GRID, **SIZES)
+        with executors.using(None), joblib.parallel_config("threading", n_jobs=2):
+            count = len(executor.tasks)
+            assert executors.chosen_pool(None) is None
+            hb.train(problem, NETWORK, hb.AdLaLa(), steps=20)
+    xr.testing.assert_identical(run.data, alone.data)
+    assert len(executor.tasks) == count > 0
+    assert executors.chosen_pool(None) is None
+
+
+@pytest.mark.parametrize("name", ["dask", "processes:0", "processes:x", "tcp:", "", "threads"])
+def test_texts_that_name_no_executor_are_refused(name, tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["sweep", "--executor", name, "--method", "lol", "--tau", "0,1", "--out", str(tmp_path / "run")])
+    assert end.value.code == 2
+    assert "the executor must be processes, or processes:4" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture
-def outside(tmp_path, monkeypatch):
-    """A method in a module that is not part of the package, where workers find it, too."""
-    (tmp_path / "outside_methods.py").write_text(textwrap.dedent(OUTSIDE))
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    yield importlib.import_module("outside_methods").Elsewhere
-    _known.pop("Elsewhere")
-    sys.modules.pop("outside_methods")
+def in_place_of_others(monkeypatch):
+    """What the command line is given as `processes` computes at once."""
+    executor = AtOnce()
 
-
-@contextmanager
-def processes():
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as executor:
+    @contextmanager
+    def named(name):
+        assert name == "processes:2"
         yield executor
 
-
-@contextmanager
-def dask():
-    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
+    monkeypatch.setattr(executors, "named", named)
+    for name in ("draw_all", "draw_search"):
+        monkeypatch.setattr(pictures, name, lambda *arguments: [])
+    return executor
 
 
-@contextmanager
-def ray():
-    module = pytest.importorskip("ray", reason="the extra ray is not installed")
-    module.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
-    try:
-        yield module
-    finally:
-        module.shutdown()
+SMALL = ["--problem", "spirals", "--n-train", "40", "--n-test", "20", "--hidden", "5"]
+LENGTH = ["--steps", "20", "--chains", "2"]
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of other people's code
-@pytest.mark.parametrize("workers", [processes, dask, ray])
-def test_the_workers_of_others_compute_the_same_bits(outside, workers, cut):
-    x = np.random.default_rng(0).normal(size=(30, 2))
-    own = hb.datasets.from_arrays(x, (x[:, 0] > 0).astype(int), task="binary")
-    methods = {"Elsewhere": hb.Partition(outside(tau=1e-3), h=0.1), "AdLaLa": hb.AdLaLa()}
-    options = dict(steps=40, batch=10, chains=4, record=2)
-    expected = hb.compare(own, NETWORK, methods, **options).data
-    with workers() as executor:
-        for size in (8, 4, 1):
-            cut(size)
-            run = hb.compare(own, NETWORK, methods, executor=executor, **options)
-            xr.testing.assert_identical(run.data, expected)
+def called(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main([*map(str, arguments)])
+    return end.value.code
+
+
+def test_the_command_line_has_others_compute(tmp_path, in_place_of_others, cut):
+    cut(3)
+    sweep = ["sweep", *SMALL, *LENGTH, "--method", "lol", "--tau", "1e-4,1e-3"]
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert called(*sweep, "--out", here) == 0
+    assert called(*sweep, "--out", there, "--executor", "processes:2") == 0
+    assert in_place_of_others.tasks == [range(3), range(3, 4)]
+    xr.testing.assert_identical(hb.load(here / "run.nc").data, hb.load(there / "run.nc").data)
+    assert called("resume", there, "--steps", 20, "--executor", "processes:2") == 0
+    assert len(in_place_of_others.tasks) == 4
+    assert called("resume", here, "--steps", 20) == 0
+    xr.testing.assert_identical(hb.load(here / "run.nc").data, hb.load(there / "run.nc").data)
+
+
+def test_an_error_of_a_worker_is_one_line_on_the_command_line(tmp_path, in_place_of_others, capsys):
+    def fail(number):
+        raise ValueError("on purpose")
+
+    in_place_of_others.fails = fail
+    arguments = [*SMALL, *LENGTH, "--method", "lol", "--method", "adam:h=0.01", "--executor", "processes:2"]
+    assert called("compare", *arguments, "--out", tmp_path / "run") == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if "worker" in line]
+    assert len(lines) == 1
+    assert "failed on a worker: ValueError: on purpose" in lines[0]
+
+
+def test_experiments_are_computed_by_others(tmp_path, monkeypatch):
+    executor = AtOnce()
+
+    def run(settings, tell):
+        problem = hb.datasets.spirals(n_train=40, n_test=20)
+        return hb.sweep(problem, NETWORK, GRID, **SIZES).data[["theta"]]
+
+    chosen = replace(experiments.find("points"), run=run)
+    monkeypatch.setattr(runner, "find", lambda name: chosen)
+    monkeypatch.setattr(runner, "publish", lambda result: True)
+    monkeypatch.setattr(runner, "fingerprint", lambda *_: "")
+    (result,) = runner.reproduce(["points"], tmp_path, True, True, lambda name: None, executor)
+    assert isinstance(result, runner.Result)
+    assert executor.tasks
+
+
+def test_without_dask_and_ray_all_else_works(tmp_path):
+    """Neither is imported by anything but what needs it."""
+    script = """
+        import sys
+        sys.modules.update(dict.fromkeys(["dask", "dask.array", "distributed", "ray"]))
+        from concurrent.futures import ThreadPoolExecutor
+        import heatbath as hb
+        from heatbath.runs.executors import named
+
+        problem = hb.datasets.spirals(n_train=40, n_test=20)
+        grid = hb.AdLaLa(h=0.25, sigma=[0.0, 1e-2], tau=[1e-5, 1e-3])
+        sweep = lambda **manner: hb.sweep(problem, hb.Dense((5,)), grid, steps=20, chains=7, **manner)
+        with ThreadPoolExecutor(2) as executor:
+            run = sweep(executor=executor)
+        run.save(sys.argv[1])
+        assert hb.load(sys.argv[1]).data.identical(sweep().data)
+        for extra, action in (
+            ("ray", lambda: sweep(executor="ray")),
+            ("dask", lambda: sweep(folder=sys.argv[1] + ".folder")),
+            ("dask", lambda: named("tcp://127.0.0.1:1").__enter__()),
+        ):
+            try:
+                action()
+            except ModuleNotFoundError as error:
+                print(f"heatbath[{extra}]" in str(error))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "run.nc")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "True\nTrue\nTrue\n", done.stderr

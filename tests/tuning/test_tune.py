@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -365,6 +366,22 @@ def test_interrupted_it_ends_with_what_is_known():
     sent = []
     with pytest.warns(hb.Interrupted), pytest.raises(KeyboardInterrupt):
         tuned(progress=interrupt(0.0), steps=80_000)
+
+
+def test_others_find_the_same_and_ctrl_c_ends_with_what_they_know():
+    with ThreadPoolExecutor(2) as executor:
+        same(tuned(), tuned(executor=executor))
+        sent = []
+
+        def interrupt(progress):
+            if progress.step >= 0.15 * progress.steps and not sent:
+                sent.append(True)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        with pytest.warns(hb.Interrupted):
+            found = tuned(progress=interrupt, executor=executor)
+    assert not found.finished
+    assert found.table.rung.max() >= 1
 
 
 # What diverges

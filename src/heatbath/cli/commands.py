@@ -36,6 +36,15 @@ Out = Annotated[
     Path | None, typer.Option("--out", help="The folder for the results (default: a new runs/NAME-N).")
 ]
 Threads = Annotated[int | None, typer.Option(help="Threads (default: HEATBATH_THREADS, or all cores).")]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="WORKERS",
+        help="Who computes: processes, or processes:4 for so many, ray, or the address of a scheduler of "
+        "Dask, tcp://HOST:PORT (this process). --threads are then those of each of their tasks (1).",
+    ),
+]
 Every = Annotated[float, typer.Option(help="Seconds between two checkpoints.")]
 Named = Annotated[
     list[str] | None,
@@ -89,6 +98,7 @@ def compare(
     settings: File = None,
     out: Out = None,
     threads: Threads = None,
+    executor: Workers = None,
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
@@ -96,7 +106,7 @@ def compare(
 
     heatbath compare --problem spirals --turns 4 --method adlala:h=0.25 --method adam:h=0.005
     """
-    _start("compare", settings, given, method or [], out, threads, every, json)
+    _start("compare", settings, given, method or [], out, threads, every, json, executor)
 
 
 @takes_settings("problem", "network", "method", "posterior", "training")
@@ -105,6 +115,7 @@ def sweep(
     settings: File = None,
     out: Out = None,
     threads: Threads = None,
+    executor: Workers = None,
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
@@ -115,7 +126,7 @@ def sweep(
 
     heatbath sweep --problem spirals --method lol --tau 0,1e-4,1e-3 --h 0.05:0.4:4
     """
-    _start("sweep", settings, given, [], out, threads, every, json)
+    _start("sweep", settings, given, [], out, threads, every, json, executor)
 
 
 @takes_settings("problem", "network", "search")
@@ -125,6 +136,7 @@ def tune(
     settings: File = None,
     out: Out = None,
     threads: Threads = None,
+    executor: Workers = None,
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
@@ -139,7 +151,7 @@ def tune(
 
     heatbath tune --data FILE.csv --target COLUMN --method lol --method adam:h=1e-4..0.1,beta1=0.9
     """
-    _start("tune", settings, given, method or [], out, threads, every, json)
+    _start("tune", settings, given, method or [], out, threads, every, json, executor)
 
 
 def resume(
@@ -148,6 +160,7 @@ def resume(
         int | None, typer.Option(help="Go on for so many more steps, beyond the end of a finished run.")
     ] = None,
     threads: Threads = None,
+    executor: Workers = None,
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
@@ -167,7 +180,7 @@ def resume(
     with ending(USAGE):
         if not (folder / SETTINGS).is_file():
             raise FileNotFoundError(f"{folder} holds no run: there is no {SETTINGS} in it")
-        _check_manner(threads, every)
+        _check_manner(threads, every, executor)
         command, sections = read_settings(folder / SETTINGS)
         settings = merged(sections, {}, [])
         if steps is not None:
@@ -177,7 +190,7 @@ def resume(
     if steps is not None:
         with ending(FAILURE):
             write(folder / SETTINGS, write_settings(command, complete))
-    _carry_out(command, prepared, complete, folder, threads, every, json)
+    _carry_out(command, prepared, complete, folder, threads, every, json, executor)
 
 
 def _ends_with(command: str, settings: Settings, folder: Path, steps: int) -> list[int]:
@@ -208,6 +221,7 @@ def _start(
     threads: int | None,
     every: float,
     json: bool,
+    executor: str | None = None,
 ) -> None:
     """Begin a new run, or refuse to before anything is written.
 
@@ -219,7 +233,7 @@ def _start(
     from heatbath.writing import write
 
     with ending(USAGE):
-        _check_manner(threads, every)
+        _check_manner(threads, every, executor)
         check_free(out)
         sections = read_settings(file, command)[1] if file else {}
         settings = merged(sections, sections_of(given), methods)
@@ -241,7 +255,7 @@ def _start(
             else:
                 write(folder / SETTINGS, text)
         _introduce(prepared.problem, complete, usual=command == "train" and not settings["method"])
-        _carry_out(command, prepared, complete, folder, threads, every, json)
+        _carry_out(command, prepared, complete, folder, threads, every, json, executor)
     except (typer.Exit, KeyboardInterrupt) as end:
         if folder is not None and getattr(end, "exit_code", USAGE) in (FAILURE, USAGE):
             release_folder(folder)
@@ -290,9 +304,13 @@ def _prepared(command: str, settings: Settings) -> tuple[Plan | Search | Tuning,
     return tuning_of(settings) if command == "tune" else plan_of(command, settings)
 
 
-def _check_manner(threads: int | None, every: float) -> None:
+def _check_manner(threads: int | None, every: float, executor: str | None) -> None:
     """Refuse what says how to run, and not what, where it is wrong."""
     from heatbath.engine.threads import thread_count
+    from heatbath.runs.executors import check_name
+
+    if executor is not None:
+        check_name(executor)
 
     thread_count(threads)
     real("every", every, NON_NEGATIVE)
@@ -306,13 +324,15 @@ def _carry_out(
     threads: int | None,
     every: float,
     json: bool,
+    executor: str | None = None,
 ) -> None:
     """Run what was prepared from its start, or from where its folder stands, and write what comes of it."""
     from heatbath.cli.settings import continued
     from heatbath.cli.tuning import Tuning
+    from heatbath.runs.executors import using_named
 
     try:
-        with ending(FAILURE):
+        with ending(FAILURE), using_named(executor):
             if isinstance(prepared, Tuning):
                 _report_search(prepared, *_searched(prepared, folder, threads, every), folder, json)
                 return
@@ -333,6 +353,7 @@ def _simulated(
     from heatbath.cli.baseline import constant_of
     from heatbath.cli.display import Display
     from heatbath.cli.folders import RUN
+    from heatbath.runs.executors import chosen_pool
     from heatbath.runs.plan import Plan
     from heatbath.runs.run import load
     from heatbath.training import Manner, carry_out
@@ -346,7 +367,7 @@ def _simulated(
         if there is not None and there.plan.steps in ends:
             run = there if there.finished else there.resume(**manner)
         else:
-            run = carry_out(prepared, **manner)
+            run = carry_out(prepared, pool=chosen_pool(None), **manner)
         for end in ends:
             if run.finished and run.step < end:
                 run = run.resume(end - run.step, **manner)
@@ -397,8 +418,10 @@ def _complain_of_best(told: Told, best: Mapping[str, Any]) -> None:
 def _searched(tuning: Tuning, folder: Path, threads: int | None, every: float) -> tuple[Tuned, Run | None]:
     """What a search has found, and the fresh runs with it, if there are to be any."""
     from heatbath.cli.display import Display
+    from heatbath.runs.executors import chosen_pool
 
-    manner, console = {"threads": threads, "every": every}, Console(stderr=True)
+    manner = {"threads": threads, "every": every, "pool": chosen_pool(None)}
+    console = Console(stderr=True)
     with Display(tuning.plan, console, "searching") as display:
         tuned = tuning.find(folder, manner, display)
     if not tuning.fresh:

@@ -36,6 +36,11 @@ def ending(code: int) -> Iterator[None]:
     except EXPECTED as error:
         complain(_text(error))
         raise typer.Exit(code) from None
+    except RuntimeError as error:
+        if not type(error).__module__.startswith("heatbath."):  # as those of workers
+            raise
+        complain(_text(error))
+        raise typer.Exit(code) from None
 
 
 def emit(text: str) -> None:

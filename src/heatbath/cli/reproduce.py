@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from heatbath.cli.commands import Workers
 from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, Json, complain, emit, ending
 from heatbath.experiments import NAMES, find
 
@@ -44,6 +45,7 @@ def reproduce(
     docs: Annotated[
         Path | None, typer.Option(help="Also write the report as Markdown into this folder.")
     ] = None,
+    executor: Workers = None,
     json: Json = False,
 ) -> None:
     """Run the paper's experiments and say of every claim whether it holds.
@@ -59,6 +61,7 @@ def reproduce(
         _list(console, chosen, json)
         return
     from heatbath.experiments import report, runner
+    from heatbath.runs.executors import check_name, using_named
 
     place = folder / "quick" if quick else folder  # a quick run never replaces a full one
     lines = Console(highlight=False, soft_wrap=True, stderr=json)
@@ -68,8 +71,10 @@ def reproduce(
     try:
         for needed in filter(None, (place, docs)):
             needed.mkdir(parents=True, exist_ok=True)
+        if executor is not None:
+            check_name(executor)
         if not only_report:
-            with _bars(console) as bars:
+            with _bars(console) as bars, using_named(executor):
                 for outcome in runner.reproduce(
                     chosen, place, quick, again, lambda name: _teller(bars, name)
                 ):
@@ -98,7 +103,7 @@ def reproduce(
         again_with = [argument for argument in sys.argv[1:] if argument != "--again"]
         lines.print(f"stopped; continue with: {shlex.join(['heatbath', *again_with])}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ImportError) as error:
         _refuse(str(error))
     summaries = [runner.summary(result) for result in results]
     counts = report.counts(summaries)

@@ -13,8 +13,9 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -27,18 +28,10 @@ from heatbath.experiments import drawing, experiment, find, readings, trials
 from heatbath.experiments.claims import Finding
 from heatbath.experiments.experiment import Experiment, Settings, Table, Tell
 from heatbath.runs import file
+from heatbath.runs.blocks import hashed, library
+from heatbath.runs.executors import using
 from heatbath.writing import set_aside, write
 
-ASIDE = (
-    "__init__.py",
-    "plotting",
-    "torch",
-    "estimators",
-    "explorer",
-    "cli",
-    "experiments",
-    "writing.py",
-)  # not what decides
 ONLY_DRAW = ("heatbath.plotting", "heatbath.experiments.drawing", "matplotlib")
 
 
@@ -78,18 +71,25 @@ class Result:
 
 
 def reproduce(
-    names: Iterable[str], folder: Path, quick: bool, again: bool, tell: Callable[[str], Tell]
+    names: Iterable[str],
+    folder: Path,
+    quick: bool,
+    again: bool,
+    tell: Callable[[str], Tell],
+    executor: object = None,
 ) -> Iterator[Result | tuple[str, Exception]]:
     """Run experiments that are not finished yet; what comes out of each, or why it could not be run.
 
-    `tell` makes, of the name of an experiment, what its progress is told to. Ctrl-C ends all; experiments
+    `tell` makes, of the name of an experiment, what its progress is told to. `executor` is as in `sweep`, for
+    the comparisons and sweeps in them. Ctrl-C ends all; experiments
     that were finished stay so.
     """
     for name in names:
         chosen = find(name)
         try:
             result = None if again else finished(chosen, folder / name, quick)
-            result = result or _run(chosen, folder / name, quick, tell(name))
+            with nullcontext() if executor is None else using(executor):
+                result = result or _run(chosen, folder / name, quick, tell(name))
             publish(result)
             yield result
         except (OSError, ValueError, RuntimeError) as error:
@@ -113,7 +113,7 @@ def finished(chosen: Experiment, place: Path, quick: bool) -> Result | None:
 def fingerprint(chosen: Experiment, quick: bool) -> str:
     """What a result depends on: the settings, and the code that trains and measures."""
     modules = (chosen.run.__module__, experiment.__name__, trials.__name__, readings.__name__)
-    parts = [_library(), *map(_source, modules), chosen.name, repr(chosen.chosen(quick))]
+    parts = [library(), *map(_source, modules), chosen.name, repr(chosen.chosen(quick))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -158,21 +158,6 @@ def _only_draws(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and (node.module or "").startswith(ONLY_DRAW)
 
 
-@lru_cache
-def _library() -> str:
-    """The code beside the experiments, hashed."""
-    root = Path(file.__file__).parent.parent
-    paths = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.py"))}
-    return _hashed(path for name, path in paths.items() if not name.startswith(ASIDE))
-
-
-def _hashed(paths: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
 # Pictures and summaries
 
 
@@ -196,7 +181,7 @@ def _picture_stamp(result: Result) -> str:
     modules = (drawing.__name__, trials.__name__, result.experiment.draw.__module__)
     paths = [Path(str(import_module(name).__file__)) for name in modules]
     paths += sorted(Path(plotting.__file__).parent.glob("*.py"))
-    parts = _hashed([result.place / "data.nc"]), _library(), _hashed(paths), version("matplotlib")
+    parts = hashed([result.place / "data.nc"]), library(), hashed(paths), version("matplotlib")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest() + "\n"
 
 

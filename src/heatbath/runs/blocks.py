@@ -21,20 +21,23 @@ import socket
 import time
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import RLock
+from typing import Any, NamedTuple, TypeAlias
 
 import h5py
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
 
 from heatbath import writing
-from heatbath.engine.compile import once, reporting, sources
+from heatbath.engine.compile import once, reporting
 from heatbath.engine.lanes import lanes
 from heatbath.methods import module_of
 from heatbath.runs import file
@@ -50,21 +53,39 @@ from heatbath.runs.dataset import (
     state_names,
 )
 from heatbath.runs.plan import Plan
-from heatbath.runs.simulation import Loss, Progress, Simulation, warn
+from heatbath.runs.simulation import Loss, Progress, Simulation, uses_blas, warn
 
 try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
+ASIDE = (
+    "__init__.py",
+    "plotting",
+    "torch",
+    "estimators",
+    "explorer",
+    "cli",
+    "experiments",
+    "writing.py",
+)  # not what decides
 KEPT = 2  # plans that a worker keeps, with their data
 PLAN = "plan.nc"
+LOCK = ".lock"
 NAME = "chains-{}-{}-steps-{}-{}.nc"
 DASK = "runs in a folder are read with Dask, an extra: pip install 'heatbath[dask]'"
 
 
+Content: TypeAlias = bytes | Callable[[], bytes]  # or what gives it, to who has not read it yet
+
+
 class OtherBits(RuntimeWarning):
     """Blocks were computed on computers or with versions that may round otherwise."""
+
+
+class BlocksError(RuntimeError):
+    """Blocks cannot be computed, or not now."""
 
 
 class Stopped(RuntimeError):
@@ -115,37 +136,41 @@ class Before(NamedTuple):
 
 
 _plans: OrderedDict[str, Plan] = OrderedDict()  # those that this process has been given, the latest last
+_ready: set[str] = set()  # those of them whose code is compiled
+_reading = RLock()  # a worker may have several threads
 
 
-def compute(task: Task, content: bytes | str, halt: Callable[[], bool] | None = None) -> Finished:
+def compute(task: Task, content: Content, wanted: Callable[[], bool] | None = None) -> Finished:
     """Compute a block: this is what workers do.
 
-    `content` is that of `Shared`, or the path of a file that has it. `halt` tells, when it is asked now and
-    then, whether nobody waits any more.
+    `content` is that of `Shared`, or what gives it. `wanted` tells, when it is asked now and then, whether
+    somebody still waits.
     """
-    begin = time.perf_counter()
+
+    def look(_: Progress | None = None) -> None:
+        if wanted is not None and not wanted():
+            raise Stopped(f"chains {task.first} to {task.stop - 1}: nobody waits for them any more")
+
+    look()
     plan, chains = _plan_of(task, content), range(task.first, task.stop)
     before = None if task.state is None else file.opened(task.state, "the state")
     texts: list[str] = []
-
-    def look(_: Progress) -> None:
-        if halt is not None and halt():
-            raise Stopped(f"chains {task.first} to {task.stop - 1}: nobody waits for them any more")
-
     with reporting(texts.append):
         simulation = Simulation(plan, task.step, before, task.threads, chains, task.until)
-        compiling = time.perf_counter()
-        with once():
+        waiting = time.perf_counter()  # for another process to compile, or for this one
+        with nullcontext() if task.digest in _ready else once():  # who has the code does not wait for others
             simulation.prepare()
-        compiled = time.perf_counter() - compiling if texts else 0.0
+        _ready.add(task.digest)
+        begin = time.perf_counter()
+        compiled = begin - waiting if texts else 0.0
         if not simulation.run(look, seconds=task.seconds):
             raise Stopped(f"chains {task.first} to {task.stop - 1}: interrupted")
     result = gather(plan, simulation.groups, task.step, None, chains)
     last = simulation.progress(0.0)
     about = About(
-        task.digest, task.first, task.stop, task.step, simulation.step, simulation.losses(), machine(),
-        socket.gethostname(), time.perf_counter() - begin, compiled, last.loss, last.accuracy,
-        last.temperature,
+        task.digest, task.first, task.stop, task.step, simulation.step, simulation.losses(),
+        machine(plan, task.modules), socket.gethostname(), time.perf_counter() - begin, compiled,
+        last.loss, last.accuracy, last.temperature,
     )  # fmt: skip
     attributes = {"heatbath_format": file.FORMAT, "heatbath_version": version("heatbath")}
     whole = file.sealed(result.assign_attrs(attributes | {"block": json.dumps(about)}))
@@ -158,38 +183,60 @@ def sealed_state(plan: Plan, data: xr.Dataset) -> bytes:
     return file.sealed(own.assign_attrs(heatbath_format=file.FORMAT))
 
 
-def machine() -> dict[str, str]:
-    """What the bits of a chain depend on, beside its plan."""
-    return {
-        "heatbath": sources(),
-        "numba": version("numba"),
-        "llvmlite": version("llvmlite"),
-        "numpy": version("numpy"),
-        "processor": platform.machine(),
-        "lanes": str(lanes(np.dtype("float32"))),
-    }
+def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:
+    """What the bits of a chain depend on, beside its plan; `modules` define its methods."""
+    files = [getattr(importlib.import_module(name), "__file__", None) for name in modules]
+    own = {"methods": hashed(Path(path) for path in files if path)} if modules else {}
+    packages = {name: version(name) for name in ("numba", "llvmlite", "numpy")}
+    if uses_blas(plan):  # whose kernels are those of the processor
+        import scipy.linalg.cython_blas  # noqa: F401
+
+        kernels = sorted({one["architecture"] for one in threadpool_info() if "architecture" in one})
+        packages |= {"scipy": version("scipy"), "kernels": " ".join(kernels)}
+    place = {"processor": platform.machine(), "lanes": str(lanes(np.dtype("float32")))}
+    return {"heatbath": library(), **own, **packages, **place}
 
 
-def _plan_of(task: Task, content: bytes | str) -> Plan:
+@lru_cache
+def library() -> str:
+    """A hash of the code that decides what is computed."""
+    root = Path(file.__file__).parent.parent
+    paths = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.py"))}
+    return hashed(path for name, path in paths.items() if not name.startswith(ASIDE))
+
+
+def hashed(paths: Iterable[Path]) -> str:
+    """A hash of files, with their names."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _plan_of(task: Task, content: Content) -> Plan:
     """The plan of a task, which a process reads once."""
-    if task.digest in _plans:
-        _plans.move_to_end(task.digest)
-        return _plans[task.digest]
-    for module in task.modules:
-        if module != "__main__":  # of a script: where it is known it is so already, and else it is refused
-            importlib.import_module(module)
-    whole = content if isinstance(content, bytes) else Path(content).read_bytes()
-    if hashlib.sha256(whole).hexdigest() != task.digest:
-        raise ValueError("the plan that has arrived is not the one that was sent: its checksum is wrong")
-    plan, _ = file.unpack_plan(file.opened(whole, "the plan"), None)
-    _keep_plan(task.digest, plan)
-    return plan
+    with _reading:
+        if task.digest in _plans:
+            _plans.move_to_end(task.digest)
+            return _plans[task.digest]
+        for module in task.modules:
+            if (
+                module != "__main__"
+            ):  # of a script: where it is known it is so already, and else it is refused
+                importlib.import_module(module)
+        whole = content if isinstance(content, bytes) else content()
+        if hashlib.sha256(whole).hexdigest() != task.digest:
+            raise ValueError("the plan that has arrived is not the one that was sent: its checksum is wrong")
+        plan, _ = file.unpack_plan(file.opened(whole, "the plan"), None)
+        _keep_plan(task.digest, plan)
+        return plan
 
 
 def _keep_plan(digest: str, plan: Plan) -> None:
-    _plans[digest] = plan
-    while len(_plans) > KEPT:
-        _plans.popitem(last=False)
+    with _reading:
+        _plans[digest] = plan
+        while len(_plans) > KEPT:
+            _ready.discard(_plans.popitem(last=False)[0])
 
 
 class About(NamedTuple):
@@ -204,8 +251,8 @@ class About(NamedTuple):
     losses: list[Loss]
     machine: dict[str, str]
     host: str
-    seconds: float
-    compiled: float  # of the seconds
+    seconds: float  # of computing
+    compiled: float  # seconds before, if it was this block for which something had to be compiled
     loss: float
     accuracy: float
     temperature: dict[str, float]
@@ -264,14 +311,16 @@ class Store:
     """The blocks of a plan that are there, in memory or in a folder if one is given; `before` them was a run,
     or nothing."""
 
-    def __init__(self, plan: Plan, folder: Path | None = None, before: Before | None = None) -> None:
-        self.plan, self.folder, self.before = plan, folder, before
+    def __init__(
+        self, plan: Plan, folder: Path | None = None, before: Before | None = None, finished: bool = False
+    ) -> None:
+        self.plan, self.folder, self.before, self.finished = plan, folder, before, finished
         self.blocks: dict[int, list[Block]] = {}  # by the first of their chains, in the order of their steps
         self.done = self.work = 0  # chains at the last step; steps that are made, of all chains
         self._firsts: list[int] = []  # in order
-        self._machine = machine()
         self._others: set[str] = set()
         self.shared = Shared.of(plan, None if folder is None else _plan_in(folder, plan))
+        self._machine = machine(plan, self.shared.modules)
         if folder is not None:
             if not (folder / PLAN).exists():
                 writing.write(folder / PLAN, self.shared.content)
@@ -283,13 +332,24 @@ class Store:
     @classmethod
     def load(cls, folder: Path, plan: Plan) -> Store:
         """That of a run that is finished."""
-        store = cls(plan, folder)
+        store = cls(plan, folder, finished=True)
         if store.done < plan.total:
             raise ValueError(
                 f"{folder} has {store.done} of {plan.total} chains to the last step: call what began it "
                 "again, which goes on from there"
             )
         return store
+
+    @classmethod
+    @contextmanager
+    def locked(cls, plan: Plan, folder: Path | None, before: Before | None = None) -> Iterator[Store]:
+        """The same, to add blocks to: within, no other process computes for the same folder."""
+        if folder is None:
+            yield cls(plan, None, before)
+            return
+        _make(folder)
+        with _lock(folder):
+            yield cls(plan, folder, before)
 
     @property
     def first(self) -> int:
@@ -320,11 +380,8 @@ class Store:
         """Refuse a block that has no place here, and tell where bits may be others."""
         if about.digest != self.shared.digest:
             raise ValueError(f"{name} is of another run: it is left alone. Choose another checkpoint")
-        if about.machine["heatbath"] != self._machine["heatbath"]:
-            raise ValueError(
-                f"{name} was computed on {about.host} by another version of heatbath, which may round "
-                "otherwise: have the same one on all computers, or remove the block"
-            )
+        if not self.finished:  # else there is nothing that others would have to go with
+            self._check_machine(about, name)
         place = bisect_left(self._firsts, about.first)
         near = [self.blocks[first][-1].about for first in self._firsts[max(0, place - 1) : place + 2]]
         mine = next((one for one in near if one.chains == about.chains), None)
@@ -336,13 +393,29 @@ class Store:
                 f"{name} begins at step {about.begin}, and what there is of these chains ends at {end}: "
                 "remove the block"
             )
-        differ = [f"{name} {value}" for name, value in about.machine.items() if self._machine[name] != value]
+
+    def _check_machine(self, about: About, name: object) -> None:
+        """Refuse a block that other code has computed, and tell where bits may be others."""
+        there = about.machine
+        differ = [key for key in sorted({*there, *self._machine}) if there.get(key) != self._machine.get(key)]
+        for key, what in (
+            ("heatbath", "another version of heatbath"),
+            ("methods", f"other sources of {', '.join(self.shared.modules)}"),
+        ):
+            if key in differ:
+                raise ValueError(
+                    f"{name} was computed on {about.host} with {what}: have the same on all computers, or "
+                    "remove the block"
+                )
         if differ and about.host not in self._others:
             self._others.add(about.host)
-            here = ", ".join(f"{name} {self._machine[name]}" for name in self._machine)
+            texts = [
+                ", ".join(f"{key} {values.get(key, 'unknown')}" for key in differ)
+                for values in (there, self._machine)
+            ]
             warn(
-                f"{about.host} has {', '.join(differ)}, and this computer {here}: chains that were computed "
-                "there may differ in their last bits from what they would be here",
+                f"{about.host} has {texts[0]}, and this computer {texts[1]}: chains that were computed there "
+                "may differ in their last bits from what they would be here",
                 OtherBits,
             )
 
@@ -373,7 +446,8 @@ class Store:
         return sealed_state(self.plan, self.before.data.isel(chain=slice(chains.start, chains.stop)))
 
     def joined(self) -> xr.Dataset:
-        """The results of all chains; beside them one block at a time is in memory."""
+        """The results of all chains; beside them one block at a time is in memory. Blocks in memory are
+        given up for that."""
         return join(self.plan, self._pieces(), None if self.before is None else self.before.data)
 
     def _pieces(self) -> Iterator[Piece]:
@@ -383,6 +457,8 @@ class Store:
                 about, arrays = block.about, block.arrays(names)
                 check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
                 yield Piece(about.chains, about.begin, about.end, arrays)
+            if self.folder is None:  # it is elsewhere now: not all is in memory twice
+                self.blocks[first] = [Block(block.about, b"") for block in self.blocks[first]]
 
     def lazy(self) -> xr.Dataset:
         """The results of all chains as arrays of Dask, which are read when they are asked for, a block at a
@@ -418,30 +494,30 @@ class Store:
         later = dask.delayed(_values, pure=True)(str(block.content), result.name)
         return dask.array.from_delayed(later, shape, kind)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Within, no other process computes blocks for the same folder, where files can be locked."""
-        if self.folder is None or fcntl is None:
-            yield
-            return
-        with open(self.folder / PLAN, "rb") as plan:
-            try:
-                fcntl.flock(plan, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RuntimeError(
-                    f"{self.folder}: another process is computing blocks for it now; wait for it, or end it"
-                ) from None
-            except OSError:  # a network's file system may have no locks
-                pass
-            yield
-
     def remove(self) -> None:
         """Remove the folder: what was in it is elsewhere now."""
         if self.folder is not None:
-            for path in self.folder.iterdir():
-                if path.name == PLAN or path.match(NAME.format(*"****")) or writing.is_leftover(path):
-                    path.unlink()
-            self.folder.rmdir()
+            _remove(self.folder)
+
+
+def discard(folder: Path, plan: Plan) -> None:
+    """Remove a folder of blocks of a plan whose run is joined: who has joined them was ended before that."""
+    if (folder / PLAN).is_file():
+        there, _ = file.unpack_plan(file.read(folder / PLAN), plan.problem)
+        if not plan.differences(there):
+            with _lock(folder):
+                _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of blocks. The plan goes after them: what is left of it, where that ends half way, is
+    one of the same run, or a new one."""
+    for path in folder.iterdir():
+        if path.match(NAME.format(*"****")) or writing.is_leftover(path):
+            path.unlink()
+    for name in (PLAN, LOCK):
+        (folder / name).unlink(missing_ok=True)
+    folder.rmdir()
 
 
 def _about(path: Path) -> About:
@@ -466,8 +542,34 @@ def _values(path: str, name: str) -> NDArray[Any]:
         return np.asarray(data[name][...])
 
 
-def _plan_in(folder: Path, plan: Plan) -> bytes | None:
-    """The file of a plan in a folder, which must be this one; None if the folder is new."""
+_held: set[Path] = set()  # the folders that this process has locked: locks are those of whole processes
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Within, no other has this lock, where files can be locked. It ends with this process, however that
+    ends, and processes that were forked from it do not have it."""
+    place = folder.resolve()
+    busy = BlocksError(f"{folder}: another process is computing blocks for it now; wait for it, or end it")
+    if place in _held:
+        raise busy
+    _held.add(place)
+    try:
+        with open(place / LOCK, "ab") as file:
+            try:
+                if fcntl is not None:
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise busy from None
+            except OSError:  # a network's file system may have no locks
+                pass
+            yield
+    finally:
+        _held.discard(place)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder for blocks, where there is none."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(
             f"{folder} is a file, and blocks of a run need a folder: choose another name"
@@ -475,9 +577,15 @@ def _plan_in(folder: Path, plan: Plan) -> bytes | None:
     if not folder.parent.is_dir():
         raise FileNotFoundError(f"{folder} cannot be made: there is no folder {folder.parent}")
     folder.mkdir(exist_ok=True)
+
+
+def _plan_in(folder: Path, plan: Plan) -> bytes | None:
+    """The file of a plan in a folder, which must be this one; None if the folder is new."""
+    _make(folder)
     path = folder / PLAN
     if not path.exists():
-        if others := [one.name for one in folder.iterdir() if not writing.is_leftover(one)]:
+        others = [one.name for one in folder.iterdir() if not writing.is_leftover(one) and one.name != LOCK]
+        if others:
             raise FileExistsError(
                 f"{folder} has other things in it ({', '.join(sorted(others)[:3])}), and no {PLAN}: it is "
                 "left alone. Choose another folder"

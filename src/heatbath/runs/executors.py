@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import signal
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
-    FIRST_COMPLETED,
+    CancelledError,
     Executor,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
     wait,
 )
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from fractions import Fraction
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import joblib
@@ -32,35 +37,38 @@ from joblib.parallel import get_active_backend
 from heatbath import writing
 from heatbath.checks import shown
 from heatbath.engine.compile import report
-from heatbath.runs.blocks import About, Finished, Shared, Store, Task, compute
+from heatbath.runs.blocks import About, BlocksError, Finished, Shared, Store, Task, compute
 from heatbath.runs.dataset import sizes
 from heatbath.runs.plan import Plan
-from heatbath.runs.simulation import Progress, lanes_of
+from heatbath.runs.simulation import Progress, deferred_interrupts, lanes_of
 
 SECONDS = 4.0  # of a block: long beside what it costs to move it, short beside what is lost with a worker
 AHEAD = 2  # blocks for each worker
 LARGEST = 2**28  # bytes of a block's results
-RETRIES = 5  # of a block whose worker was lost
+RETRIES = 3  # of a block whose worker was lost
+PATIENCE = 10.0  # seconds for workers to end what nobody waits for
 LOOK = 0.1  # seconds from one look at the blocks under way to the next
 ACCEPTED = (
     "an executor of concurrent.futures, a dask.distributed.Client, the module ray or 'ray', or None for this "
     "process, or what joblib.parallel_config says"
 )
 LOCAL = (ProcessPoolExecutor, ThreadPoolExecutor, loky.ProcessPoolExecutor)  # on this computer
+NAMED = "processes, or processes:4 for so many, ray, or the address of a scheduler of Dask, tcp://HOST:PORT"
+NO_DASK = "the executor at an address is Dask's, an extra: pip install 'heatbath[dask]'"
 MISSING = "executor='ray' needs Ray, an extra: pip install 'heatbath[ray]'"
 
 
 class Pool:
     """The workers of an executor of `concurrent.futures`.
 
-    In processes on this computer the plan is in a file, which each reads once, and so is the word to stop. Of
-    others nothing is known, and the plan goes with every task.
+    In processes on this computer the plan is in a file, which each reads once, and another is there as long
+    as somebody waits. Of others nothing is known, and the plan goes with every task.
     """
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._halt: Path | None = None
+        self._wanted: Path | None = None
 
     def __enter__(self) -> Pool:
         return self
@@ -68,31 +76,36 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         if self._folder is not None:
             self._folder.cleanup()
-        self._folder = self._halt = None
+        self._folder = self._wanted = None
 
-    @property
-    def workers(self) -> int:
-        """How many blocks they compute at a time."""
+    def workers(self, threads: int) -> int:
+        """How many blocks they compute at a time, with so many threads each."""
         return getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1
+
+    def ahead(self, threads: int) -> int:
+        """How many blocks for each of these wait or are under way."""
+        return AHEAD
 
     def share(self, shared: Shared) -> Any:
         """What a task gets for the plan and its data."""
         if not isinstance(self.executor, LOCAL):
             return shared.content
         self._folder = tempfile.TemporaryDirectory(prefix="heatbath-")
-        self._halt = Path(self._folder.name) / "halt"
+        self._wanted = Path(self._folder.name) / "wanted"
+        self._wanted.touch()
         path = Path(self._folder.name) / f"{shared.digest}.nc"
         writing.write(path, shared.content)
-        return str(path)
+        return path.read_bytes
 
     def submit(self, task: Task, content: Any) -> Future[Finished]:
         """Have a block computed."""
-        return self.executor.submit(compute, task, content, None if self._halt is None else self._halt.exists)
+        wanted = None if self._wanted is None else self._wanted.exists
+        return self.executor.submit(compute, task, content, wanted)
 
     def cancel(self, futures: list[Future[Finished]]) -> None:
         """End what is under way: nobody waits for it."""
-        if self._halt is not None:
-            self._halt.touch()
+        if self._wanted is not None:
+            self._wanted.unlink(missing_ok=True)
         for future in futures:
             future.cancel()
         wait([future for future in futures if not future.cancelled()])
@@ -103,42 +116,59 @@ class Pool:
 
 
 class DaskPool(Pool):
-    """The workers of a client of Dask: the plan is scattered, and a task sees when its key is released."""
+    """The workers of a client of Dask: the plan is the result of a task, which Dask has done again where it
+    is lost, and a task sees when its key is released."""
 
     def __init__(self, client: Any) -> None:
-        super().__init__(client.get_executor(retries=0))
+        super().__init__(client.get_executor(pure=False, retries=0))  # a block that comes again is another
         self.client = client
 
-    @property
-    def workers(self) -> int:
-        """How many threads the workers have."""
-        return sum(self.client.nthreads().values()) or 1
+    def workers(self, threads: int) -> int:
+        """How many times so many threads the workers have; those with fewer count, too."""
+        return sum(max(1, count // threads) for count in self.client.nthreads().values()) or 1
+
+    def ahead(self, threads: int) -> int:
+        """One where a block takes several threads, of which Dask knows nothing: it would begin another."""
+        return AHEAD if threads == 1 else 1
 
     def share(self, shared: Shared) -> Any:
         """What a task gets for the plan and its data."""
-        return self.client.scatter(shared.content, broadcast=True, hash=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # once, and not a graph
+            return self.client.submit(bytes, shared.content, key=f"heatbath-{shared.digest}")
 
     def submit(self, task: Task, content: Any) -> Future[Finished]:
         """Have a block computed."""
-        return self.executor.submit(compute, task, content, _released)
+        return self.executor.submit(compute, task, content, _kept)
 
     def cancel(self, futures: list[Future[Finished]]) -> None:
         """End what is under way: nobody waits for it."""
         for future in futures:
             future.cancel()
+        end = time.monotonic() + PATIENCE
+        while any(self.client.run(_ending, on_error="ignore").values()) and time.monotonic() < end:
+            time.sleep(LOOK)
 
     def lost(self, error: BaseException) -> bool:
         """Whether a block has failed because its worker is lost, so that another may compute it."""
-        return type(error).__name__ in ("KilledWorker", "LostWorker", "FutureCancelledError")
+        from distributed import KilledWorker
+
+        return isinstance(error, (KilledWorker, CancelledError))
 
 
-def _released() -> bool:
-    """Whether nobody waits any more for the task that this thread of a worker of Dask is doing."""
+def _kept() -> bool:
+    """Whether somebody still waits for the task that this thread of a worker of Dask is doing."""
     from distributed import get_worker
 
     worker = get_worker()
     task = worker.state.tasks.get(worker.get_current_task())
-    return task is None or task.state == "cancelled"
+    return task is not None and task.state != "cancelled"
+
+
+def _ending(dask_worker: Any) -> bool:
+    """Whether a worker of Dask is still at a block that nobody waits for."""
+    tasks = list(dask_worker.state.tasks.items())
+    return any(task.state == "cancelled" and str(key).startswith("compute-") for key, task in tasks)
 
 
 class RayPool(Pool):
@@ -149,19 +179,18 @@ class RayPool(Pool):
         if not ray.is_initialized():
             ray.init()
         self._references: dict[Future[Finished], Any] = {}
-        self._compute = ray.remote(max_retries=-1)(compute)
+        self._compute = ray.remote(max_retries=0)(_compute_with_ray)  # those of `Blocks` are counted
 
     def __exit__(self, *_: object) -> None:
         self._references.clear()
 
-    @property
-    def workers(self) -> int:
-        """How many processors Ray has."""
-        return int(self.ray.cluster_resources().get("CPU", 1))
+    def workers(self, threads: int) -> int:
+        """How many times so many processors Ray has."""
+        return max(1, int(self.ray.cluster_resources().get("CPU", 1)) // threads)
 
     def share(self, shared: Shared) -> Any:
-        """What a task gets for the plan and its data."""
-        return self.ray.put(shared.content)
+        """What a task gets for the plan and its data: a list, so that Ray leaves it to the task to ask."""
+        return [self.ray.put(shared.content)]
 
     def submit(self, task: Task, content: Any) -> Future[Finished]:
         """Have a block computed."""
@@ -180,7 +209,18 @@ class RayPool(Pool):
 
     def lost(self, error: BaseException) -> bool:
         """Whether a block has failed because its worker is lost, so that another may compute it."""
-        return type(error).__name__ in ("WorkerCrashedError", "NodeDiedError", "ObjectLostError")
+        known = self.ray.exceptions
+        kinds = (
+            known.WorkerCrashedError, known.NodeDiedError, known.ObjectLostError, known.OutOfMemoryError
+        )  # fmt: skip
+        return isinstance(error, kinds)
+
+
+def _compute_with_ray(task: Task, content: list[Any]) -> Finished:
+    """What a worker of Ray does."""
+    import ray
+
+    return compute(task, lambda: ray.get(content[0]))
 
 
 class Sizes:
@@ -197,7 +237,7 @@ class Sizes:
     def note(self, about: About, taking: float = 0.0) -> None:
         """Learn from a block that is done, which it took so many seconds to take."""
         self._work += about.work
-        self._seconds += about.seconds - about.compiled
+        self._seconds += about.seconds
         self._taking += taking
         self._count += 1
 
@@ -240,27 +280,54 @@ class Blocks:
         self.plan, self.shared = store.plan, store.shared
         self.left = store.missing()
         self.unfinished: list[tuple[About, bytes | None]] = [(about, None) for about in store.unfinished()]
-        self.sizes = Sizes(self.plan, pool.workers, threads, store.first)
+        self.sizes = Sizes(self.plan, 1, threads, store.first)
         self.under_way: dict[Future[Finished], Task] = {}
-        self.losses: dict[int, int] = {}  # how often the worker of a block was lost
-        self._last: Progress | None = None
+        self.lost: dict[int, int] = {}  # how often the worker of a block was lost
+        self._most, self._counted = 0, -math.inf  # under way at a time, and when that was asked for
+        self._done: SimpleQueue[Future[Finished]] = SimpleQueue()  # in the order in which they end
+        self._means = Means()
+        for about in store.latest():
+            self._means.add(about)
 
     def run(self, progress: Callable[[Progress], None] | None) -> None:
         """Compute all blocks that are missing; whatever ends it, no task stays behind."""
         begin, work = time.perf_counter(), self.store.work
-        content = self.pool.share(self.shared)
-        try:
-            while self.left or self.unfinished or self.under_way:
-                while (self.left or self.unfinished) and len(self.under_way) < AHEAD * self.pool.workers:
-                    self._submit(self._cut(), content)
-                done, _ = wait(self.under_way, LOOK, FIRST_COMPLETED)
-                for future in sorted(done, key=_failed):  # what is finished is kept, whatever others did
-                    self._take(future, content)
-                if progress:
-                    progress(self._progress(time.perf_counter() - begin, work, bool(done)))
-        except BaseException:
-            self.pool.cancel(list(self.under_way))
-            raise
+        with deferred_interrupts() as interrupted:  # a task that was given away is known
+            content = self.pool.share(self.shared)
+            try:
+                while self.left or self.unfinished or self.under_way:
+                    if interrupted():
+                        raise KeyboardInterrupt
+                    self._count_workers()
+                    while (self.left or self.unfinished) and len(self.under_way) < self._most:
+                        self._submit(self._cut(), content)
+                    for future in self._arrived():
+                        self._take(future, content)
+                    if progress:
+                        progress(self._progress(time.perf_counter() - begin, work))
+            except BaseException as error:
+                self.pool.cancel(list(self.under_way))
+                if interrupted() and isinstance(error, Exception):  # Ctrl-C has reached the workers, too
+                    raise KeyboardInterrupt from error
+                raise
+
+    def _count_workers(self) -> None:
+        """Ask now and then how many workers there are, which may come and go."""
+        if time.perf_counter() - self._counted > 1.0:
+            self.sizes.workers = self.pool.workers(self.threads)
+            self._most, self._counted = (
+                self.pool.ahead(self.threads) * self.sizes.workers,
+                time.perf_counter(),
+            )
+
+    def _arrived(self) -> list[Future[Finished]]:
+        """What has ended, after LOOK seconds at most; those that failed last, as what is finished is kept."""
+        done = []
+        with suppress(Empty):
+            done.append(self._done.get(timeout=LOOK))
+            while True:
+                done.append(self._done.get_nowait())
+        return sorted(done, key=_failed)
 
     def _cut(self) -> Task:
         """The next block: one that goes on, or one of new chains."""
@@ -278,69 +345,102 @@ class Blocks:
         )  # fmt: skip
 
     def _submit(self, task: Task, content: Any) -> None:
-        self.under_way[self.pool.submit(task, content)] = task
+        future = self.pool.submit(task, content)
+        self.under_way[future] = task
+        future.add_done_callback(self._done.put)
 
     def _take(self, future: Future[Finished], content: Any) -> None:
         task, begin = self.under_way.pop(future), time.perf_counter()
         try:
             block = future.result()
-            self.store.add(block)
         except Exception as error:
-            self.losses[task.first] = self.losses.get(task.first, 0) + 1
-            if self.pool.lost(error) and self.losses[task.first] <= RETRIES:
+            self.lost[task.first] = self.lost.get(task.first, 0) + 1
+            if self.pool.lost(error) and self.lost[task.first] <= RETRIES:
                 self._submit(task, content)
                 return
-            there = f"; {self.store.done} of {self.plan.total} chains are done" + (
-                f" and in {self.store.folder}: the same call goes on" if self.store.folder else ""
-            )
-            raise RuntimeError(
-                f"chains {task.first} to {task.stop - 1} failed on a worker: {type(error).__name__}: "
-                f"{error}{there}"
-            ) from error
+            raise self._failure(task, "failed on a worker", error) from error
+        try:
+            self.store.add(block)
+        except ValueError as error:
+            raise self._failure(task, "came back from a worker and cannot be taken", error) from error
         about = block.about
-        self.losses.pop(task.first, None)
+        self.lost.pop(task.first, None)
+        if task.step > self.store.first:
+            self._means.remove(self.store.blocks[task.first][-2].about)
+        self._means.add(about)
         if about.end < self.plan.steps:
             self.unfinished.append((about, block.state))
         self.sizes.note(about, time.perf_counter() - begin)
         if about.compiled:
             report(f"{about.host} compiled for {about.compiled:.0f} s, once")
 
-    def _progress(self, seconds: float, before: int, changed: bool) -> Progress:
+    def _failure(self, task: Task, what: str, error: Exception) -> BlocksError:
+        there = f"; {self.store.done} of {self.plan.total} chains are done" + (
+            f" and in {self.store.folder}: the same call goes on" if self.store.folder else ""
+        )
+        chains = f"chains {task.first} to {task.stop - 1}"
+        return BlocksError(f"{chains} {what}: {type(error).__name__}: {error}{there}")
+
+    def _progress(self, seconds: float, before: int) -> Progress:
         """How things stand: steps are those of all chains, as if they were made together; `before` are those
         that were there when this call began."""
-        steps, total, start = self.plan.steps, self.plan.total, self.store.first
-        if self._last is None or changed:
-            known = self.store.latest()
-            loss, accuracy = (
-                _mean([(getattr(about, name), len(about.chains)) for about in known])
-                for name in ("loss", "accuracy")
-            )
-            parts = {name for about in known for name in about.temperature}
-            heat = {
-                name: _mean([(a.temperature[name], len(a.chains)) for a in known if name in a.temperature])
-                for name in sorted(parts)
-            }
-            step, first = (start + work // total for work in (self.store.work, before))
-            self._last = Progress(step, steps, seconds, loss, heat, first, accuracy)
-        return replace(self._last, seconds=seconds)
+        means = self._means.now()
+        loss, accuracy = (means.pop((name,), math.nan) for name in ("loss", "accuracy"))
+        heat = {part: mean for (_, part), mean in sorted(means.items())}
+        step, first = (self.store.first + work // self.plan.total for work in (self.store.work, before))
+        return Progress(step, self.plan.steps, seconds, loss, heat, first, accuracy)
+
+
+class Means:
+    """Means over chains of what blocks say of them, without those that are unknown. Sums are exact: what is
+    taken away again leaves nothing behind, however large it was."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, ...], Fraction] = {}
+        self._counts: dict[tuple[str, ...], int] = {}
+
+    def add(self, about: About, sign: int = 1) -> None:
+        """Count a block."""
+        values: dict[tuple[str, ...], float] = {("loss",): about.loss, ("accuracy",): about.accuracy}
+        values |= {("temperature", part): value for part, value in about.temperature.items()}
+        for name, value in values.items():
+            if math.isfinite(value):
+                count = sign * len(about.chains)
+                self._sums[name] = self._sums.get(name, Fraction()) + count * Fraction(value)
+                self._counts[name] = self._counts.get(name, 0) + count
+
+    def remove(self, about: About) -> None:
+        """Count a block no longer: there is a later one of its chains."""
+        self.add(about, -1)
+
+    def now(self) -> dict[tuple[str, ...], float]:
+        """All that are known."""
+        return {name: float(self._sums[name] / count) for name, count in self._counts.items() if count}
 
 
 def _failed(future: Future[Finished]) -> bool:
     return future.cancelled() or future.exception() is not None
 
 
-def _mean(pairs: list[tuple[float, int]]) -> float:
-    """The mean of values that count so often, without those that are unknown."""
-    known = [(value, count) for value, count in pairs if math.isfinite(value)]
-    return (
-        sum(value * count for value, count in known) / sum(count for _, count in known) if known else math.nan
-    )
+UNSAID = object()
+_in_use: ContextVar[object] = ContextVar("_in_use", default=UNSAID)
+
+
+@contextmanager
+def using(executor: object) -> Iterator[None]:
+    """Within, it computes what is given no executor; with None this process does, whatever joblib says."""
+    token = _in_use.set(None if executor is None else chosen_pool(executor))
+    try:
+        yield
+    finally:
+        _in_use.reset(token)
 
 
 def chosen_pool(executor: object) -> Pool | None:
-    """The workers that an executor stands for, or what joblib has been told; None for this process."""
+    """The workers that an executor stands for; of None those in use, or what joblib has been told. None for
+    this process."""
     if executor is None:
-        return _of_joblib()
+        return _of_joblib() if (pool := _in_use.get()) is UNSAID else pool  # type: ignore[return-value]
     if executor == "ray" or getattr(executor, "__name__", "") == "ray":
         return RayPool(_ray())
     if isinstance(executor, Executor):
@@ -348,6 +448,51 @@ def chosen_pool(executor: object) -> Pool | None:
     if callable(getattr(executor, "scatter", None)) and callable(getattr(executor, "get_executor", None)):
         return DaskPool(executor)
     raise TypeError(f"executor must be {ACCEPTED}; got {shown(executor)}")
+
+
+def check_name(name: str) -> None:
+    """Refuse a text that names no executor."""
+    kind, _, count = name.partition(":")
+    if kind == "processes" and ((count.isdecimal() and int(count) > 0) or name == kind):
+        return
+    if name != "ray" and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+", name):
+        raise ValueError(f"the executor must be {NAMED}; got {name!r}")
+
+
+@contextmanager
+def named(name: str) -> Iterator[object]:
+    """The executor that a text names, which ends afterwards."""
+    check_name(name)
+    kind, _, count = name.partition(":")
+    if kind == "processes":
+        with loky.ProcessPoolExecutor(
+            int(count) if count else os.cpu_count(), initializer=_ignore_interrupts
+        ) as executor:
+            yield executor
+    elif name == "ray":
+        yield _ray()
+    else:
+        try:
+            from distributed import Client
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(NO_DASK, name="distributed") from error
+        with Client(name) as client:
+            yield client
+
+
+@contextmanager
+def using_named(name: str | None) -> Iterator[None]:
+    """Within, the executor of this name is in use, if there is one."""
+    if name is None:
+        yield
+        return
+    with named(name) as executor, using(executor):
+        yield
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to all, to the process that gives the tasks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _ray() -> Any:

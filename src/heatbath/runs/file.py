@@ -16,9 +16,10 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from threading import RLock
 from typing import IO, Any
 
 import h5py
@@ -155,7 +156,7 @@ class Patient(io.RawIOBase):
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.place, self.end = file, 0, 0
-        self.error: OSError | None = None
+        self.error: BaseException | None = None
 
     def _try(self, action: Callable[[], object]) -> None:
         """Do something at the place, unless something went wrong before."""
@@ -163,7 +164,7 @@ class Patient(io.RawIOBase):
             try:
                 self.file.seek(self.place)
                 action()
-            except OSError as error:
+            except BaseException as error:  # Ctrl-C, too
                 self.error = error
 
     def write(self, content: Any) -> int:
@@ -282,10 +283,17 @@ def check_seal(file: IO[bytes], path: object) -> None:
         raise ValueError(f"{path} is damaged: its checksum is wrong; take another copy of it")
 
 
-def _in_memory() -> AbstractContextManager[object]:
+_settings_of_dask = RLock()  # which are those of all threads: the last to leave must not bring back another's
+
+
+@contextmanager
+def _in_memory() -> Iterator[None]:
     """Within, xarray asks no cluster of Dask that is there for a lock on what only this process has."""
-    dask = sys.modules.get("dask")
-    return nullcontext() if dask is None else dask.config.set(scheduler="synchronous")
+    if (dask := sys.modules.get("dask")) is None:
+        yield
+        return
+    with _settings_of_dask, dask.config.set(scheduler="synchronous"):
+        yield
 
 
 def check_replaceable(path: Path) -> None:

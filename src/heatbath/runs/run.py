@@ -29,7 +29,7 @@ from heatbath.prediction.calibration import left_out
 from heatbath.prediction.committee import average_networks, join_averages, laws
 from heatbath.prediction.mixtures import NORMAL
 from heatbath.runs import file
-from heatbath.runs.blocks import PLAN, Before, Store, check_lazy
+from heatbath.runs.blocks import PLAN, Before, Store, check_lazy, discard
 from heatbath.runs.dataset import check_memory, data_at, data_with, find_point, gather
 from heatbath.runs.executors import Blocks, Pool, chosen_pool, pool_here
 from heatbath.runs.found import Found
@@ -719,13 +719,14 @@ def _in_blocks(
     folder = None
     if checkpoint is not None:
         file.check_replaceable(Path(checkpoint))
-        folder = Path(f"{os.fspath(checkpoint)}.blocks")
-    store = Store(plan, folder, None if before is None else Before(before.step, before.data))
-    _compute(store, pool, threads or 1, progress, every)
-    run = Run(plan, plan.steps, store.joined(), before.former if before else "")
-    if checkpoint is not None:
-        run.save(checkpoint)
-        store.remove()
+        folder = _blocks_of(checkpoint)
+    start = None if before is None else Before(before.step, before.data)
+    with Store.locked(plan, folder, start) as store:
+        _compute(store, pool, threads or 1, progress, every)
+        run = Run(plan, plan.steps, store.joined(), before.former if before else "")
+        if checkpoint is not None:
+            run.save(checkpoint)
+            store.remove()
     report_losses(store.losses(), plan.total, store.first)
     return run
 
@@ -740,11 +741,11 @@ def _in_folder(
 ) -> Run:
     """Carry out a plan in blocks that stay in a folder, by others or here."""
     check_lazy()
-    store = Store(plan, folder)
     warn_of_stale_noise(plan, plan.steps)
-    if store.done < plan.total:
-        with nullcontext(pool) if pool else pool_here() as workers:
-            _compute(store, workers, threads or (1 if pool else thread_count(threads)), progress, every)
+    with Store.locked(plan, folder) as store:
+        if store.done < plan.total:
+            with nullcontext(pool) if pool else pool_here() as workers:
+                _compute(store, workers, threads or (1 if pool else thread_count(threads)), progress, every)
     report_losses(store.losses(), plan.total, 0)
     return Run(plan, plan.steps, store.lazy())
 
@@ -755,7 +756,7 @@ def _compute(
     """Have all blocks of a plan computed that are missing."""
     total = store.plan.total
     try:
-        with store.locked(), pool:
+        with pool:
             Blocks(pool, store, threads, every).run(progress)
     except KeyboardInterrupt:
         kept = f"in {store.folder}, and the same call goes on" if store.folder else "lost: give a checkpoint"
@@ -791,4 +792,11 @@ def _furthest(plan: Plan, before: Run | None, checkpoint: str | os.PathLike[str]
             f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
             "another name, or continue it with load(...).resume(...)"
         )
+    if there.finished:
+        discard(_blocks_of(checkpoint), there.plan)
     return there if further else before
+
+
+def _blocks_of(checkpoint: str | os.PathLike[str]) -> Path:
+    """The folder beside a checkpoint that has the blocks of its run until all of them are there."""
+    return Path(f"{os.fspath(checkpoint)}.blocks")

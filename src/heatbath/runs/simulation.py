@@ -339,6 +339,11 @@ def _shape(plan: Plan) -> Shape:
     return Shape(sizes, activation, plan.likelihood.number, plan.likelihood.degrees)
 
 
+def uses_blas(plan: Plan) -> bool:
+    """Whether the products of a plan's layers are those of BLAS."""
+    return _shape(plan).uses_blas
+
+
 def lanes_of(plan: Plan) -> int:
     """How many chains of a plan are computed together: as many take hardly longer than one."""
     return usual_layout(_shape(plan), MANY, np.dtype(plan.dtype)).lanes

@@ -18,6 +18,7 @@ from heatbath.checks import SHARE, choice, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.networks import Dense
+from heatbath.runs.executors import chosen_pool
 from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.run import Run, check_manner, simulate
 from heatbath.runs.simulation import Diverged, Progress, StaleNoise, warn_of_stale_noise
@@ -88,6 +89,7 @@ def tune(
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
     study: optuna.Study | None = None,
+    executor: object = None,
 ) -> Tuned:
     """Coefficients with which a method serves a problem well, found by trying many.
 
@@ -119,6 +121,7 @@ def tune(
       which are halved among themselves, and none is run again. It is told the score at every rung; those that
       do not come to the end are pruned trials. A share near 1 such as β₁ is its parameter "1 - beta1". It has
       no checkpoint.
+    - `executor`: as in `sweep`, for the candidates of each rung.
     - for the others see `train`; a `Progress` counts the steps of all chains together. Ctrl-C ends the search
       with what is known after the last rung, if there is one.
 
@@ -141,7 +144,8 @@ def tune(
     folder = None if checkpoint is None else Path(checkpoint)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"the checkpoint of a search is a folder, and {folder} is a file")
-    found = replace(search, manner=dict(threads=threads, every=every), checkpoint=folder).run(progress)
+    manner = dict(threads=threads, every=every, pool=chosen_pool(executor))
+    found = replace(search, manner=manner, checkpoint=folder).run(progress)
     warn_of_edges(found)
     return found
 
@@ -320,13 +324,14 @@ class Search:
             file = None if self.checkpoint is None else self.checkpoint / label
             work = self.steps * len(going) * search.settings["chains"]
             counted.work = max(counted.work, counted.past + work)
-            run = search._climb(None, going, Rung(self.steps, len(going)), file, counted)
+            try:
+                run = search._climb(None, going, Rung(self.steps, len(going)), file, counted)
+            except KeyboardInterrupt:
+                return runs, False
             counted.past += work
             if run is None:
                 trials |= {name: trials[name].lost(goal, self.steps) for name in going}
                 continue
-            if not run.finished:
-                return runs, False
             runs.append(run)
             for name, scores in judged(run, search.chosen).items():
                 trials[name] = replace(trials[name], rung=goal, steps=self.steps, **scores)
@@ -349,13 +354,14 @@ class Search:
         going, run, last, before = list(tried), None, None, 0
         for place, rung in enumerate(rungs, start=1):
             file = None if self.checkpoint is None else self.checkpoint / f"round-{number + 1}-{place}.nc"
-            run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
+            try:
+                run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
+            except KeyboardInterrupt:
+                return last, False
             if run is None:
                 trials |= {name: trials[name].lost(place, rung.steps) for name in going}
                 counted.past += (rung.steps - before) * len(going) * int(self.settings["chains"])
                 return last, True
-            if not run.finished:  # Ctrl-C
-                return last, False
             last = run
             for name, scores in judged(run, self.chosen).items():
                 trials[name] = replace(trials[name], rung=place, steps=rung.steps, **scores)
@@ -375,7 +381,8 @@ class Search:
     def _climb(
         self, run: Run | None, going: dict[str, Candidate], rung: Rung, file: Path | None, counted: _Counted
     ) -> Run | None:
-        """The run of the candidates that go on, at the end of a rung; None if all their chains diverge."""
+        """The run of the candidates that go on, at the end of a rung; None if all their chains diverge.
+        Ctrl-C, which ends a run before that, is passed on."""
         before = 0 if run is None else run.step
         length = rung.steps - before
         chains = len(going) * int(self.settings["chains"])
@@ -394,7 +401,7 @@ class Search:
             warnings.simplefilter("ignore", Diverged)
             warnings.simplefilter("ignore", StaleNoise)  # of the whole search there was one
             try:
-                return simulate(plan, run, **manner)
+                climbed = simulate(plan, run, **manner)
             except FloatingPointError:
                 return None
             except ValueError as error:  # the plan is right, so that it is the file
@@ -402,6 +409,9 @@ class Search:
                     f"{self.checkpoint} holds another search, or is damaged: call tune as it was called to "
                     f"continue it, or with another folder; {error}"
                 ) from None
+        if not climbed.finished:
+            raise KeyboardInterrupt
+        return climbed
 
     def _plan(self, going: dict[str, Candidate], length: int) -> Plan:
         """The plan of a first rung."""
