@@ -105,9 +105,12 @@ def dask():
 @contextmanager
 def ray():
     module = pytest.importorskip("ray", reason="the extra ray is not installed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_raylet_start_wait_time_s", "120")  # for computers that are busy
-        module.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    options = dict(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    try:
+        module.init(**options)
+    except Exception:  # it gives its own processes half a minute, which a busy computer may not have
+        module.shutdown()
+        module.init(**options)
     try:
         yield module
     finally:

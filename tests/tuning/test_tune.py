@@ -370,16 +370,14 @@ def test_interrupted_it_ends_with_what_is_known():
 
 def test_others_find_the_same_and_ctrl_c_ends_with_what_they_know():
     with ThreadPoolExecutor(2) as executor:
-        same(tuned(), tuned(executor=executor))
-        sent = []
+        same(tuned(candidates=4), tuned(candidates=4, executor=executor))
 
         def interrupt(progress):
-            if progress.step >= 0.15 * progress.steps and not sent:
-                sent.append(True)
-                os.kill(os.getpid(), signal.SIGINT)
+            if progress.step >= 0.5 * progress.steps:  # on the second rung
+                raise KeyboardInterrupt
 
         with pytest.warns(hb.Interrupted):
-            found = tuned(progress=interrupt, executor=executor)
+            found = tuned(candidates=4, progress=interrupt, executor=executor)
     assert not found.finished
     assert found.table.rung.max() >= 1
 
