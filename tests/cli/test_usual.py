@@ -297,7 +297,7 @@ def test_the_loss_of_a_constant_is_that_of_networks_that_say_the_best_constant(t
 
 
 def test_a_constant_is_better_where_networks_learn_noise_by_heart_and_that_is_said():
-    problem = noise("binary", 150)
+    problem = noise("binary", 220)
     constant = baseline.constant_of(plan_for(problem))
     run = hb.train(problem, hb.Dense((20,)), hb.Partition(hb.Adam(), 0.05), 2000, chains=3)
     loss = run.loss("test").values[:, -1].mean()
@@ -383,12 +383,12 @@ def test_where_the_loss_of_networks_is_another_one_nothing_is_said_of_it():
 
 
 def test_of_several_points_the_best_is_held_against_a_constant():
-    several = hb.Partition(hb.Adam(), [0.03, 0.05])
+    several = hb.Partition(hb.Adam(), [0.05, 0.08])
     X = np.random.default_rng(0).standard_normal((200, 3))
     learnt = from_arrays(X, X[:, 0] > 0, standardise=True)
     said = []
-    for problem in (noise("binary", 150), learnt):  # the second is a control
-        run = hb.sweep(problem, hb.Dense((20,)), several, 1000, chains=2)
+    for problem in (noise("binary", 220), learnt):  # the second is a control
+        run = hb.sweep(problem, hb.Dense((20,)), several, 2000, chains=2)
         told = tell("sweep", run)
         said.append(warn_of_best(told, run.plan.points[told.choice.best].labels))
     assert said[0].startswith("a constant prediction would be better: its test loss is")
