@@ -24,6 +24,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from texts import in_markdown
+
 import heatbath as hb
 from heatbath.runs.blocks import Finished, Store
 
@@ -105,6 +107,24 @@ def moving(engine: str, executor: Any, size: float) -> float:
             if number + 2 * WORKERS < counted:
                 under_way.append(ask())
     return 1000 * (time.perf_counter() - begin) / counted
+
+
+def table(known: dict[str, Any]) -> str:
+    """What executors leave of the bare speed, and what moving a block costs."""
+    engines = known["engines"]
+    sizes = list(next(iter(engines.values()))["moving_ms"])
+    head = [
+        "workers",
+        "share of the bare speed",
+        "blocks of",
+        *(f"a block of {float(s):g} MB" for s in sizes),
+    ]
+    rows = [
+        [name, f"{about['share']:.0%}", f"{about['block_seconds']:.1f} s",
+         *(f"{about['moving_ms'][size]:.1f} ms" for size in sizes)]
+        for name, about in engines.items()
+    ]  # fmt: skip
+    return in_markdown(head, rows)
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from texts import in_markdown
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -380,6 +381,37 @@ def measured(
         rows.append((frames, float((steps / bare).mean()), told, shown))
     values = [statistics.median(column) for column in zip(*rows, strict=True)]
     return dict(zip(("frames", "share", "answer", "shown"), values, strict=True)) | {"repeats": repeats}
+
+
+def table(known: dict[str, Any]) -> str:
+    """What the explorer was measured to do."""
+    titles = {"chromium": "Chromium", "client": "a bare client"}
+    head = ["pages", "frames/s", "share of the bare engine's speed", "control answered, ms", "shown, ms"]
+    rows = [
+        [
+            f"{count} in {titles[kind]}",
+            f"{row['frames']:.0f}",
+            f"{row['share']:.2f}",
+            f"{row['answer']:.0f}",
+            f"{row['shown']:.0f}",
+        ]
+        for kind in titles
+        for count, row in known.get(kind, {}).items()
+        if count.isdecimal()
+    ]
+    lines = [in_markdown(head, rows)]
+    for kind, title in titles.items():
+        if memory := known.get(kind, {}).get("memory"):
+            sizes = [
+                f"{name} {size[1]:.0f} and {size[2]:.0f} MB"
+                for name, size in memory.items()
+                if isinstance(size, list)
+            ]
+            lines.append(
+                f"Memory half way and at the end of {memory['minutes']:g} minutes at full speed "
+                f"({memory['steps']:,.0f} steps, {title}): {', '.join(sizes)}.\n"
+            )
+    return "\n".join(lines)
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ import os
 import random
 import re
 import signal
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ from typing import Any, NamedTuple
 
 import psutil
 import xarray as xr
+from texts import in_markdown
 
 import heatbath as hb
 from heatbath.runs import executors
@@ -288,6 +290,22 @@ def runs_of(engine: str, count: int, whole: xr.Dataset) -> Iterator[dict[str, An
                 raise RuntimeError(f"{engine}: nothing could be killed: {trial.tail()}")
             seconds = time.perf_counter() - begin
             yield {"victim": victim, "after": part, "seconds": seconds} | trial.result(whole)
+
+
+def table(known: dict[str, Any]) -> str:
+    """How runs ended that lost something."""
+    rows = []
+    for name, runs in known.items():
+        victims = [sum(run["victim"] == victim for run in runs) for victim in ("worker", "driver")]
+        same = sum(run["identical"] and run["once"] for run in runs)
+        lost = statistics.mean(max(run["lost"], 0.0) for run in runs)
+        twice = sum(run["made twice"] for run in runs)
+        stored = sum(run["stored"] for run in runs)
+        rows.append(
+            [name, *map(str, victims), f"{same} of {len(runs)}", f"{stored:,}", str(twice), f"{lost:.1%}"]
+        )
+    head = ["workers", "lost a worker", "lost the driver", "same bits", "blocks stored"]
+    return in_markdown([*head, "of these computed again", "computed in vain"], rows)
 
 
 def main() -> None:

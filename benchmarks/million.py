@@ -35,6 +35,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from texts import duration, in_markdown, short
 
 import heatbath as hb
 from heatbath.runs import blocks
@@ -258,6 +259,50 @@ def on_paper(chains: int, cores: int, steps: int, costs: dict[str, Any], kind: s
         },
         "simulated": simulated(chains, cores, steps, costs, kind),
     }  # fmt: skip
+
+
+def speeds_table(known: dict[str, Any]) -> str:
+    """How many chain-steps a core makes, and what that is in a night."""
+    rows = [
+        [network, f"{short(3600 * speed / 1e6)} million", short(8 * 10 * 3600 * speed / 100_000)]
+        for network, speed in known["costs"]["speeds"].items()
+    ]
+    return in_markdown(
+        [
+            "network",
+            "chain-steps of a core in an hour",
+            "chains of 100,000 steps in ten hours on eight cores",
+        ],
+        rows,
+    )
+
+
+def sweeps_table(known: dict[str, Any]) -> str:
+    """What a sweep of a million chains needs."""
+    sweeps = known["sweeps"]
+    titles = {"state": "records", "samples": "records and 20 samples"}
+
+    def row(name: str, text: Callable[[dict[str, Any]], str]) -> list[str]:
+        return [name, *(text(sweep) for sweep in sweeps)]
+
+    rows = [
+        row("core hours", lambda s: short(s["core_hours"])),
+        row("at the cores' bare speed", lambda s: duration(s["seconds"])),
+        row("in the simulation", lambda s: duration(s["simulated"]["seconds"])),
+        row("of that the driver is busy", lambda s: f"{s['simulated']['driver']:.0%}"),
+        row("blocks", lambda s: f"{s['simulated']['blocks']:,}"),
+        row("to the workers", lambda s: f"{short(s['to_workers'] / 1e9)} GB"),
+        row("back, and on the disk", lambda s: f"{short(s['back'] / 1e9)} GB"),
+        row("to join all in memory, and save that", lambda s: duration(s["join"] + s["save"])),
+        row("to open the folder instead", lambda s: duration(s["open"])),
+    ]
+    for need in sweeps[0]["needs"]:
+        rows.append([f"part of {need}", *(f"{sweep['needs'][need]:.2f}" for sweep in sweeps)])
+    head = [f"{sweep['steps']:,} steps, {titles[sweep['kind']]}" for sweep in sweeps]
+    return in_markdown(["", *head], rows)
+
+
+TABLES = {"costs": speeds_table, "sweeps": sweeps_table}
 
 
 def main() -> None:

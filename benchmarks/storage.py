@@ -25,6 +25,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from texts import in_markdown
+
 LIMIT = 4 * 10**9
 RESULTS = Path(__file__).parent / "results" / "storage.json"
 
@@ -73,6 +75,21 @@ def _shown(result: dict[str, Any]) -> str:
     if "error" in result:
         return result["error"]
     return f"{result['seconds']:.1f} s, {result['memory']:.2f} GB"
+
+
+def table(known: dict[str, Any]) -> str:
+    """The memory of runs in a folder, and of the same in memory."""
+
+    def memory(about: dict[str, Any]) -> str:
+        return about["error"].partition(":")[0] if "error" in about else f"{about['memory']:.2f} GB"
+
+    rows = [
+        [f"{int(chains):,}", f"{about['gigabytes']:.2f} GB", str(about["files"]),
+         *(memory(about[key]) for key in ("written", "read", "here"))]
+        for chains, about in known["chains"].items()
+    ]  # fmt: skip
+    head = ["chains", "results", "blocks", "memory with `folder=`", "to read it", "without `folder=`"]
+    return in_markdown(head, rows)
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 """The benchmarks: what judges a run finds what is wrong with one."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path.append(str(BENCHMARKS))  # what they share; last, so that none hides a library
 
 
 def script(name):

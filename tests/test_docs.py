@@ -165,20 +165,7 @@ def test_every_option_and_parameter_is_on_its_page_as_the_code_has_it(page):
     assert [name for name in expected if f"`{name}`" not in made] == []
 
 
-def test_the_page_on_the_explorer_has_what_was_measured(tmp_path, monkeypatch):
-    tool_of_tables = tool("tabulated")
-    assert (DOCS / "explorer.md").read_text() == tool_of_tables.tabulated("explorer.md")
-    row = {"frames": 21.2, "share": 0.714, "answer": 31.4, "shown": 80.0, "repeats": 3}
-    memory = {"minutes": 60, "steps": 2e9, "frames": 7, "server": [301.0, 302.0, 303.0]}
-    found = {"chromium": {"1": row, "4": row, "memory": memory, "machine": {"cores": 2}}}
-    (tmp_path / "explorer.json").write_text(json.dumps(found))
-    monkeypatch.setattr(tool_of_tables, "MEASURED", tmp_path / "explorer.json")
-    made = tool_of_tables.measured()
-    assert "| 4 in Chromium | 21 | 0.71 | 31 | 80 |" in made
-    assert "60 minutes at full speed (2,000,000,000 steps, Chromium): server 302 and 303 MB." in made
-
-
-@pytest.mark.parametrize("page", ["deep", "modules", "pytorch", "streams"])
+@pytest.mark.parametrize("page", ["clusters", "deep", "explorer", "modules", "pytorch", "streams"])
 def test_tables_on_a_page_are_those_of_the_results(page):
     made = tool("measured").measured(DOCS / f"{page}.md")
     assert (DOCS / f"{page}.md").read_text() == made, "run python docs/measured.py"
@@ -213,12 +200,6 @@ def test_numbers_in_the_text_are_those_of_the_tables_it_speaks_of():
     table, _, prose = after.partition("<!-- end -->")
     assert quoted(prose)
     assert quoted(prose) <= quoted(table)
-
-
-def test_what_was_measured_is_on_its_page_as_the_results_have_it():
-    assert (DOCS / "clusters.md").read_text() == tool("tabulated").tabulated("clusters.md"), (
-        "run python docs/tabulated.py"
-    )
 
 
 def test_every_parameter_of_tables_is_on_its_page():
