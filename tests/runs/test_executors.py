@@ -554,24 +554,6 @@ def test_blocks_of_a_run_that_is_joined_are_removed_and_not_in_the_way(problem, 
     assert [name for name in gone if not name.endswith(".part")][-2:] == ["plan.nc", ".lock"]
 
 
-def test_settings_of_dask_are_as_before_whoever_reads_at_the_same_time():
-    dask = pytest.importorskip("dask", reason="the extra dask is not installed")
-    before, first_left, within = dask.config.get("scheduler", None), threading.Event(), threading.Event()
-
-    def second():
-        with file._in_memory():
-            within.set()
-            first_left.wait(1)
-
-    other = threading.Thread(target=second)
-    with file._in_memory():
-        other.start()
-        within.wait(0.05)  # which it must not be
-    first_left.set()
-    other.join()
-    assert dask.config.get("scheduler", None) == before
-
-
 def test_means_forget_what_was_taken_away_however_large():
     def about(loss, heat):
         return About("", 0, 2, 0, 5, [], {}, "", 1.0, 0.0, loss, float("nan"), {"hidden": heat})

@@ -14,12 +14,10 @@ import json
 import os
 import platform
 import re
-import sys
 from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from threading import RLock
 from typing import IO, Any
 
 import h5py
@@ -28,7 +26,7 @@ import xarray as xr
 
 from heatbath import writing
 from heatbath.datasets import Problem
-from heatbath.runs import plain
+from heatbath.runs import netcdf, plain
 from heatbath.runs.dataset import check, check_memory
 from heatbath.runs.plan import Plan
 
@@ -138,10 +136,8 @@ def sealed(data: xr.Dataset) -> bytes:
 
 def _fill(file: IO[bytes], data: xr.Dataset) -> None:
     """Write a data set and its seal into an empty file."""
-    encoding = {name: {"_FillValue": None} for name in data.variables}
     patient = Patient(file)
-    with _in_memory():
-        data.to_netcdf(patient, engine="h5netcdf", encoding=encoding)
+    netcdf.fill(patient, data)
     if patient.error is not None:
         raise patient.error
     end = file.seek(0, os.SEEK_END)
@@ -255,9 +251,8 @@ def opened(content: bytes, path: object) -> xr.Dataset:
 
 def _loaded(source: str | IO[bytes], path: object) -> xr.Dataset:
     try:
-        with _in_memory(), xr.open_dataset(source, engine="h5netcdf", decode_times=False) as data:
-            loaded = data.load()
-    except Exception as error:  # HDF5 and xarray raise many kinds
+        loaded = netcdf.read(source)
+    except Exception as error:  # HDF5 raises many kinds
         raise ValueError(f"{path} cannot be read as NetCDF: {type(error).__name__}: {error}") from error
     number, writer = (loaded.attrs.get(f"heatbath_{name}") for name in ("format", "version"))
     if not isinstance(number, (int, np.integer)):
@@ -281,19 +276,6 @@ def check_seal(file: IO[bytes], path: object) -> None:
         raise ValueError(f"{path} {kind}: the line that ends every file saved by heatbath is missing")
     if seal[len(SEAL) : -1] != _digest(file, end):
         raise ValueError(f"{path} is damaged: its checksum is wrong; take another copy of it")
-
-
-_settings_of_dask = RLock()  # which are those of all threads: the last to leave must not bring back another's
-
-
-@contextmanager
-def _in_memory() -> Iterator[None]:
-    """Within, xarray asks no cluster of Dask that is there for a lock on what only this process has."""
-    if (dask := sys.modules.get("dask")) is None:
-        yield
-        return
-    with _settings_of_dask, dask.config.set(scheduler="synchronous"):
-        yield
 
 
 def check_replaceable(path: Path) -> None:
