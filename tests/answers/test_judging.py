@@ -57,7 +57,7 @@ def test_baselines_are_the_shares_or_the_mean_of_training_and_scikit_learn_s_mod
         np.testing.assert_allclose(linear.mean, model[:, 1:] if task == "binary" else model)
         return
     np.testing.assert_allclose(constant.mean, np.average(Y[:, 0], weights=w))
-    ends = np.quantile(Y[:, 0], [0.05, 0.95])
+    ends = np.quantile(Y[:, 0], [0.05, 0.95], weights=w, method="inverted_cdf")
     np.testing.assert_allclose([constant.low[0, 0], constant.high[0, 0]], ends)
     model = RidgeCV(PENALTIES) if task == "regression" else PoissonRegressor(alpha=1 / len(X), max_iter=300)
     model.fit(X, Y[:, 0], sample_weight=w)

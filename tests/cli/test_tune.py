@@ -434,7 +434,7 @@ def test_candidates_that_all_diverge_are_one_line_and_what_was_searched_stays(re
 
 # Interruptions
 
-LONG = [*SPIRALS, "--steps", "8000", "--batch", "10", "--candidates", "16", "--fresh", "3", *METHODS]
+LONG = [*SPIRALS, "--steps", "2000", "--batch", "10", "--candidates", "16", "--fresh", "3", *METHODS]
 
 
 @pytest.fixture(scope="module")

@@ -432,4 +432,4 @@ def test_what_makes_no_sense_without_a_method_is_refused(arguments, told, refuse
 
 def test_only_train_begins_warm(refused):
     told = refused("compare", "--problem", "spirals", "--method", "lol", "--warm", "10")
-    assert "without --budget and --warm" in told
+    assert "without --budget, --warm and --start" in told

@@ -73,6 +73,8 @@ def predict(
     with ending(USAGE):
         if out is not None and out.exists():
             raise FileExistsError(f"{out} is there already, so it is left alone: choose another --out")
+        if str(file) != "-" and not file.exists():
+            raise FileNotFoundError(f"{file} cannot be read: there is no such file")
     with ending(FAILURE):
         trained = load(run / RUN if run.is_dir() else run)
     with ending(USAGE):

@@ -166,9 +166,11 @@ def _kept() -> bool:
 
 
 def _ending(dask_worker: Any) -> bool:
-    """Whether a worker of Dask is still at a block that nobody waits for."""
+    """Whether a worker of Dask is still at a block, or about to begin one: that nobody waits for it may not
+    have reached it yet."""
     tasks = list(dask_worker.state.tasks.items())
-    return any(task.state == "cancelled" and str(key).startswith("compute-") for key, task in tasks)
+    ended = ("memory", "released", "forgotten", "error")
+    return any(task.state not in ended and str(key).startswith("compute-") for key, task in tasks)
 
 
 class RayPool(Pool):
