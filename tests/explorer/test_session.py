@@ -633,37 +633,6 @@ def test_a_page_that_comes_back_holds_no_button_and_keeps_its_view(explorer):
     run(back())
 
 
-def test_two_servers_with_large_networks_leave_blas_as_it_was(explorer, monkeypatch):
-    """Workers limit it too, for their networks, and the servers at other times than these."""
-    monkeypatch.setattr("heatbath.explorer.server.RESTING", 0.02)
-    other = Explorer()
-
-    def threads():
-        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
-
-    async def both():
-        pages = [Wire(explorer), Wire(other)]
-        for page in pages:
-            page.say("setup", id=1, settings={**SMALL, "network": {"hidden": [200, 200]}})
-            page.say("play", id=2)
-            await page.until("state", id=2)
-        for page in pages:  # the first to begin is the first to end
-            while threads() != {1}:
-                await asyncio.sleep(0.01)
-            page.say("pause", id=3)
-            await page.until("state", id=3)
-            await asyncio.sleep(0.1)
-        while threads() != {2}:
-            await asyncio.sleep(0.01)
-        for page in pages:
-            await page.close()
-
-    with threadpool_limits(2, "blas"):
-        run(both())
-        other.close()
-        assert threads() == {2}
-
-
 def test_a_frame_of_another_site_does_not_show_the_page_and_one_of_a_notebook_does():
     for framed, told in ((False, True), (True, False)):
         explorer = Explorer(framed=framed)
