@@ -10,11 +10,12 @@ would be made.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 DOCS = Path(__file__).parent
 BENCHMARKS = DOCS.parent / "benchmarks"
@@ -29,8 +30,18 @@ def made(name: str, part: str | None = None) -> str:
         return f"Not measured yet: `python benchmarks/{name}.py`."
     if str(BENCHMARKS) not in sys.path:
         sys.path.append(str(BENCHMARKS))  # last, so that none hides a library
-    benchmark = importlib.import_module(name)
+    benchmark = _loaded(name)
     return str(benchmark.TABLES[part](known) if part else benchmark.table(known))
+
+
+def _loaded(name: str) -> ModuleType:
+    """A benchmark, from its file: scripts beside this one may have its name."""
+    spec = importlib.util.spec_from_file_location(f"benchmarks.{name}", BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def measured(page: Path) -> str:
