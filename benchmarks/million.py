@@ -194,7 +194,7 @@ def measure(chains: list[int], workers: int) -> dict[str, Any]:
     fast = speeds["2-100-1"]
     costs: dict[str, Any] = {"speeds": speeds, "speed": fast, "drivers": []}
     for count in chains:
-        about = driver(count, workers, 20_000 / fast, join=count <= 20_000)
+        about = driver(count, workers, 20_000 / fast, join=count == min(chains))
         costs["drivers"].append(about)
         print(
             f"{about['blocks']} blocks: {1000 * about['driver']:.2f} ms of the driver each "

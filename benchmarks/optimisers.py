@@ -6,10 +6,11 @@
   memory allows: steps that draw no numbers, and moving as many bytes at the speed of θ += p G in torch.
 - The step within a training step of a network of 20 million parameters, and that training step.
 - A whole training step of a 784-1000-1000-10 network with batch 128.
-- Steps of a 4-32-1 network with torch's schedulers, each of which is asked at every step: Adam, Langevin and
-  AdLaLa with none, with LambdaLR and with OneCycleLR (cycle_momentum=False), in processor time, as what is
-  added is little beside what others may add. It is written to benchmarks/results/optimisers.json, and `python
-  docs/measured.py` puts it on the page, as ratios to steps without one. `--schedulers` measures these alone.
+- Steps of 4-32-1 and 784-1000-1000-10 networks with torch's schedulers, each of which is asked at every step:
+  Adam, Langevin and AdLaLa with none, with LambdaLR and with OneCycleLR (cycle_momentum=False), in processor
+  time, as what is added is little beside what others may add. It is written to
+  benchmarks/results/optimisers.json, and `python docs/measured.py` puts it on the page, as ratios to steps
+  without one. `--schedulers` measures these alone.
 
 No variable need be set: OMP_WAIT_POLICY would change the times of threads other than torch's own.
 """
@@ -98,14 +99,19 @@ def posteriors_stepper(size: int) -> Callable[[], None]:
     return step
 
 
+def dense(widths: tuple[int, ...]) -> torch.nn.Sequential:
+    """A network of dense layers."""
+    layers = [
+        layer for pair in itertools.pairwise(widths) for layer in (torch.nn.Linear(*pair), torch.nn.ReLU())
+    ]
+    return torch.nn.Sequential(*layers[:-1])
+
+
 def trainer(
     make: MakeForModel, widths: tuple[int, ...], batch: int
 ) -> tuple[Callable[[], None], Callable[[], None]]:
     """The two halves of a training step of a network: the gradient, and the optimiser's step."""
-    layers = [
-        layer for pair in itertools.pairwise(widths) for layer in (torch.nn.Linear(*pair), torch.nn.ReLU())
-    ]
-    model = torch.nn.Sequential(*layers[:-1])
+    model = dense(widths)
     optimizer = make(model)
 
     def gradient() -> None:
@@ -139,11 +145,19 @@ SMALL: dict[str, MakeForModel] = {
 }
 
 
-def scheduled(make: MakeForModel, schedule: Callable[[Optimizer], LRScheduler] | None) -> Callable[[], None]:
-    """A step on a 4-32-1 network, and one of the scheduler, if there is one."""
-    model = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+SIZES = {
+    "4-32-1": (4, 32, 1),
+    "784-1000-1000-10": (784, 1000, 1000, 10),
+}  # the least there is, and a usual one
+
+
+def scheduled(
+    make: MakeForModel, widths: tuple[int, ...], schedule: Callable[[Optimizer], LRScheduler] | None
+) -> Callable[[], None]:
+    """A step on a network, and one of the scheduler, if there is one."""
+    model = dense(widths)
     optimizer = make(model)
-    model(torch.randn(8, 4)).square().mean().backward()
+    model(torch.randn(8, widths[0])).square().mean().backward()
     if schedule is None:
         return lambda: optimizer.step()
     scheduler = schedule(optimizer)
@@ -221,24 +235,27 @@ def show_training(repeats: int = 15) -> None:
 def show_schedulers(repeats: int) -> None:
     """Steps with torch's schedulers, written and printed."""
     before = machine.now()
-    pairs = itertools.product(SMALL, SCHEDULERS)
-    steps = {f"{name}: {kind}": scheduled(SMALL[name], SCHEDULERS[kind]) for name, kind in pairs}
-    known = {"machine": before, "schedulers": medians(steps, repeats, 100, time.process_time)}
+    known: dict[str, Any] = {"machine": before, "schedulers": {}}
+    for size, widths in SIZES.items():
+        pairs = itertools.product(SMALL, SCHEDULERS)
+        steps = {f"{n}: {kind}": scheduled(SMALL[n], widths, SCHEDULERS[kind]) for n, kind in pairs}
+        inner = 100 if size == "4-32-1" else 10
+        known["schedulers"][size] = medians(steps, repeats, inner, time.process_time)
     machine.note("optimisers", known)
     print(table(known))
 
 
 def table(known: dict[str, Any]) -> str:
     """Of the results: a step with a scheduler over one without."""
-    took, kinds = known["schedulers"], [kind for kind in SCHEDULERS if kind != "none"]
+    kinds = [kind for kind in SCHEDULERS if kind != "none"]
     lines = [
-        f"| | step, µs | {' | '.join(f'with {kind}' for kind in kinds)} |",
-        "|" + " --- |" * (2 + len(kinds)),
+        f"| network | | step, µs | {' | '.join(f'with {kind}' for kind in kinds)} |",
+        "|" + " --- |" * (3 + len(kinds)),
     ]
-    for name in SMALL:
+    for (size, took), name in itertools.product(known["schedulers"].items(), SMALL):
         base = took[f"{name}: none"]
         ratios = " | ".join(f"{took[f'{name}: {kind}'] / base:.2f}" for kind in kinds)
-        lines.append(f"| {name} | {base:.0f} | {ratios} |")
+        lines.append(f"| {size} | {name} | {base:.0f} | {ratios} |")
     return "\n".join([*lines, "", machine.told(known)])
 
 
