@@ -272,6 +272,17 @@ def test_loaders_give_each_chain_batches_and_an_epoch_is_a_function_of_its_numbe
         Epochs(Shrinking(), None, 2, 3, torch.device("cpu")).at(0)
 
 
+@pytest.mark.parametrize("chains", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("length", [2, 3, 4, 6])
+def test_every_chain_comes_to_all_batches_of_a_loader_that_is_not_shuffled(chains, length):
+    """Equally often: one that saw some only would sample the posterior of these."""
+    batches = [(torch.full((5, 1), float(k)), torch.full((5,), k)) for k in range(length)]
+    data = Epochs(batches, None, chains, 0, torch.device("cpu"))
+    seen = torch.stack([data.at(step)[1][:, 0] for step in range(chains * length)], dim=1)
+    for own in seen:
+        assert torch.bincount(own, minlength=length).tolist() == [chains] * length
+
+
 @QUIET
 def test_a_loader_of_everything_is_as_good_as_tensors():
     x, y = classes()
