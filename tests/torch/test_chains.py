@@ -370,6 +370,21 @@ def test_a_chain_that_diverges_is_left_out_of_means_and_named():
     assert "diverged" in repr(optimizer.temperature(6)["0"])
 
 
+@pytest.mark.parametrize("fused", [None, False])
+@pytest.mark.parametrize("name", ["SGLD", "Adam"])
+def test_a_chain_that_diverges_is_named_where_no_temperature_is_read(name, fused):
+    x, y = data()
+    chains = ht.Chains(network(), COUNT, "same")
+    optimizer = OPTIMISERS[name](chains, seed=1, chain=5, fused=fused)
+    run = partial(train, optimizer, lambda: chains.each(F.cross_entropy, chains(x), y))
+    run(steps=9)
+    assert optimizer.diverged == {}
+    with torch.no_grad():
+        chains.get_parameter("2/bias")[1, 0] = float("inf")
+    run(steps=9)
+    assert optimizer.diverged == {6: (16, "0")}  # at every eighth step it is looked at
+
+
 @pytest.mark.parametrize("name", ["AdLaLa", "AdLAdL", "tempered"])
 def test_chains_that_are_saved_and_loaded_go_on_as_if_nothing_had_been(name):
     (x, y), make = data(), OPTIMISERS[name]
