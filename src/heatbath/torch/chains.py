@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from heatbath.checks import shown, whole
+from heatbath.torch.shards import CHAINS, is_sharded
 
 _known: weakref.WeakSet[Chains] = weakref.WeakSet()  # all that there are: see `recognised`
 
@@ -54,6 +55,8 @@ class Chains(nn.Module):
         super().__init__()
         if not isinstance(model, nn.Module) or isinstance(model, Chains):
             raise TypeError(f"Chains: a module is needed, got {shown(model)} of type {type(model).__name__}")
+        if is_sharded(model):
+            raise RuntimeError(f"Chains: {CHAINS}")
         self.count = whole("Chains: count", count, low=1, high=2**31)
         self.model: nn.Module
         self.__dict__["model"] = model  # its parameters are not among those of the chains

@@ -192,7 +192,8 @@ class Partitioned(Optimizer):
             if key in group and not (key == "noise" and shared):  # those of the noise are there
                 group[key] = [deepcopy(group[key]) for _ in range(group["chains"])]
         for parameter in group["params"]:
-            shards.shard_of(parameter)  # or it is refused
+            if shards.shard_of(parameter) is not None and group["chains"]:
+                raise RuntimeError(shards.CHAINS)
         self._given += map(id, group["params"])
         self._forget()
 
