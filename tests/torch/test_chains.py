@@ -199,6 +199,15 @@ def test_starts():
         ht.Chains(torch.nn.LazyLinear(2), 2)
 
 
+def test_a_chain_is_loaded_into_a_module_of_its_architecture_only():
+    chains = ht.Chains(network(), 2)
+    other = torch.nn.ModuleDict({"inner": network()})
+    before = copy.deepcopy(other.state_dict())
+    with pytest.raises(ValueError, match=r"0.bias, 0.weight, 2.bias, 2.weight, inner.0.bias is in one"):
+        chains.load_into(other, 1)
+    assert all(torch.equal(before[name], value) for name, value in other.state_dict().items())
+
+
 def test_dropout_is_of_each_chain_and_so_are_the_statistics_of_batch_norm():
     x, _ = data()
     dropped = ht.Chains(torch.nn.Sequential(torch.nn.Linear(2, 50), torch.nn.Dropout()).double(), 2, "same")
@@ -284,6 +293,10 @@ def test_a_mask_that_is_not_finite_is_no_divergence():
     samples.take()
     with pytest.warns(RuntimeWarning, match="2 of 6 states"):
         ht.predict(chains, samples, x, task="regression")
+    with torch.no_grad():
+        chains.get_parameter("linear/weight").fill_(float("nan"))
+    with pytest.raises(ValueError, match="all chains have diverged"):
+        ht.predict(chains, [chains.state_dict()], x, task="regression")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of so few draws
         ht.llc(Masked(), F.mse_loss, (x, torch.zeros(8, 2)), burn_in=0, draws=4, lr=0.1)

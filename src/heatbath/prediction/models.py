@@ -123,6 +123,8 @@ def _finite(chains: Any, samples: Iterable[Mapping[str, Any]]) -> Iterator[dict[
                 yield state
             else:
                 left += 1
+    if left and not kept:
+        raise ValueError("all chains have diverged: there are no samples that are finite; take a smaller lr")
     if left:
         told = f"{left} of {left + kept} states of the chains are not finite, and are left out"
         warnings.warn(f"{told}: some chains have diverged", RuntimeWarning, stacklevel=3)

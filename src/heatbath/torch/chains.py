@@ -213,7 +213,14 @@ class Chains(nn.Module):
     def load_into(self, model: nn.Module, chain: int) -> None:
         """Give a module the parameters and buffers of a chain."""
         whole("chain", chain, low=0, high=self.count)
-        model.load_state_dict(list(self.states())[chain], strict=False)
+        state = list(self.states())[chain]
+        names = {name for name in model.state_dict() if not name.endswith("_extra_state")}
+        if differ := sorted(names ^ state.keys()):
+            raise ValueError(
+                f"load_into: a module of the architecture of the chains is needed; {', '.join(differ[:5])} "
+                "is in one of the two only"
+            )
+        model.load_state_dict(state, strict=False)  # but for extra state
 
     def _tied(self) -> dict[str, str]:
         """Names of tensors that have another name as well, with the place of what they are tied to."""
