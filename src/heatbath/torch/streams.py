@@ -145,9 +145,10 @@ class Stream:
     returns.
 
     A batch that has a loss which is not finite, or that does not go with those that are kept, is refused, and
-    nothing has changed; one with which a step raises (as batch norms do with one example) counts as seen. Ctrl-C waits for the end of the batch. `state_dict` has everything, the model and the optimiser
-    included, as tensors and plain values: with the batches that follow, the stream goes on bit for bit. A
-    noise that is sampled (`Posterior("mse_loss", ...)`) is drawn here, now and then.
+    nothing has changed; one with which a step raises (as batch norms do with one example) counts as seen.
+    Ctrl-C waits for the end of the batch. `state_dict` has everything, the model and the optimiser included,
+    as tensors and plain values: with the batches that follow, the stream goes on bit for bit. A noise that is
+    sampled (`Posterior("mse_loss", ...)`) is drawn here, now and then.
     """
 
     def __init__(
