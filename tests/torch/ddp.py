@@ -262,6 +262,20 @@ def shards_of_shards(rank):
     langevin(model.parameters())
 
 
+def chains_of_shards(rank):
+    """After a pass, so that its parameters are whole for the time."""
+    model = network()
+    fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)))
+    model(torch.ones(1, 3))
+    ht.Chains(model, 2, "same")
+
+
+def shards_of_chains(rank):
+    chains = ht.Chains(network(), 2)
+    fully_shard(chains, mesh=init_device_mesh("cpu", (WORLD,)))
+    langevin(chains)
+
+
 def replaced(rank):
     """As DeepSpeed does: each process has a part of all parameters, flattened, in their place."""
     model = network()
@@ -355,6 +369,8 @@ REFUSED = {
     "tempered": tempered,
     "two meshes": two_meshes,
     "shards of shards": shards_of_shards,
+    "chains of shards": chains_of_shards,
+    "shards of chains": shards_of_chains,
     "DeepSpeed": replaced,
     "stages": stages,
     "stages with one seed": lambda rank: stages(rank, (9,) * WORLD),

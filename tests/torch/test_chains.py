@@ -199,6 +199,15 @@ def test_starts():
         ht.Chains(torch.nn.LazyLinear(2), 2)
 
 
+def test_a_chain_is_loaded_into_a_module_of_its_architecture_only():
+    chains = ht.Chains(network(), 2)
+    other = torch.nn.ModuleDict({"inner": network()})
+    before = copy.deepcopy(other.state_dict())
+    with pytest.raises(ValueError, match=r"0.bias, 0.weight, 2.bias, 2.weight, inner.0.bias is in one"):
+        chains.load_into(other, 1)
+    assert all(torch.equal(before[name], value) for name, value in other.state_dict().items())
+
+
 def test_dropout_is_of_each_chain_and_so_are_the_statistics_of_batch_norm():
     x, _ = data()
     dropped = ht.Chains(torch.nn.Sequential(torch.nn.Linear(2, 50), torch.nn.Dropout()).double(), 2, "same")
@@ -221,6 +230,76 @@ def test_dropout_is_of_each_chain_and_so_are_the_statistics_of_batch_norm():
     )
     with pytest.raises(ValueError, match="2 chains"):
         chains(x, each=True)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_inputs_of_each_chain_may_be_in_dicts_and_lists(at_once):
+    class Named(torch.nn.Linear):
+        def forward(self, inputs, *, others):
+            turned = at_once or float(self.weight.detach().sum()) > -9.0  # which vmap cannot ask
+            return super().forward(inputs["x"] + others[0]) * turned * others[1]
+
+    x, _ = data()
+    chains = ht.Chains(Named(2, 1).double(), 3)
+    each = torch.stack([x, x + 1, x + 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error" if at_once else "ignore")
+        said = chains({"x": each}, others=[each, 2.0], each=True)
+    for k, module in enumerate(alone(chains)):
+        torch.testing.assert_close(said[k], module({"x": each[k]}, others=[each[k], 2.0]), rtol=0, atol=1e-14)
+    with pytest.raises(ValueError, match="3 chains"):
+        chains({"x": x}, others=[each, 2.0], each=True)
+
+
+def test_what_can_be_called_at_once_in_one_mode_only_is_called_in_both():
+    x, _ = data()
+    model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4, momentum=None)).double()
+    chains = ht.Chains(model, 2).eval()
+    chains(x)
+    assert chains.manner == "called at once"
+    modules = [module.train() for module in alone(chains.train())]
+    with pytest.warns(RuntimeWarning, match="one after the other"):  # its count of batches is asked for
+        said = chains(x)
+    torch.testing.assert_close(said, torch.stack([module(x) for module in modules]), rtol=0, atol=1e-14)
+    assert farthest(chains, modules) < 1e-14
+
+
+class Masked(torch.nn.Module):
+    """With a buffer that is not finite, as masks of attention are, and one that moves."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)
+        self.register_buffer("mask", torch.tensor([0.0, float("-inf")]))
+
+    def forward(self, x):
+        return self.norm(self.linear(x)) + torch.softmax(self.mask, dim=0)
+
+
+def test_a_mask_that_is_not_finite_is_no_divergence():
+    x = torch.randn(8, 2)
+    chains = ht.Chains(Masked(), COUNT).eval()
+    assert chains.alive().all()
+    samples = ht.Samples(chains)
+    samples.take()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        whole = ht.predict(chains, samples, x, task="regression")
+    assert whole.mean.isfinite().all()
+    with torch.no_grad():
+        chains.get_buffer("norm/running_var")[0] = float("inf")
+        chains.get_parameter("linear/weight")[2] = float("nan")
+    assert chains.alive().tolist() == [False, True, False]
+    samples.take()
+    with pytest.warns(RuntimeWarning, match="2 of 6 states"):
+        ht.predict(chains, samples, x, task="regression")
+    with torch.no_grad():
+        chains.get_parameter("linear/weight").fill_(float("nan"))
+    with pytest.raises(ValueError, match="all chains have diverged"):
+        ht.predict(chains, [chains.state_dict()], x, task="regression")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of so few draws
+        ht.llc(Masked(), F.mse_loss, (x, torch.zeros(8, 2)), burn_in=0, draws=4, lr=0.1)
 
 
 def test_what_cannot_be_called_at_once_is_called_one_after_the_other_and_says_so():
@@ -302,6 +381,21 @@ def test_a_chain_that_diverges_is_left_out_of_means_and_named():
         assert np.isfinite(heat.configurational.value)
         assert np.isfinite(frictions[part].value)
     assert "diverged" in repr(optimizer.temperature(6)["0"])
+
+
+@pytest.mark.parametrize("fused", [None, False])
+@pytest.mark.parametrize("name", ["SGLD", "Adam"])
+def test_a_chain_that_diverges_is_named_where_no_temperature_is_read(name, fused):
+    x, y = data()
+    chains = ht.Chains(network(), COUNT, "same")
+    optimizer = OPTIMISERS[name](chains, seed=1, chain=5, fused=fused)
+    run = partial(train, optimizer, lambda: chains.each(F.cross_entropy, chains(x), y))
+    run(steps=9)
+    assert optimizer.diverged == {}
+    with torch.no_grad():
+        chains.get_parameter("2/bias")[1, 0] = float("inf")
+    run(steps=9)
+    assert optimizer.diverged == {6: (16, "0")}  # at every eighth step it is looked at
 
 
 @pytest.mark.parametrize("name", ["AdLaLa", "AdLAdL", "tempered"])

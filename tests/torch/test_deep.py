@@ -403,6 +403,18 @@ def test_what_is_frozen_is_not_stored_and_must_not_change(tmp_path):
     assert "frozen" in json.loads((tmp_path / "samples.json").read_text())
 
 
+def test_what_is_frozen_and_complex_must_not_change_either():
+    model = nn.Linear(2, 1)
+    model.phase = nn.Parameter(torch.tensor([1j, -1j]), requires_grad=False)
+    samples = ht.Samples(model)
+    samples.take()
+    assert len(list(samples)) == 1
+    with torch.no_grad():
+        model.phase[0] *= 1j
+    with pytest.raises(ValueError, match="changed in the model since: 'phase'"):
+        list(samples)
+
+
 @pytest.mark.parametrize(("share", "same"), [(1e-15, True), (1e-9, False)])
 def test_what_is_frozen_is_compared_but_for_the_order_of_sums(share, same):
     """As another number of threads, or another device, adds them up."""

@@ -268,6 +268,13 @@ def test_loaders_are_batches_for_each_chain_and_one_batch_is_all():
     assert not np.array_equal(*answer.trace)
 
 
+def test_a_loader_that_is_not_shuffled_is_no_loader_of_some_examples_for_each_chain():
+    """With as many batches as chains each chain would sample the posterior of a quarter, at the temperature
+    of all, with every temperature right and half the coefficient."""
+    answer = found(list(zip(X.chunk(4), Y.chunk(4), strict=True)), lr=0.1, burn_in=100, draws=500)
+    assert abs(answer.value - SIZE / 2) < 1.5
+
+
 @pytest.mark.filterwarnings("ignore::heatbath.automatic.OffTemperature")  # of too few steps
 def test_the_seed_decides_and_torch_is_left_alone():
     state = torch.get_rng_state()

@@ -272,6 +272,17 @@ def test_loaders_give_each_chain_batches_and_an_epoch_is_a_function_of_its_numbe
         Epochs(Shrinking(), None, 2, 3, torch.device("cpu")).at(0)
 
 
+@pytest.mark.parametrize("chains", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("length", [2, 3, 4, 6])
+def test_every_chain_comes_to_all_batches_of_a_loader_that_is_not_shuffled(chains, length):
+    """Equally often: one that saw some only would sample the posterior of these."""
+    batches = [(torch.full((5, 1), float(k)), torch.full((5,), k)) for k in range(length)]
+    data = Epochs(batches, None, chains, 0, torch.device("cpu"))
+    seen = torch.stack([data.at(step)[1][:, 0] for step in range(chains * length)], dim=1)
+    for own in seen:
+        assert torch.bincount(own, minlength=length).tolist() == [chains] * length
+
+
 @QUIET
 def test_a_loader_of_everything_is_as_good_as_tensors():
     x, y = classes()
@@ -429,6 +440,35 @@ def test_a_saved_sampler_says_the_same_and_goes_on_with_the_same_bits(tmp_path):
     assert ht.Sampler.load(path, other).settings == sampler.settings
     loaded.save(path)  # it replaces its own kind, and loses nothing
     assert same(ht.Sampler.load(path, other, (x, y)), loaded)
+
+
+class Tied(torch.nn.Module):
+    """With a matrix that two layers share, a scalar, an empty parameter, a mask, and what is not stored."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+        self.last.weight = self.first.weight
+        self.scale, self.nothing = torch.nn.Parameter(torch.ones(())), torch.nn.Parameter(torch.zeros(0))
+        self.register_buffer("mask", torch.tensor([0.0, float("-inf")]))
+        self.register_buffer("shift", torch.ones(2), persistent=False)
+
+    def forward(self, x):
+        return self.scale * self.last(torch.tanh(self.first(x))) + torch.softmax(self.mask, 0) * self.shift
+
+
+@QUIET
+@pytest.mark.parametrize("make", [Tied, lambda: network().bfloat16()], ids=["tied", "bfloat16"])
+def test_samplers_of_odd_modules_are_saved_and_go_on_with_the_same_bits(make, tmp_path):
+    """Of half precision that takes the float32 copies, too, in which small steps add up."""
+    path, model = tmp_path / "sampler.safetensors", make()
+    x, y = classes()
+    x = x.to(model.get_parameter("first.weight" if isinstance(model, Tied) else "0.weight").dtype)
+    sampler = quick((x, y), model, lr=0.01).run(steps=11)
+    sampler.save(path)
+    loaded = ht.Sampler.load(path, make(), (x, y))
+    assert torch.equal(loaded.predict(x).mean, sampler.predict(x).mean)
+    assert same(sampler.run(steps=9), loaded.run(steps=9))
 
 
 @QUIET

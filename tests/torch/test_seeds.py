@@ -189,6 +189,8 @@ def test_the_state_of_a_sharded_model_goes_on_in_four_processes_and_in_one(proce
         ("tempered", "simulated tempering of sharded parameters is not supported"),
         ("two meshes", "sharded parameters must lie on one mesh"),
         ("shards of shards", "shards of shards along one dimension"),
+        ("chains of shards", "Chains: chains that are sharded over processes are not supported"),
+        ("shards of chains", "chains that are sharded over processes are not supported"),
         ("DeepSpeed", "the parameters were replaced by others since the optimiser was made"),
         ("stages", r"process \d has other parameters than process \d.*give each a seed of its own"),
         ("stages with one seed", r"accepted|other parameters than process \d, with the same seed=9"),

@@ -424,6 +424,31 @@ def test_a_batch_that_cannot_be_learned_changes_nothing(x, y, problem):
     assert all(module.training for module in stream.model.modules())
 
 
+def test_a_batch_with_which_a_step_raises_counts_as_seen():
+    model = torch.nn.Sequential(torch.nn.Linear(INPUTS, 1), torch.nn.BatchNorm1d(1)).double()
+    stream = ht.Stream(model, torch.optim.SGD(model.parameters(), 0.1), functional.mse_loss)
+    x, y = next(regression(0, 0.0))
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        stream.learn(x[:1], y[:1])
+    assert (stream.seen, stream.n) == (1, 1)
+    stream.learn(x[1:], y[1:])
+    assert (stream.seen, stream.n) == (len(x), len(x))
+
+
+def test_examples_of_another_type_do_not_go_into_a_full_window():
+    """Not even half of them: the inputs of the oldest would have targets of others."""
+    model = linear(INPUTS)
+    stream = ht.Stream(model, torch.optim.SGD(model.parameters(), 0.1), functional.mse_loss, window=5)
+    batches = regression(0, 0.0)
+    stream.learn(*next(batches))
+    assert stream.n == 5
+    before = str(stream.state_dict())
+    x, y = next(batches)
+    with pytest.raises(ValueError, match=r"were torch.float64 \(1,\), got torch.float32 \(1,\); make them"):
+        stream.learn(x, torch.as_tensor(y).float())
+    assert str(stream.state_dict()) == before
+
+
 def test_a_chain_that_diverges_does_not_keep_the_others_from_learning():
     """Also where the noise is drawn, of which that of the lost chain stays."""
     chains = ht.Chains(linear(), 3, "same")

@@ -69,9 +69,7 @@ def predict(
     added = None if noise is None else np.array(real("noise", noise, NON_NEGATIVE))
     warn_of_statistics(model, samples)
     if is_chains(model):
-        chains: Any = model
-        taken, model = samples, chains.model
-        samples = _finite(own for state in taken for own in chains.states(state))
+        samples, model = _finite(model, samples), model.model  # type: ignore[assignment]
     if is_loader(x) and isinstance(samples, Iterator):
         samples = list(samples)  # they are needed for every batch
     parts = [_predicted(model, samples, inputs, task, added) for inputs in batches_of(model, x)]
@@ -115,15 +113,18 @@ def _said(model: nn.Module, state: Mapping[str, Any], inputs: Any, task: Task) -
         return _decoded(torch.func.functional_call(model, values, (inputs,), tie_weights=False), task)
 
 
-def _finite(states: Iterable[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
-    """The states of chains that have not diverged."""
+def _finite(chains: Any, samples: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Tensor]]:
+    """The states of the module in samples of chains, of those that have not diverged."""
     left = kept = 0
-    for state in states:
-        if all(value.isfinite().all() for value in state.values()):
-            kept += 1
-            yield state
-        else:
-            left += 1
+    for sample in samples:
+        for state, alive in zip(chains.states(sample), chains.alive(sample).tolist(), strict=True):
+            if alive:
+                kept += 1
+                yield state
+            else:
+                left += 1
+    if left and not kept:
+        raise ValueError("all chains have diverged: there are no samples that are finite; take a smaller lr")
     if left:
         told = f"{left} of {left + kept} states of the chains are not finite, and are left out"
         warnings.warn(f"{told}: some chains have diverged", RuntimeWarning, stacklevel=3)

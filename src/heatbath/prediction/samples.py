@@ -354,8 +354,10 @@ def _likeness(value: Any) -> list[float]:
     import torch
 
     tensor = _whole(value)
-    if not tensor.numel() or tensor.is_complex():
+    if not tensor.numel():
         return [0.0, 0.0]
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
     wide = torch.float64 if tensor.is_floating_point() else torch.int64
     total = torch.sum(tensor, dtype=wide)
     size = torch.linalg.vector_norm(tensor.flatten().to(torch.float64))
@@ -367,7 +369,7 @@ def _is_like(value: Any, old: list[float]) -> bool:
     which depends on threads and devices: in double that is some 1e-16 of the sum of sizes, at most √n norms.
     """
     total, size = _likeness(value)
-    bounds = ROUNDING * math.sqrt(value.numel()) * old[1], ROUNDING * old[1]
+    bounds = ROUNDING * math.sqrt(2 * value.numel()) * old[1], ROUNDING * old[1]
     return abs(total - old[0]) <= bounds[0] and abs(size - old[1]) <= bounds[1]
 
 

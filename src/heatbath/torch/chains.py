@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from heatbath.checks import shown, whole
+from heatbath.torch.shards import CHAINS, is_sharded
 
 _known: weakref.WeakSet[Chains] = weakref.WeakSet()  # all that there are: see `recognised`
 
@@ -53,10 +55,13 @@ class Chains(nn.Module):
         super().__init__()
         if not isinstance(model, nn.Module) or isinstance(model, Chains):
             raise TypeError(f"Chains: a module is needed, got {shown(model)} of type {type(model).__name__}")
+        if is_sharded(model):
+            raise RuntimeError(f"Chains: {CHAINS}")
         self.count = whole("Chains: count", count, low=1, high=2**31)
         self.model: nn.Module
         self.__dict__["model"] = model  # its parameters are not among those of the chains
         self.manner = "not called yet"
+        self._at_once: set[bool] = set()  # the modes, training or not, in which a call at once has worked
         modules = _started(model, self.count, start)
         if not any(True for kind in (model.parameters(), model.buffers()) for _ in kind):
             raise ValueError("Chains: the module has no parameters")
@@ -101,17 +106,16 @@ class Chains(nn.Module):
 
         Tensors that the module returns have the chain as their first axis. Other keywords are the module's.
         """
-        every = (*inputs, *named.values())
-        if each and (
-            bad := [shown(x) for x in every if isinstance(x, Tensor) and x.shape[:1] != (self.count,)]
-        ):
+        every = (x for x in tree_leaves((inputs, named)) if isinstance(x, Tensor))
+        if each and (bad := [shown(x) for x in every if x.shape[:1] != (self.count,)]):
             raise ValueError(f"each: inputs must be (chains, ...) of {self.count} chains, got {bad[0]}")
         values = {name: getattr(self, place) for name, place in self._places.items()}
         if self.manner != "one after the other":
-            before = self._snapshot() if self.manner == "not called yet" else None
+            before = None if self.training in self._at_once else self._snapshot()
             try:
                 outputs = self._together(values, inputs, named, each)
                 self.manner = "called at once"
+                self._at_once.add(self.training)
                 return outputs
             except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
                 if before is None:
@@ -152,10 +156,10 @@ class Chains(nn.Module):
         def call(own: dict[str, Tensor], given: tuple[Any, ...], also: dict[str, Any]) -> Any:
             return torch.func.functional_call(self.model, own, given, also)
 
-        axes: Any = tuple(0 if each and isinstance(x, Tensor) else None for x in inputs)
-        also: Any = {key: 0 if each and isinstance(x, Tensor) else None for key, x in named.items()}
-        axes, also = (axes if 0 in axes else None), (also if 0 in also.values() else None)
-        return torch.func.vmap(call, in_dims=(0, axes, also), randomness="different")(values, inputs, named)
+        own = each and any(isinstance(x, Tensor) for x in tree_leaves((inputs, named)))
+        axes = tree_map(lambda x: 0 if isinstance(x, Tensor) else None, (inputs, named))
+        dims = (0, *axes) if own else (0, None, None)
+        return torch.func.vmap(call, in_dims=dims, randomness="different")(values, inputs, named)
 
     def _in_turn(
         self, values: dict[str, Tensor], inputs: tuple[Any, ...], named: dict[str, Any], each: bool
@@ -163,14 +167,15 @@ class Chains(nn.Module):
         said = []
         for k in range(self.count):
             own = {name: tensor[k] for name, tensor in values.items()}
-            given = tuple(x[k] if each and isinstance(x, Tensor) else x for x in inputs)
-            also = {key: x[k] if each and isinstance(x, Tensor) else x for key, x in named.items()}
+            given, also = inputs, named
+            if each:
+                given, also = tree_map(lambda x, k=k: x[k] if isinstance(x, Tensor) else x, (inputs, named))
             said.append(torch.func.functional_call(self.model, own, given, also))
 
         def joined(*outputs: Any) -> Any:  # a tensor of each, or what is no tensor, which the first has
             return torch.stack(outputs) if isinstance(outputs[0], Tensor) else outputs[0]
 
-        return torch.utils._pytree.tree_map(joined, *said)
+        return tree_map(joined, *said)
 
     def each(self, function: Callable[..., Tensor], outputs: Any, *others: Any) -> Tensor:
         """A function of each chain's outputs, such as a loss: one value of each, (chains, ...).
@@ -180,10 +185,19 @@ class Chains(nn.Module):
         axes = (0, *(None for _ in others))
         return torch.func.vmap(function, in_dims=axes, randomness="different")(outputs, *others)
 
-    def alive(self) -> Tensor:
-        """Which chains are finite."""
-        finite = [getattr(self, place).detach() for place in self._places.values()]
-        finite = [tensor.isfinite().reshape(self.count, -1).all(dim=1) for tensor in finite]
+    def alive(self, state: Mapping[str, Any] | None = None) -> Tensor:
+        """Which chains are finite: now, or in a state of the chains, as `Samples` has them.
+
+        What is not finite in a buffer of the module itself, such as a mask of -inf, is not looked at.
+        """
+        masks = {name: ~buffer.isfinite() for name, buffer in self.model.named_buffers()}
+        finite = []
+        for name, place in self._places.items():
+            if state is None or place in state:
+                tensor = (getattr(self, place) if state is None else state[place]).detach()
+                own = tensor.isfinite()
+                own = own | masks[name].to(own.device) if name in masks else own
+                finite.append(own.reshape(self.count, -1).all(dim=1))
         return torch.stack(finite).all(dim=0)
 
     def states(self, state: Mapping[str, Any] | None = None) -> Iterator[dict[str, Tensor]]:
@@ -199,7 +213,14 @@ class Chains(nn.Module):
     def load_into(self, model: nn.Module, chain: int) -> None:
         """Give a module the parameters and buffers of a chain."""
         whole("chain", chain, low=0, high=self.count)
-        model.load_state_dict(list(self.states())[chain], strict=False)
+        state = list(self.states())[chain]
+        names = {name for name in model.state_dict() if not name.endswith("_extra_state")}
+        if differ := sorted(names ^ state.keys()):
+            raise ValueError(
+                f"load_into: a module of the architecture of the chains is needed; {', '.join(differ[:5])} "
+                "is in one of the two only"
+            )
+        model.load_state_dict(state, strict=False)  # but for extra state
 
     def _tied(self) -> dict[str, str]:
         """Names of tensors that have another name as well, with the place of what they are tied to."""

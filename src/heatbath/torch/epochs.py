@@ -2,11 +2,14 @@
 
 Of tensors every chain goes through shuffled epochs of its own; what is left over at the end of one, fewer
 examples than a batch, is not seen in it. Of a loader the chains take batches in turn, those that are shorter
-than the first left out, and what it draws at random in an epoch is a function of the seed and the epoch.
+than the first left out, and what it draws at random in an epoch is a function of the seed and the epoch. The
+turns change, so that every chain comes to all batches of a loader that has the same ones in every epoch: with
+some of them alone it would sample the posterior of these, as if they were all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,7 +62,8 @@ class Epochs:
             x, y = self.data
             return x, y
         if not is_pair(self.data):
-            pairs = [self._from_loader(step * self.chains + chain) for chain in range(self.chains)]
+            given = [self._from_loader(step * self.chains + place) for place in range(self.chains)]
+            pairs = [given[place] for place in turns(step, self.chains, self.length)]
             return torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs])
         rows = torch.stack([self._rows(chain, step) for chain in range(self.chains)]).to(self.device)
         return self.data[0][rows], self.data[1][rows]
@@ -102,3 +106,13 @@ class Epochs:
             if len(x) == self.batch:
                 yield x.to(self.device), y.to(self.device)
             given = next(batches, None)
+
+
+def turns(step: int, chains: int, length: int) -> list[int]:
+    """Which of the batches that a loader gives at a step each chain takes; `length`: of them in an epoch.
+
+    After length/gcd(chains, length) steps the same batches come in the same places again, and each chain
+    takes the place of the next one.
+    """
+    shift = step // (length // math.gcd(chains, length))
+    return [(chain + shift) % chains for chain in range(chains)]

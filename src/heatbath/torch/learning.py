@@ -33,6 +33,7 @@ from heatbath.statistics import Estimate
 from heatbath.torch import seeds
 from heatbath.torch.chains import Chains
 from heatbath.torch.classes import Langevin
+from heatbath.torch.epochs import turns
 from heatbath.torch.loaders import AT_ONCE, LOADER, Data, checked, device_of, is_loader, is_pair
 from heatbath.torch.optimizer import Partitioned
 
@@ -356,15 +357,17 @@ class _Batches:
             batches: Any = zip(*(torch.split(tensor, size) for tensor in self.data), strict=True)
         else:
             batches = self._once()
-        n, total, first, count = 0, 0.0, None, 0
+        total, first, sizes = 0.0, None, list[int]()
         for x, y in batches:
-            total, n, count = total + len(x) * loss(x, y), n + len(x), count + 1
-            first = (x, y) if count == 1 else None
-        if not n:
+            total += len(x) * loss(x, y)
+            sizes.append(len(x))
+            first = (x, y) if len(sizes) == 1 else None
+        if not sum(sizes):
             raise ValueError("llc: the loader has no batches")
         if first is not None and not is_pair(self.data):  # it has all examples in one
             self.data, self.are_own = first, False
-        return n, total / n
+        self.length = sizes.count(sizes[0])
+        return sum(sizes), total / sum(sizes)
 
     def _once(self) -> Iterator[tuple[Tensor, Tensor]]:
         for given in self.data:
@@ -380,15 +383,16 @@ class _Batches:
                 rows = torch.randint(len(x), (self.chains, self.batch), generator=self.generator)
                 yield x[rows.to(self.device)], y[rows.to(self.device)]
         waiting: list[tuple[Tensor, Tensor]] = []
-        size = 0
+        size = step = 0
         while True:
             for x, y in self._once():
                 size = size or len(x)
                 if len(x) == size:
                     waiting.append((x, y))
                 if len(waiting) == self.chains:
-                    yield torch.stack([a for a, _ in waiting]), torch.stack([b for _, b in waiting])
-                    waiting.clear()
+                    pairs = [waiting[place] for place in turns(step, self.chains, self.length)]
+                    yield torch.stack([a for a, _ in pairs]), torch.stack([b for _, b in pairs])
+                    waiting, step = [], step + 1
 
 
 class _Elements(nn.Module):

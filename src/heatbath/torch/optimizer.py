@@ -23,7 +23,7 @@ from heatbath.statistics import Estimate
 from heatbath.torch import layers, posteriors, seeds, shards, stability, tempering, unfused, values
 from heatbath.torch.chains import recognised, stacked
 from heatbath.torch.fused import Fused, can_be_fused
-from heatbath.torch.observations import Observations, Temperature, labels, mean_heat, pooled
+from heatbath.torch.observations import SELDOM, Observations, Temperature, labels, mean_heat, pooled
 from heatbath.torch.posteriors import Posterior
 from heatbath.torch.recipes import Recipe, Table, check_closure, recipe
 from heatbath.torch.shards import Shard
@@ -192,7 +192,8 @@ class Partitioned(Optimizer):
             if key in group and not (key == "noise" and shared):  # those of the noise are there
                 group[key] = [deepcopy(group[key]) for _ in range(group["chains"])]
         for parameter in group["params"]:
-            shards.shard_of(parameter)  # or it is refused
+            if shards.shard_of(parameter) is not None and group["chains"]:
+                raise RuntimeError(shards.CHAINS)
         self._given += map(id, group["params"])
         self._forget()
 
@@ -415,7 +416,8 @@ class Partitioned(Optimizer):
     @property
     def diverged(self) -> dict[int, tuple[int, str]]:
         """The chains whose momenta or ξ are not finite any more, by their numbers: the step at which that was
-        first seen here, and the part. The others go on, and means are theirs."""
+        first seen here, and the part. The others go on, and means are theirs. Of several chains with a method
+        whose temperature is not read, such as SGLD and Adam, it is the parameters, at every eighth step."""
         return dict(self._diverged)
 
     def friction(self, chain: int | None = None) -> dict[str, Estimate]:
@@ -643,7 +645,10 @@ def _by_chain(part: Part) -> Iterator[tuple[int, dict[str, Any], list[Unit]]]:
 
 
 def _is_lost(unit: Unit) -> bool:
-    """Whether a chain is seen not to be finite any more."""
+    """Whether a chain is seen not to be finite any more: by p·p and ξ, or where p·p is never read by θ
+    itself, at every eighth step, if there are others that go on."""
+    if unit.kinetic < 0 and unit.chains > 1 and unit.step % SELDOM == 0 and not unit.theta[0].is_meta:
+        return not all(bool(theta.isfinite().all()) for theta in unit.alone().theta)
     return not math.isfinite(unit.kinetic) or not math.isfinite(unit.xi)
 
 

@@ -61,6 +61,7 @@ from heatbath.torch.loaders import (
 from heatbath.torch.observations import labels
 from heatbath.torch.posteriors import Posterior
 from heatbath.torch.reports import Report
+from heatbath.torch.units import TENSORS
 
 if TYPE_CHECKING:
     import arviz
@@ -872,7 +873,8 @@ class _Course:
         """Everything as tensors by name, and as plain values."""
         state = self.optimizer.state_dict()
         found = {f"chains/{name}": value for name, value in self.chains.state_dict().items()}
-        found |= {f"momentum/{place}": one["momentum"] for place, one in state["state"].items()}
+        for place, one in state["state"].items():
+            found |= {f"{name}/{place}": one[name] for name in TENSORS if name in one}
         for step, sample in zip(self.samples.steps, self.samples, strict=True):
             found |= {f"samples/{step}/{name}": value for name, value in sample.items()}
             for name, value in vars(self.notes[step]).items():
@@ -893,7 +895,7 @@ class _Course:
             level[last] = value
         self.chains.load_state_dict(tree["chains"])
         states = {
-            int(place): {"step": step, "momentum": tree["momentum"][place]}
+            int(place): {"step": step} | {name: tree[name][place] for name in TENSORS if name in tree}
             for place, step in plain["steps"].items()
         }
         self.optimizer.load_state_dict({"state": states, "param_groups": plain["groups"]})

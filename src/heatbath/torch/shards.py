@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 WRAPPERS = {"ZeroRedundancyOptimizer"}  # optimisers that make one of ours for some of their parameters
+FSDP = {"FSDPModule", "FullyShardedDataParallel"}  # what modules are then
 STRIDED = "_StridedShard"  # elements that are no block of the whole
 MAKER = "_init_local_optimizer"  # what makes it there
 REMEDY = (
@@ -63,6 +64,16 @@ class Shard:
             (k * length, corner + sum(i * s for i, s in zip(place, strides, strict=False)), length)
             for k, place in enumerate(outer)
         ]
+
+
+CHAINS = "chains that are sharded over processes are not supported: give each process chains of its own"
+
+
+def is_sharded(model: torch.nn.Module) -> bool:
+    """Whether FSDP has a module in hand, which may have its whole parameters at this time, or DTensors are in
+    it."""
+    kinds = {kind.__name__ for one in model.modules() for kind in type(one).__mro__}
+    return not kinds.isdisjoint(FSDP) or any(hasattr(p, "placements") for p in model.parameters())
 
 
 def shard_of(parameter: Any) -> Shard | None:
@@ -167,7 +178,7 @@ class Apart:
                 '{"params": ..., "part": "hidden"} and "output" for AdLaLa, LOL and LaLa'
             )
         if any(group["chains"] for group in groups):
-            raise RuntimeError("chains that are sharded over processes are not supported")
+            raise RuntimeError(CHAINS)
         if any(hasattr(parameter, "placements") for whole in every for parameter in whole):
             raise RuntimeError(
                 "parameters that are DTensors are sharded already: leave out ZeroRedundancyOptimizer"

@@ -75,6 +75,13 @@ class Window:
     def add(self, *batch: Tensor) -> None:
         """Take examples in, and the oldest out where there are too many."""
         batch = tuple(tensor.detach()[-self.most :] for tensor in batch)
+        for home, given in zip(self.tensors, batch, strict=False):  # before anything is written
+            if (home.dtype, home.shape[1:]) != (given.dtype, given.shape[1:]):
+                raise ValueError(
+                    f"examples that are kept have one shape and type: those before were {home.dtype} "
+                    f"{tuple(home.shape[1:])}, got {given.dtype} {tuple(given.shape[1:])}; make them alike, "
+                    "or learn with batch='fresh', which keeps none"
+                )
         size = len(batch[0])
         room = len(self.tensors[0]) if self.tensors else 0
         if self.count + size > room and room < self.most:
@@ -137,10 +144,11 @@ class Stream:
     rises when data change, while the kinetic temperature is held at τ. `Drift` warns, and is in what `learn`
     returns.
 
-    `learn` takes a batch or leaves it: one that has a loss which is not finite is refused, and nothing has
-    changed. Ctrl-C waits for the end of the batch. `state_dict` has everything, the model and the optimiser
-    included, as tensors and plain values: with the batches that follow, the stream goes on bit for bit. A
-    noise that is sampled (`Posterior("mse_loss", ...)`) is drawn here, now and then.
+    A batch that has a loss which is not finite, or that does not go with those that are kept, is refused, and
+    nothing has changed; one with which a step raises (as batch norms do with one example) counts as seen.
+    Ctrl-C waits for the end of the batch. `state_dict` has everything, the model and the optimiser included,
+    as tensors and plain values: with the batches that follow, the stream goes on bit for bit. A noise that is
+    sampled (`Posterior("mse_loss", ...)`) is drawn here, now and then.
     """
 
     def __init__(

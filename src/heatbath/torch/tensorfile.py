@@ -32,7 +32,13 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
             read(target, kind)
         except ValueError as error:
             raise FileExistsError(f"{error}, so it is left alone: choose another name") from None
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    plain: dict[str, Tensor] = {}
+    homes: set[int] = set()
+    for name, tensor in tensors.items():
+        own = tensor.detach().cpu().contiguous()
+        home = own.untyped_storage().data_ptr()
+        plain[name] = own.clone() if home in homes else own  # tied ones are written twice: none may share
+        homes.add(home)
     text = json.dumps({"kind": kind, "format": FORMAT, "settings": settings}, allow_nan=False)
     metadata = {KEY: text, "sha256": _checksum(plain, text)}
     writing.write(target, save(plain, metadata))
