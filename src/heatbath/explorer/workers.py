@@ -4,8 +4,8 @@ What a page waits for, an answer or a picture of a run, goes first. Then the ses
 has a slice, and of its runs the one with fewer steps. What else needs computing, such as checking settings,
 is a job, and goes before all.
 
-A run that may have to be compiled first, which takes seconds or minutes, is not theirs: it has a thread of its
-own until it is ready, so that other pages, and a reset of this one, wait for none of it.
+A run that may have to be compiled first, which takes seconds or minutes, is not theirs: it has a thread of
+its own until it is ready, so that other pages, and a reset of this one, wait for none of it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Workers:
             with self._lock:
                 self._preparing.discard(threading.current_thread())
 
-        thread = threading.Thread(target=prepare, name=f"heatbath-explorer-{flight.name}", daemon=True)
+        thread = threading.Thread(target=prepare, name=f"prepares-{flight.name}", daemon=True)
         self._preparing.add(thread)
         thread.start()
 
