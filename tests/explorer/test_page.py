@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 
@@ -12,6 +13,7 @@ import pytest
 import heatbath as hb
 from heatbath.explorer import LOOPBACK, Served
 from heatbath.explorer import server as explorer_server
+from heatbath.explorer.flight import Flight
 from tests.browsers import started, violations
 from tests.explorer.pages import connected
 from tests.patience import PATIENCE, wait_until
@@ -19,6 +21,7 @@ from tests.patience import PATIENCE, wait_until
 pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright (extra dev)")
 
 LONG = 1000 * PATIENCE  # ms, as playwright counts
+ENDS = "() => [...document.querySelectorAll('.gauges')].map((e) => e.getBoundingClientRect().bottom)"
 STATE = "async () => JSON.parse(JSON.stringify((await import('./page/state.js')).state))"
 
 
@@ -353,6 +356,69 @@ def test_each_scene_of_the_tour_loads_and_plays(browser, server):
                 page, "state.steps.A > 0 && ['A', 'B'].every((n) => state.now[n].method === arg[n])", methods
             )
             assert page.is_hidden("#message")
+            assert max(page.evaluate(ENDS)) < 790  # with some paper below
+
+
+HELD = """
+const [ask, cancel, waiting] = [requestAnimationFrame, cancelAnimationFrame, new Map()];
+window.hold = false;
+window.requestAnimationFrame = (f) => (hold ? (waiting.set(-1 - waiting.size, f), -waiting.size) : ask(f));
+window.cancelAnimationFrame = (id) => waiting.delete(id) || cancel(id);
+window.frames_held = () => [...waiting.values()].filter((f) => String(f).includes('handlers.frame')).length;
+window.release = () => {
+  hold = false;
+  for (const f of waiting.values()) f(performance.now());
+  waiting.clear();
+};
+"""
+
+
+def test_until_new_runs_have_been_seen_there_is_neither_map_nor_number(browser, server, monkeypatch):
+    """They may have to be compiled first. A frame that came before them, and was not painted yet, is theirs
+    as little."""
+    prepare, on = Flight.prepare, threading.Event()
+
+    def wait(flight):
+        if not flight.prepared:
+            on.wait(PATIENCE)
+        prepare(flight)
+
+    def is_empty():
+        colour, shades, numbers = page.evaluate(
+            """() => {
+            const canvas = document.querySelector('#run-A canvas.values');
+            const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+            const style = getComputedStyle(document.querySelector('#run-A .bench')).backgroundColor;
+            const shades = new Set(new Uint32Array(data.buffer)).size;
+            return [`rgb(${data.slice(0, 3).join(', ')})` === style, shades,
+              [...document.querySelectorAll('.scores dd')].map((e) => e.textContent)];
+            }"""
+        )
+        return colour and shades == 1 and set(numbers) == {"–"}
+
+    monkeypatch.setattr(Flight, "prepare", wait)
+    page = window(browser)
+    try:
+        page.add_init_script(HELD)
+        page.goto(server.url + "#" + encoded(small()))
+        until(page, "() => document.querySelector('#run-A .coefficient') !== null")
+        assert is_empty()
+        on.set()
+        page.click("#play")
+        reach(page, 50)
+        assert not is_empty()
+        on.clear()
+        page.evaluate("() => { hold = true }")
+        until(page, "() => frames_held() === 1")
+        page.click("#reset", force=True)  # which waits for no frame
+        until(page, "() => document.querySelector('#run-A .test').textContent === '–'")
+        page.evaluate("() => release()")
+        assert is_empty()
+        on.set()
+        comes(page, lambda: not is_empty(), "a map of the new runs")
+    finally:
+        on.set()
+        page.context.close()
 
 
 def test_a_link_restores_a_view_with_the_changes_made_on_the_way(browser, server):
@@ -689,15 +755,28 @@ def test_symbols_are_explained_on_hover_and_on_focus(page):
     assert {"h", "tau", "sigma", "epsilon", "gamma", "xi", "word", "letter O", "letter E"} <= set(explained)
 
 
-def test_when_paused_the_loss_on_the_lines_is_shown(page):
+def test_when_paused_the_loss_on_the_lines_is_shown_and_before_that_it_is_computed(page, monkeypatch):
+    on, computed = threading.Event(), explorer_server.losses_between
+    monkeypatch.setattr(
+        explorer_server, "losses_between", lambda *given: on.wait(PATIENCE) and computed(*given)
+    )
     page.click("#play")
     reach(page, 100)
     assert page.is_disabled("#lines-tab")
     pause(page)
-    before = page.locator("#loss").screenshot()
+    page.evaluate(
+        """() => {
+        const { prototype } = CanvasRenderingContext2D, write = prototype.fillText;
+        window.texts = new Set();
+        prototype.fillText = function (text, ...where) { texts.add(text); write.call(this, text, ...where) };
+        }"""
+    )
     page.click("#lines-tab")
     until(page, "() => document.getElementById('loss').getAttribute('aria-label').includes('lines')")
-    comes(page, lambda: page.locator("#loss").screenshot() != before, "the answer")
+    until(page, "() => texts.has('computing the lines …')")
+    assert not page.evaluate("() => texts.has('start')")
+    on.set()
+    until(page, "() => texts.has('start')")
 
 
 def test_the_lines_follow_a_step_and_are_gone_after_a_reset(page):
@@ -761,6 +840,9 @@ def test_at_400_pixels_nothing_overflows(browser, server):
         page.click("#play")
         reach(page, 100)
         assert outside(page) == []
+        pause(page)
+        page.evaluate("document.querySelectorAll('.scores dd').forEach((e) => { e.textContent = '100.0 %' })")
+        assert outside(page) == []  # with the widest numbers, too
         page.click("#open-tour")
         comes(page, lambda: outside(page) == [], "that the tour fits")
         for button in ("problem", "share", "help"):
@@ -779,6 +861,15 @@ def test_at_1280_by_800_nothing_has_to_be_scrolled(browser, server):
         assert page.evaluate(f"({sizes})(document.documentElement)") == [0, 0]
         for run in "AB":
             assert page.locator(f"#run-{run} .controls").evaluate(sizes) == [0, 0]
+
+
+def test_what_a_low_window_has_no_room_for_can_be_scrolled_to(browser, server):
+    with opened(browser, server, viewport={"width": 1280, "height": 700}) as page:
+        page.click("#open-tour")
+        until(page, "() => document.documentElement.scrollHeight > 700")
+        page.mouse.move(10, 400)
+        page.mouse.wheel(0, 2000)
+        comes(page, lambda: max(page.evaluate(ENDS)) < 701, "the end of the thermometers")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

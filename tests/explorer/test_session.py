@@ -19,7 +19,7 @@ from heatbath.explorer.server import Explorer
 from heatbath.explorer.session import ARREARS, REST, TRACES, Session, make_flights
 from heatbath.runs.live import Live
 from tests.explorer.pages import SMALL
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -401,6 +401,45 @@ def test_a_page_that_is_back_is_told_of_each_run_by_the_worker_that_holds_it(exp
         await page.close()
 
     run(back())
+
+
+def test_runs_that_are_compiled_keep_neither_a_reset_nor_another_page_waiting(explorer, monkeypatch):
+    """More of them than there are workers; and their own page is told as soon as they are ready."""
+    prepare, on = Flight.prepare, threading.Event()
+
+    def compile_first(flight):
+        if flight.settings.seed == 7 and not flight.prepared:
+            on.wait(PATIENCE)
+        prepare(flight)
+
+    monkeypatch.setattr(Flight, "prepare", compile_first)
+
+    async def compile_and_go_on():
+        pages = [Wire(explorer) for _ in range(4)]
+        for number in (1, 2):  # the second while the first are being compiled
+            for page in pages:
+                page.say("setup", id=number, settings={**SMALL, "seed": 7})
+                page.say("play")
+                await page.until("ready", id=number)
+        other = Wire(explorer)
+        other.say("setup", id=1, settings=SMALL)
+        other.say("step", id=2, steps=5)
+        assert (await other.until("state", id=2))["steps"] == {"A": 5, "B": 5}
+        pages[0].say("reset", id=3)
+        await pages[0].until("ready", id=3)
+        assert not any(message["type"] == "traces" for page in pages for message in page.texts())
+        on.set()
+        for page in (*pages[1:], other):
+            page.say("step", id=4, steps=3)
+            await page.until("state", id=4)
+            await page.close()
+        await pages[0].close()
+
+    try:
+        run(compile_and_go_on())
+    finally:
+        on.set()
+    assert wait_until(lambda: not explorer.workers._preparing)
 
 
 def test_blas_has_one_thread_while_runs_play_and_what_it_had_when_they_pause(explorer, monkeypatch):

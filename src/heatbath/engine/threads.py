@@ -47,14 +47,16 @@ def one_blas_thread() -> Iterator[None]:
 
     Its number of threads belongs to the process. So those who need this are counted: the first sets it, and
     the last one gives back what it was. If each set and restored it, whoever ends in between would undo it
-    for the others, or leave it at one for good.
+    for the others, or leave it at one for good. Everyone who comes sets it to one, as others than these may
+    have set it in between.
     """
     with _blas.lock:
+        if _blas.found is None:
+            import_module("scipy.linalg.cython_blas")  # which compiled code has; it is not found before
+            _blas.found = ThreadpoolController()
+        limits = _blas.found.limit(limits=1, user_api="blas")
         if _blas.count == 0:
-            if _blas.found is None:
-                import_module("scipy.linalg.cython_blas")  # which compiled code has; it is not found before
-                _blas.found = ThreadpoolController()
-            _blas.limits = _blas.found.limit(limits=1, user_api="blas")
+            _blas.limits = limits
         _blas.count += 1
     try:
         yield

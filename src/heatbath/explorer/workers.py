@@ -3,6 +3,9 @@
 What a page waits for, an answer or a picture of a run, goes first. Then the session that has waited longest
 has a slice, and of its runs the one with fewer steps. What else needs computing, such as checking settings,
 is a job, and goes before all.
+
+A run that may have to be compiled first, which takes seconds or minutes, is not theirs: it has a thread of
+its own until it is ready, so that other pages, and a reset of this one, wait for none of it.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ class Workers:
         self._sessions: list[Session] = []  # the one that has waited longest first
         self._jobs: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._closed = False
+        self._preparing: set[threading.Thread] = set()
         names = [f"heatbath-explorer-{i}" for i in range(thread_count(count))]
         self._threads = [threading.Thread(target=self._serve, name=name, daemon=True) for name in names]
         for thread in self._threads:
@@ -77,10 +81,11 @@ class Workers:
             self._closed = True
             self._sessions.clear()
             jobs, self._jobs = list(self._jobs), deque()
+            preparing = list(self._preparing)
             self._lock.notify_all()
         for future, _ in jobs:
             future.cancel()
-        for thread in self._threads:
+        for thread in [*self._threads, *preparing]:
             thread.join()
 
     @np.errstate(over="ignore", invalid="ignore")  # pages ask for absurd values, and chains diverge
@@ -100,12 +105,28 @@ class Workers:
                 if self._jobs:
                     return partial(_carry_out, *self._jobs.popleft())
                 chosen, seconds = self._next()
-                if chosen is not None:
-                    chosen[1].held = True
+                if chosen is None:
+                    self._lock.wait(seconds)
+                    continue
+                chosen[1].held = True
+                if chosen[1].prepared or chosen[1].commands:
                     return partial(self._slice, *chosen)
-                self._lock.wait(seconds)
+                self._have_prepared(*chosen)
         return None
 
+    def _have_prepared(self, session: Session, flight: Flight) -> None:
+        """Have a thread make the first slice of a run, with all that has to be compiled for it."""
+
+        def prepare() -> None:
+            self._slice(session, flight)
+            with self._lock:
+                self._preparing.discard(threading.current_thread())
+
+        thread = threading.Thread(target=prepare, name=f"prepares-{flight.name}", daemon=True)
+        self._preparing.add(thread)
+        thread.start()
+
+    @np.errstate(over="ignore", invalid="ignore")
     def _slice(self, session: Session, flight: Flight) -> None:
         try:
             session.serve(flight)

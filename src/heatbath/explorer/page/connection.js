@@ -60,6 +60,7 @@ export class Connection {
     this.id = 0;
     this.wait = FIRST_WAIT;
     this.over = false;
+    this.painting = 0; // a frame that waits for the browser
     /** @type {Map<number, {resolve: (m: Message) => void, reject: (e: Error) => void}>} */
     this.asked = new Map();
     document.addEventListener("visibilitychange", () => this.send({ type: document.hidden ? "hide" : "show" }));
@@ -81,7 +82,7 @@ export class Connection {
       if (data instanceof ArrayBuffer) {
         const frame = parseFrame(data);
         // Drawn when the browser paints, and only then is the next one asked for.
-        requestAnimationFrame(() => {
+        this.painting = requestAnimationFrame(() => {
           this.handlers.frame(frame);
           setTimeout(() => this.send({ type: "ready", frame: frame.number }), still.matches ? CALM : 0);
         });
@@ -110,6 +111,7 @@ export class Connection {
 
   /** @param {Message} message */
   receive(message) {
+    if (message.type === "ready") cancelAnimationFrame(this.painting); // it is of the runs before
     if (message.type === "hello") [this.session, this.most] = [message.session, message.limits.bytes];
     const asked = typeof message.id === "number" ? this.asked.get(message.id) : undefined;
     if (asked) {

@@ -51,6 +51,7 @@ const tour = new Tour(async (settings) => {
 let pointer = null;
 const loss = new Surface(get("loss"), (g, width, height) => {
   if (wantsLines && lines) drawLines(g, width, height, lines);
+  else if (wantsLines) drawCurves(g, width, height, [], { scale: "log", empty: "computing the lines …" });
   else drawCurves(g, width, height, curvesOf("loss"), { scale: "log", floor: lossFloor(), pointer, empty: "start, and the loss appears here" });
 });
 const accuracy = new Surface(get("accuracy"), (g, width, height) =>

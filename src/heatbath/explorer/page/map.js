@@ -124,6 +124,7 @@ export class MapView {
       drawUnits(g, width, height, this.lines, this.domain);
     });
     theme.listeners.add(() => this.recolour());
+    this.empty();
   }
 
   /**
@@ -147,11 +148,19 @@ export class MapView {
 
   recolour() {
     if (this.last && this.image) this.show(this.last, this.image.width, this.image.height);
+    else this.empty();
   }
 
-  /** Nothing to show yet. */
+  /** Paper, until there is a map. */
+  empty() {
+    this.context.fillStyle = colours().panel;
+    this.context.fillRect(0, 0, this.values.width, this.values.height);
+  }
+
+  /** Nothing to show yet: what was seen was of other runs. */
   clear() {
     this.last = null;
+    this.empty();
     this.lines = [];
     this.units.redraw();
   }

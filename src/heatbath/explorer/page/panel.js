@@ -114,6 +114,7 @@ export class Panel {
     this.say(null);
     this.histogram = {};
     this.map.clear();
+    this.test.textContent = this.train.textContent = "–";
     this.rebuild();
   }
 
