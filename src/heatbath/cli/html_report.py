@@ -204,7 +204,12 @@ def _verdict(against: dict[str, Measured], loss: str) -> str:
 def _warnings(told: Told, results: dict[str, Any]) -> list[str]:
     found = []
     if told.against and told.against["constant"].low <= 0:
-        found.append("By these examples it is no better than a constant prediction.")
+        worse = told.against["constant"].high < 0
+        found.append(
+            "A constant prediction would be better."
+            if worse
+            else "These examples do not show that it is better than a constant prediction."
+        )
     on = results["judged_on"]
     if on is not None and on["split"] == "train":
         found.append(
