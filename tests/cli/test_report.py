@@ -25,6 +25,7 @@ from heatbath.cli.summaries import (
 )
 from heatbath.cli.telling import tell
 from heatbath.runs.run import Run
+from heatbath.statistics import Measured
 from tests.answers.runs import METHOD, SGD, problem, table, trained
 from tests.browsers import started, violations
 
@@ -230,9 +231,15 @@ def test_the_report_says_whether_a_constant_would_do():
     """Networks that have learned nothing are no better; those of a law that is easy to learn are."""
     own = problem("regression")
     idle = hb.train(own, hb.Dense((8,), init="zeros"), hb.Partition(hb.SGD(), 1e-9), 1, 10, chains=3)
-    assert "no better than a constant prediction" in page_of(idle)
+    doubt = "These examples do not show that it is better than a constant prediction."
+    assert doubt in page_of(idle)
     learned = trained("regression")
-    assert "no better than a constant" not in page_of(learned)
+    assert doubt not in page_of(learned)
+    told, results = results_of(learned)
+    worse = replace(told, against={"constant": Measured(-2.0, -3.0, -1.0)})
+    page = html_report(worse, results, [], "")
+    assert "A constant prediction would be better." in page
+    assert doubt not in page
     assert "Its mean squared error is below that of a constant prediction" in page_of(learned)
     told, results = results_of(learned)
     found = results["loss_less_than"]["constant"]
