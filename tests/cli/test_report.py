@@ -91,6 +91,10 @@ def test_a_report_needs_nothing_else_runs_nothing_and_shows_names_as_they_are(re
     assert "url(" not in page
 
 
+# of all that may be scrolled: whether there is more to the right, and what is said of it
+HINTS = "(all) => all.map((e) => [e.scrollWidth > e.clientWidth, getComputedStyle(e, '::before').content])"
+
+
 def check_legible(page):
     """At both widths, in both schemes: nothing is wider than the page, and nothing too small."""
     for width, scheme in ((1280, "light"), (400, "dark")):
@@ -104,6 +108,9 @@ def check_legible(page):
         text = page.locator("td, p, li, figcaption, small")
         assert min(text.evaluate_all(f"(all) => all.map({size})")) >= 12
         assert violations(page) == []
+        hints = page.locator(".wide").evaluate_all(HINTS)
+        assert all(scrolled == (hint != "none") for scrolled, hint in hints)
+        assert width == 1280 or hints
 
 
 @pytest.mark.slow

@@ -213,6 +213,7 @@ IN_TWO_FORMS = [day.strftime("%Y-%m-%d" if day.day % 2 else "%d/%m/%Y") for day 
         ),
         ([day.strftime("%Y-%m-%d") for day in DAYS], None),
         ([f"name {i}" for i in range(60)], None),
+        ([f"{i} Main St" for i in range(60)], None),  # no dates, though they begin like some
         ([f"0{i}" for i in range(60)], None),  # codes
         (["1", "2", "3+"] * 20, None),  # few different ones are categories
         (["", "?"] * 30, None),

@@ -28,7 +28,7 @@ FEW_WORDS = 2  # that stand for missing numbers, however often, where there are 
 MOST_RARE = 1000  # names that are remembered, to tell rare ones from new ones
 PERIODS = {"year": 365.25, "week": 7.0, "day": 1.0}  # in days
 SHOWN, LONGEST = 3, 30  # texts that a note shows, and characters of one
-MANY, FEW_LOOKED_AT = 0.5, 1000  # share of texts that look like numbers or dates, of so many: see `unread`
+MANY, FEW_LOOKED_AT = 0.5, 200  # share of texts that look like numbers or dates, of so many: see `unread`
 GAP, OTHERS = "(missing)", "(rare)"  # what features of these cells are called
 EMPTY, COUNTS = "all its cells are empty", "it counts the rows (keep takes it all the same)"
 NAMED = "its name says that it names the rows, and its numbers are different (keep takes it all the same)"
@@ -288,14 +288,22 @@ def unread(column: pd.Series, learned: Column) -> str | None:
     there = texts(column.iloc[:: max(1, len(column) // FEW_LOOKED_AT)], BLANKS).dropna()
     if there.empty:
         return None
-    odd, dates = np.isnan(cells.numbers(there)), there.str.contains(cells.LIKE_DATES)
+    odd = np.isnan(cells.numbers(there))
     if MOST_ODD < odd.mean() < MANY:
         label = there.index[odd][0]
         example = f"{shortened(there[odd].iloc[0])} in {place(column)} {label}"
         return f"the most of its texts are numbers, and too many are not, such as {example}: write all alike"
-    if odd.all() and dates.mean() > MANY:
+    if odd.all() and there.str.contains(cells.LIKE_DATES).mean() > MANY and _are_dates(there).mean() > MANY:
         return "the most of its texts seem to be dates, and not of one form: write all alike, as 2024-12-31"
     return None
+
+
+def _are_dates(text: pd.Series) -> NDArray[np.bool_]:
+    """Which of these texts are dates, each in any form."""
+    are = np.zeros(len(text), bool)
+    for form in FORMS:
+        are |= ~np.isnan(cells.days(text, form))
+    return are
 
 
 def _are_numbers(there: pd.Series, values: NDArray[np.float64]) -> bool:
