@@ -832,7 +832,7 @@ def test_mistakes_in_options_are_one_line_and_nothing_is_written(
     ("content", "told"),
     [
         ("a,y\n1,2", "there is no column 'target': it has 'a', 'y'"),
-        ("a,target\n1,2\nred,y\n2,x", "got 'x'; if these are names of classes, say that the task"),
+        ("a,target\n1,2\nred,y\n2,x", "got 'x'; rows whose cell is empty are left out; if these are"),
         ("a,target\n1,x\n2,x\n3,x", "x in all rows"),
         ("a,target\n1,x\n2\n3", "has 2 problems: line 3: 2 cells are needed, got 1; line 4: 2 cells"),
         ("a,target\n1,\n2,", "there is no row with a value of 'target'"),

@@ -240,5 +240,8 @@ def test_what_is_to_be_predicted_is_said_at_the_start(streamed, tmp_path, capsys
     numbers = from_arrays(X, np.column_stack([whole, whole]), task="regression", standardise=True)
     hint = "; if they count something, say --task counts"
     assert target_note(numbers, {"target": ["size", "age"]}) == f"targets size, age: numbers{hint}"
+    many = from_arrays(X, np.arange(40) % 25)
+    assert target_note(many, section).endswith(f"{hint}, and if they are numbers of classes, --task classes")
+    assert target_note(from_arrays(X, np.arange(40) ** 2), section).endswith(hint)  # all are different
     _introduce(replace(run.problem, class_factors=None), {"problem": told}, usual=False)
     assert "target kind: 2 classes" in capsys.readouterr().err

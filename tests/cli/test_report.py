@@ -25,6 +25,7 @@ from heatbath.cli.summaries import (
 )
 from heatbath.cli.telling import tell
 from heatbath.runs.run import Run
+from heatbath.statistics import Measured
 from tests.answers.runs import METHOD, SGD, problem, table, trained
 from tests.browsers import started, violations
 
@@ -90,6 +91,10 @@ def test_a_report_needs_nothing_else_runs_nothing_and_shows_names_as_they_are(re
     assert "url(" not in page
 
 
+# of all that may be scrolled: whether there is more to the right, and what is said of it
+HINTS = "(all) => all.map((e) => [e.scrollWidth > e.clientWidth, getComputedStyle(e, '::before').content])"
+
+
 def check_legible(page):
     """At both widths, in both schemes: nothing is wider than the page, and nothing too small."""
     for width, scheme in ((1280, "light"), (400, "dark")):
@@ -103,6 +108,9 @@ def check_legible(page):
         text = page.locator("td, p, li, figcaption, small")
         assert min(text.evaluate_all(f"(all) => all.map({size})")) >= 12
         assert violations(page) == []
+        hints = page.locator(".wide").evaluate_all(HINTS)
+        assert all(scrolled == (hint != "none") for scrolled, hint in hints)
+        assert width == 1280 or hints
 
 
 @pytest.mark.slow
@@ -230,9 +238,15 @@ def test_the_report_says_whether_a_constant_would_do():
     """Networks that have learned nothing are no better; those of a law that is easy to learn are."""
     own = problem("regression")
     idle = hb.train(own, hb.Dense((8,), init="zeros"), hb.Partition(hb.SGD(), 1e-9), 1, 10, chains=3)
-    assert "no better than a constant prediction" in page_of(idle)
+    doubt = "These examples do not show that it is better than a constant prediction."
+    assert doubt in page_of(idle)
     learned = trained("regression")
-    assert "no better than a constant" not in page_of(learned)
+    assert doubt not in page_of(learned)
+    told, results = results_of(learned)
+    worse = replace(told, against={"constant": Measured(-2.0, -3.0, -1.0)})
+    page = html_report(worse, results, [], "")
+    assert "A constant prediction would be better." in page
+    assert doubt not in page
     assert "Its mean squared error is below that of a constant prediction" in page_of(learned)
     told, results = results_of(learned)
     found = results["loss_less_than"]["constant"]

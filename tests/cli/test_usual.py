@@ -36,18 +36,30 @@ WHOLE = ("run.nc", "settings.toml", "summary.json")
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """A CSV file with numbers to predict and one with classes, of which a column is text, and what is in
+    """CSV files with numbers and with classes to predict, two of them with weights, and what is in
     them."""
     folder, rng = tmp_path_factory.mktemp("usual"), np.random.default_rng(0)
     X = rng.standard_normal((40, 2))
     size = 100 + 20 * X[:, 0] + 5 * rng.standard_normal(40)
     kinds = np.array(["blue", "red"])[(X[:, 1] + rng.standard_normal(40) > 0).astype(int)]
     places = rng.choice(["Ulm", "Köln", ""], 40)
-    for name, columns in (("size", [*X.T, size]), ("kind", [X[:, 0], places, kinds])):
-        rows = [["a", "b", name], *zip(*(column.tolist() for column in columns), strict=True)]
+    grade = X[:, 1] ** 2 + 0.1 * rng.standard_normal(40)
+    ranks, often = np.array(["low", "mid", "high"])[np.digitize(grade, [0.3, 1])], rng.integers(1, 4, 40)
+    for name, columns in (
+        ("size", [*X.T, size]),
+        ("kind", [X[:, 0], places, kinds]),
+        ("size,grade,often", [*X.T, size, grade, often]),
+        ("rank,often", [*X.T, ranks, often]),
+    ):
+        rows = [["a", "b", *name.split(",")], *zip(*(column.tolist() for column in columns), strict=True)]
         (folder / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
     frame = open_table(folder / "kind.csv").frame
-    return folder, {"size": (X, size), "kind": (frame[["a", "b"]], kinds)}
+    return folder, {
+        "size": (X, size, None),
+        "kind": (frame[["a", "b"]], kinds, None),
+        "size,grade,often": (X, np.column_stack([size, grade]), often),
+        "rank,often": (X, ranks, often),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +69,9 @@ def trained(tables):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pictures, "draw_all", lambda *arguments: [])
         for name in contents:
-            arguments = ["--data", str(folder / f"{name}.csv"), "--target", name, *USUAL]
+            arguments = ["--data", str(folder / f"{name}.csv"), *USUAL]
+            for column in name.split(","):
+                arguments += ["--weights" if column == "often" else "--target", column]
             with pytest.raises(SystemExit) as end:
                 main(["train", *arguments, "--out", str(folder / name)])
             assert end.value.code == 0
@@ -65,18 +79,18 @@ def trained(tables):
 
 
 def estimator(name):
-    if name == "size":
+    if name.startswith("size"):
         return hb.ThermodynamicRegressor(**GIVEN, random_state=3)
-    return hb.ThermodynamicClassifier(**GIVEN, random_state=3, encode=True)
+    return hb.ThermodynamicClassifier(**GIVEN, random_state=3, encode=name == "kind")
 
 
-@pytest.mark.parametrize("name", ["size", "kind"])
+@pytest.mark.parametrize("name", ["size", "kind", "size,grade,often", "rank,often"])
 def test_what_predict_writes_for_the_training_file_is_what_the_estimator_says_to_the_last_digit(
     name, tables, trained, call
 ):
     folder, contents = tables
-    X, y = contents[name]
-    fitted = estimator(name).fit(X, y)
+    X, y, weights = contents[name]
+    fitted = estimator(name).fit(X, y, sample_weight=weights)
     run = hb.load(trained / name / "run.nc")
     assert run.step == fitted.n_iter_
     assert run.partition == fitted.run_.partition
@@ -85,13 +99,15 @@ def test_what_predict_writes_for_the_training_file_is_what_the_estimator_says_to
     assert code == 0
     rows = list(csv.DictReader(io.StringIO(out)))
     said = {key: [row[key] for row in rows] for key in rows[0]}
-    if name == "kind":
+    if not name.startswith("size"):
         assert said["prediction"] == fitted.predict(X).tolist()
-        columns = ["probability_blue", "probability_red"]
+        columns = [f"probability_{label}" for label in fitted.classes_]
         np.testing.assert_array_equal(numbers(said, columns), fitted.predict_proba(X))
     else:
         expected = [*fitted.predict(X, return_std=True), *fitted.predict_interval(X)]
-        np.testing.assert_array_equal(numbers(said, ["prediction", "sd", "low", "high"]).T, expected)
+        ends = ("_size", "_grade") if "grade" in name else ("",)
+        columns = [f"{column}{end}" for column in ("prediction", "sd", "low", "high") for end in ends]
+        np.testing.assert_array_equal(numbers(said, columns), np.column_stack(expected))
 
 
 def test_a_large_file_is_predicted_in_pieces_with_the_digits_of_all_rows_at_once(trained, tmp_path, call):
@@ -118,11 +134,16 @@ def numbers(said, columns):
 
 def test_another_seed_or_a_row_less_gives_other_digits(tables, trained):
     """The control."""
-    X, y = tables[1]["size"]
+    X, y, _ = tables[1]["size"]
     run = hb.load(trained / "size" / "run.nc")
     for seed, first in ((4, 0), (3, 1)):
         other = estimator("size").set_params(random_state=seed).fit(X[first:], y[first:])
         assert not np.array_equal(run.theta, other.run_.theta)
+    X, y, weights = tables[1]["rank,often"]
+    weighed = hb.load(trained / "rank,often" / "run.nc")
+    for given, same in ((weights, True), (None, False)):
+        fitted = estimator("rank").fit(X, y, sample_weight=given)
+        assert np.array_equal(weighed.theta, fitted.run_.theta) is same
 
 
 def test_the_settings_have_all_that_was_chosen(trained):
@@ -262,16 +283,22 @@ def test_steps_beyond_the_end_that_are_none_are_refused(steps, trained, refused)
 # A constant
 
 
-def noise(task, n=200):
+def noise(task, seed=0, test_share=0.2, n=200):
     """Targets that nothing explains."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     y = rng.poisson(3.0, n) if task == "counts" else rng.standard_normal(n) * 4 + 7
     y = {"binary": y > 9, "classes": np.digitize(y, [5, 9]).astype(str)}.get(task, y)
     weights = rng.uniform(0.5, 2.0, n)
     X = rng.standard_normal((n, 3))
     if task == "two values":  # of which the second is explained
         task, y = "regression", np.column_stack([y, X[:, 0]])
-    return from_arrays(X, y, task=task, standardise=True, weights=weights)
+    return from_arrays(X, y, task=task, standardise=True, weights=weights, test_share=test_share, seed=seed)
+
+
+def explained(seed, n=200):
+    """Two classes that a line divides: the control."""
+    X = np.random.default_rng(seed).standard_normal((n, 3))
+    return from_arrays(X, X[:, 0] > 0, standardise=True, test_share=0.5, seed=seed)
 
 
 def plan_for(problem, **options):
@@ -296,25 +323,27 @@ def test_the_loss_of_a_constant_is_that_of_networks_that_say_the_best_constant(t
     assert constant.loss == pytest.approx(run.loss("test").values[0, -1], rel=1e-5)
 
 
-def test_a_constant_is_better_where_networks_learn_noise_by_heart_and_that_is_said():
-    problem = noise("binary", 220)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_constant_is_better_where_networks_learn_noise_by_heart_and_that_is_said(seed):
+    """With 100 rows to learn from and 100 to test, in 40 of 40 seeds; with 44 to test it was in 7 of 8."""
+    problem = noise("binary", seed, test_share=0.5)
     constant = baseline.constant_of(plan_for(problem))
     run = hb.train(problem, hb.Dense((20,)), hb.Partition(hb.Adam(), 0.05), 2000, chains=3)
     loss = run.loss("test").values[:, -1].mean()
     first = f"a constant prediction would be better: its test loss is {constant.loss:.4g}, and that of"
     assert constant.against_networks(loss) == f"{first} single networks {loss:.4g}. Try it without --method"
     p = run.predict(problem.X_test[0] * problem.scale + problem.shift).mean
+    p = np.clip(p, np.finfo(float).eps, 1 - np.finfo(float).eps)  # of some rows networks are quite sure
     each = -np.log(np.where(problem.Y_test[0] == 1, p, 1 - p))[:, 0]
     mean = np.average(each, weights=problem.weights_test[0])
     last = f"its test loss is {constant.loss:.4g}, and that of the averaged prediction {mean:.4g}."
     assert constant.against_average(run).startswith(f"a constant prediction would be better: {last}")
 
 
-def test_of_networks_that_have_learnt_something_no_such_thing_is_said():
-    """The control."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((60, 3))
-    problem = from_arrays(X, X[:, 0] > 0, standardise=True)
+@pytest.mark.parametrize("seed", range(5))
+def test_of_networks_that_have_learnt_something_no_such_thing_is_said(seed):
+    """The control, which says nothing in 40 of 40 seeds."""
+    problem = explained(seed)
     constant = baseline.constant_of(plan_for(problem))
     run = hb.train(problem, hb.Dense((8,)), hb.Partition(hb.Adam(), 0.05), 300, chains=3)
     assert constant.against_networks(run.loss("test").values[:, -1].mean()) is None
@@ -382,12 +411,12 @@ def test_where_the_loss_of_networks_is_another_one_nothing_is_said_of_it():
     assert baseline.constant_of(make_plan(problem, hb.Dense((8,)), several, 10)) is None
 
 
-def test_of_several_points_the_best_is_held_against_a_constant():
+@pytest.mark.parametrize("seed", range(4))
+def test_of_several_points_the_best_is_held_against_a_constant(seed):
+    """In 12 of 12 seeds, and of the control in none."""
     several = hb.Partition(hb.Adam(), [0.05, 0.08])
-    X = np.random.default_rng(0).standard_normal((200, 3))
-    learnt = from_arrays(X, X[:, 0] > 0, standardise=True)
     said = []
-    for problem in (noise("binary", 220), learnt):  # the second is a control
+    for problem in (noise("binary", seed, test_share=0.5), explained(seed)):
         run = hb.sweep(problem, hb.Dense((20,)), several, 2000, chains=2)
         told = tell("sweep", run)
         said.append(warn_of_best(told, run.plan.points[told.choice.best].labels))

@@ -55,6 +55,13 @@ def test_whole_numbers_with_many_values_are_a_regression_unless_the_user_says_ot
     assert from_arrays(X, np.arange(42) % 20).task == "classes"
     assert from_arrays(X, np.arange(42) % 21).task == "regression"
     assert from_arrays(X, np.arange(42) % 21, task="classes").outputs == 21
+    for rows, values, task in (
+        (3, 3, "regression"),
+        (16, 13, "regression"),
+        (16, 12, "classes"),
+        (2, 2, "binary"),
+    ):
+        assert from_arrays(X[:rows], np.arange(rows) % values * 10, test_share=0).task == task
     assert from_arrays(X, np.arange(42) % 2, task="regression").outputs == 1
     assert from_arrays(X, np.arange(42) % 2, task="classes").outputs == 2
     assert from_arrays(X, np.arange(42) % 2 / 2, task="binary").targets == ("0", "0.5")

@@ -152,7 +152,7 @@ HEAD = "a,b,y"
         (
             [HEAD, "1,2,0.5", "1,2,l.5", "", "1,2,o"],
             {},
-            "has 2 problems: line 3, column 'y': .* got 'l.5'; line 5, column 'y': .* got 'o'; if these",
+            "has 2 problems: line 3, column 'y': .* 'l.5'; line 5, column 'y': .* 'o'; rows whose cell",
         ),
         ([HEAD, "1,2,x", "1,2,z"], {"task": "regression"}, "'y' has no numbers, which .* regression needs"),
         ([HEAD, "1,2,x", "1,2,3"], {"task": "regression"}, "line 2, column 'y': a number is needed, got 'x'"),
@@ -162,6 +162,8 @@ HEAD = "a,b,y"
             {},
             "column 'y' is 1.5 in all rows: there is nothing to learn",
         ),
+        ([HEAD, "1,2,5", "3,2,5"], {}, "column 'y' is 5 in all rows: there is nothing to learn"),
+        ([HEAD, "1,2,3"], {"target": "a, b"}, "Name each of several by itself, as in --target a --target b"),
         ([HEAD, "1,2,x", "2,2,z", "3,2,w"], {"task": "binary"}, "two classes for task 'binary'"),
         ([HEAD, "1,2,x"], {"weights": "c"}, "there is no column 'c'"),
         ([HEAD, "1,2,x"], {"weights": "y"}, "target and weights must be different columns, got 'y' twice"),
@@ -340,6 +342,14 @@ def test_a_question_mark_in_a_text_target_is_no_class(tmp_path):
     problem = from_table(table(tmp_path / "t.csv", "a,y", *rows), "y")
     assert problem.targets == ("no", "none", "yes")
     assert any("10 rows without 'y' are left out" in note for note in problem.encoder.notes())
+
+
+def test_classes_that_differ_in_capitals_only_are_warned_of(tmp_path):
+    word = "warning: 'Yes' and 'yes' are taken for different classes of 'y': write them alike if they are one"
+    for names, warned in ((("Yes", "no", "yes", "maybe"), True), (("Yes", "no"), False)):
+        rows = [f"{i}.5,{names[i % len(names)]}" for i in range(40)]
+        notes = from_table(table(tmp_path / "t.csv", "a,y", *rows), "y").encoder.notes()
+        assert (word in notes) is warned
 
 
 def test_the_decimal_mark_of_a_file_is_the_encoder_s(tmp_path):

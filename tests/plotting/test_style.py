@@ -35,6 +35,21 @@ def test_a_picture_is_drawn_on_the_axes_it_is_given_and_nothing_global_changes(n
     assert plt.get_fignums() == open_figures
 
 
+@pytest.mark.parametrize(
+    "ends", [(0.0098, 0.0118), (1.1, 1.9), (2.1, 4.9), (0.9, 6.0), (3e-5, 0.9), (210, 490)]
+)
+def test_a_logarithmic_axis_has_two_numbers_at_least(ends):
+    """However short it is."""
+    ax = Figure(figsize=(3.4, 2.6)).subplots()
+    ax.plot([0, 1], ends)
+    style.logarithmic(ax)
+    low, high = ax.get_ylim()
+    ax.figure.draw_without_rendering()
+    marks = [(tick.get_loc(), tick.label1.get_text()) for tick in ax.yaxis.get_major_ticks()]
+    shown = [text for place, text in marks if low <= place <= high and text]
+    assert 2 <= len(set(shown)) == len(shown) <= 8
+
+
 @pytest.mark.parametrize("name", PICTURES)
 @pytest.mark.parametrize("place", ["column", "page"])
 def test_nothing_is_cut_off_and_the_legend_hides_nothing(name, place):

@@ -44,6 +44,7 @@ AB = list("aabbaabbaa")
         (["31%", "40 %", "22%", "31%"], NUMBERS),
         (["1,234", "12,345.5", "1", "\u22125"], [1234, 12345.5, 1, -5]),
         (["1 234", "1'234", "1", "2"], [1234, 1234, 1, 2]),
+        (["(1,234.50)", "($12)", "7", "-$5"], [-1234.5, -12, 7, -5]),  # as accountants write them
     ],
 )
 def test_numbers_are_numbers_however_they_are_written(cells, values):
@@ -89,6 +90,14 @@ def test_a_word_or_two_among_many_different_numbers_are_missing_ones():
     assert found[:5, 1].tolist() == [1, 0, 0, 0, 1]
     cells[::4] = ["unknown", "never", "low"] * 5
     assert encoded(cells)[0].columns_["c"].kind == "category"
+
+
+def test_infinite_numbers_are_missing_ones_however_many_and_however_written():
+    words = ["inf", "-Inf", "Infinity", "+INF"]
+    encoder, _ = encoded([words[i % 4] if i % 5 == 0 else f"{i / 7:.3f}" for i in range(100)])
+    assert (encoder.columns_["c"].kind, encoder.columns_["c"].missing) == ("number", 20)
+    assert "20 missing, among them 'inf' in row 0, " in encoder.notes()[0]
+    assert encoded(["inf", "-inf"] * 10)[0].columns_["c"].kind == "category"  # no number at all
 
 
 def test_errors_of_spreadsheets_are_missing_cells():
@@ -181,8 +190,45 @@ def test_options_win_over_how_a_column_looks():
 def test_numbers_of_the_rows_are_kept_where_there_is_nothing_else():
     only = frame(a=range(30), b="x")
     assert TableEncoder().fit(only).get_feature_names_out().tolist() == ["a"]
+    assert TableEncoder().fit(only).notes()[0].startswith("warning: 'a' seems to name or count the rows, and")
+    assert TableEncoder(keep=["a"]).fit(only).remarks_ == ()  # as asked for
     with pytest.raises(ValueError, match="no column is left to learn from: 'b' is left out: it is 'x' every"):
         TableEncoder(ignore=["a"]).fit(only[["b", "a"]])
+
+
+DAYS = pd.date_range("2020-01-01", periods=60)
+IN_TWO_FORMS = [day.strftime("%Y-%m-%d" if day.day % 2 else "%d/%m/%Y") for day in DAYS]
+
+
+@pytest.mark.parametrize(
+    ("cells", "word"),
+    [
+        (
+            [f"{i}.5" if i % 3 else f"about {i}" for i in range(60)],
+            "numbers, and too many are not, such as 'ab",
+        ),
+        (
+            [day.strftime("%Y-%m-%d" if day.day % 2 else "%d/%m/%Y") for day in DAYS],
+            "dates, and not of one form",
+        ),
+        ([day.strftime("%Y-%m-%d") for day in DAYS], None),
+        ([f"name {i}" for i in range(60)], None),
+        ([f"{i} Main St" for i in range(60)], None),  # no dates, though they begin like some
+        ([f"0{i}" for i in range(60)], None),  # codes
+        (["1", "2", "3+"] * 20, None),  # few different ones are categories
+        (["", "?"] * 30, None),
+    ],
+)
+def test_texts_that_look_like_numbers_or_dates_in_several_forms_are_warned_of(cells, word):
+    encoder, _ = encoded(cells)
+    assert len(encoder.remarks_) == (word is not None)
+    if word is not None:
+        assert encoder.columns_["c"].kind in ("left out", "category")
+        assert encoder.remarks_[0].startswith("warning: 'c' is taken for text: the most of its texts")
+        assert word in encoder.remarks_[0]
+        assert encoded(cells * 6)[0].columns_["c"].kind == "category"  # as they come again
+        assert word in encoded(cells * 6)[0].remarks_[0]
+        assert encoded(cells, ignore=["c"])[0].remarks_ == encoded(cells, categorical=["c"])[0].remarks_ == ()
 
 
 def test_categories_have_a_feature_each_and_rare_ones_one_together():

@@ -86,6 +86,7 @@ PACKED = {
     "unpacked by bzip2": bz2.compress(TEXT.encode()),
     "unpacked by xz": lzma.compress(TEXT.encode()),
     "unpacked by zip: t": zipped(t=TEXT),
+    "unpacked by zip: d/t": zipped(**{"d/t": TEXT, "__MACOSX/d/._t": "\0", "d/.DS_Store": "\0"}),
 }
 
 
@@ -341,6 +342,12 @@ def test_titles_and_comments_above_the_names_are_left_out_and_it_is_said():
         "Report",
         "column 2",
     ]  # it has a cell more
+    filled = opened("Sales of 2024;;\n;;\nregion;units;won\nN;1;yes\nS;2;no\n")  # as spreadsheets write it
+    assert filled.frame.columns.tolist() == ["region", "units", "won"]
+    assert filled.frame.index.tolist() == [4, 5]
+    assert filled.notes[0] == "the first 2 lines are above the table, and left out: 'Sales of 2024'"
+    for below in ("7;8;9", "N;;S"):  # which are not the names of three columns
+        assert opened(f"Sales;;\n{below}\n1;2;3\n").frame.columns[0] == "Sales"
     assert opened("y\n1\n2\n").frame.columns.tolist() == ["y"]
     with pytest.raises(ValueError, match="line 2: 1 cells are needed, got 2"):
         opened("y\n1,5\n2,5\n")  # numbers are no names

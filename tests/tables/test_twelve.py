@@ -126,6 +126,12 @@ def test_other_orders_other_types_and_other_columns_say_the_same(trained, tmp_pa
     fewer = CUSTOMERS[["spent", "paid", "zip", "since", "town", "age"]].assign(more="x")
     (tmp_path / "turned.csv").write_bytes(text(fewer, sep=";", encoding="cp1252"))
     assert predicted(call, trained / "run.nc", tmp_path / "turned.csv") == (expected, "")
+    (tmp_path / "commas.csv").write_bytes(text(CUSTOMERS, sep=";", decimal=","))
+    code, out, _ = call("predict", trained / "run.nc", tmp_path / "commas.csv")
+    assert code == 0
+    written = pd.read_csv(io.StringIO(out), dtype=str, keep_default_na=False)  # with commas and points
+    assert written["spent"].tolist() == CUSTOMERS["spent"].astype(str).tolist()
+    assert written["since"].tolist() == CUSTOMERS["since"].tolist()
     pytest.importorskip("pyarrow")
     typed = CUSTOMERS.assign(
         age=pd.to_numeric(CUSTOMERS["age"], errors="coerce"),

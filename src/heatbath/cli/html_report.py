@@ -95,7 +95,9 @@ td small { display: block; color: var(--soft); font-weight: 400; font-size: 0.82
 details { margin: 0.6rem 0; } summary { cursor: pointer; }
 pre { background: var(--band); padding: 0.8rem; overflow-x: auto; font-size: 0.85rem; }
 @media (max-width: 30rem) { body { padding: 1rem 0.8rem 2rem; } h1 { font-size: 1.4rem; }
-  th, td { padding: 0.3rem 0.5rem; } table { font-size: 0.86rem; } }
+  th, td { padding: 0.3rem 0.5rem; } table { font-size: 0.86rem; }
+  .wide::before { content: "more to the right \\2192"; position: sticky; left: 0; display: block;
+    text-align: right; color: var(--soft); font-size: 0.82rem; } }
 """
 
 
@@ -204,7 +206,12 @@ def _verdict(against: dict[str, Measured], loss: str) -> str:
 def _warnings(told: Told, results: dict[str, Any]) -> list[str]:
     found = []
     if told.against and told.against["constant"].low <= 0:
-        found.append("By these examples it is no better than a constant prediction.")
+        worse = told.against["constant"].high < 0
+        found.append(
+            "A constant prediction would be better."
+            if worse
+            else "These examples do not show that it is better than a constant prediction."
+        )
     on = results["judged_on"]
     if on is not None and on["split"] == "train":
         found.append(

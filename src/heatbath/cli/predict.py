@@ -55,7 +55,8 @@ def predict(
     the standard deviation over the networks. Counts, and a regression with a posterior: prediction, and sd,
     low and high: the standard deviation of new data, and the ends between which they lie, by the samples of
     the run (or its chains if none were kept) and, where noise is normal, its training examples, each left
-    out. A name that the data have already gets heatbath_ before it.
+    out. A name that the data have already gets heatbath_ before it. Whatever the file is like, what is
+    written has commas between cells, and numbers with decimal points.
 
     Rows of a stream are answered as they come, one by one or as many as are there.
 

@@ -19,6 +19,7 @@ from heatbath.checks import is_real
 from heatbath.cli.baseline import BALANCED
 from heatbath.cli.telling import Told
 from heatbath.datasets import Problem
+from heatbath.datasets.arrays import MOSTLY
 from heatbath.diagnostics import equipartition
 from heatbath.partition import Partition
 from heatbath.prediction import scores
@@ -278,6 +279,8 @@ def target_note(problem: Problem, section: Mapping[str, Any]) -> str:
         what = "numbers" if problem.task == "regression" else "counts"
         if problem.task == "regression" and np.allclose(Y, np.abs(np.round(Y)), rtol=1e-9, atol=1e-9):
             hint = "; if they count something, say --task counts"
+            if Y.shape[1] == 1 and len(np.unique(Y)) <= MOSTLY * len(Y):
+                hint += ", and if they are numbers of classes, --task classes"
     label = "target" if len(names) == 1 else "targets"
     return f"{label} {', '.join(names)}: {what}{hint if 'task' not in section else ''}"
 

@@ -12,7 +12,10 @@ from heatbath.checks import SHARE, choice, real, whole
 from heatbath.datasets.problem import Floats, Problem, check_counts, numbers, standard
 from heatbath.tasks import TASKS, Task
 
-MOST_CLASSES = 20  # whole numbers with more distinct values than this are taken for a regression's targets
+MOST_CLASSES = (
+    20  # whole numbers with more distinct values than this are taken for a regression's targets, and
+)
+MOSTLY = 0.75  # so are more than two of which a larger share is different
 
 
 def from_arrays(
@@ -37,9 +40,10 @@ def from_arrays(
     which data are standardised: 2 is as two of it, 0 leaves it out; rows of `X_test` count once.
     `class_weight="balanced"` multiplies them, in training, by what gives all classes the same sum.
     Where `task` is None, text, truth values and whole numbers with at most 20 distinct values are classes
-    (`binary` if there are two), all other numbers a regression; `counts` have to be asked for. To standardise
-    is to give every feature, and the targets of a regression, mean 0 and variance 1 over the training
-    examples; a constant keeps its scale.
+    (`binary` if there are two), all other numbers a regression, and so are more than two whole numbers of
+    which more than three in four are different; `counts` have to be asked for. To standardise is to give
+    every feature, and the targets of a regression, mean 0 and variance 1 over the training examples; a
+    constant keeps its scale.
     """
     X, known = numbers("X", X, (2,)), _targets("y", y)
     if len(X) != len(known) or not len(X):
@@ -183,9 +187,8 @@ def _targets(label: str, given: object) -> NDArray[Any]:
 
 def _inferred(y: NDArray[Any]) -> Task:
     distinct = np.unique(y)
-    if y.dtype.kind == "f" and (
-        y.shape[1] > 1 or len(distinct) > MOST_CLASSES or (distinct != np.floor(distinct)).any()
-    ):
+    many = len(distinct) > MOST_CLASSES or len(distinct) > max(2, MOSTLY * len(y))
+    if y.dtype.kind == "f" and (y.shape[1] > 1 or many or (distinct != np.floor(distinct)).any()):
         return "regression"
     return "binary" if len(distinct) == 2 else "classes"
 

@@ -127,7 +127,7 @@ def from_table(
         )
     except ValueError as error:
         raise ValueError(f"{name}, target {', '.join(map(repr, targets))}: {error}") from None
-    remarks = (*notes, *read.notes, *_giveaways(problem, targets))
+    remarks = (*notes, *read.notes, *encoder.remarks_, *_giveaways(problem, targets))
     labels = problem.targets if TASKS[problem.task].classes else tuple(targets)
     stem = Path(name).stem if isinstance(table, (str, os.PathLike)) and table != "-" else "table"
     return replace(problem, name=stem, targets=labels, encoder=encoder.with_remarks(remarks, decimal))
@@ -180,7 +180,10 @@ def _wrong_names(there: list[str], apart: list[str], asked: dict[str, tuple[str,
         if name not in there:
             near = get_close_matches(name, there, 1)
             hint = f"; is it {near[0]!r}?" if near else ", as its first line says"
-            if len(there) == 1 and name in there[0].split():
+            parts = [part.strip() for part in name.split(",")]
+            if len(parts) > 1 and {*there}.issuperset(parts):
+                hint = f". Name each of several by itself, as in --target {parts[0]} --target {parts[1]}"
+            elif len(there) == 1 and name in there[0].split():
                 hint = ": cells have to be separated by commas, semicolons, tabs or bars"
             problems.append(f"there is no column {name!r}: it has {_few(there)}{hint}")
     for name in {name for name in apart if apart.count(name) > 1}:

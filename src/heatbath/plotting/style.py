@@ -155,11 +155,15 @@ def logarithmic(ax: Axes, bottom: float | None = None) -> None:
 
 def powers_on(axis: Axis) -> None:
     """Few, short numbers on a logarithmic axis, whose ends are set."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     low, high = sorted(axis.get_view_interval())
-    short = math.log10(high / low) < 2.5  # decades
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
+    decades = math.log10(high / low)
+    if decades < 0.7:  # 1, 2 and 5 would leave one number, or none
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_minor_locator(NullLocator())
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)))
     plain = low >= 1e-3 and high <= 1e4
     axis.set_major_formatter(lambda value, _: f"{value:g}" if plain else number(value))
     axis.set_minor_formatter(NullFormatter())

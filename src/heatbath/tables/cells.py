@@ -76,7 +76,7 @@ def _written(value: float) -> str:
 def numbers(column: pd.Series) -> NDArray[np.float64]:
     """Cells as numbers; NaN where they are missing, or none.
 
-    Signs of currencies, of per cent and between thousands do not count.
+    Signs of currencies, of per cent and between thousands do not count; an amount in brackets is below 0.
     """
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(np.float64, na_value=np.nan)
@@ -86,7 +86,8 @@ def numbers(column: pd.Series) -> NDArray[np.float64]:
         odd = np.isnan(values)
         odd[odd] = column[odd].str.contains(r"\d", na=False)
         if odd.any():
-            bare = column[odd].str.strip().str.replace(r"^[$€£¥]\s*|\s*[%$€£¥]$", "", regex=True)
+            bare = column[odd].str.strip().str.replace(r"^\(([^()+\-\u2212]*)\)$", r"-\1", regex=True)
+            bare = bare.str.replace(r"^([+\-\u2212]?)[$€£¥]\s*|\s*[%$€£¥]$", r"\1", regex=True)
             bare = bare.str.replace("\u2212", "-", regex=False)  # the sign that typesetters use for minus
             values[odd] = _parsed(bare.str.replace(r"(?<=\d)[,' ](?=\d{3}(?:\D|$))", "", regex=True))
     with np.errstate(invalid="ignore"):

@@ -19,6 +19,7 @@ from heatbath.tables.cells import BLANKS, FORMATS, FORMS, TRUTHS, place, texts
 
 MOST_ODD = 0.05  # share of cells that are no numbers (or dates) in a column of numbers (or dates)
 CODES, FEW_CODES = r"^[+-]?0\d+$", 0.01  # digits after a 0, and their share from which on numbers are codes
+INFINITE = re.compile(r"^[+-]?inf(?:inity)?$", re.IGNORECASE)
 NEARLY_ALL, FEWEST_NAMES = 0.9, 10  # share of different texts, and how many, from which on they name rows
 FEWEST_COUNTED = 20  # rows from which on whole numbers can be told to count them
 RARE, RARE_SHARE, SMALL_SHARE = 5, 0.005, 0.05  # rows: see `_fewest`
@@ -27,6 +28,7 @@ FEW_WORDS = 2  # that stand for missing numbers, however often, where there are 
 MOST_RARE = 1000  # names that are remembered, to tell rare ones from new ones
 PERIODS = {"year": 365.25, "week": 7.0, "day": 1.0}  # in days
 SHOWN, LONGEST = 3, 30  # texts that a note shows, and characters of one
+MANY, FEW_LOOKED_AT = 0.5, 200  # share of texts that look like numbers or dates, of so many: see `unread`
 GAP, OTHERS = "(missing)", "(rare)"  # what features of these cells are called
 EMPTY, COUNTS = "all its cells are empty", "it counts the rows (keep takes it all the same)"
 NAMED = "its name says that it names the rows, and its numbers are different (keep takes it all the same)"
@@ -277,11 +279,38 @@ def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column
     return _category(text, name, categorical or keep)
 
 
+def unread(column: pd.Series, learned: Column) -> str | None:
+    """A word on a column of many texts that are taken for names, though the most of them look like numbers or
+    dates."""
+    many = learned.rare or learned.crowded if isinstance(learned, Category) else isinstance(learned, LeftOut)
+    if not many or pd.api.types.is_numeric_dtype(column.dtype):
+        return None
+    there = texts(column.iloc[:: max(1, len(column) // FEW_LOOKED_AT)], BLANKS).dropna()
+    if there.empty:
+        return None
+    odd = np.isnan(cells.numbers(there))
+    if MOST_ODD < odd.mean() < MANY:
+        label = there.index[odd][0]
+        example = f"{shortened(there[odd].iloc[0])} in {place(column)} {label}"
+        return f"the most of its texts are numbers, and too many are not, such as {example}: write all alike"
+    if odd.all() and there.str.contains(cells.LIKE_DATES).mean() > MANY and _are_dates(there).mean() > MANY:
+        return "the most of its texts seem to be dates, and not of one form: write all alike, as 2024-12-31"
+    return None
+
+
+def _are_dates(text: pd.Series) -> NDArray[np.bool_]:
+    """Which of these texts are dates, each in any form."""
+    are = np.zeros(len(text), bool)
+    for form in FORMS:
+        are |= ~np.isnan(cells.days(text, form))
+    return are
+
+
 def _are_numbers(there: pd.Series, values: NDArray[np.float64]) -> bool:
     """Whether all but a few of the texts are numbers, or the others are a word or two, such as unknown, among
-    many different numbers."""
-    known = np.count_nonzero(~np.isnan(values))
-    if known >= (1 - MOST_ODD) * len(there):
+    many different numbers. Infinite ones are numbers, though they count as missing."""
+    known, there = np.count_nonzero(~np.isnan(values)), there[~there.str.contains(INFINITE)]
+    if known and known >= (1 - MOST_ODD) * len(there):
         return True
     many = 2 * known >= len(there) and len(np.unique(values[~np.isnan(values)])) > MOST_CATEGORIES
     return bool(many) and there[np.isnan(cells.numbers(there))].nunique() <= FEW_WORDS

@@ -70,14 +70,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             else columns.learn(frame[name], name, name in named["categorical"], name in named["keep"])
             for name in frame.columns
         }
+        asked = {*named["ignore"], *named["categorical"]}
+        remarks = [
+            f"warning: {name!r} is taken for text: {word}"
+            for name, column in learned.items()
+            if name not in asked and (word := columns.unread(frame[name], column)) is not None
+        ]
         if not any(column.features for column in learned.values()):  # numbers of rows are better than nothing
             for name, column in learned.items():
                 if isinstance(column, LeftOut) and column.reason in (COUNTS, NAMED):
                     learned[name] = Number(name, float(np.median(numbers(frame[name]))))
+                    remarks.append(
+                        f"warning: {name!r} seems to name or count the rows, and is used all the same, as "
+                        "nothing else can be: new rows have other numbers"
+                    )
         if not any(column.features for column in learned.values()):
             told = "; ".join(f"{name!r} is {column.note()}" for name, column in [*learned.items()][:SHOWN])
             raise ValueError(f"no column is left to learn from: {told or 'there is none'}")
-        return self._with(learned, ())
+        return self._with(learned, remarks)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -50,6 +50,7 @@ PACKERS: dict[bytes, tuple[str, Any]] = {
 }
 OTHERS = {"JSON": r'[\[{]\s*[\[{"]', "a page of HTML or XML": r"<[!?a-zA-Z]"}  # and how they begin
 ZIP, PARQUET = b"PK\x03\x04", b"PAR1"
+HIDDEN = re.compile(r"^__MACOSX/|(?:^|/)\.")  # what operating systems add to an archive
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls the labels of rows in Parquet
 NUMERAL, MOST_TITLES = re.compile(r"[+-]?[\d.,]+"), 10
 QUOTED = re.compile(r'"([^"]*)"')
@@ -331,7 +332,9 @@ def _unpacked(
     if not head.startswith(ZIP):
         return file
     archive = stack.enter_context(zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read())))
-    members = [entry for entry in archive.infolist() if not entry.is_dir()]
+    members = [
+        entry for entry in archive.infolist() if not entry.is_dir() and not HIDDEN.search(entry.filename)
+    ]
     if any(entry.filename == "[Content_Types].xml" for entry in members):
         raise ValueError(f"{name} is a workbook of a spreadsheet: save its sheet as CSV")
     if len(members) != 1:
@@ -620,10 +623,12 @@ def _header(name: str, lines: _Lines, sample: str, notes: list[str]) -> tuple[st
         next(line for line in lines if line.strip())
     else:
         separator, titles = _separator(start)
-        above = [next(line for line in lines if line.strip()).strip() for _ in range(titles)]
+        empty = f"{separator} \t\r\n"
+        above = [next(line for line in lines if line.strip()).strip(empty) for _ in range(titles)]
         if above:
             lines_are = "line is" if titles == 1 else f"{titles} lines are"
-            notes.append(f"the first {lines_are} above the table, and left out: {above[0][:60]!r}")
+            first = next(filter(None, above), "")
+            notes.append(f"the first {lines_are} above the table, and left out: {first[:60]!r}")
     for row in _rows(name, lines, separator):
         if any(header := [" ".join(cell.split()) for cell in row]):
             return separator, header
@@ -640,8 +645,8 @@ def _rows(name: str, lines: Iterable[str], separator: str) -> Iterator[list[str]
 def _separator(sample: str) -> tuple[str, int]:
     """That which cuts the lines into the same number of cells, two or more; of several, into the most. And
     how many lines above the names of the columns are titles or comments: they have one cell, and all below
-    have more."""
-    scores, below = {}, {}
+    have more; or, as spreadsheets write them, as many cells as all below, of which one says something."""
+    scores, below, padded = {}, {}, {}
     for separator in SEPARATORS:
         try:
             rows = [row for row in csv.reader(io.StringIO(sample, ""), delimiter=separator) if row]
@@ -650,16 +655,31 @@ def _separator(sample: str) -> tuple[str, int]:
         widths = [len(row) for row in rows]
         if widths and widths[0] > 1:
             scores[separator] = (widths.count(widths[0]) / len(rows), widths[0])
+            padded[separator] = _padded(rows)
         titles = next((place for place, width in enumerate(widths) if width > 1), 0)
         names = rows[titles] if rows else []
         alike = len(rows) > titles + 1 and len({*widths[titles:]}) == 1
         named = not any(NUMERAL.fullmatch(cell.strip()) for cell in names)
         if 0 < titles <= MOST_TITLES and alike and named:
             below[separator] = (len(names), titles)
-    if scores or not below:
-        return (max(scores, key=lambda one: scores[one]) if scores else ","), 0
+    if scores:
+        separator = max(scores, key=lambda one: scores[one])
+        return separator, padded[separator]
+    if not below:
+        return ",", 0
     separator = max(below, key=lambda one: below[one][0])
     return separator, below[separator][1]
+
+
+def _padded(rows: list[list[str]]) -> int:
+    """How many rows at first are titles: at most one of their cells says something, and below are the names
+    of three columns or more, each with one."""
+    filled = [sum(bool(cell.strip()) for cell in row) for row in rows[: MOST_TITLES + 1]]
+    titles = next((place for place, count in enumerate(filled) if count > 1), 0)
+    names = rows[titles]
+    named = len(names) > 2 and filled[titles] == len(names)
+    named = named and not any(NUMERAL.fullmatch(cell.strip()) for cell in names)
+    return titles if named and len(rows) > titles + 1 else 0
 
 
 def _with_points(column: pd.Series) -> pd.Series:

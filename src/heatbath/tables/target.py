@@ -39,11 +39,14 @@ def read_targets(frame: pd.DataFrame, names: Sequence[str], task: Task | None) -
         problems.append(f"there is no row with a value of {label} to learn from")
     for name, column in zip(names, columns, strict=True):
         if not problems and (~missing).sum() > 1 and len(set(column[~missing].tolist())) == 1:
-            value = column[~missing][0]
-            problems.append(f"column {name!r} is {value!s} in all rows: there is nothing to learn")
+            value = texts(frame[name][~missing]).iloc[0]
+            problems.append(f"column {name!r} is {value} in all rows: there is nothing to learn")
     if problems:
         mixed = task is None and len(names) == 1 and "a number is needed" in problems[0]
-        hint = "; if these are names of classes, say that the task is classes" if mixed else ""
+        hint = "; rows whose cell is empty are left out" if "a number is needed" in problems[0] else ""
+        hint += (
+            "; if these are names of classes, say that the task is classes (--task classes)" if mixed else ""
+        )
         return Targets(np.empty(0), np.ones(len(frame), bool), (), tuple(problems), hint)
     notes = []
     if missing.any():
@@ -51,7 +54,20 @@ def read_targets(frame: pd.DataFrame, names: Sequence[str], task: Task | None) -
         more = ", ..." if missing.sum() > FEW else ""
         notes.append(f"{missing.sum()} rows without {label} are left out ({place(frame)} {rows}{more})")
     y = columns[0] if len(columns) == 1 else np.column_stack(columns)
+    if y.dtype == object and (alike := _alike(y[~missing])):
+        notes.append(
+            f"warning: {' and '.join(map(repr, alike))} are taken for different classes of {label}: write "
+            "them alike if they are one"
+        )
     return Targets(y[~missing], ~missing, tuple(notes))
+
+
+def _alike(classes: NDArray[Any]) -> list[str]:
+    """The first names of classes that differ in capitals only."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(set(classes)):
+        found.setdefault(name.lower(), []).append(name)
+    return next((names for names in found.values() if len(names) > 1), [])
 
 
 def read_weights(frame: pd.DataFrame, name: str) -> tuple[NDArray[np.float64], list[str]]:
