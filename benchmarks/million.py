@@ -93,9 +93,9 @@ class Absent(Executor):
     """Workers that are not there. What they are asked for comes at once, one block for each look of the
     driver, and says that it has taken as long as a real one would."""
 
-    def __init__(self, plan: Plan, workers: int, seconds: float) -> None:
+    def __init__(self, shared: Shared, workers: int, seconds: float) -> None:
         self._max_workers, self._seconds = workers, seconds  # of a chain
-        self._shared = Shared.of(plan)
+        self._shared = shared
         self._pending: deque[tuple[Future[Finished], Finished]] = deque()
         self._turns = threading.Semaphore(0)
         self.made = cache(self._make)
@@ -141,12 +141,12 @@ def _about(path: Path) -> About:
 def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, float]:
     """What the driver takes for a sweep whose chains take so many seconds each, in one thread of a core."""
     plan = plan_of(chains, SHORT)
-    absent = Absent(plan, workers, seconds)
-    for size in range(UNIT, 9 * UNIT, UNIT):  # those that will be asked for, mostly
-        absent.made(size)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "blocks"
         store = Store(plan, folder)
+        absent = Absent(store.shared, workers, seconds)
+        for size in range(UNIT, 9 * UNIT, UNIT):  # those that will be asked for, mostly
+            absent.made(size)
         with Pool(absent) as pool:
             own, wall = time.process_time(), time.perf_counter()
             Blocks(pool, store, 1, 60.0).run(absent.looked)
@@ -204,7 +204,7 @@ def measure(chains: list[int], workers: int) -> dict[str, Any]:
     for name, samples in (("state", None), ("samples", SAMPLES)):
         own, each = bytes_of(samples)
         costs[name] = {"block": own, "chain": each}
-    costs["plan"] = len(Shared.of(plan_of(1_000_000, 20_000)).content)
+    costs["plan"] = sum(map(len, Shared.of(plan_of(1_000_000, 20_000)).content.values()))
     return costs
 
 

@@ -176,8 +176,9 @@ def test_blocks_of_another_run_damaged_ones_and_those_of_another_heatbath_are_re
         Store(plan, tmp_path).add(block)
     assert [one.name for one in tmp_path.glob("chains*")] == [path.name]
     damaged = block.content[:200] + bytes([block.content[200] ^ 1]) + block.content[201:]
+    path.unlink()
     with pytest.raises(ValueError, match="damaged"):
-        Store(plan).add(block._replace(content=damaged))
+        Store(plan, tmp_path).add(block._replace(content=damaged))
     path.write_bytes(damaged)
     with pytest.raises(ValueError, match="damaged"):
         Store(plan, tmp_path)

@@ -26,6 +26,7 @@ from concurrent.futures import (
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -40,7 +41,7 @@ from heatbath.engine.compile import report
 from heatbath.runs.blocks import About, BlocksError, Finished, Shared, Store, Task, compute
 from heatbath.runs.dataset import sizes
 from heatbath.runs.plan import Plan
-from heatbath.runs.simulation import Progress, deferred_interrupts, lanes_of
+from heatbath.runs.simulation import Progress, deferred_interrupts, layout_of_blocks
 
 SECONDS = 4.0  # of a block: long beside what it costs to move it, short beside what is lost with a worker
 AHEAD = 2  # blocks for each worker
@@ -61,19 +62,29 @@ MISSING = "executor='ray' needs Ray, an extra: pip install 'heatbath[ray]'"
 class Pool:
     """The workers of an executor of `concurrent.futures`.
 
-    In processes on this computer the plan is in a file, which each reads once, and another is there as long
-    as somebody waits. Of others nothing is known, and the plan goes with every task.
+    In processes on this computer a plan and its data are in files, which each reads once, and another is
+    there as long as somebody waits. Of others nothing is known, and they go with every task.
+
+    What was given to the workers stays there until the end of the outermost `with`: so plans of a search,
+    which have the same data, give them once.
     """
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Any) -> None:
         self.executor = executor
+        self._given: dict[str, Any] = {}  # pieces of plans, by their checksums
+        self._entered = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._wanted: Path | None = None
 
     def __enter__(self) -> Pool:
+        self._entered += 1
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._entered -= 1
+        if self._entered:
+            return
+        self._given.clear()
         if self._folder is not None:
             self._folder.cleanup()
         self._folder = self._wanted = None
@@ -86,21 +97,31 @@ class Pool:
         """How many blocks for each of these wait or are under way."""
         return AHEAD
 
-    def share(self, shared: Shared) -> Any:
-        """What a task gets for the plan and its data."""
-        if not isinstance(self.executor, LOCAL):
-            return shared.content
-        self._folder = tempfile.TemporaryDirectory(prefix="heatbath-")
-        self._wanted = Path(self._folder.name) / "wanted"
-        self._wanted.touch()
-        path = Path(self._folder.name) / f"{shared.digest}.nc"
-        writing.write(path, shared.content)
+    def share(self, shared: Shared) -> dict[str, Any]:
+        """What a task gets for the plan and its data: each piece is given to the workers once."""
+        if self._folder is None and isinstance(self.executor, LOCAL):
+            self._folder = tempfile.TemporaryDirectory(prefix="heatbath-")
+        if self._folder is not None:
+            self._wanted = Path(self._folder.name) / "wanted"
+            self._wanted.touch()
+        for checksum, piece in shared.content.items():
+            if checksum not in self._given:
+                self._given[checksum] = self._give(checksum, piece)
+        return {checksum: self._given[checksum] for checksum in shared.content}
+
+    def _give(self, checksum: str, piece: bytes) -> Any:
+        """A piece, or how workers come by it."""
+        if self._folder is None:
+            return piece
+        path = Path(self._folder.name) / f"{checksum}.nc"
+        writing.write(path, piece)
         return path.read_bytes
 
     def submit(self, task: Task, content: Any) -> Future[Finished]:
         """Have a block computed."""
         wanted = None if self._wanted is None else self._wanted.exists
-        return self.executor.submit(compute, task, content, wanted)
+        future: Future[Finished] = self.executor.submit(compute, task, content, wanted)
+        return future
 
     def cancel(self, futures: list[Future[Finished]]) -> None:
         """End what is under way: nobody waits for it."""
@@ -131,15 +152,15 @@ class DaskPool(Pool):
         """One where a block takes several threads, of which Dask knows nothing: it would begin another."""
         return AHEAD if threads == 1 else 1
 
-    def share(self, shared: Shared) -> Any:
-        """What a task gets for the plan and its data."""
+    def _give(self, checksum: str, piece: bytes) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # once, and not a graph
-            return self.client.submit(bytes, shared.content, key=f"heatbath-{shared.digest}")
+            return self.client.submit(bytes, piece, key=f"heatbath-{checksum}")
 
     def submit(self, task: Task, content: Any) -> Future[Finished]:
         """Have a block computed."""
-        return self.executor.submit(compute, task, content, _kept)
+        future: Future[Finished] = self.executor.submit(compute, task, content, _kept)
+        return future
 
     def cancel(self, futures: list[Future[Finished]]) -> None:
         """End what is under way: nobody waits for it."""
@@ -177,22 +198,19 @@ class RayPool(Pool):
     """The workers of Ray: the plan is in its store of objects, and Ray cancels tasks itself."""
 
     def __init__(self, ray: Any) -> None:
+        super().__init__(ray)
         self.ray = ray
         if not ray.is_initialized():
             ray.init()
         self._references: dict[Future[Finished], Any] = {}
         self._compute = ray.remote(max_retries=0)(_compute_with_ray)  # those of `Blocks` are counted
 
-    def __exit__(self, *_: object) -> None:
-        self._references.clear()
-
     def workers(self, threads: int) -> int:
         """How many times so many processors Ray has."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)) // threads)
 
-    def share(self, shared: Shared) -> Any:
-        """What a task gets for the plan and its data: a list, so that Ray leaves it to the task to ask."""
-        return [self.ray.put(shared.content)]
+    def _give(self, checksum: str, piece: bytes) -> Any:
+        return self.ray.put(piece)  # of what stands in a dict Ray leaves it to the task to ask for it
 
     def submit(self, task: Task, content: Any) -> Future[Finished]:
         """Have a block computed."""
@@ -218,11 +236,11 @@ class RayPool(Pool):
         return isinstance(error, kinds)
 
 
-def _compute_with_ray(task: Task, content: list[Any]) -> Finished:
+def _compute_with_ray(task: Task, content: dict[str, Any]) -> Finished:
     """What a worker of Ray does."""
     import ray
 
-    return compute(task, lambda: ray.get(content[0]))
+    return compute(task, {name: partial(ray.get, reference) for name, reference in content.items()})
 
 
 class Sizes:
@@ -232,7 +250,7 @@ class Sizes:
 
     def __init__(self, plan: Plan, workers: int, threads: int, first: int) -> None:
         self.plan, self.workers, self.first = plan, workers, first
-        self.unit = lanes_of(plan) * threads
+        self.unit = layout_of_blocks(plan).lanes * threads
         self._work = self._seconds = self._taking = 0.0
         self._count = 0
 
@@ -252,9 +270,16 @@ class Sizes:
         """How many chains, of those that are left."""
         steps = self.plan.steps - self.first
         fit = int(self.seconds * self._work / (self._seconds * steps)) if self._seconds else self.unit
-        share = -(-left // self.workers)
+        return self._whole(min(fit, -(-left // self.workers)))
+
+    def even(self) -> int:
+        """How many chains, where all are cut at once: AHEAD blocks for each worker."""
+        return self._whole(-(-self.plan.total // (AHEAD * self.workers)))
+
+    def _whole(self, count: int) -> int:
+        """About so many chains in whole units, with results that are small enough."""
         small = LARGEST // self._bytes(1, self.first, self.plan.steps)
-        return max(self.unit, min(fit, share, small) // self.unit * self.unit)
+        return max(self.unit, min(count, small) // self.unit * self.unit)
 
     def until(self, chains: int, step: int) -> int:
         """To which step, from this one."""

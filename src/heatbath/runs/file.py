@@ -108,6 +108,19 @@ def unpack_plan(packed: xr.Dataset, problem: Problem | None) -> tuple[Plan, xr.D
     return Plan.from_plain(settings, arrays, problem), bare(packed.drop_vars(arrays))
 
 
+def pieces(plan: Plan) -> list[xr.Dataset]:
+    """A plan as `pack` makes it, in one data set without the user's own data and, if there are any, another
+    with these: `unpack_plan` takes the first with the variables of the second, or with the problem."""
+    packed = pack(plan, 0, xr.Dataset())
+    own = [name for name in (*plain.ARRAYS, *plain.WEIGHTS) if name in packed]
+    return [packed.drop_vars(own), *([bare(packed[own]).assign_attrs(heatbath_format=FORMAT)] if own else [])]
+
+
+def problem_of(packed: xr.Dataset) -> str:
+    """The checksum of the problem of a plan that `pack` made."""
+    return str(json.loads(packed.attrs["settings"])["problem"]["checksum"])
+
+
 def bare(data: xr.Dataset) -> xr.Dataset:
     """The same without attributes; `drop_attrs` of xarray copies all arrays."""
     copy = data.copy(deep=False)
