@@ -20,8 +20,9 @@ from heatbath import experiments
 from heatbath.cli import main, pictures
 from heatbath.engine import compile
 from heatbath.engine.compile import once, reporting
+from heatbath.engine.loop import run_chains
 from heatbath.experiments import runner
-from heatbath.runs import blocks, dataset, executors, file
+from heatbath.runs import blocks, dataset, executors, file, simulation
 from heatbath.runs.blocks import About, OtherBits, Shared, Stopped, Store, Task, compute
 from heatbath.runs.plan import make_plan
 from heatbath.runs.simulation import Interrupted
@@ -732,3 +733,176 @@ def test_without_dask_and_ray_all_else_works(tmp_path):
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout == "True\nTrue\nTrue\n", done.stderr
+
+
+def own_data():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    return hb.datasets.from_arrays(x, (x[:, 0] > 0).astype(int), task="binary")
+
+
+class Elsewhere(executors.Pool):
+    """Workers who know nothing of this process, and count what they are given."""
+
+    def __init__(self):
+        super().__init__(AtOnce())
+        self.given, self.read = [], []
+
+    def _give(self, checksum, piece):
+        self.given.append(set(file.opened(piece, checksum).variables))
+
+        def read():
+            self.read.append(checksum)
+            return piece
+
+        return read
+
+    def submit(self, task, content):
+        driver, blocks._plans = blocks._plans, self.plans
+        try:
+            return super().submit(task, content)
+        finally:
+            self.plans, blocks._plans = blocks._plans, driver
+
+    plans = blocks.OrderedDict()
+
+
+def test_the_rungs_of_a_search_give_the_user_s_own_data_to_the_workers_once(monkeypatch):
+    pool = Elsewhere()
+    monkeypatch.setattr("heatbath.tuning.search.chosen_pool", lambda executor: pool)
+    problem = own_data()
+    options = dict(candidates=8, steps=64, chains=2, batch=10)
+    found = hb.tune(problem, NETWORK, hb.LOL, executor="these", **options)
+    with_data = [names for names in pool.given if "X_train" in names]
+    assert len(pool.given) - len(with_data) == 4  # the plans of four rungs
+    assert len(with_data) == 1
+    assert not any({"X_train", "X_average"} & names for names in pool.given if names not in with_data)
+    assert len(pool.read) == len(pool.given)  # each worker asks once, too
+    assert pool._given == {}  # nothing stays with them after the search
+    assert found.table.equals(hb.tune(problem, NETWORK, hb.LOL, **options).table)
+
+
+def test_what_a_plan_and_its_data_are_made_of_is_checked_on_arrival():
+    plan = make_plan(own_data(), NETWORK, GRID, steps=20, chains=2)
+    shared = Shared.of(plan)
+    first, second = shared.content
+    blocks._plans.clear()
+    other = next(iter(Shared.of(make_plan(own_data(), NETWORK, GRID, steps=21)).content.values()))
+    blocks._plans.clear()
+    for content in (
+        {first: other, second: shared.content[second]},
+        {first: shared.content[first], second: other},
+    ):
+        with pytest.raises(ValueError, match="the plan that has arrived is not the one that was sent"):
+            compute(Task(shared.digest, (), 0, 8, 20), content)
+    compute(Task(shared.digest, (), 0, 8, 20), shared.content)
+    assert blocks._plans[shared.digest].plan.differences(plan) == []
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_a_run_goes_on_in_a_folder(problem, cut, monkeypatch, tmp_path, lazy):
+    """With another h, so that the names of the points are those of before; a killed call goes on."""
+    pytest.importorskip("dask", reason="the extra dask is not installed")
+    cut(5)
+    options = dict(steps=30, chains=7, record=3, samples=3, average=[[0.5, 1.0]])
+    grid, changed = (hb.AdLaLa(h=[h, 0.2], tau=[1e-5, 1e-3]) for h in (0.25, 0.125))
+    here = hb.sweep(problem, NETWORK, grid, **options)
+    start = hb.sweep(problem, NETWORK, grid, folder=tmp_path / "start", **options) if lazy else here
+    expected = here.resume(30, changed)
+
+    def second(number):
+        if number == 2:
+            raise ValueError("on purpose")
+
+    with pytest.raises(RuntimeError, match=r"on purpose; \d+ of 28 chains are done and in"):
+        start.resume(30, changed, executor=AtOnce(second), folder=tmp_path / "longer")
+    with pytest.raises(ValueError, match=r"has .* of 28 chains to the last step: call what began it again"):
+        hb.load(tmp_path / "longer")
+    stored = len(list((tmp_path / "longer").glob("chains-*-steps-30-60.nc")))
+    seen, again = [], AtOnce()
+    manner = dict(folder=tmp_path / "longer", executor=again, progress=seen.append)
+    longer = start.resume(30, changed, **manner)
+    assert longer.data["samples"].chunks
+    xr.testing.assert_identical(longer.data.load(), expected.data)
+    xr.testing.assert_identical(hb.load(tmp_path / "longer").data.load(), expected.data)
+    assert stored
+    assert len(again.tasks) == (6 if lazy else 2) - stored
+    assert seen[-1].step == 60
+    assert seen[-1].first > 30
+    xr.testing.assert_identical(longer.resume(10).data, expected.resume(10).data)
+    with pytest.raises(ValueError, match=r"is of another run, with other steps.*Choose another name"):
+        longer.resume(10, folder=tmp_path / "longer")
+    with pytest.raises(ValueError, match="its own checkpoint"):
+        longer.resume(10, folder=tmp_path / "more", checkpoint=tmp_path / "more.nc")
+
+
+def test_chains_that_diverged_before_are_told_once_where_a_run_goes_on_in_a_folder(problem, tmp_path):
+    pytest.importorskip("dask", reason="the extra dask is not installed")
+    wild = hb.Partition(hb.SGD(), h=[0.1, 1e30])
+    with pytest.warns(hb.Diverged):
+        run = hb.sweep(problem, NETWORK, wild, steps=20, chains=2, record=1)
+    longer = run.resume(20, folder=tmp_path / "longer")  # warnings are errors
+    xr.testing.assert_identical(longer.data.load(), run.resume(20).data)
+
+
+def test_a_folder_remembers_that_a_former_version_began_its_run(problem, tmp_path):
+    pytest.importorskip("dask", reason="the extra dask is not installed")
+    run = hb.train(problem, NETWORK, hb.LOL(), steps=20, record=1)
+    with pytest.warns(RuntimeWarning, match=r"begun by an earlier heatbath \(0.0.1\)"):
+        longer = replace(run, former="0.0.1").resume(20, folder=tmp_path / "longer")
+    assert longer.former == hb.load(tmp_path / "longer").former == "0.0.1"
+
+
+@pytest.mark.parametrize(("total", "kind"), [(40, "Group"), (3, "Alone")])
+def test_all_blocks_of_a_plan_have_one_layout(problem, monkeypatch, total, kind):
+    """However many threads this computer has, and however few chains are left for the last block."""
+    plan = make_plan(problem, NETWORK, hb.LOL(), steps=20, chains=total)
+    for threads in (1, 2, 64):
+        monkeypatch.setenv("HEATBATH_THREADS", str(threads))
+        sizes = executors.Sizes(plan, 2, 2, 0)
+        assert type(simulation.layout_of_blocks(plan)).__name__ == kind
+        assert sizes.unit == 2 * simulation.layout_of_blocks(plan).lanes
+        for chains in (range(total), range(total - 1, total), range(1, 3)):
+            some = simulation.Simulation(plan, 0, None, 1, chains)
+            assert [type(group.ensemble.layout).__name__ for group in some.groups] == [kind]
+
+
+def test_a_second_kind_of_code_in_a_plan_is_compiled_by_one_process_at_a_time(problem, monkeypatch):
+    """Tempering takes other code than the rest, and may be in a later block."""
+    ladder = hb.schedules.SimulatedTempering([1e-3, 2e-3], weights=[0.0, 0.0])
+    methods = {
+        "plain": hb.LaLa(h=0.1, gamma=1.0, tau=1e-3),
+        "tempered": hb.LaLa(h=0.1, gamma=1.0, tau=ladder),
+    }
+    plan = make_plan(problem, NETWORK, methods, steps=20, chains=2)
+    shared, locked = Shared.of(plan), []
+
+    @contextmanager
+    def lock():
+        locked.append(1)
+        yield
+
+    monkeypatch.setattr(blocks, "once", lock)
+    monkeypatch.setattr(blocks, "_ready", set())
+    monkeypatch.setattr(simulation.Simulation, "prepare", lambda self: None)
+    monkeypatch.setattr(simulation.Simulation, "run", lambda self, *_, **options: False)
+    counts = []
+    for first in (0, 2, 0, 2):
+        with pytest.raises(Stopped, match="interrupted"):
+            compute(Task(shared.digest, (), first, first + 2, 20), shared.content)
+        counts.append(len(locked))
+    assert counts == [1, 2, 2, 2]
+
+
+def test_ensembles_that_say_so_have_the_same_code(problem, alone):
+    signatures = set(run_chains.signatures)
+    plan = make_plan(problem, NETWORK, METHODS, steps=20, chains=40)
+    some = simulation.Simulation(plan, 0, None, 1, range(120))
+    assert len(some.groups) == 3
+    (code,) = some.code
+    some.prepare()
+    first = set(run_chains.signatures)
+    assert len(first - signatures) <= 1
+    other = simulation.Simulation(alone.plan, 0, None, 1, range(28))
+    assert other.code == {code}
+    other.prepare()
+    assert set(run_chains.signatures) == first

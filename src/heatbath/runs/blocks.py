@@ -95,9 +95,9 @@ class Stopped(RuntimeError):
 
 
 class Shared(NamedTuple):
-    """What all blocks of a plan have in common: pieces of it as sealed files, by their checksums, first the
-    plan and then the data, if they are the user's own; what it is called; and the modules that define its
-    methods, where they are not heatbath's own. Plans with the same data have that piece in common."""
+    """What all blocks of a plan have in common: its pieces as sealed files, by their checksums, the second
+    with the user's data (`file.pieces`); what it is called; and the modules that define its methods, where
+    they are not heatbath's own. Plans with the same data have that piece in common."""
 
     content: dict[str, bytes]
     digest: str
@@ -112,7 +112,7 @@ class Shared(NamedTuple):
         kinds = {type(m) for partition in plan.named.values() for m in partition.methods.values()}
         modules = sorted({module for kind in kinds if (module := module_of(kind)) is not None})
         digest = digest or hashlib.sha256("".join(content).encode()).hexdigest()
-        _keep_plan(digest, Known(plan, plan.plain["problem"]["checksum"]))
+        _keep_plan(digest, Known(plan, list(content)[1:]))
         return cls(content, digest, tuple(modules))
 
 
@@ -141,10 +141,10 @@ class Before(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A plan that this process has been given, and the checksum of its problem."""
+    """A plan that this process has been given, and the checksum of its data, if they are a piece."""
 
     plan: Plan
-    problem: str
+    data: list[str]
 
 
 _plans: OrderedDict[str, Known] = OrderedDict()  # the latest last
@@ -241,14 +241,15 @@ def _plan_of(task: Task, content: Mapping[str, Content]) -> Plan:
                 module != "__main__"
             ):  # of a script: where it is known it is so already, and else it is refused
                 importlib.import_module(module)
-        first, *others = content
-        packed = _opened(first, content)
-        checksum = file.problem_of(packed)
-        problem = next((one.plan.problem for one in _plans.values() if one.problem == checksum), None)
-        if problem is None:
-            packed = packed.assign({name: v for key in others for name, v in _opened(key, content).items()})
+        first, *data = content
+        packed, problem = _opened(first, content), None
+        like = next((one.plan for one in _plans.values() if data and one.data == data), None)
+        if like is not None:
+            packed, problem = file.with_average(packed, like), like.problem
+        elif data:
+            packed = packed.assign(_opened(data[0], content).data_vars)
         plan, _ = file.unpack_plan(packed, problem)
-        _keep_plan(task.digest, Known(plan, checksum))
+        _keep_plan(task.digest, Known(plan, data))
         return plan
 
 

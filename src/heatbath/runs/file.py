@@ -109,16 +109,16 @@ def unpack_plan(packed: xr.Dataset, problem: Problem | None) -> tuple[Plan, xr.D
 
 
 def pieces(plan: Plan) -> list[xr.Dataset]:
-    """A plan as `pack` makes it, in one data set without the user's own data and, if there are any, another
-    with these: `unpack_plan` takes the first with the variables of the second, or with the problem."""
+    """A plan as `pack` makes it, in two pieces: one without the user's own data and the inputs to average at
+    and, if there are any, these. `unpack_plan` takes the first with the variables of the second."""
     packed = pack(plan, 0, xr.Dataset())
-    own = [name for name in (*plain.ARRAYS, *plain.WEIGHTS) if name in packed]
+    own = [name for name in (*plain.ARRAYS, *plain.WEIGHTS, "X_average") if name in packed]
     return [packed.drop_vars(own), *([bare(packed[own]).assign_attrs(heatbath_format=FORMAT)] if own else [])]
 
 
-def problem_of(packed: xr.Dataset) -> str:
-    """The checksum of the problem of a plan that `pack` made."""
-    return str(json.loads(packed.attrs["settings"])["problem"]["checksum"])
+def with_average(packed: xr.Dataset, like: Plan) -> xr.Dataset:
+    """The first of two pieces with the inputs to average at of a plan whose second piece is the same."""
+    return packed if like.average is None else packed.assign(X_average=(ARRAYS["X_average"], like.average))
 
 
 def bare(data: xr.Dataset) -> xr.Dataset:
