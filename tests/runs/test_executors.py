@@ -906,3 +906,76 @@ def test_ensembles_that_say_so_have_the_same_code(problem, alone):
     assert other.code == {code}
     other.prepare()
     assert set(run_chains.signatures) == first
+
+
+def _answering(answer):
+    """An executor that changes what comes of a task."""
+
+    class Lying(AtOnce):
+        def submit(self, function, task, *others):
+            future = Future()
+            try:
+                future.set_result(answer(lambda task: function(task, *others), task))
+            except Exception as error:
+                future.set_exception(error)
+            return future
+
+    return Lying()
+
+
+def _of_others(compute, task):
+    size = task.stop - task.first
+    return compute(task)._replace(content=compute(replace(task, first=0, stop=size)).content)
+
+
+def _unsaid(compute, task):
+    block = compute(task)
+    return block._replace(about=block.about._replace(losses=None))
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda compute, task: None, "it is no block, but None"),
+        (lambda compute, task: ("a", 1), r"it is no block, but \('a', 1\)"),
+        (
+            lambda compute, task: compute(replace(task, stop=task.stop - 1)),
+            r"it is chains-0-4-steps-0-60.nc, and the steps after 0 were asked for",
+        ),
+        (
+            lambda compute, task: compute(replace(task, first=task.first + 1, stop=task.stop + 1)),
+            r"it is chains-1-6-",
+        ),
+        (lambda compute, task: compute(replace(task, until=0)), "it ends at step 0, and 1 to 60"),
+        (_of_others, r"chains-0-5-.* its file is of another block"),
+        (_unsaid, "or says otherwise of this one"),
+        (lambda compute, task: compute(task)._replace(content=b""), "is not a run file"),
+        (
+            lambda compute, task: compute(replace(task, state=b"x")),
+            "failed on a worker.*the state is not a run file",
+        ),
+    ],
+)
+def test_what_is_not_the_block_that_was_asked_for_is_refused(problem, cut, answer, text):
+    cut(5)
+    with pytest.raises(RuntimeError, match=rf"chains \d+ to \d+ .*{text}.*; \d+ of 28 chains are done"):
+        hb.sweep(problem, NETWORK, GRID, executor=_answering(answer), **SIZES)
+
+
+def test_executors_that_take_nothing_are_told_with_the_block(problem, tmp_path):
+    with ThreadPoolExecutor(1) as ended:
+        pass
+    with pytest.raises(
+        RuntimeError,
+        match=r"chains 0 to 15 could not be given to the executor: RuntimeError: .*after shutdown; 0 of 28",
+    ):
+        hb.sweep(problem, NETWORK, GRID, executor=ended, checkpoint=tmp_path / "run.nc", **SIZES)
+
+    class NoFutures(Executor):
+        def submit(self, function, *others):
+            return "done"
+
+    with pytest.raises(RuntimeError, match="could not be given to the executor: AttributeError"):
+        hb.sweep(problem, NETWORK, GRID, executor=NoFutures(), **SIZES)
+    run = hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), checkpoint=tmp_path / "run.nc", **SIZES)
+    assert run.finished

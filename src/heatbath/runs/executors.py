@@ -372,9 +372,12 @@ class Blocks:
         )  # fmt: skip
 
     def _submit(self, task: Task, content: Any) -> None:
-        future = self.pool.submit(task, content)
+        try:
+            future = self.pool.submit(task, content)
+            future.add_done_callback(self._done.put)
+        except Exception as error:  # of whoever it is: it was shut down, a process of it has ended, ...
+            raise self._failure(task, "could not be given to the executor", error) from error
         self.under_way[future] = task
-        future.add_done_callback(self._done.put)
 
     def _take(self, future: Future[Finished], content: Any) -> None:
         task, begin = self.under_way.pop(future), time.perf_counter()
@@ -387,6 +390,7 @@ class Blocks:
                 return
             raise self._failure(task, "failed on a worker", error) from error
         try:
+            _check_answer(task, block)
             self.store.add(block)
         except ValueError as error:
             raise self._failure(task, "came back from a worker and cannot be taken", error) from error
@@ -443,6 +447,17 @@ class Means:
     def now(self) -> dict[tuple[str, ...], float]:
         """All that are known."""
         return {name: float(self._sums[name] / count) for name, count in self._counts.items() if count}
+
+
+def _check_answer(task: Task, block: object) -> None:
+    """Refuse what is not the block that was asked for."""
+    if not isinstance(block, Finished):
+        raise ValueError(f"it is no block, but {shown(block)}")
+    about = block.about
+    if (about.first, about.stop, about.begin) != (task.first, task.stop, task.step):
+        raise ValueError(f"it is {about.name}, and the steps after {task.step} were asked for")
+    if not task.step < about.end <= task.until:
+        raise ValueError(f"it ends at step {about.end}, and {task.step + 1} to {task.until} were asked for")
 
 
 def _failed(future: Future[Finished]) -> bool:
