@@ -181,7 +181,7 @@ def test_blocks_of_another_run_damaged_ones_and_those_of_another_heatbath_are_re
     with pytest.raises(ValueError, match="damaged"):
         Store(plan, tmp_path).add(block._replace(content=damaged))
     path.write_bytes(damaged)
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(ValueError, match=r"damaged.*Remove it, and call what began the run again"):
         Store(plan, tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("")
@@ -314,6 +314,8 @@ def test_a_block_that_takes_long_comes_back_and_goes_on(problem):
     assert file.opened(block.state, "the state").sizes["chain"] == 3
     assert 0 == about.begin < about.end < 10**9
     assert about.work == 3 * about.end
+    late = compute(Task(shared.digest, (), 1, 4, 10**9, seconds=0.0), shared.content).about  # stopped at once
+    assert late.end == 1
 
 
 def test_a_run_goes_on_with_others(problem, cut, monkeypatch):
@@ -397,6 +399,20 @@ def test_two_at_once_do_not_compute_for_the_same_folder(problem, tmp_path):
         pass
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         Store(plan, tmp_path / "none" / "run")
+
+
+def test_a_folder_that_cannot_be_written_is_named(problem, tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise OSError(30, "Read-only file system")
+
+    (tmp_path / "run").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("builtins.open", refuse)
+        with pytest.raises(OSError, match=r"run/.lock cannot be written: Read-only"):
+            hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", **SIZES)
+    monkeypatch.setattr(blocks.Path, "mkdir", refuse)
+    with pytest.raises(OSError, match=r"new cannot be made: Read-only"):
+        hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "new", **SIZES)
 
 
 def test_a_folder_is_refused_where_it_cannot_be(problem, tmp_path):
@@ -574,7 +590,9 @@ def test_what_was_compiled_is_told_once_for_each_block_that_had_to(problem, cut,
 
     def compiling(task, *others):
         block = compute(task, *others)
-        return block._replace(about=block.about._replace(host=hosts.pop(0), compiled=3.0 * len(hosts)))
+        about = block.about._replace(host=hosts.pop(0), compiled=3.0 * len(hosts))
+        data = file.opened(block.content, "the block")
+        return block._replace(about=about, content=blocks._sealed_block(data, about))
 
     monkeypatch.setattr(executors, "compute", compiling)
     with reporting(told.append):

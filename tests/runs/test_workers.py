@@ -165,8 +165,6 @@ def test_what_is_lost_is_computed_again(workers, outside, asked, alone, cut, mon
     monkeypatch.setattr(
         type(executors.chosen_pool(workers)), "lost", lambda self, error: "is gone" in str(error)
     )
-    if isinstance(workers, ProcessPoolExecutor):
-        monkeypatch.setattr(executors.Pool, "share", lambda self, shared: shared.content)
     xr.testing.assert_identical(hb.sweep(*what, executor=workers, **options).data, alone)
 
 

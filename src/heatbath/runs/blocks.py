@@ -590,8 +590,11 @@ def _about(path: Path) -> About:
     """What a block in a file says of itself."""
     try:
         return About.read(file.read_arrays(path, [])[1])
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"{path} is not a block of a run: {error}") from error
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{error}: {path} is not a block of a run. Remove it, and call what began the run again: it goes "
+            "on, and computes the block anew"
+        ) from error
 
 
 def check_lazy() -> None:
@@ -621,7 +624,11 @@ def _lock(folder: Path) -> Iterator[None]:
         raise busy
     _held.add(place)
     try:
-        with open(place / LOCK, "ab") as file:
+        try:
+            file = open(place / LOCK, "ab")  # noqa: SIM115
+        except OSError as error:
+            raise writing.failed(error, place / LOCK, "written") from None
+        with file:
             try:
                 if fcntl is not None:
                     fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -642,7 +649,10 @@ def _make(folder: Path) -> None:
         )
     if not folder.parent.is_dir():
         raise FileNotFoundError(f"{folder} cannot be made: there is no folder {folder.parent}")
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise writing.failed(error, folder, "made") from None
 
 
 class OfFolder(NamedTuple):

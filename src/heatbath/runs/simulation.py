@@ -187,13 +187,13 @@ class Simulation:
         every: float = 0.0,
         seconds: float = math.inf,
     ) -> bool:
-        """Continue to the last step, or for so many seconds, in calls of about PATIENCE seconds; False if
-        Ctrl-C came first.
+        """Continue to the last step, or for so many seconds and at least one call, in calls of about PATIENCE
+        seconds; False if Ctrl-C came first.
 
         `progress` is called after each of them, and `save` is called whenever `every` seconds have passed.
         """
         ensembles = [group.ensemble for group in self.groups]
-        stride = 1
+        stride, step = 1, self.step
         try:
             self.prepare()
         except KeyboardInterrupt:  # nothing has moved yet
@@ -201,7 +201,9 @@ class Simulation:
         with one_blas_thread() if self._large else nullcontext():
             begin = saved = time.perf_counter()
             with deferred_interrupts() as interrupted:
-                while self._goes_on and not interrupted() and time.perf_counter() - begin < seconds:
+                while self._goes_on and not interrupted():
+                    if self.step > step and time.perf_counter() - begin >= seconds:
+                        break
                     called = time.perf_counter()
                     now = self._steps_worth(stride)
                     advance(ensembles, now)
