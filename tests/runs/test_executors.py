@@ -997,3 +997,36 @@ def test_executors_that_take_nothing_are_told_with_the_block(problem, tmp_path):
         hb.sweep(problem, NETWORK, GRID, executor=NoFutures(), **SIZES)
     run = hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), checkpoint=tmp_path / "run.nc", **SIZES)
     assert run.finished
+
+
+def test_a_block_takes_one_thread_unless_more_are_said(problem, cut, monkeypatch):
+    cut(14)
+    counts, own = [], simulation.Simulation.__init__
+
+    def noting(self, plan, step, before, threads, *others):
+        counts.append(threads)
+        own(self, plan, step, before, threads, *others)
+
+    monkeypatch.setattr(simulation.Simulation, "__init__", noting)
+    hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), **SIZES)
+    hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), threads=2, **SIZES)
+    assert counts == [1, 1, 2, 2]
+
+
+def test_processes_are_as_many_as_their_name_says():
+    with executors.named("processes:3") as executor:
+        assert executors.chosen_pool(executor).workers(1) == 3
+    with executors.named("processes") as executor:
+        assert executors.chosen_pool(executor).workers(1) == os.cpu_count()
+
+
+def test_a_study_asks_the_same_of_others(threads):
+    optuna = pytest.importorskip("optuna", reason="the extra optuna is not installed")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+    def found(**manner):
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=3))
+        options = dict(candidates=4, steps=64, chains=2, batch=10, study=study)
+        return hb.tune(own_data(), NETWORK, hb.LOL, **options, **manner).table
+
+    assert found(executor=threads).equals(found())
