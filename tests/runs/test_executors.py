@@ -191,7 +191,7 @@ def test_blocks_of_another_run_damaged_ones_and_those_of_another_heatbath_are_re
         Store(plan, path)
 
 
-@pytest.mark.parametrize(("name", "outcome"), [("heatbath", ValueError), ("lanes", OtherBits)])
+@pytest.mark.parametrize(("name", "outcome"), [("heatbath", ValueError), ("instructions", OtherBits)])
 def test_blocks_that_may_have_other_bits_are_refused_or_told(problem, monkeypatch, name, outcome):
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
     shared = Shared.of(plan)
@@ -203,7 +203,7 @@ def test_blocks_that_may_have_other_bits_are_refused_or_told(problem, monkeypatc
         with pytest.raises(ValueError, match="another version of heatbath"):
             store.add(block)
     else:
-        with pytest.warns(OtherBits, match="lanes 16.* this computer .*lanes another"):
+        with pytest.warns(OtherBits, match=r"instructions .* this computer .*instructions another"):
             store.add(block)
         assert store.done == 8
 
@@ -501,7 +501,8 @@ def test_a_finished_folder_is_read_by_another_version(problem, alone, cut, monke
 
 def test_what_computes_is_known_by_its_sources(tmp_path, monkeypatch, problem):
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    assert set(blocks.machine(plan, ())) == {"heatbath", "numba", "llvmlite", "numpy", "processor", "lanes"}
+    kinds = {"heatbath", "numba", "llvmlite", "numpy", "processor", "instructions"}
+    assert set(blocks.machine(plan, ())) == kinds
     wide = make_plan(problem, hb.Dense((300, 300)), GRID, steps=20)
     assert blocks.machine(wide, ())["kernels"]
     (tmp_path / "own_methods.py").write_text("A = 1")
@@ -1030,3 +1031,23 @@ def test_a_study_asks_the_same_of_others(threads):
         return hb.tune(own_data(), NETWORK, hb.LOL, **options, **manner).table
 
     assert found(executor=threads).equals(found())
+
+
+def test_processors_with_other_instructions_are_told_apart(monkeypatch):
+    def found(**features):
+        monkeypatch.setattr(blocks.llvmlite.binding, "get_host_cpu_features", lambda: features)
+        blocks.instructions.cache_clear()
+        return blocks.instructions()
+
+    try:
+        assert found(avx2=True, fma=True, avx512f=True, aes=True) == "avx2 avx512f fma"
+        assert found(avx2=True, fma=True, avx512f=False) == "avx2 fma"
+
+        def unknown():
+            raise RuntimeError("on purpose")
+
+        monkeypatch.setattr(blocks.llvmlite.binding, "get_host_cpu_features", unknown)
+        blocks.instructions.cache_clear()
+        assert blocks.instructions() == "unknown"
+    finally:
+        blocks.instructions.cache_clear()

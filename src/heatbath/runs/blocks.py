@@ -32,6 +32,7 @@ from threading import RLock
 from typing import Any, NamedTuple, TypeAlias
 
 import h5py
+import llvmlite.binding
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -39,7 +40,6 @@ from threadpoolctl import threadpool_info
 
 from heatbath import writing
 from heatbath.engine.compile import once, reporting
-from heatbath.engine.lanes import lanes
 from heatbath.methods import module_of
 from heatbath.runs import file
 from heatbath.runs.dataset import (
@@ -71,6 +71,7 @@ ASIDE = (
     "experiments",
     "writing.py",
 )  # not what decides
+VECTORS = ("avx", "fma", "neon", "sve")  # what instructions for vectors are called
 KEPT = 2  # plans that a worker keeps, with their data
 PLAN = "plan.nc"
 LOCK = ".lock"
@@ -209,8 +210,19 @@ def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:
 
         kernels = sorted({one["architecture"] for one in threadpool_info() if "architecture" in one})
         packages |= {"scipy": version("scipy"), "kernels": " ".join(kernels)}
-    place = {"processor": platform.machine(), "lanes": str(lanes(np.dtype("float32")))}
+    place = {"processor": platform.machine(), "instructions": instructions()}
     return {"heatbath": library(), **own, **packages, **place}
+
+
+@lru_cache
+def instructions() -> str:
+    """The instructions for vectors that this processor has: NumPy, which makes starts and coefficients, takes
+    other code for exponentials and the like where there are others, and that rounds otherwise."""
+    try:
+        features = llvmlite.binding.get_host_cpu_features()
+    except RuntimeError:  # where LLVM cannot tell
+        return "unknown"
+    return " ".join(sorted(name for name, there in features.items() if there and name.startswith(VECTORS)))
 
 
 @lru_cache
