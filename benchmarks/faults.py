@@ -123,8 +123,12 @@ def workers_of(engine: str, address: str) -> Iterator[Any]:
             yield executor
 
 
-def drive(engine: str, address: str, log: str, path: str, text: str) -> None:
-    """The driver: call the sweep once, with blocks that are short and noted; what it says is in `text`."""
+def drive(engine: str, address: str, log: str, path: str, text: str, environment: dict[str, str]) -> None:
+    """The driver: call the sweep once, with blocks that are short and noted; what it says is in `text`.
+
+    `environment` is that of the cluster, in which Ray has left the token that lets others in.
+    """
+    os.environ.update(environment)
     place = os.open(text, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(place, 1)
     os.dup2(place, 2)
@@ -160,7 +164,8 @@ class Trial:
 
     def start(self) -> ForkServerProcess:
         """Call the sweep in a process of its own."""
-        given = (self.engine, self.address, str(self.log), str(self.path), str(self.text))
+        known = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
+        given = (self.engine, self.address, str(self.log), str(self.path), str(self.text), known)
         driver = DRIVERS.Process(target=importlib.import_module("faults").drive, args=given)
         driver.start()
         return driver
@@ -259,14 +264,15 @@ def cluster(engine: str) -> Iterator[tuple[str, Callable[[int], list[int]]]]:
 
 
 def _called(parent: psutil.Process, name: str) -> list[int]:
-    """The processes below one whose title begins so, and which do something."""
+    """The processes below one whose title begins so, and which compute: without an agent Ray gives up the
+    whole node, and here there is only one."""
     found = []
     for child in parent.children(recursive=True):
         try:
             title = child.cmdline()[:1]
         except psutil.Error:  # it has just ended
             continue
-        if title and title[0].startswith(name) and "IDLE" not in title[0]:
+        if title and title[0].startswith(name) and not title[0].endswith(("IDLE", "Agent")):
             found.append(child.pid)
     return found
 

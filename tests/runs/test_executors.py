@@ -6,6 +6,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -254,6 +255,29 @@ def test_a_lost_worker_s_block_is_computed_by_another(problem, alone, cut, monke
     run = hb.sweep(problem, NETWORK, GRID, executor=executor, **SIZES)
     xr.testing.assert_identical(run.data, alone.data)
     assert len(executor.tasks) == 6
+
+
+def test_a_block_that_is_stored_is_asked_for_by_nobody_any_more(problem, alone, cut, monkeypatch):
+    """Dask computes what was lost with a worker again, as long as somebody holds its future."""
+    cut(7)
+    given = {}
+
+    class Noting(AtOnce):
+        def submit(self, function, task, *others):
+            future = super().submit(function, task, *others)
+            given[task.first] = weakref.ref(future)
+            return future
+
+    add, held = Store.add, []
+
+    def look(store, block):
+        held.append(given[block.about.first]() is not None)
+        add(store, block)
+
+    monkeypatch.setattr(Store, "add", look)
+    run = hb.sweep(problem, NETWORK, GRID, executor=Noting(), **SIZES)
+    assert held == [False] * 4
+    xr.testing.assert_identical(run.data, alone.data)
 
 
 def test_sizes_follow_the_time_that_blocks_take_and_let_all_workers_end_together(problem):

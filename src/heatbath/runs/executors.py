@@ -328,8 +328,9 @@ class Blocks:
                     self._count_workers()
                     while (self.left or self.unfinished) and len(self.under_way) < self._most:
                         self._submit(self._cut(), content)
-                    for future in self._arrived():
-                        self._take(future, content)
+                    arrived = self._arrived()
+                    while arrived:
+                        self._take(arrived.pop(0), content)
                     if progress:
                         progress(self._progress(time.perf_counter() - begin, work))
             except BaseException as error:
@@ -389,6 +390,7 @@ class Blocks:
                 self._submit(task, content)
                 return
             raise self._failure(task, "failed on a worker", error) from error
+        del future  # which nobody else has: Dask computes what is lost with a worker again while it is held
         try:
             _check_answer(task, block)
             self.store.add(block)
