@@ -130,7 +130,7 @@ class Absent(Executor):
                 future.set_result(block)
 
 
-_read_about = blocks._about
+_read_about = blocks.about_of
 
 
 def _about(path: Path) -> About:
@@ -163,7 +163,7 @@ def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, f
             "asked": absent.asked / absent.blocks,
         }  # fmt: skip
         begin = time.process_time()
-        with patch.object(blocks, "_about", _about):
+        with patch.object(blocks, "about_of", _about):
             Store(plan, folder).lazy()
         result["open"] = (time.process_time() - begin) / absent.blocks
         if join:

@@ -1,6 +1,8 @@
 """Plans in blocks: the same bits, whoever computes them, whatever is lost on the way."""
 
 import os
+import pickle
+import select
 import subprocess
 import sys
 import textwrap
@@ -280,6 +282,24 @@ def test_a_block_that_is_stored_is_asked_for_by_nobody_any_more(problem, alone, 
     xr.testing.assert_identical(run.data, alone.data)
 
 
+def test_a_process_sends_back_names_of_files_however_large_a_block_is(problem, tmp_path):
+    """A worker that is killed while it sends more than a pipe takes at once leaves a part of it there, and
+    `concurrent.futures` waits for the rest for ever."""
+    plan = make_plan(problem, NETWORK, GRID, 60, 20, 64, record=60, samples=60)
+    shared = Shared.of(plan)
+    (tmp_path / executors.WANTED).touch()
+    task = Task(shared.digest, (), 0, 64, 60)
+    answer = executors._compute_here(task, shared.content, tmp_path)
+    assert answer[0].stat().st_size > 2**16  # of a pipe
+    assert len(pickle.dumps(answer)) < min(512, select.PIPE_BUF)  # 512: what POSIX promises everywhere
+    block, alike = executors.ProcessPool(None).received(answer), compute(task, shared.content)
+    assert block.about._replace(seconds=0) == alike.about._replace(seconds=0)
+    xr.testing.assert_identical(
+        *(blocks.Block(b.about, b.content).read().drop_attrs() for b in (block, alike))
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [executors.WANTED]
+
+
 def test_sizes_follow_the_time_that_blocks_take_and_let_all_workers_end_together(problem):
     plan = make_plan(problem, NETWORK, GRID, steps=10, chains=1000)
     sizes = executors.Sizes(plan, 4, 1, 0)
@@ -467,7 +487,8 @@ def test_progress_tells_of_all_blocks(problem, cut, threads):
 
 def test_joblib_says_who_computes(problem, alone, monkeypatch):
     asked = []
-    monkeypatch.setattr(executors.Pool, "submit", _noting(executors.Pool.submit, asked))
+    for pool in (executors.ThreadPool, executors.ProcessPool):
+        monkeypatch.setattr(pool, "submit", _noting(pool.submit, asked))
     with joblib.parallel_config("threading", n_jobs=2):
         run = hb.sweep(problem, NETWORK, GRID, **SIZES)
     xr.testing.assert_identical(run.data, alone.data)

@@ -369,7 +369,7 @@ class Store:
         self.shared = Shared.of(plan, self._of_folder and self._of_folder.digest)
         self._machine = machine(plan, self.shared.modules)
         if folder is not None:
-            found = [(_about(path), path) for path in folder.glob(NAME.format(*"****"))]
+            found = [(about_of(path), path) for path in folder.glob(NAME.format(*"****"))]
             for about, path in sorted(found, key=lambda one: (one[0].first, one[0].begin)):
                 self._check(about, path)
                 self._keep(Block(about, path))
@@ -598,7 +598,7 @@ def _check_content(about: About, content: bytes) -> None:
         raise ValueError(f"{about.name}: its file is of another block, or says otherwise of this one")
 
 
-def _about(path: Path) -> About:
+def about_of(path: Path) -> About:
     """What a block in a file says of itself."""
     try:
         return About.read(file.read_arrays(path, [])[1])

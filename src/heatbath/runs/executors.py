@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ from joblib.parallel import get_active_backend
 from heatbath import writing
 from heatbath.checks import shown
 from heatbath.engine.compile import report
-from heatbath.runs.blocks import About, BlocksError, Finished, Shared, Store, Task, compute
+from heatbath.runs.blocks import About, BlocksError, Finished, Shared, Store, Task, about_of, compute
 from heatbath.runs.dataset import sizes
 from heatbath.runs.plan import Plan
 from heatbath.runs.simulation import Progress, deferred_interrupts, layout_of_blocks
@@ -53,17 +54,16 @@ ACCEPTED = (
     "an executor of concurrent.futures, a dask.distributed.Client, the module ray or 'ray', or None for this "
     "process, or what joblib.parallel_config says"
 )
-LOCAL = (ProcessPoolExecutor, ThreadPoolExecutor, loky.ProcessPoolExecutor)  # on this computer
+WANTED = "wanted"  # the file that is there as long as somebody waits
+PROCESSES = (ProcessPoolExecutor, loky.ProcessPoolExecutor)  # on this computer
 NAMED = "processes, or processes:4 for so many, ray, or the address of a scheduler of Dask, tcp://HOST:PORT"
 NO_DASK = "the executor at an address is Dask's, an extra: pip install 'heatbath[dask]'"
 MISSING = "executor='ray' needs Ray, an extra: pip install 'heatbath[ray]'"
 
 
 class Pool:
-    """The workers of an executor of `concurrent.futures`.
-
-    In processes on this computer a plan and its data are in files, which each reads once, and another is
-    there as long as somebody waits. Of others nothing is known, and they go with every task.
+    """The workers of an executor of `concurrent.futures`, of which nothing is known: a plan and its data go
+    with every task.
 
     What was given to the workers stays there until the end of the outermost `with`: so plans of a search,
     which have the same data, give them once.
@@ -73,8 +73,6 @@ class Pool:
         self.executor = executor
         self._given: dict[str, Any] = {}  # pieces of plans, by their checksums
         self._entered = 0
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._wanted: Path | None = None
 
     def __enter__(self) -> Pool:
         self._entered += 1
@@ -82,12 +80,12 @@ class Pool:
 
     def __exit__(self, *_: object) -> None:
         self._entered -= 1
-        if self._entered:
-            return
-        self._given.clear()
-        if self._folder is not None:
-            self._folder.cleanup()
-        self._folder = self._wanted = None
+        if not self._entered:
+            self._given.clear()
+            self._leave()
+
+    def _leave(self) -> None:
+        """Take away what only workers have needed."""
 
     def workers(self, threads: int) -> int:
         """How many blocks they compute at a time, with so many threads each."""
@@ -99,11 +97,6 @@ class Pool:
 
     def share(self, shared: Shared) -> dict[str, Any]:
         """What a task gets for the plan and its data: each piece is given to the workers once."""
-        if self._folder is None and isinstance(self.executor, LOCAL):
-            self._folder = tempfile.TemporaryDirectory(prefix="heatbath-")
-        if self._folder is not None:
-            self._wanted = Path(self._folder.name) / "wanted"
-            self._wanted.touch()
         for checksum, piece in shared.content.items():
             if checksum not in self._given:
                 self._given[checksum] = self._give(checksum, piece)
@@ -111,22 +104,20 @@ class Pool:
 
     def _give(self, checksum: str, piece: bytes) -> Any:
         """A piece, or how workers come by it."""
-        if self._folder is None:
-            return piece
-        path = Path(self._folder.name) / f"{checksum}.nc"
-        writing.write(path, piece)
-        return path.read_bytes
+        return piece
 
-    def submit(self, task: Task, content: Any) -> Future[Finished]:
+    def submit(self, task: Task, content: Any) -> Future[Any]:
         """Have a block computed."""
-        wanted = None if self._wanted is None else self._wanted.exists
-        future: Future[Finished] = self.executor.submit(compute, task, content, wanted)
+        future: Future[Any] = self.executor.submit(compute, task, content, None)
         return future
 
-    def cancel(self, futures: list[Future[Finished]]) -> None:
+    def received(self, answer: Any) -> Finished:
+        """The block that a worker has answered with."""
+        block: Finished = answer
+        return block
+
+    def cancel(self, futures: list[Future[Any]]) -> None:
         """End what is under way: nobody waits for it."""
-        if self._wanted is not None:
-            self._wanted.unlink(missing_ok=True)
         for future in futures:
             future.cancel()
         wait([future for future in futures if not future.cancelled()])
@@ -134,6 +125,95 @@ class Pool:
     def lost(self, error: BaseException) -> bool:
         """Whether a block has failed because its worker is lost, so that another may compute it."""
         return False
+
+
+class ThreadPool(Pool):
+    """Those that are threads of this process, and see whether somebody waits."""
+
+    def __init__(self, executor: Any) -> None:
+        super().__init__(executor)
+        self._wanted = threading.Event()
+
+    def share(self, shared: Shared) -> dict[str, Any]:
+        """What a task gets for the plan and its data."""
+        self._wanted.set()
+        return super().share(shared)
+
+    def submit(self, task: Task, content: Any) -> Future[Any]:
+        """Have a block computed."""
+        future: Future[Any] = self.executor.submit(compute, task, content, self._wanted.is_set)
+        return future
+
+    def cancel(self, futures: list[Future[Any]]) -> None:
+        """End what is under way: nobody waits for it."""
+        self._wanted.clear()
+        super().cancel(futures)
+
+
+class ProcessPool(Pool):
+    """Those that are processes on this computer: a plan and its data are in files, which each reads once,
+    another is there as long as somebody waits, and blocks come back in files.
+
+    (A process that is killed while it sends megabytes through the pipe that all share leaves a part of them
+    there, and `concurrent.futures` waits for the rest for ever. A name is sent whole or not at all.)
+    """
+
+    def __init__(self, executor: Any) -> None:
+        super().__init__(executor)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def _place(self) -> Path:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="heatbath-")
+        return Path(self._folder.name)
+
+    def _leave(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def share(self, shared: Shared) -> dict[str, Any]:
+        """What a task gets for the plan and its data: each piece is given to the workers once."""
+        (self._place / WANTED).touch()
+        return super().share(shared)
+
+    def _give(self, checksum: str, piece: bytes) -> Any:
+        path = self._place / f"{checksum}.nc"
+        writing.write(path, piece)
+        return path.read_bytes
+
+    def submit(self, task: Task, content: Any) -> Future[Any]:
+        """Have a block computed."""
+        future: Future[Any] = self.executor.submit(_compute_here, task, content, self._place)
+        return future
+
+    def received(self, answer: Any) -> Finished:
+        """The block in the files that a worker has named."""
+        block, state = (None if path is None else path.read_bytes() for path in answer)
+        about = about_of(answer[0])
+        for path in filter(None, answer):
+            path.unlink()
+        return Finished(about, block or b"", state)
+
+    def cancel(self, futures: list[Future[Any]]) -> None:
+        """End what is under way: nobody waits for it."""
+        (self._place / WANTED).unlink(missing_ok=True)
+        super().cancel(futures)
+
+
+def _compute_here(task: Task, content: Any, folder: Path) -> tuple[Path, Path | None]:
+    """What a worker on this computer does: the files of the block and of the state from which it goes on."""
+    block = compute(task, content, (folder / WANTED).exists)
+    return _left(folder, block.content), None if block.state is None else _left(folder, block.state)
+
+
+def _left(folder: Path, content: bytes) -> Path:
+    """A new file, which nobody knows of yet."""
+    place, name = tempfile.mkstemp(".nc", "block-", folder)
+    with open(place, "wb") as file:
+        file.write(content)
+    return Path(name)
 
 
 class DaskPool(Pool):
@@ -157,12 +237,12 @@ class DaskPool(Pool):
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # once, and not a graph
             return self.client.submit(bytes, piece, key=f"heatbath-{checksum}")
 
-    def submit(self, task: Task, content: Any) -> Future[Finished]:
+    def submit(self, task: Task, content: Any) -> Future[Any]:
         """Have a block computed."""
-        future: Future[Finished] = self.executor.submit(compute, task, content, _kept)
+        future: Future[Any] = self.executor.submit(compute, task, content, _kept)
         return future
 
-    def cancel(self, futures: list[Future[Finished]]) -> None:
+    def cancel(self, futures: list[Future[Any]]) -> None:
         """End what is under way: nobody waits for it."""
         for future in futures:
             future.cancel()
@@ -202,7 +282,7 @@ class RayPool(Pool):
         self.ray = ray
         if not ray.is_initialized():
             ray.init()
-        self._references: dict[Future[Finished], Any] = {}
+        self._references: dict[Future[Any], Any] = {}
         self._compute = ray.remote(max_retries=0)(_compute_with_ray)  # those of `Blocks` are counted
 
     def workers(self, threads: int) -> int:
@@ -212,15 +292,15 @@ class RayPool(Pool):
     def _give(self, checksum: str, piece: bytes) -> Any:
         return self.ray.put(piece)  # of what stands in a dict Ray leaves it to the task to ask for it
 
-    def submit(self, task: Task, content: Any) -> Future[Finished]:
+    def submit(self, task: Task, content: Any) -> Future[Any]:
         """Have a block computed."""
         reference = self._compute.options(num_cpus=task.threads).remote(task, content)
-        future: Future[Finished] = reference.future()
+        future: Future[Any] = reference.future()
         self._references[future] = reference
         future.add_done_callback(lambda done: self._references.pop(done, None))
         return future
 
-    def cancel(self, futures: list[Future[Finished]]) -> None:
+    def cancel(self, futures: list[Future[Any]]) -> None:
         """End what is under way: nobody waits for it."""
         for future in futures:
             if (reference := self._references.get(future)) is not None:
@@ -308,10 +388,10 @@ class Blocks:
         self.left = store.missing()
         self.unfinished: list[tuple[About, bytes | None]] = [(about, None) for about in store.unfinished()]
         self.sizes = Sizes(self.plan, 1, threads, store.first)
-        self.under_way: dict[Future[Finished], Task] = {}
+        self.under_way: dict[Future[Any], Task] = {}
         self.lost: dict[int, int] = {}  # how often the worker of a block was lost
         self._most, self._counted = 0, -math.inf  # under way at a time, and when that was asked for
-        self._done: SimpleQueue[Future[Finished]] = SimpleQueue()  # in the order in which they end
+        self._done: SimpleQueue[Future[Any]] = SimpleQueue()  # in the order in which they end
         self._means = Means()
         for about in store.latest():
             self._means.add(about)
@@ -348,7 +428,7 @@ class Blocks:
                 time.perf_counter(),
             )
 
-    def _arrived(self) -> list[Future[Finished]]:
+    def _arrived(self) -> list[Future[Any]]:
         """What has ended, after LOOK seconds at most; those that failed last, as what is finished is kept."""
         done = []
         with suppress(Empty):
@@ -380,10 +460,10 @@ class Blocks:
             raise self._failure(task, "could not be given to the executor", error) from error
         self.under_way[future] = task
 
-    def _take(self, future: Future[Finished], content: Any) -> None:
+    def _take(self, future: Future[Any], content: Any) -> None:
         task, begin = self.under_way.pop(future), time.perf_counter()
         try:
-            block = future.result()
+            block = self.pool.received(future.result())
         except Exception as error:
             self.lost[task.first] = self.lost.get(task.first, 0) + 1
             if self.pool.lost(error) and self.lost[task.first] <= RETRIES:
@@ -462,7 +542,7 @@ def _check_answer(task: Task, block: object) -> None:
         raise ValueError(f"it ends at step {about.end}, and {task.step + 1} to {task.until} were asked for")
 
 
-def _failed(future: Future[Finished]) -> bool:
+def _failed(future: Future[Any]) -> bool:
     return future.cancelled() or future.exception() is not None
 
 
@@ -488,7 +568,8 @@ def chosen_pool(executor: object) -> Pool | None:
     if executor == "ray" or getattr(executor, "__name__", "") == "ray":
         return RayPool(_ray())
     if isinstance(executor, Executor):
-        return Pool(executor)
+        kinds = {ThreadPool: (ThreadPoolExecutor,), ProcessPool: PROCESSES}
+        return next((own for own, of in kinds.items() if isinstance(executor, of)), Pool)(executor)
     if callable(getattr(executor, "scatter", None)) and callable(getattr(executor, "get_executor", None)):
         return DaskPool(executor)
     raise TypeError(f"executor must be {ACCEPTED}; got {shown(executor)}")
@@ -559,9 +640,9 @@ def _of_joblib() -> Pool | None:
     if count == 1:
         return None
     if kind == "ThreadingBackend":
-        return Pool(ThreadPoolExecutor(count))
+        return ThreadPool(ThreadPoolExecutor(count))
     if kind in ("LokyBackend", "MultiprocessingBackend"):
-        return Pool(loky.get_reusable_executor(count))
+        return ProcessPool(loky.get_reusable_executor(count))
     raise TypeError(f"heatbath does not know joblib's {kind}: give executor={ACCEPTED}")
 
 
@@ -569,4 +650,4 @@ def _of_joblib() -> Pool | None:
 def pool_here() -> Iterator[Pool]:
     """This process, which computes one block at a time."""
     with ThreadPoolExecutor(1) as executor:
-        yield Pool(executor)
+        yield ThreadPool(executor)
