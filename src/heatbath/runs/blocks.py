@@ -216,8 +216,8 @@ def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:
 
 @lru_cache
 def instructions() -> str:
-    """The instructions for vectors that this processor has: NumPy, which makes starts and coefficients, takes
-    other code for exponentials and the like where there are others, and that rounds otherwise."""
+    """The instructions for vectors that this processor has: where there are others, NumPy takes other code
+    for exponentials and the like, which rounds otherwise."""
     try:
         features = llvmlite.binding.get_host_cpu_features()
     except RuntimeError:  # where LLVM cannot tell
