@@ -41,6 +41,7 @@ import heatbath as hb
 from heatbath.runs import blocks
 from heatbath.runs.blocks import About, Finished, Shared, Store, Task, compute
 from heatbath.runs.executors import AHEAD, SECONDS, Blocks, Pool
+from heatbath.runs.file import opened_arrays
 from heatbath.runs.plan import Plan, make_plan
 
 RECORDS, SAMPLES, BATCH = 20, 20, 20
@@ -93,9 +94,9 @@ class Absent(Executor):
     """Workers that are not there. What they are asked for comes at once, one block for each look of the
     driver, and says that it has taken as long as a real one would."""
 
-    def __init__(self, plan: Plan, workers: int, seconds: float) -> None:
+    def __init__(self, shared: Shared, workers: int, seconds: float) -> None:
         self._max_workers, self._seconds = workers, seconds  # of a chain
-        self._shared = Shared.of(plan)
+        self._shared = shared
         self._pending: deque[tuple[Future[Finished], Finished]] = deque()
         self._turns = threading.Semaphore(0)
         self.made = cache(self._make)
@@ -129,7 +130,7 @@ class Absent(Executor):
                 future.set_result(block)
 
 
-_read_about = blocks._about
+_read_about = blocks.about_of
 
 
 def _about(path: Path) -> About:
@@ -138,16 +139,21 @@ def _about(path: Path) -> About:
     return _read_about(path)._replace(first=first, stop=stop, begin=begin, end=end)
 
 
+def _check_content(about: About, content: bytes) -> None:
+    """What the driver does with the file of a block, which here is a copy of another's."""
+    opened_arrays(content, about.name, [])
+
+
 def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, float]:
     """What the driver takes for a sweep whose chains take so many seconds each, in one thread of a core."""
     plan = plan_of(chains, SHORT)
-    absent = Absent(plan, workers, seconds)
-    for size in range(UNIT, 9 * UNIT, UNIT):  # those that will be asked for, mostly
-        absent.made(size)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "blocks"
         store = Store(plan, folder)
-        with Pool(absent) as pool:
+        absent = Absent(store.shared, workers, seconds)
+        for size in range(UNIT, 9 * UNIT, UNIT):  # those that will be asked for, mostly
+            absent.made(size)
+        with Pool(absent) as pool, patch.object(blocks, "_check_content", _check_content):
             own, wall = time.process_time(), time.perf_counter()
             Blocks(pool, store, 1, 60.0).run(absent.looked)
             own, wall = time.process_time() - own, time.perf_counter() - wall
@@ -157,7 +163,7 @@ def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, f
             "asked": absent.asked / absent.blocks,
         }  # fmt: skip
         begin = time.process_time()
-        with patch.object(blocks, "_about", _about):
+        with patch.object(blocks, "about_of", _about):
             Store(plan, folder).lazy()
         result["open"] = (time.process_time() - begin) / absent.blocks
         if join:
@@ -204,7 +210,7 @@ def measure(chains: list[int], workers: int) -> dict[str, Any]:
     for name, samples in (("state", None), ("samples", SAMPLES)):
         own, each = bytes_of(samples)
         costs[name] = {"block": own, "chain": each}
-    costs["plan"] = len(Shared.of(plan_of(1_000_000, 20_000)).content)
+    costs["plan"] = sum(map(len, Shared.of(plan_of(1_000_000, 20_000)).content.values()))
     return costs
 
 

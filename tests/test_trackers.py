@@ -1,5 +1,6 @@
 """Trackers: with stand-ins for the interfaces of the packages, and with these where they are installed."""
 
+import inspect
 import json
 import math
 import re
@@ -617,3 +618,8 @@ def test_wandb_itself_has_the_values(problem, tmp_path, monkeypatch):
     assert wandb.run is None
     wait_until(lambda: len(list(history(tmp_path))) == len(seen))  # W&B writes it when the run has ended
     assert list(history(tmp_path)) == expected(seen)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tracker_is_under_fifty_lines(name):
+    assert len(inspect.getsource(getattr(trackers, name)).splitlines()) < 50

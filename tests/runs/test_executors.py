@@ -1,6 +1,8 @@
 """Plans in blocks: the same bits, whoever computes them, whatever is lost on the way."""
 
 import os
+import pickle
+import select
 import subprocess
 import sys
 import textwrap
@@ -21,8 +23,9 @@ from heatbath import experiments
 from heatbath.cli import main, pictures
 from heatbath.engine import compile
 from heatbath.engine.compile import once, reporting
+from heatbath.engine.loop import run_chains
 from heatbath.experiments import runner
-from heatbath.runs import blocks, dataset, executors, file
+from heatbath.runs import blocks, dataset, executors, file, simulation
 from heatbath.runs.blocks import About, OtherBits, Shared, Stopped, Store, Task, compute
 from heatbath.runs.plan import make_plan
 from heatbath.runs.simulation import Interrupted
@@ -177,10 +180,11 @@ def test_blocks_of_another_run_damaged_ones_and_those_of_another_heatbath_are_re
         Store(plan, tmp_path).add(block)
     assert [one.name for one in tmp_path.glob("chains*")] == [path.name]
     damaged = block.content[:200] + bytes([block.content[200] ^ 1]) + block.content[201:]
+    path.unlink()
     with pytest.raises(ValueError, match="damaged"):
-        Store(plan).add(block._replace(content=damaged))
+        Store(plan, tmp_path).add(block._replace(content=damaged))
     path.write_bytes(damaged)
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(ValueError, match=r"damaged.*Remove it, and call what began the run again"):
         Store(plan, tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("")
@@ -190,7 +194,7 @@ def test_blocks_of_another_run_damaged_ones_and_those_of_another_heatbath_are_re
         Store(plan, path)
 
 
-@pytest.mark.parametrize(("name", "outcome"), [("heatbath", ValueError), ("lanes", OtherBits)])
+@pytest.mark.parametrize(("name", "outcome"), [("heatbath", ValueError), ("instructions", OtherBits)])
 def test_blocks_that_may_have_other_bits_are_refused_or_told(problem, monkeypatch, name, outcome):
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
     shared = Shared.of(plan)
@@ -202,7 +206,7 @@ def test_blocks_that_may_have_other_bits_are_refused_or_told(problem, monkeypatc
         with pytest.raises(ValueError, match="another version of heatbath"):
             store.add(block)
     else:
-        with pytest.warns(OtherBits, match="lanes 16.* this computer .*lanes another"):
+        with pytest.warns(OtherBits, match=r"instructions .* this computer .*instructions another"):
             store.add(block)
         assert store.done == 8
 
@@ -278,6 +282,24 @@ def test_a_block_that_is_stored_is_asked_for_by_nobody_any_more(problem, alone, 
     xr.testing.assert_identical(run.data, alone.data)
 
 
+def test_a_process_sends_back_names_of_files_however_large_a_block_is(problem, tmp_path):
+    """A worker that is killed while it sends more than a pipe takes at once leaves a part of it there, and
+    `concurrent.futures` waits for the rest for ever."""
+    plan = make_plan(problem, NETWORK, GRID, 60, 20, 64, record=60, samples=60)
+    shared = Shared.of(plan)
+    (tmp_path / executors.WANTED).touch()
+    task = Task(shared.digest, (), 0, 64, 60)
+    answer = executors._compute_here(task, shared.content, tmp_path)
+    assert answer[0].stat().st_size > 2**16  # of a pipe
+    assert len(pickle.dumps(answer)) < min(512, select.PIPE_BUF)  # 512: what POSIX promises everywhere
+    block, alike = executors.ProcessPool(None).received(answer), compute(task, shared.content)
+    assert block.about._replace(seconds=0) == alike.about._replace(seconds=0)
+    xr.testing.assert_identical(
+        *(blocks.Block(b.about, b.content).read().drop_attrs() for b in (block, alike))
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [executors.WANTED]
+
+
 def test_sizes_follow_the_time_that_blocks_take_and_let_all_workers_end_together(problem):
     plan = make_plan(problem, NETWORK, GRID, steps=10, chains=1000)
     sizes = executors.Sizes(plan, 4, 1, 0)
@@ -336,6 +358,8 @@ def test_a_block_that_takes_long_comes_back_and_goes_on(problem):
     assert file.opened(block.state, "the state").sizes["chain"] == 3
     assert 0 == about.begin < about.end < 10**9
     assert about.work == 3 * about.end
+    late = compute(Task(shared.digest, (), 1, 4, 10**9, seconds=0.0), shared.content).about  # stopped at once
+    assert late.end == 1
 
 
 def test_a_run_goes_on_with_others(problem, cut, monkeypatch):
@@ -421,6 +445,20 @@ def test_two_at_once_do_not_compute_for_the_same_folder(problem, tmp_path):
         Store(plan, tmp_path / "none" / "run")
 
 
+def test_a_folder_that_cannot_be_written_is_named(problem, tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise OSError(30, "Read-only file system")
+
+    (tmp_path / "run").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("builtins.open", refuse)
+        with pytest.raises(OSError, match=r"run/.lock cannot be written: Read-only"):
+            hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", **SIZES)
+    monkeypatch.setattr(blocks.Path, "mkdir", refuse)
+    with pytest.raises(OSError, match=r"new cannot be made: Read-only"):
+        hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "new", **SIZES)
+
+
 def test_a_folder_is_refused_where_it_cannot_be(problem, tmp_path):
     with pytest.raises(ValueError, match="its own checkpoint"):
         hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", checkpoint=tmp_path / "run.nc", **SIZES)
@@ -449,7 +487,8 @@ def test_progress_tells_of_all_blocks(problem, cut, threads):
 
 def test_joblib_says_who_computes(problem, alone, monkeypatch):
     asked = []
-    monkeypatch.setattr(executors.Pool, "submit", _noting(executors.Pool.submit, asked))
+    for pool in (executors.ThreadPool, executors.ProcessPool):
+        monkeypatch.setattr(pool, "submit", _noting(pool.submit, asked))
     with joblib.parallel_config("threading", n_jobs=2):
         run = hb.sweep(problem, NETWORK, GRID, **SIZES)
     xr.testing.assert_identical(run.data, alone.data)
@@ -507,7 +546,8 @@ def test_a_finished_folder_is_read_by_another_version(problem, alone, cut, monke
 
 def test_what_computes_is_known_by_its_sources(tmp_path, monkeypatch, problem):
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    assert set(blocks.machine(plan, ())) == {"heatbath", "numba", "llvmlite", "numpy", "processor", "lanes"}
+    kinds = {"heatbath", "numba", "llvmlite", "numpy", "processor", "instructions"}
+    assert set(blocks.machine(plan, ())) == kinds
     wide = make_plan(problem, hb.Dense((300, 300)), GRID, steps=20)
     assert blocks.machine(wide, ())["kernels"]
     (tmp_path / "own_methods.py").write_text("A = 1")
@@ -596,7 +636,9 @@ def test_what_was_compiled_is_told_once_for_each_block_that_had_to(problem, cut,
 
     def compiling(task, *others):
         block = compute(task, *others)
-        return block._replace(about=block.about._replace(host=hosts.pop(0), compiled=3.0 * len(hosts)))
+        about = block.about._replace(host=hosts.pop(0), compiled=3.0 * len(hosts))
+        data = file.opened(block.content, "the block")
+        return block._replace(about=about, content=blocks._sealed_block(data, about))
 
     monkeypatch.setattr(executors, "compute", compiling)
     with reporting(told.append):
@@ -755,3 +797,302 @@ def test_without_dask_and_ray_all_else_works(tmp_path):
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout == "True\nTrue\nTrue\n", done.stderr
+
+
+def own_data():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    return hb.datasets.from_arrays(x, (x[:, 0] > 0).astype(int), task="binary")
+
+
+class Elsewhere(executors.Pool):
+    """Workers who know nothing of this process, and count what they are given."""
+
+    def __init__(self):
+        super().__init__(AtOnce())
+        self.given, self.read = [], []
+
+    def _give(self, checksum, piece):
+        self.given.append(set(file.opened(piece, checksum).variables))
+
+        def read():
+            self.read.append(checksum)
+            return piece
+
+        return read
+
+    def submit(self, task, content):
+        driver, blocks._plans = blocks._plans, self.plans
+        try:
+            return super().submit(task, content)
+        finally:
+            self.plans, blocks._plans = blocks._plans, driver
+
+    plans = blocks.OrderedDict()
+
+
+def test_the_rungs_of_a_search_give_the_user_s_own_data_to_the_workers_once(monkeypatch):
+    pool = Elsewhere()
+    monkeypatch.setattr("heatbath.tuning.search.chosen_pool", lambda executor: pool)
+    problem = own_data()
+    options = dict(candidates=8, steps=64, chains=2, batch=10)
+    found = hb.tune(problem, NETWORK, hb.LOL, executor="these", **options)
+    with_data = [names for names in pool.given if "X_train" in names]
+    assert len(pool.given) - len(with_data) == 4  # the plans of four rungs
+    assert len(with_data) == 1
+    assert not any({"X_train", "X_average"} & names for names in pool.given if names not in with_data)
+    assert len(pool.read) == len(pool.given)  # each worker asks once, too
+    assert pool._given == {}  # nothing stays with them after the search
+    assert found.table.equals(hb.tune(problem, NETWORK, hb.LOL, **options).table)
+
+
+def test_what_a_plan_and_its_data_are_made_of_is_checked_on_arrival():
+    plan = make_plan(own_data(), NETWORK, GRID, steps=20, chains=2)
+    shared = Shared.of(plan)
+    first, second = shared.content
+    blocks._plans.clear()
+    other = next(iter(Shared.of(make_plan(own_data(), NETWORK, GRID, steps=21)).content.values()))
+    blocks._plans.clear()
+    for content in (
+        {first: other, second: shared.content[second]},
+        {first: shared.content[first], second: other},
+    ):
+        with pytest.raises(ValueError, match="the plan that has arrived is not the one that was sent"):
+            compute(Task(shared.digest, (), 0, 8, 20), content)
+    compute(Task(shared.digest, (), 0, 8, 20), shared.content)
+    assert blocks._plans[shared.digest].plan.differences(plan) == []
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_a_run_goes_on_in_a_folder(problem, cut, monkeypatch, tmp_path, lazy):
+    """With another h, so that the names of the points are those of before; a killed call goes on."""
+    pytest.importorskip("dask", reason="the extra dask is not installed")
+    cut(5)
+    options = dict(steps=30, chains=7, record=3, samples=3, average=[[0.5, 1.0]])
+    grid, changed = (hb.AdLaLa(h=[h, 0.2], tau=[1e-5, 1e-3]) for h in (0.25, 0.125))
+    here = hb.sweep(problem, NETWORK, grid, **options)
+    start = hb.sweep(problem, NETWORK, grid, folder=tmp_path / "start", **options) if lazy else here
+    expected = here.resume(30, changed)
+
+    def second(number):
+        if number == 2:
+            raise ValueError("on purpose")
+
+    with pytest.raises(RuntimeError, match=r"on purpose; \d+ of 28 chains are done and in"):
+        start.resume(30, changed, executor=AtOnce(second), folder=tmp_path / "longer")
+    with pytest.raises(ValueError, match=r"has .* of 28 chains to the last step: call what began it again"):
+        hb.load(tmp_path / "longer")
+    stored = len(list((tmp_path / "longer").glob("chains-*-steps-30-60.nc")))
+    seen, again = [], AtOnce()
+    manner = dict(folder=tmp_path / "longer", executor=again, progress=seen.append)
+    longer = start.resume(30, changed, **manner)
+    assert longer.data["samples"].chunks
+    xr.testing.assert_identical(longer.data.load(), expected.data)
+    xr.testing.assert_identical(hb.load(tmp_path / "longer").data.load(), expected.data)
+    assert stored
+    assert len(again.tasks) == (6 if lazy else 2) - stored
+    assert seen[-1].step == 60
+    assert seen[-1].first > 30
+    xr.testing.assert_identical(longer.resume(10).data, expected.resume(10).data)
+    with pytest.raises(ValueError, match=r"is of another run, with other steps.*Choose another name"):
+        longer.resume(10, folder=tmp_path / "longer")
+    with pytest.raises(ValueError, match="its own checkpoint"):
+        longer.resume(10, folder=tmp_path / "more", checkpoint=tmp_path / "more.nc")
+
+
+def test_chains_that_diverged_before_are_told_once_where_a_run_goes_on_in_a_folder(problem, tmp_path):
+    pytest.importorskip("dask", reason="the extra dask is not installed")
+    wild = hb.Partition(hb.SGD(), h=[0.1, 1e30])
+    with pytest.warns(hb.Diverged):
+        run = hb.sweep(problem, NETWORK, wild, steps=20, chains=2, record=1)
+    longer = run.resume(20, folder=tmp_path / "longer")  # warnings are errors
+    xr.testing.assert_identical(longer.data.load(), run.resume(20).data)
+
+
+def test_a_folder_remembers_that_a_former_version_began_its_run(problem, tmp_path):
+    pytest.importorskip("dask", reason="the extra dask is not installed")
+    run = hb.train(problem, NETWORK, hb.LOL(), steps=20, record=1)
+    with pytest.warns(RuntimeWarning, match=r"begun by an earlier heatbath \(0.0.1\)"):
+        longer = replace(run, former="0.0.1").resume(20, folder=tmp_path / "longer")
+    assert longer.former == hb.load(tmp_path / "longer").former == "0.0.1"
+
+
+@pytest.mark.parametrize(("total", "kind"), [(40, "Group"), (3, "Alone")])
+def test_all_blocks_of_a_plan_have_one_layout(problem, monkeypatch, total, kind):
+    """However many threads this computer has, and however few chains are left for the last block."""
+    plan = make_plan(problem, NETWORK, hb.LOL(), steps=20, chains=total)
+    for threads in (1, 2, 64):
+        monkeypatch.setenv("HEATBATH_THREADS", str(threads))
+        sizes = executors.Sizes(plan, 2, 2, 0)
+        assert type(simulation.layout_of_blocks(plan)).__name__ == kind
+        assert sizes.unit == 2 * simulation.layout_of_blocks(plan).lanes
+        for chains in (range(total), range(total - 1, total), range(1, 3)):
+            some = simulation.Simulation(plan, 0, None, 1, chains)
+            assert [type(group.ensemble.layout).__name__ for group in some.groups] == [kind]
+
+
+def test_a_second_kind_of_code_in_a_plan_is_compiled_by_one_process_at_a_time(problem, monkeypatch):
+    """Tempering takes other code than the rest, and may be in a later block."""
+    ladder = hb.schedules.SimulatedTempering([1e-3, 2e-3], weights=[0.0, 0.0])
+    methods = {
+        "plain": hb.LaLa(h=0.1, gamma=1.0, tau=1e-3),
+        "tempered": hb.LaLa(h=0.1, gamma=1.0, tau=ladder),
+    }
+    plan = make_plan(problem, NETWORK, methods, steps=20, chains=2)
+    shared, locked = Shared.of(plan), []
+
+    @contextmanager
+    def lock():
+        locked.append(1)
+        yield
+
+    monkeypatch.setattr(blocks, "once", lock)
+    monkeypatch.setattr(blocks, "_ready", set())
+    monkeypatch.setattr(simulation.Simulation, "prepare", lambda self: None)
+    monkeypatch.setattr(simulation.Simulation, "run", lambda self, *_, **options: False)
+    counts = []
+    for first in (0, 2, 0, 2):
+        with pytest.raises(Stopped, match="interrupted"):
+            compute(Task(shared.digest, (), first, first + 2, 20), shared.content)
+        counts.append(len(locked))
+    assert counts == [1, 2, 2, 2]
+
+
+def test_ensembles_that_say_so_have_the_same_code(problem, alone):
+    signatures = set(run_chains.signatures)
+    plan = make_plan(problem, NETWORK, METHODS, steps=20, chains=40)
+    some = simulation.Simulation(plan, 0, None, 1, range(120))
+    assert len(some.groups) == 3
+    (code,) = some.code
+    some.prepare()
+    first = set(run_chains.signatures)
+    assert len(first - signatures) <= 1
+    other = simulation.Simulation(alone.plan, 0, None, 1, range(28))
+    assert other.code == {code}
+    other.prepare()
+    assert set(run_chains.signatures) == first
+
+
+def _answering(answer):
+    """An executor that changes what comes of a task."""
+
+    class Lying(AtOnce):
+        def submit(self, function, task, *others):
+            future = Future()
+            try:
+                future.set_result(answer(lambda task: function(task, *others), task))
+            except Exception as error:
+                future.set_exception(error)
+            return future
+
+    return Lying()
+
+
+def _of_others(compute, task):
+    size = task.stop - task.first
+    return compute(task)._replace(content=compute(replace(task, first=0, stop=size)).content)
+
+
+def _unsaid(compute, task):
+    block = compute(task)
+    return block._replace(about=block.about._replace(losses=None))
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda compute, task: None, "it is no block, but None"),
+        (lambda compute, task: ("a", 1), r"it is no block, but \('a', 1\)"),
+        (
+            lambda compute, task: compute(replace(task, stop=task.stop - 1)),
+            r"it is chains-0-4-steps-0-60.nc, and the steps after 0 were asked for",
+        ),
+        (
+            lambda compute, task: compute(replace(task, first=task.first + 1, stop=task.stop + 1)),
+            r"it is chains-1-6-",
+        ),
+        (lambda compute, task: compute(replace(task, until=0)), "it ends at step 0, and 1 to 60"),
+        (_of_others, r"chains-0-5-.* its file is of another block"),
+        (_unsaid, "or says otherwise of this one"),
+        (lambda compute, task: compute(task)._replace(content=b""), "is not a run file"),
+        (
+            lambda compute, task: compute(replace(task, state=b"x")),
+            "failed on a worker.*the state is not a run file",
+        ),
+    ],
+)
+def test_what_is_not_the_block_that_was_asked_for_is_refused(problem, cut, answer, text):
+    cut(5)
+    with pytest.raises(RuntimeError, match=rf"chains \d+ to \d+ .*{text}.*; \d+ of 28 chains are done"):
+        hb.sweep(problem, NETWORK, GRID, executor=_answering(answer), **SIZES)
+
+
+def test_executors_that_take_nothing_are_told_with_the_block(problem, tmp_path):
+    with ThreadPoolExecutor(1) as ended:
+        pass
+    with pytest.raises(
+        RuntimeError,
+        match=r"chains 0 to 15 could not be given to the executor: RuntimeError: .*after shutdown; 0 of 28",
+    ):
+        hb.sweep(problem, NETWORK, GRID, executor=ended, checkpoint=tmp_path / "run.nc", **SIZES)
+
+    class NoFutures(Executor):
+        def submit(self, function, *others):
+            return "done"
+
+    with pytest.raises(RuntimeError, match="could not be given to the executor: AttributeError"):
+        hb.sweep(problem, NETWORK, GRID, executor=NoFutures(), **SIZES)
+    run = hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), checkpoint=tmp_path / "run.nc", **SIZES)
+    assert run.finished
+
+
+def test_a_block_takes_one_thread_unless_more_are_said(problem, cut, monkeypatch):
+    cut(14)
+    counts, own = [], simulation.Simulation.__init__
+
+    def noting(self, plan, step, before, threads, *others):
+        counts.append(threads)
+        own(self, plan, step, before, threads, *others)
+
+    monkeypatch.setattr(simulation.Simulation, "__init__", noting)
+    hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), **SIZES)
+    hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), threads=2, **SIZES)
+    assert counts == [1, 1, 2, 2]
+
+
+def test_processes_are_as_many_as_their_name_says():
+    with executors.named("processes:3") as executor:
+        assert executors.chosen_pool(executor).workers(1) == 3
+    with executors.named("processes") as executor:
+        assert executors.chosen_pool(executor).workers(1) == os.cpu_count()
+
+
+def test_a_study_asks_the_same_of_others(threads):
+    optuna = pytest.importorskip("optuna", reason="the extra optuna is not installed")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+    def found(**manner):
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=3))
+        options = dict(candidates=4, steps=64, chains=2, batch=10, study=study)
+        return hb.tune(own_data(), NETWORK, hb.LOL, **options, **manner).table
+
+    assert found(executor=threads).equals(found())
+
+
+def test_processors_with_other_instructions_are_told_apart(monkeypatch):
+    def found(**features):
+        monkeypatch.setattr(blocks.llvmlite.binding, "get_host_cpu_features", lambda: features)
+        blocks.instructions.cache_clear()
+        return blocks.instructions()
+
+    try:
+        assert found(avx2=True, fma=True, avx512f=True, aes=True) == "avx2 avx512f fma"
+        assert found(avx2=True, fma=True, avx512f=False) == "avx2 fma"
+
+        def unknown():
+            raise RuntimeError("on purpose")
+
+        monkeypatch.setattr(blocks.llvmlite.binding, "get_host_cpu_features", unknown)
+        blocks.instructions.cache_clear()
+        assert blocks.instructions() == "unknown"
+    finally:
+        blocks.instructions.cache_clear()

@@ -7,6 +7,7 @@ import resource
 import signal
 import tempfile
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -625,3 +626,17 @@ def test_a_run_has_the_same_file_byte_for_byte_whatever_became_of_it_on_the_way(
     part.save(paths[3])
     hb.load(paths[3]).resume().save(paths[3])
     assert len({path.read_bytes() for path in paths}) == 1
+
+
+def test_a_checkpoint_is_not_in_memory_a_second_time(tmp_path):
+    run = hb.train(SPIRALS, hb.Dense((20,)), hb.LOL(), steps=1000, chains=32, samples=1000)
+    size = run.data.nbytes
+    run.save(tmp_path / "first.nc")  # what is imported for it is there
+    tracemalloc.start()
+    try:
+        run.save(tmp_path / "run.nc")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "run.nc").stat().st_size >= size > 8e6
+    assert peak < size / 4

@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
+import joblib
 import numpy as np
 import pytest
 import xarray as xr
@@ -158,6 +159,23 @@ def test_they_compute_the_same_bits_in_any_number_of_blocks(workers, asked, alon
     xr.testing.assert_identical(hb.sweep(*what, executor=workers, **options).data, alone)
 
 
+def test_joblib_names_them(workers, asked, alone, monkeypatch):
+    what, options = asked
+    if isinstance(workers, ProcessPoolExecutor):
+        pytest.skip("a pool of one's own has no name there")
+    if not hasattr(workers, "scatter"):
+        from ray.util.joblib import register_ray
+
+        register_ray()
+    kind = type(executors.chosen_pool(workers))
+    tasks, submit = [], kind.submit
+    monkeypatch.setattr(kind, "submit", lambda self, *task: tasks.append(task) or submit(self, *task))
+    with joblib.parallel_config("dask" if hasattr(workers, "scatter") else "ray"):
+        run = hb.sweep(*what, **options)
+    xr.testing.assert_identical(run.data, alone)
+    assert tasks
+
+
 def test_what_is_lost_is_computed_again(workers, outside, asked, alone, cut, monkeypatch):
     what, options = asked
     cut(7)
@@ -165,8 +183,6 @@ def test_what_is_lost_is_computed_again(workers, outside, asked, alone, cut, mon
     monkeypatch.setattr(
         type(executors.chosen_pool(workers)), "lost", lambda self, error: "is gone" in str(error)
     )
-    if isinstance(workers, ProcessPoolExecutor):
-        monkeypatch.setattr(executors.Pool, "share", lambda self, shared: shared.content)
     xr.testing.assert_identical(hb.sweep(*what, executor=workers, **options).data, alone)
 
 

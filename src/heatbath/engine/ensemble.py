@@ -27,6 +27,7 @@ from heatbath.posterior import Draws
 from heatbath.schedules import at
 
 SCHEDULED_STEPS = 4096  # steps whose coefficients are tabulated at a time
+ALIKE = 2**26  # chains one after another, of whose numbers the upper bits are the same
 
 
 class Ensemble:
@@ -165,6 +166,12 @@ class Ensemble:
         """How many groups of chains there are; alone a chain is one."""
         return -(-len(self.chains.theta) // self.layout.lanes)
 
+    @property
+    def code(self) -> Hashable:
+        """Which compiled code `advance` needs: that of ensembles with the same is the same."""
+        tempered, drawn = bool(self.program.partition.tempering), self._variance is not None
+        return type(self.layout), self.chains.theta.dtype, tempered, drawn
+
     def prepare(self) -> None:
         """Compile what `advance` needs, here and now."""
         self.work(1)(0, 0)
@@ -234,9 +241,9 @@ class Ensemble:
                     self.chains.p[chain, elements] = math.sqrt(start) * z[chain, elements]
 
 
-def usual_layout(shape: Shape, chains: int, kind: Any) -> Layout:
-    """The layout of a run with so many chains on all threads."""
-    return _layout(shape, np.arange(chains), kind, thread_count(None))
+def usual_layout(shape: Shape, chains: int, kind: Any, threads: int | None = None) -> Layout:
+    """The layout of a run with so many chains on these or all threads."""
+    return _layout(shape, np.arange(chains), kind, thread_count(threads))
 
 
 def _layout(shape: Shape, number: NDArray[np.int64], kind: Any, threads: int) -> Layout:
@@ -257,7 +264,7 @@ def _layout(shape: Shape, number: NDArray[np.int64], kind: Any, threads: int) ->
 
 def _alike(number: NDArray[np.int64]) -> bool:
     """Whether chains can be in a group: the upper bits of their numbers are read once (see `random`)."""
-    return len(number) > 0 and bool(number.min() >> 26 == number.max() >> 26)
+    return len(number) > 0 and bool(number.min() // ALIKE == number.max() // ALIKE)
 
 
 def structure(program: Program) -> Hashable:

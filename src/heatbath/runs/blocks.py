@@ -14,23 +14,25 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import io
 import json
+import math
 import platform
 import socket
 import time
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, TypeAlias
 
 import h5py
+import llvmlite.binding
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -38,7 +40,6 @@ from threadpoolctl import threadpool_info
 
 from heatbath import writing
 from heatbath.engine.compile import once, reporting
-from heatbath.engine.lanes import lanes
 from heatbath.methods import module_of
 from heatbath.runs import file
 from heatbath.runs.dataset import (
@@ -70,6 +71,7 @@ ASIDE = (
     "experiments",
     "writing.py",
 )  # not what decides
+VECTORS = ("avx", "fma", "neon", "sve")  # what instructions for vectors are called
 KEPT = 2  # plans that a worker keeps, with their data
 PLAN = "plan.nc"
 LOCK = ".lock"
@@ -93,22 +95,24 @@ class Stopped(RuntimeError):
 
 
 class Shared(NamedTuple):
-    """What all blocks of a plan have in common: the plan as a sealed file, its checksum, and the modules
-    that define its methods, where they are not heatbath's own."""
+    """What all blocks of a plan have in common: its pieces as sealed files, by their checksums, the second
+    with the user's data (`file.pieces`); what it is called; and the modules that define its methods, where
+    they are not heatbath's own. Plans with the same data have that piece in common."""
 
-    content: bytes
+    content: dict[str, bytes]
     digest: str
     modules: tuple[str, ...]
 
     @classmethod
-    def of(cls, plan: Plan, content: bytes | None = None) -> Shared:
-        """That of a plan, in a file that there is or a new one. This process knows the plan from now on."""
-        if content is None:
-            content = file.sealed(file.pack(plan, 0, xr.Dataset()))
+    def of(cls, plan: Plan, digest: str | None = None) -> Shared:
+        """That of a plan, which has a name or is called by its pieces. This process knows the plan from now
+        on."""
+        pieces = [file.sealed(piece) for piece in file.pieces(plan)]
+        content = {hashlib.sha256(piece).hexdigest(): piece for piece in pieces}
         kinds = {type(m) for partition in plan.named.values() for m in partition.methods.values()}
         modules = sorted({module for kind in kinds if (module := module_of(kind)) is not None})
-        digest = hashlib.sha256(content).hexdigest()
-        _keep_plan(digest, plan)
+        digest = digest or hashlib.sha256("".join(content).encode()).hexdigest()
+        _keep_plan(digest, Known(plan, list(content)[1:]))
         return cls(content, digest, tuple(modules))
 
 
@@ -129,22 +133,30 @@ class Task:
 
 
 class Before(NamedTuple):
-    """Where a run stands from which blocks continue."""
+    """Where a run stands from which blocks continue; `former` began it, if that is said."""
 
     step: int
     data: xr.Dataset
+    former: str = ""
 
 
-_plans: OrderedDict[str, Plan] = OrderedDict()  # those that this process has been given, the latest last
-_ready: set[str] = set()  # those of them whose code is compiled
+class Known(NamedTuple):
+    """A plan that this process has been given, and the checksum of its data, if they are a piece."""
+
+    plan: Plan
+    data: list[str]
+
+
+_plans: OrderedDict[str, Known] = OrderedDict()  # the latest last
+_ready: set[Hashable] = set()  # the compiled code that this process has
 _reading = RLock()  # a worker may have several threads
 
 
-def compute(task: Task, content: Content, wanted: Callable[[], bool] | None = None) -> Finished:
+def compute(task: Task, content: Mapping[str, Content], wanted: Callable[[], bool] | None = None) -> Finished:
     """Compute a block: this is what workers do.
 
-    `content` is that of `Shared`, or what gives it. `wanted` tells, when it is asked now and then, whether
-    somebody still waits.
+    `content` is that of `Shared`, or what gives its pieces. `wanted` tells, when it is asked now and then,
+    whether somebody still waits.
     """
 
     def look(_: Progress | None = None) -> None:
@@ -158,9 +170,9 @@ def compute(task: Task, content: Content, wanted: Callable[[], bool] | None = No
     with reporting(texts.append):
         simulation = Simulation(plan, task.step, before, task.threads, chains, task.until)
         waiting = time.perf_counter()  # for another process to compile, or for this one
-        with nullcontext() if task.digest in _ready else once():  # who has the code does not wait for others
+        with nullcontext() if simulation.code <= _ready else once():  # who has it does not wait for others
             simulation.prepare()
-        _ready.add(task.digest)
+        _ready.update(simulation.code)
         begin = time.perf_counter()
         compiled = begin - waiting if texts else 0.0
         if not simulation.run(look, seconds=task.seconds):
@@ -172,9 +184,14 @@ def compute(task: Task, content: Content, wanted: Callable[[], bool] | None = No
         machine(plan, task.modules), socket.gethostname(), time.perf_counter() - begin, compiled,
         last.loss, last.accuracy, last.temperature,
     )  # fmt: skip
+    state = None if about.end == plan.steps else sealed_state(plan, result)
+    return Finished(about, _sealed_block(result, about), state)
+
+
+def _sealed_block(data: xr.Dataset, about: About) -> bytes:
+    """The bytes of the file of a block."""
     attributes = {"heatbath_format": file.FORMAT, "heatbath_version": version("heatbath")}
-    whole = file.sealed(result.assign_attrs(attributes | {"block": json.dumps(about)}))
-    return Finished(about, whole, None if about.end == plan.steps else sealed_state(plan, result))
+    return file.sealed(data.assign_attrs(attributes | {"block": json.dumps(about)}))
 
 
 def sealed_state(plan: Plan, data: xr.Dataset) -> bytes:
@@ -193,8 +210,19 @@ def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:
 
         kernels = sorted({one["architecture"] for one in threadpool_info() if "architecture" in one})
         packages |= {"scipy": version("scipy"), "kernels": " ".join(kernels)}
-    place = {"processor": platform.machine(), "lanes": str(lanes(np.dtype("float32")))}
+    place = {"processor": platform.machine(), "instructions": instructions()}
     return {"heatbath": library(), **own, **packages, **place}
+
+
+@lru_cache
+def instructions() -> str:
+    """The instructions for vectors that this processor has: where there are others, NumPy takes other code
+    for exponentials and the like, which rounds otherwise."""
+    try:
+        features = llvmlite.binding.get_host_cpu_features()
+    except RuntimeError:  # where LLVM cannot tell
+        return "unknown"
+    return " ".join(sorted(name for name, there in features.items() if there and name.startswith(VECTORS)))
 
 
 @lru_cache
@@ -213,30 +241,43 @@ def hashed(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _plan_of(task: Task, content: Content) -> Plan:
-    """The plan of a task, which a process reads once."""
+def _plan_of(task: Task, content: Mapping[str, Content]) -> Plan:
+    """The plan of a task, which a process reads once; its data, too, as long as it keeps a plan with them."""
     with _reading:
         if task.digest in _plans:
             _plans.move_to_end(task.digest)
-            return _plans[task.digest]
+            return _plans[task.digest].plan
         for module in task.modules:
             if (
                 module != "__main__"
             ):  # of a script: where it is known it is so already, and else it is refused
                 importlib.import_module(module)
-        whole = content if isinstance(content, bytes) else content()
-        if hashlib.sha256(whole).hexdigest() != task.digest:
-            raise ValueError("the plan that has arrived is not the one that was sent: its checksum is wrong")
-        plan, _ = file.unpack_plan(file.opened(whole, "the plan"), None)
-        _keep_plan(task.digest, plan)
+        first, *data = content
+        packed, problem = _opened(first, content), None
+        like = next((one.plan for one in _plans.values() if data and one.data == data), None)
+        if like is not None:
+            packed, problem = file.with_average(packed, like), like.problem
+        elif data:
+            packed = packed.assign(_opened(data[0], content).data_vars)
+        plan, _ = file.unpack_plan(packed, problem)
+        _keep_plan(task.digest, Known(plan, data))
         return plan
 
 
-def _keep_plan(digest: str, plan: Plan) -> None:
+def _opened(checksum: str, content: Mapping[str, Content]) -> xr.Dataset:
+    """A piece of what was sent."""
+    piece = content[checksum]
+    whole = piece if isinstance(piece, bytes) else piece()
+    if hashlib.sha256(whole).hexdigest() != checksum:
+        raise ValueError("the plan that has arrived is not the one that was sent: its checksum is wrong")
+    return file.opened(whole, "the plan")
+
+
+def _keep_plan(digest: str, known: Known) -> None:
     with _reading:
-        _plans[digest] = plan
+        _plans[digest] = known
         while len(_plans) > KEPT:
-            _ready.discard(_plans.popitem(last=False)[0])
+            _plans.popitem(last=False)
 
 
 class About(NamedTuple):
@@ -309,22 +350,26 @@ class Block(NamedTuple):
 
 class Store:
     """The blocks of a plan that are there, in memory or in a folder if one is given; `before` them was a run,
-    or nothing."""
+    or nothing. A folder that `begins` with that run has it in blocks, too."""
 
     def __init__(
-        self, plan: Plan, folder: Path | None = None, before: Before | None = None, finished: bool = False
+        self,
+        plan: Plan,
+        folder: Path | None = None,
+        before: Before | None = None,
+        begins: Before | None = None,
+        finished: bool = False,
     ) -> None:
         self.plan, self.folder, self.before, self.finished = plan, folder, before, finished
         self.blocks: dict[int, list[Block]] = {}  # by the first of their chains, in the order of their steps
         self.done = self.work = 0  # chains at the last step; steps that are made, of all chains
         self._firsts: list[int] = []  # in order
         self._others: set[str] = set()
-        self.shared = Shared.of(plan, None if folder is None else _plan_in(folder, plan))
+        self._of_folder = None if folder is None else _plan_in(folder, plan, begins)
+        self.shared = Shared.of(plan, self._of_folder and self._of_folder.digest)
         self._machine = machine(plan, self.shared.modules)
         if folder is not None:
-            if not (folder / PLAN).exists():
-                writing.write(folder / PLAN, self.shared.content)
-            found = [(_about(path), path) for path in folder.glob(NAME.format(*"****"))]
+            found = [(about_of(path), path) for path in folder.glob(NAME.format(*"****"))]
             for about, path in sorted(found, key=lambda one: (one[0].first, one[0].begin)):
                 self._check(about, path)
                 self._keep(Block(about, path))
@@ -342,14 +387,25 @@ class Store:
 
     @classmethod
     @contextmanager
-    def locked(cls, plan: Plan, folder: Path | None, before: Before | None = None) -> Iterator[Store]:
+    def locked(
+        cls,
+        plan: Plan,
+        folder: Path | None,
+        before: Before | None = None,
+        begins: Before | None = None,
+    ) -> Iterator[Store]:
         """The same, to add blocks to: within, no other process computes for the same folder."""
         if folder is None:
             yield cls(plan, None, before)
             return
         _make(folder)
         with _lock(folder):
-            yield cls(plan, folder, before)
+            yield cls(plan, folder, before, begins)
+
+    @property
+    def former(self) -> str:
+        """The version that began the run in a folder, where that rounded otherwise."""
+        return "" if self._of_folder is None else self._of_folder.former
 
     @property
     def first(self) -> int:
@@ -360,13 +416,29 @@ class Store:
         """Keep a block that has come, whole or not at all."""
         about, content = block.about, block.content
         self._check(about, about.name)
-        file.check_seal(io.BytesIO(content), about.name)
+        _check_content(about, content)
         if self.folder is None:
             self._keep(Block(about, content))
         else:
             path = self.folder / about.name
             writing.write(path, content)
             self._keep(Block(about, path))
+
+    def begin(self, start: Before, most: int) -> None:
+        """Have the run before as blocks, of those chains of which there are none yet: as it is cut already,
+        or of so many chains at `most`. One of them at a time is in memory."""
+        cut = np.cumsum([0, *start.data["theta"].chunksizes.get("chain", ())]).tolist()
+        if len(cut) == 1:
+            cut = range(0, self.plan.total, most)
+        for missing in self.missing():
+            inside = [edge for edge in cut if missing.start < edge < missing.stop]
+            for first, stop in pairwise([missing.start, *inside, missing.stop]):
+                data = file.in_order(start.data.isel(chain=slice(first, stop)).compute())
+                about = About(
+                    self.shared.digest, first, stop, 0, start.step, [], self._machine, socket.gethostname(),
+                    0.0, 0.0, math.nan, math.nan, {},
+                )  # fmt: skip
+                self.add(Finished(about, _sealed_block(data, about), None))
 
     def _keep(self, block: Block) -> None:
         about = block.about
@@ -481,7 +553,7 @@ class Store:
             values = dask.array.concatenate(rows, axis=along)
             small = result.dimensions == ("chain",)
             variables[result.name] = result.dimensions, values.compute() if small else values
-        return xr.Dataset(variables, labels_at(self.plan))
+        return xr.Dataset(variables, labels_at(self.plan, self._of_folder and self._of_folder.names))
 
     def _part(self, result: Result, block: Block) -> Any:
         """A result of a block, which is read later."""
@@ -520,12 +592,21 @@ def _remove(folder: Path) -> None:
     folder.rmdir()
 
 
-def _about(path: Path) -> About:
+def _check_content(about: About, content: bytes) -> None:
+    """Refuse a file that is damaged, or not that of the block that it came with."""
+    if file.opened_arrays(content, about.name, [])[1] != json.dumps(about):
+        raise ValueError(f"{about.name}: its file is of another block, or says otherwise of this one")
+
+
+def about_of(path: Path) -> About:
     """What a block in a file says of itself."""
     try:
         return About.read(file.read_arrays(path, [])[1])
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"{path} is not a block of a run: {error}") from error
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{error}: {path} is not a block of a run. Remove it, and call what began the run again: it goes "
+            "on, and computes the block anew"
+        ) from error
 
 
 def check_lazy() -> None:
@@ -555,7 +636,11 @@ def _lock(folder: Path) -> Iterator[None]:
         raise busy
     _held.add(place)
     try:
-        with open(place / LOCK, "ab") as file:
+        try:
+            file = open(place / LOCK, "ab")  # noqa: SIM115
+        except OSError as error:
+            raise writing.failed(error, place / LOCK, "written") from None
+        with file:
             try:
                 if fcntl is not None:
                     fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -576,11 +661,24 @@ def _make(folder: Path) -> None:
         )
     if not folder.parent.is_dir():
         raise FileNotFoundError(f"{folder} cannot be made: there is no folder {folder.parent}")
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise writing.failed(error, folder, "made") from None
 
 
-def _plan_in(folder: Path, plan: Plan) -> bytes | None:
-    """The file of a plan in a folder, which must be this one; None if the folder is new."""
+class OfFolder(NamedTuple):
+    """What the file of a plan in a folder says: the checksum of it all, which is what blocks call the plan;
+    what points were called before their coefficients were changed, if they were; and who began the run."""
+
+    digest: str
+    names: xr.Dataset | None
+    former: str
+
+
+def _plan_in(folder: Path, plan: Plan, begins: Before | None) -> OfFolder:
+    """The file of a plan in a folder, which must be this one; if the folder is new it is made, of a run that
+    begins with another."""
     _make(folder)
     path = folder / PLAN
     if not path.exists():
@@ -590,12 +688,17 @@ def _plan_in(folder: Path, plan: Plan) -> bytes | None:
                 f"{folder} has other things in it ({', '.join(sorted(others)[:3])}), and no {PLAN}: it is "
                 "left alone. Choose another folder"
             )
-        return None
+        names = {} if begins is None else {axis: begins.data[axis] for axis in plan.axes}
+        past = xr.Dataset(coords=names).drop_vars("chain", errors="ignore")
+        former = "" if begins is None else begins.former
+        writing.write(path, file.sealed(file.pack(plan, 0, past, former)))
     content = path.read_bytes()
-    there, _ = file.unpack_plan(file.opened(content, path), plan.problem)
+    packed = file.opened(content, path)
+    there, rest = file.unpack_plan(packed, plan.problem)
     if wrong := plan.differences(there):
         raise ValueError(
             f"{folder} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
             "another name"
         )
-    return content
+    named = rest if set(plan.axes) <= set(rest.coords) else None
+    return OfFolder(hashlib.sha256(content).hexdigest(), named, str(packed.attrs.get("begun_by", "")))

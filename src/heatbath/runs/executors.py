@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from concurrent.futures import (
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -37,10 +39,10 @@ from joblib.parallel import get_active_backend
 from heatbath import writing
 from heatbath.checks import shown
 from heatbath.engine.compile import report
-from heatbath.runs.blocks import About, BlocksError, Finished, Shared, Store, Task, compute
+from heatbath.runs.blocks import About, BlocksError, Finished, Shared, Store, Task, about_of, compute
 from heatbath.runs.dataset import sizes
 from heatbath.runs.plan import Plan
-from heatbath.runs.simulation import Progress, deferred_interrupts, lanes_of
+from heatbath.runs.simulation import Progress, deferred_interrupts, layout_of_blocks
 
 SECONDS = 4.0  # of a block: long beside what it costs to move it, short beside what is lost with a worker
 AHEAD = 2  # blocks for each worker
@@ -52,31 +54,38 @@ ACCEPTED = (
     "an executor of concurrent.futures, a dask.distributed.Client, the module ray or 'ray', or None for this "
     "process, or what joblib.parallel_config says"
 )
-LOCAL = (ProcessPoolExecutor, ThreadPoolExecutor, loky.ProcessPoolExecutor)  # on this computer
+WANTED = "wanted"  # the file that is there as long as somebody waits
+PROCESSES = (ProcessPoolExecutor, loky.ProcessPoolExecutor)  # on this computer
 NAMED = "processes, or processes:4 for so many, ray, or the address of a scheduler of Dask, tcp://HOST:PORT"
 NO_DASK = "the executor at an address is Dask's, an extra: pip install 'heatbath[dask]'"
 MISSING = "executor='ray' needs Ray, an extra: pip install 'heatbath[ray]'"
 
 
 class Pool:
-    """The workers of an executor of `concurrent.futures`.
+    """The workers of an executor of `concurrent.futures`, of which nothing is known: a plan and its data go
+    with every task.
 
-    In processes on this computer the plan is in a file, which each reads once, and another is there as long
-    as somebody waits. Of others nothing is known, and the plan goes with every task.
+    What was given to the workers stays there until the end of the outermost `with`: so plans of a search,
+    which have the same data, give them once.
     """
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Any) -> None:
         self.executor = executor
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._wanted: Path | None = None
+        self._given: dict[str, Any] = {}  # pieces of plans, by their checksums
+        self._entered = 0
 
     def __enter__(self) -> Pool:
+        self._entered += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
-        self._folder = self._wanted = None
+        self._entered -= 1
+        if not self._entered:
+            self._given.clear()
+            self._leave()
+
+    def _leave(self) -> None:
+        """Take away what only workers have needed."""
 
     def workers(self, threads: int) -> int:
         """How many blocks they compute at a time, with so many threads each."""
@@ -86,26 +95,29 @@ class Pool:
         """How many blocks for each of these wait or are under way."""
         return AHEAD
 
-    def share(self, shared: Shared) -> Any:
-        """What a task gets for the plan and its data."""
-        if not isinstance(self.executor, LOCAL):
-            return shared.content
-        self._folder = tempfile.TemporaryDirectory(prefix="heatbath-")
-        self._wanted = Path(self._folder.name) / "wanted"
-        self._wanted.touch()
-        path = Path(self._folder.name) / f"{shared.digest}.nc"
-        writing.write(path, shared.content)
-        return path.read_bytes
+    def share(self, shared: Shared) -> dict[str, Any]:
+        """What a task gets for the plan and its data: each piece is given to the workers once."""
+        for checksum, piece in shared.content.items():
+            if checksum not in self._given:
+                self._given[checksum] = self._give(checksum, piece)
+        return {checksum: self._given[checksum] for checksum in shared.content}
 
-    def submit(self, task: Task, content: Any) -> Future[Finished]:
+    def _give(self, checksum: str, piece: bytes) -> Any:
+        """A piece, or how workers come by it."""
+        return piece
+
+    def submit(self, task: Task, content: Any) -> Future[Any]:
         """Have a block computed."""
-        wanted = None if self._wanted is None else self._wanted.exists
-        return self.executor.submit(compute, task, content, wanted)
+        future: Future[Any] = self.executor.submit(compute, task, content, None)
+        return future
 
-    def cancel(self, futures: list[Future[Finished]]) -> None:
+    def received(self, answer: Any) -> Finished:
+        """The block that a worker has answered with."""
+        block: Finished = answer
+        return block
+
+    def cancel(self, futures: list[Future[Any]]) -> None:
         """End what is under way: nobody waits for it."""
-        if self._wanted is not None:
-            self._wanted.unlink(missing_ok=True)
         for future in futures:
             future.cancel()
         wait([future for future in futures if not future.cancelled()])
@@ -113,6 +125,95 @@ class Pool:
     def lost(self, error: BaseException) -> bool:
         """Whether a block has failed because its worker is lost, so that another may compute it."""
         return False
+
+
+class ThreadPool(Pool):
+    """Those that are threads of this process, and see whether somebody waits."""
+
+    def __init__(self, executor: Any) -> None:
+        super().__init__(executor)
+        self._wanted = threading.Event()
+
+    def share(self, shared: Shared) -> dict[str, Any]:
+        """What a task gets for the plan and its data."""
+        self._wanted.set()
+        return super().share(shared)
+
+    def submit(self, task: Task, content: Any) -> Future[Any]:
+        """Have a block computed."""
+        future: Future[Any] = self.executor.submit(compute, task, content, self._wanted.is_set)
+        return future
+
+    def cancel(self, futures: list[Future[Any]]) -> None:
+        """End what is under way: nobody waits for it."""
+        self._wanted.clear()
+        super().cancel(futures)
+
+
+class ProcessPool(Pool):
+    """Those that are processes on this computer: a plan and its data are in files, which each reads once,
+    another is there as long as somebody waits, and blocks come back in files.
+
+    (A process that is killed while it sends megabytes through the pipe that all share leaves a part of them
+    there, and `concurrent.futures` waits for the rest for ever. A name is sent whole or not at all.)
+    """
+
+    def __init__(self, executor: Any) -> None:
+        super().__init__(executor)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def _place(self) -> Path:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="heatbath-")
+        return Path(self._folder.name)
+
+    def _leave(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def share(self, shared: Shared) -> dict[str, Any]:
+        """What a task gets for the plan and its data: each piece is given to the workers once."""
+        (self._place / WANTED).touch()
+        return super().share(shared)
+
+    def _give(self, checksum: str, piece: bytes) -> Any:
+        path = self._place / f"{checksum}.nc"
+        writing.write(path, piece)
+        return path.read_bytes
+
+    def submit(self, task: Task, content: Any) -> Future[Any]:
+        """Have a block computed."""
+        future: Future[Any] = self.executor.submit(_compute_here, task, content, self._place)
+        return future
+
+    def received(self, answer: Any) -> Finished:
+        """The block in the files that a worker has named."""
+        block, state = (None if path is None else path.read_bytes() for path in answer)
+        about = about_of(answer[0])
+        for path in filter(None, answer):
+            path.unlink()
+        return Finished(about, block or b"", state)
+
+    def cancel(self, futures: list[Future[Any]]) -> None:
+        """End what is under way: nobody waits for it."""
+        (self._place / WANTED).unlink(missing_ok=True)
+        super().cancel(futures)
+
+
+def _compute_here(task: Task, content: Any, folder: Path) -> tuple[Path, Path | None]:
+    """What a worker on this computer does: the files of the block and of the state from which it goes on."""
+    block = compute(task, content, (folder / WANTED).exists)
+    return _left(folder, block.content), None if block.state is None else _left(folder, block.state)
+
+
+def _left(folder: Path, content: bytes) -> Path:
+    """A new file, which nobody knows of yet."""
+    place, name = tempfile.mkstemp(".nc", "block-", folder)
+    with open(place, "wb") as file:
+        file.write(content)
+    return Path(name)
 
 
 class DaskPool(Pool):
@@ -131,17 +232,17 @@ class DaskPool(Pool):
         """One where a block takes several threads, of which Dask knows nothing: it would begin another."""
         return AHEAD if threads == 1 else 1
 
-    def share(self, shared: Shared) -> Any:
-        """What a task gets for the plan and its data."""
+    def _give(self, checksum: str, piece: bytes) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # once, and not a graph
-            return self.client.submit(bytes, shared.content, key=f"heatbath-{shared.digest}")
+            return self.client.submit(bytes, piece, key=f"heatbath-{checksum}")
 
-    def submit(self, task: Task, content: Any) -> Future[Finished]:
+    def submit(self, task: Task, content: Any) -> Future[Any]:
         """Have a block computed."""
-        return self.executor.submit(compute, task, content, _kept)
+        future: Future[Any] = self.executor.submit(compute, task, content, _kept)
+        return future
 
-    def cancel(self, futures: list[Future[Finished]]) -> None:
+    def cancel(self, futures: list[Future[Any]]) -> None:
         """End what is under way: nobody waits for it."""
         for future in futures:
             future.cancel()
@@ -177,32 +278,29 @@ class RayPool(Pool):
     """The workers of Ray: the plan is in its store of objects, and Ray cancels tasks itself."""
 
     def __init__(self, ray: Any) -> None:
+        super().__init__(ray)
         self.ray = ray
         if not ray.is_initialized():
             ray.init()
-        self._references: dict[Future[Finished], Any] = {}
+        self._references: dict[Future[Any], Any] = {}
         self._compute = ray.remote(max_retries=0)(_compute_with_ray)  # those of `Blocks` are counted
-
-    def __exit__(self, *_: object) -> None:
-        self._references.clear()
 
     def workers(self, threads: int) -> int:
         """How many times so many processors Ray has."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)) // threads)
 
-    def share(self, shared: Shared) -> Any:
-        """What a task gets for the plan and its data: a list, so that Ray leaves it to the task to ask."""
-        return [self.ray.put(shared.content)]
+    def _give(self, checksum: str, piece: bytes) -> Any:
+        return self.ray.put(piece)  # of what stands in a dict Ray leaves it to the task to ask for it
 
-    def submit(self, task: Task, content: Any) -> Future[Finished]:
+    def submit(self, task: Task, content: Any) -> Future[Any]:
         """Have a block computed."""
         reference = self._compute.options(num_cpus=task.threads).remote(task, content)
-        future: Future[Finished] = reference.future()
+        future: Future[Any] = reference.future()
         self._references[future] = reference
         future.add_done_callback(lambda done: self._references.pop(done, None))
         return future
 
-    def cancel(self, futures: list[Future[Finished]]) -> None:
+    def cancel(self, futures: list[Future[Any]]) -> None:
         """End what is under way: nobody waits for it."""
         for future in futures:
             if (reference := self._references.get(future)) is not None:
@@ -218,11 +316,11 @@ class RayPool(Pool):
         return isinstance(error, kinds)
 
 
-def _compute_with_ray(task: Task, content: list[Any]) -> Finished:
+def _compute_with_ray(task: Task, content: dict[str, Any]) -> Finished:
     """What a worker of Ray does."""
     import ray
 
-    return compute(task, lambda: ray.get(content[0]))
+    return compute(task, {name: partial(ray.get, reference) for name, reference in content.items()})
 
 
 class Sizes:
@@ -232,7 +330,7 @@ class Sizes:
 
     def __init__(self, plan: Plan, workers: int, threads: int, first: int) -> None:
         self.plan, self.workers, self.first = plan, workers, first
-        self.unit = lanes_of(plan) * threads
+        self.unit = layout_of_blocks(plan).lanes * threads
         self._work = self._seconds = self._taking = 0.0
         self._count = 0
 
@@ -252,9 +350,16 @@ class Sizes:
         """How many chains, of those that are left."""
         steps = self.plan.steps - self.first
         fit = int(self.seconds * self._work / (self._seconds * steps)) if self._seconds else self.unit
-        share = -(-left // self.workers)
+        return self._whole(min(fit, -(-left // self.workers)))
+
+    def even(self) -> int:
+        """How many chains, where all are cut at once: AHEAD blocks for each worker."""
+        return self._whole(-(-self.plan.total // (AHEAD * self.workers)))
+
+    def _whole(self, count: int) -> int:
+        """About so many chains in whole units, with results that are small enough."""
         small = LARGEST // self._bytes(1, self.first, self.plan.steps)
-        return max(self.unit, min(fit, share, small) // self.unit * self.unit)
+        return max(self.unit, min(count, small) // self.unit * self.unit)
 
     def until(self, chains: int, step: int) -> int:
         """To which step, from this one."""
@@ -283,10 +388,10 @@ class Blocks:
         self.left = store.missing()
         self.unfinished: list[tuple[About, bytes | None]] = [(about, None) for about in store.unfinished()]
         self.sizes = Sizes(self.plan, 1, threads, store.first)
-        self.under_way: dict[Future[Finished], Task] = {}
+        self.under_way: dict[Future[Any], Task] = {}
         self.lost: dict[int, int] = {}  # how often the worker of a block was lost
         self._most, self._counted = 0, -math.inf  # under way at a time, and when that was asked for
-        self._done: SimpleQueue[Future[Finished]] = SimpleQueue()  # in the order in which they end
+        self._done: SimpleQueue[Future[Any]] = SimpleQueue()  # in the order in which they end
         self._means = Means()
         for about in store.latest():
             self._means.add(about)
@@ -323,7 +428,7 @@ class Blocks:
                 time.perf_counter(),
             )
 
-    def _arrived(self) -> list[Future[Finished]]:
+    def _arrived(self) -> list[Future[Any]]:
         """What has ended, after LOOK seconds at most; those that failed last, as what is finished is kept."""
         done = []
         with suppress(Empty):
@@ -348,14 +453,17 @@ class Blocks:
         )  # fmt: skip
 
     def _submit(self, task: Task, content: Any) -> None:
-        future = self.pool.submit(task, content)
+        try:
+            future = self.pool.submit(task, content)
+            future.add_done_callback(self._done.put)
+        except Exception as error:  # of whoever it is: it was shut down, a process of it has ended, ...
+            raise self._failure(task, "could not be given to the executor", error) from error
         self.under_way[future] = task
-        future.add_done_callback(self._done.put)
 
-    def _take(self, future: Future[Finished], content: Any) -> None:
+    def _take(self, future: Future[Any], content: Any) -> None:
         task, begin = self.under_way.pop(future), time.perf_counter()
         try:
-            block = future.result()
+            block = self.pool.received(future.result())
         except Exception as error:
             self.lost[task.first] = self.lost.get(task.first, 0) + 1
             if self.pool.lost(error) and self.lost[task.first] <= RETRIES:
@@ -364,6 +472,7 @@ class Blocks:
             raise self._failure(task, "failed on a worker", error) from error
         del future  # which nobody else has: Dask computes what is lost with a worker again while it is held
         try:
+            _check_answer(task, block)
             self.store.add(block)
         except ValueError as error:
             raise self._failure(task, "came back from a worker and cannot be taken", error) from error
@@ -422,7 +531,18 @@ class Means:
         return {name: float(self._sums[name] / count) for name, count in self._counts.items() if count}
 
 
-def _failed(future: Future[Finished]) -> bool:
+def _check_answer(task: Task, block: object) -> None:
+    """Refuse what is not the block that was asked for."""
+    if not isinstance(block, Finished):
+        raise ValueError(f"it is no block, but {shown(block)}")
+    about = block.about
+    if (about.first, about.stop, about.begin) != (task.first, task.stop, task.step):
+        raise ValueError(f"it is {about.name}, and the steps after {task.step} were asked for")
+    if not task.step < about.end <= task.until:
+        raise ValueError(f"it ends at step {about.end}, and {task.step + 1} to {task.until} were asked for")
+
+
+def _failed(future: Future[Any]) -> bool:
     return future.cancelled() or future.exception() is not None
 
 
@@ -448,7 +568,8 @@ def chosen_pool(executor: object) -> Pool | None:
     if executor == "ray" or getattr(executor, "__name__", "") == "ray":
         return RayPool(_ray())
     if isinstance(executor, Executor):
-        return Pool(executor)
+        kinds = {ThreadPool: (ThreadPoolExecutor,), ProcessPool: PROCESSES}
+        return next((own for own, of in kinds.items() if isinstance(executor, of)), Pool)(executor)
     if callable(getattr(executor, "scatter", None)) and callable(getattr(executor, "get_executor", None)):
         return DaskPool(executor)
     raise TypeError(f"executor must be {ACCEPTED}; got {shown(executor)}")
@@ -519,9 +640,9 @@ def _of_joblib() -> Pool | None:
     if count == 1:
         return None
     if kind == "ThreadingBackend":
-        return Pool(ThreadPoolExecutor(count))
+        return ThreadPool(ThreadPoolExecutor(count))
     if kind in ("LokyBackend", "MultiprocessingBackend"):
-        return Pool(loky.get_reusable_executor(count))
+        return ProcessPool(loky.get_reusable_executor(count))
     raise TypeError(f"heatbath does not know joblib's {kind}: give executor={ACCEPTED}")
 
 
@@ -529,4 +650,4 @@ def _of_joblib() -> Pool | None:
 def pool_here() -> Iterator[Pool]:
     """This process, which computes one block at a time."""
     with ThreadPoolExecutor(1) as executor:
-        yield Pool(executor)
+        yield ThreadPool(executor)

@@ -108,6 +108,19 @@ def unpack_plan(packed: xr.Dataset, problem: Problem | None) -> tuple[Plan, xr.D
     return Plan.from_plain(settings, arrays, problem), bare(packed.drop_vars(arrays))
 
 
+def pieces(plan: Plan) -> list[xr.Dataset]:
+    """A plan as `pack` makes it, in two pieces: one without the user's own data and the inputs to average at
+    and, if there are any, these. `unpack_plan` takes the first with the variables of the second."""
+    packed = pack(plan, 0, xr.Dataset())
+    own = [name for name in (*plain.ARRAYS, *plain.WEIGHTS, "X_average") if name in packed]
+    return [packed.drop_vars(own), *([bare(packed[own]).assign_attrs(heatbath_format=FORMAT)] if own else [])]
+
+
+def with_average(packed: xr.Dataset, like: Plan) -> xr.Dataset:
+    """The first of two pieces with the inputs to average at of a plan whose second piece is the same."""
+    return packed if like.average is None else packed.assign(X_average=(ARRAYS["X_average"], like.average))
+
+
 def bare(data: xr.Dataset) -> xr.Dataset:
     """The same without attributes; `drop_attrs` of xarray copies all arrays."""
     copy = data.copy(deep=False)

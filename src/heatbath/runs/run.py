@@ -31,7 +31,7 @@ from heatbath.prediction.mixtures import NORMAL
 from heatbath.runs import file
 from heatbath.runs.blocks import PLAN, Before, Store, check_lazy, discard
 from heatbath.runs.dataset import check_memory, data_at, data_with, find_point, gather
-from heatbath.runs.executors import Blocks, Pool, chosen_pool, pool_here
+from heatbath.runs.executors import Blocks, Pool, Sizes, chosen_pool, pool_here
 from heatbath.runs.found import Found
 from heatbath.runs.grid import Methods
 from heatbath.runs.groups import Networks, Places, make_groups
@@ -488,6 +488,7 @@ class Run:
         progress: Callable[[Progress], None] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         every: float = 60.0,
+        folder: str | os.PathLike[str] | None = None,
         executor: object = None,
     ) -> Run:
         """Continue, bit for bit as if it had never stopped, and return the longer run.
@@ -498,6 +499,8 @@ class Run:
         - `record`: as in `train` (a number of records is for these steps); None for the same as before.
         - `checkpoint`: as in `train`. It may have this run at an earlier step, or at a later one of the same
           call, which then continues from there.
+        - `folder`: as in `train`, another than that of this run. It gets what there is so far, too, some
+          chains at a time: neither this run nor the longer one need fit in memory.
         - `executor`: as in `sweep`.
 
         >>> import heatbath as hb
@@ -521,6 +524,7 @@ class Run:
             progress=progress,
             checkpoint=checkpoint,
             every=every,
+            folder=folder,
             pool=chosen_pool(executor),
         )
 
@@ -623,7 +627,8 @@ def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
         raise TypeError(f"problem must be a Problem or None, got {problem!r}")
     if (Path(path) / PLAN).is_file():
         plan = file.unpack_plan(file.read(Path(path) / PLAN), problem)[0]
-        return Run(plan, plan.steps, Store.load(Path(path), plan).lazy())
+        store = Store.load(Path(path), plan)
+        return Run(plan, plan.steps, store.lazy(), store.former)
     return Run(*file.unpack(path, file.read(path), problem))
 
 
@@ -667,9 +672,9 @@ def simulate(
     """
     check_manner(threads, progress, checkpoint, every)
     if folder is not None:
-        if checkpoint is not None or before is not None:
+        if checkpoint is not None:
             raise ValueError("a run in a folder is its own checkpoint: leave out checkpoint")
-        return _in_folder(Path(folder), plan, threads, progress, every, pool)
+        return _in_folder(Path(folder), plan, before, threads, progress, every, pool)
     if checkpoint is not None and os.path.exists(checkpoint):
         before = _furthest(plan, before, checkpoint)
     if before is not None and before.step == plan.steps:
@@ -678,8 +683,7 @@ def simulate(
     if before is not None and before.data.chunks:
         before = replace(before, data=before.data.compute())
     first, data, former = (before.step, before.data, before.former) if before else (0, None, "")
-    if before and before.former:
-        warn(f"{_begun_elsewhere(before)}: it continues, but not bit for bit as it would have there")
+    _warn_of_former(before)
     warn_of_stale_noise(plan, plan.steps)
     if pool is not None:
         return _in_blocks(pool, plan, before, threads, progress, checkpoint, every)
@@ -734,20 +738,26 @@ def _in_blocks(
 def _in_folder(
     folder: Path,
     plan: Plan,
+    before: Run | None,
     threads: int | None,
     progress: Callable[[Progress], None] | None,
     every: float,
     pool: Pool | None,
 ) -> Run:
-    """Carry out a plan in blocks that stay in a folder, by others or here."""
+    """Carry out a plan in blocks that stay in a folder, by others or here, after those of a run before."""
     check_lazy()
+    _warn_of_former(before)
     warn_of_stale_noise(plan, plan.steps)
-    with Store.locked(plan, folder) as store:
+    start = None if before is None else Before(before.step, before.data, before.former)
+    count = threads or (1 if pool else thread_count(threads))
+    with Store.locked(plan, folder, begins=start) as store:
         if store.done < plan.total:
             with nullcontext(pool) if pool else pool_here() as workers:
-                _compute(store, workers, threads or (1 if pool else thread_count(threads)), progress, every)
-    report_losses(store.losses(), plan.total, 0)
-    return Run(plan, plan.steps, store.lazy())
+                if start is not None:
+                    store.begin(start, Sizes(plan, workers.workers(count), count, 0).even())
+                _compute(store, workers, count, progress, every)
+    report_losses(store.losses(), plan.total, 0 if before is None else before.step)
+    return Run(plan, plan.steps, store.lazy(), store.former)
 
 
 def _compute(
@@ -774,6 +784,11 @@ def check_manner(threads: int | None, progress: object, checkpoint: object, ever
         raise TypeError(f"progress must be a function of a Progress, got {progress!r}")
     if not (checkpoint is None or isinstance(checkpoint, (str, os.PathLike))):
         raise TypeError(f"checkpoint must be a path, got {checkpoint!r}")
+
+
+def _warn_of_former(before: Run | None) -> None:
+    if before is not None and before.former:
+        warn(f"{_begun_elsewhere(before)}: it continues, but not bit for bit as it would have there")
 
 
 def _begun_elsewhere(run: Run) -> str:

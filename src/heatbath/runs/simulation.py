@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from heatbath.engine.batches import Table, tabulate
 from heatbath.engine.dense import Shape
-from heatbath.engine.ensemble import Ensemble, advance, structure, usual_layout
-from heatbath.engine.layouts import Layout
+from heatbath.engine.ensemble import ALIKE, Ensemble, advance, structure, usual_layout
+from heatbath.engine.layouts import Alone, Layout
 from heatbath.engine.program import Program, compile_program
 from heatbath.engine.threads import one_blas_thread
 from heatbath.likelihood import Likelihood, settle
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from heatbath.runs.run import Run
 
 FAR, MANY = 100.0, 16  # h of a step down, so that little is rounded; chains of a usual run
+ENOUGH = 2**12  # chains: of more the layout is the same
 PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
 
 
@@ -143,9 +144,12 @@ class Simulation:
         if plan.average is not None:
             X = (plan.average - problem.shift) / problem.scale
             average = tabulate(X[None], np.zeros((1, len(X), 0)), kind)
+        layout = layout_of_blocks(plan) if self._block else None
         self.groups: list[Group] = []
         for own, programs, settled in _grouped(plan, self.chains):
-            ensemble = make_ensemble(plan, programs, settled, start_of(plan, own), data, own, threads)
+            ensemble = make_ensemble(
+                plan, programs, settled, start_of(plan, own), data, own, threads, layout=layout
+            )
             ensemble.take_notes(
                 records, losses, test,
                 weights=plan.weights, histogram=plan.histogram or (0.0, 1.0, 0),
@@ -166,6 +170,11 @@ class Simulation:
         """Whether a chain is still running."""
         return any((group.ensemble.chains.died < 0).any() for group in self.groups)
 
+    @property
+    def code(self) -> set[Hashable]:
+        """Which compiled code is needed."""
+        return {group.ensemble.code for group in self.groups}
+
     def prepare(self) -> None:
         """Compile what is needed, here and now; BLAS is loaded, too, which cannot be limited before."""
         for group in self.groups:
@@ -178,13 +187,13 @@ class Simulation:
         every: float = 0.0,
         seconds: float = math.inf,
     ) -> bool:
-        """Continue to the last step, or for so many seconds, in calls of about PATIENCE seconds; False if
-        Ctrl-C came first.
+        """Continue to the last step, or for so many seconds and at least one call, in calls of about PATIENCE
+        seconds; False if Ctrl-C came first.
 
         `progress` is called after each of them, and `save` is called whenever `every` seconds have passed.
         """
         ensembles = [group.ensemble for group in self.groups]
-        stride = 1
+        stride, step = 1, self.step
         try:
             self.prepare()
         except KeyboardInterrupt:  # nothing has moved yet
@@ -192,7 +201,9 @@ class Simulation:
         with one_blas_thread() if self._large else nullcontext():
             begin = saved = time.perf_counter()
             with deferred_interrupts() as interrupted:
-                while self._goes_on and not interrupted() and time.perf_counter() - begin < seconds:
+                while self._goes_on and not interrupted():
+                    if self.step > step and time.perf_counter() - begin >= seconds:
+                        break
                     called = time.perf_counter()
                     now = self._steps_worth(stride)
                     advance(ensembles, now)
@@ -292,10 +303,12 @@ def make_ensemble(
     chains: NDArray[np.int64],
     threads: int | None,
     before: Ensemble | None = None,
+    layout: Layout | None = None,
 ) -> Ensemble:
     """These chains of a plan, in order, at their start; `programs` are those of their points, in order.
 
-    With `before` they are where that ensemble has them, in its arrays, and go on with these programs.
+    With `before` they are where that ensemble has them, in its arrays and layout, and go on with these
+    programs. Else they are in the `layout` that is given, or the faster.
     """
     likelihood = Likelihood(plan.problem, programs[0].partition.posterior)
     shape = replace(_shape(plan), loss=likelihood.number, degrees=likelihood.degrees)
@@ -304,7 +317,7 @@ def make_ensemble(
         momenta=plan.momenta if before is None else "zero", seed=plan.seed, number=chains % plan.chains,
         threads=threads, point=np.unique(chains // plan.chains, return_inverse=True)[1],
         variance=settled.draws, noise=None if before else _noise(plan, settled, theta, chains),
-        layout=before.layout if before else None,
+        layout=before.layout if before else layout,
     )  # fmt: skip
     if before is not None:
         ensemble.chains, ensemble.step = before.chains, before.step
@@ -344,9 +357,13 @@ def uses_blas(plan: Plan) -> bool:
     return _shape(plan).uses_blas
 
 
-def lanes_of(plan: Plan) -> int:
-    """How many chains of a plan are computed together: as many take hardly longer than one."""
-    return usual_layout(_shape(plan), MANY, np.dtype(plan.dtype)).lanes
+def layout_of_blocks(plan: Plan) -> Layout:
+    """The layout of all blocks of a plan, whatever their sizes, so that workers compile no other for the few
+    chains of the last one: that of the chains which a method has on the average, on one thread."""
+    shape, kind = _shape(plan), np.dtype(plan.dtype)
+    if plan.chains > ALIKE and not shape.uses_blas:
+        return Alone()
+    return usual_layout(shape, min(plan.total // len(plan.named), ENOUGH), kind, 1)
 
 
 def full_gradients(

@@ -7,6 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -263,7 +264,12 @@ class Search:
         return self._plan(self._tried(0, {}), ladder(self.steps, self.counts[0])[0].steps)
 
     def run(self, progress: Callable[[Progress], None] | None) -> Tuned:
-        """Search in the whole ranges, then near the best that were found, and decide between the best."""
+        """Search in the whole ranges, then near the best that were found, and decide between the best.
+        Others that compute are given the data once."""
+        with self.manner.get("pool") or nullcontext():
+            return self._run(progress)
+
+    def _run(self, progress: Callable[[Progress], None] | None) -> Tuned:
         if self.checkpoint is not None:
             os.makedirs(self.checkpoint, exist_ok=True)
         trials: dict[str, Trial] = {}
