@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import os
+import runpy
 import tomllib
 from dataclasses import replace
 from threading import Thread
@@ -153,6 +154,13 @@ def test_class_weights_that_make_no_sense_are_refused(given, told):
 
 def test_the_version_is_said(call):
     assert call("--version") == (0, f"heatbath {hb.__version__}\n", "")
+
+
+def test_the_command_line_is_a_module_too(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["heatbath", "--version"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_module("heatbath", run_name="__main__")
+    assert capsys.readouterr().out == f"heatbath {hb.__version__}\n"
 
 
 def test_info_and_the_experiments_are_told_as_json(call):

@@ -137,6 +137,15 @@ def test_a_table_has_no_more_rows_than_are_accepted_however_its_lines_end():
         settings.read_settings({"problem": {"kind": "csv", "text": "\ufeff"}})
 
 
+def test_a_table_without_a_header_is_refused_and_told_what_is_missing():
+    rows = [f"{i / 2},{i % 7},{'xy'[i % 2]}" for i in range(40)]
+    for text in (rows, [f"{row[:-1]}{i % 2}" for i, row in enumerate(rows)]):
+        with pytest.raises(settings.Wrong, match=r"would be called 0.0, 0.*x1,x2,class above the rows"):
+            settings.read_settings({"problem": {"kind": "csv", "text": "\n".join(text)}})
+    given = {"kind": "csv", "text": "\n".join(["1st,2,class", *rows])}
+    assert settings.read_settings({"problem": given}).problem.inputs == 2
+
+
 # Scenes
 
 

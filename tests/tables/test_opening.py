@@ -73,11 +73,18 @@ def test_an_encoding_is_that_of_the_whole_file_and_not_of_its_beginning():
     assert found.frame.iloc[-1].tolist() == ["2", "é"]
 
 
+class Entry(zipfile.ZipInfo):
+    """One that may have no name: Python writes none such, and asks whether the name of one ends with /."""
+
+    def is_dir(self):
+        return self.filename.endswith("/")
+
+
 def zipped(**files):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in files.items():
-            archive.writestr(name, content)
+            archive.writestr(Entry(name), content)
     return file.getvalue()
 
 
@@ -86,6 +93,7 @@ PACKED = {
     "unpacked by bzip2": bz2.compress(TEXT.encode()),
     "unpacked by xz": lzma.compress(TEXT.encode()),
     "unpacked by zip: t": zipped(t=TEXT),
+    "unpacked by zip: ": zipped(**{"": TEXT}),
     "unpacked by zip: d/t": zipped(**{"d/t": TEXT, "__MACOSX/d/._t": "\0", "d/.DS_Store": "\0"}),
 }
 

@@ -317,7 +317,7 @@ def _csv(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
     if checks.problems:
         return None
     from heatbath.tables import open_table  # takes a second
-    from heatbath.tables.opening import SEPARATORS
+    from heatbath.tables.opening import NUMERAL, SEPARATORS
 
     with checks.of("text"):
         columns = 1 + max(line.count(mark) for line in text.splitlines() for mark in SEPARATORS)
@@ -334,6 +334,11 @@ def _csv(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
         if target is None:
             target = table["target"] = opened.frame.columns[-1]
         features = [name for name in opened.frame.columns if name != target]
+        if features and all(map(NUMERAL.fullmatch, features)):
+            raise ValueError(
+                f"the first line names the columns, and here they would be called {', '.join(features[:2])}: "
+                "put a line such as x1,x2,class above the rows"
+            )
         keep = features if len(features) == 2 else ()  # though one should count the rows
         problem = datasets.from_table(opened, target, keep=keep)
         assert problem.encoder is not None

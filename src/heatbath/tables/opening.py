@@ -333,7 +333,9 @@ def _unpacked(
         return file
     archive = stack.enter_context(zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read())))
     members = [
-        entry for entry in archive.infolist() if not entry.is_dir() and not HIDDEN.search(entry.filename)
+        entry
+        for entry in archive.infolist()
+        if not entry.filename.endswith("/") and not HIDDEN.search(entry.filename)
     ]
     if any(entry.filename == "[Content_Types].xml" for entry in members):
         raise ValueError(f"{name} is a workbook of a spreadsheet: save its sheet as CSV")
