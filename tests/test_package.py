@@ -63,6 +63,7 @@ LAYOUT = [
     "experiments",
     "explorer",
     "cli",
+    "__main__",
 ]
 
 
