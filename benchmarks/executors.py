@@ -1,12 +1,12 @@
 """What executors cost: the share of the cores' bare speed that a sweep in blocks has, and moving a block.
 
-A sweep of 1,024 chains of AdLaLa on spirals (100 hidden units, 20,000 steps) by two workers of one thread
+A sweep of 8,192 chains of AdLaLa on spirals (100 hidden units, 20,000 steps) by two workers of one thread
 each, in blocks of some seconds, beside the same sweep in this process with two threads, which is the bare
 speed. All are warm: workers are there and have compiled. Medians of interleaved repeats; a share is that of
 two times of the same repeat. Then blocks of 0.1, 1 and 10 MB that cost nothing to compute: milliseconds from
 asking for one to having it, with as many under way as a driver has.
 
-    python benchmarks/executors.py [--repeats 5] [--chains 1024] [--results FILE]
+    python benchmarks/executors.py [--repeats 3] [--chains 8192] [--results FILE]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import multiprocessing
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +29,7 @@ from texts import in_markdown
 
 import heatbath as hb
 from heatbath.runs.blocks import Finished, Store
+from heatbath.runs.executors import _left
 
 STEPS, WORKERS = 20_000, 2
 SIZES = (0.1, 1.0, 10.0)  # MB
@@ -88,7 +90,12 @@ def block(size: float) -> bytes:
     return os.urandom(int(size * 1e6))
 
 
-def moving(engine: str, executor: Any, size: float) -> float:
+def filed(size: float, folder: Path) -> Path:
+    """The same in a file, as processes on this computer return it."""
+    return _left(folder, block(size))
+
+
+def moving(engine: str, executor: Any, size: float, folder: Path) -> float:
     """Milliseconds for one of many such blocks, two for each worker under way."""
     if engine == "dask":
         executor = executor.get_executor(pure=False)
@@ -96,14 +103,21 @@ def moving(engine: str, executor: Any, size: float) -> float:
         remote = executor.remote(block)
 
     def ask() -> Any:
+        if engine == "processes":
+            return executor.submit(filed, size, folder)
         return remote.remote(size).future() if engine == "ray" else executor.submit(block, size)
+
+    def take(answer: Any) -> None:
+        if isinstance(answer, Path):
+            answer.read_bytes()
+            answer.unlink()
 
     count = max(20, int(min(200, MOVED / size)))
     for counted in (8, count):  # the first are to warm up
         begin = time.perf_counter()
         under_way = [ask() for _ in range(2 * WORKERS)]
         for number in range(counted):
-            under_way.pop(0).result()
+            take(under_way.pop(0).result())
             if number + 2 * WORKERS < counted:
                 under_way.append(ask())
     return 1000 * (time.perf_counter() - begin) / counted
@@ -130,8 +144,8 @@ def table(known: dict[str, Any]) -> str:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--chains", type=int, default=1024)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--chains", type=int, default=8192)
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
     lasted: list[float] = []
@@ -157,8 +171,10 @@ def main() -> None:
                 taken.setdefault(name, []).append(sweep(given.chains, executor=pool))
                 seconds.setdefault(name, []).extend(lasted)
                 lasted.clear()
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         moved = {
-            name: {str(size): moving(name, pool, size) for size in SIZES} for name, pool in pools.items()
+            name: {str(size): moving(name, pool, size, folder) for size in SIZES}
+            for name, pool in pools.items()
         }
     results: dict[str, Any] = {
         "chain_steps": given.chains * STEPS, "workers": WORKERS, "repeats": given.repeats,
