@@ -1,10 +1,11 @@
-"""Twelve files as people have them: each is trained on and predicted by one command that names its target."""
+"""Fourteen files as people have them: each is trained on and predicted by one command that names its target."""
 
 import bz2
 import csv
 import gzip
 import io
 import sys
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -49,6 +50,12 @@ def text(frame, **options):
     return frame.to_csv(index=False, **options).encode(options.get("encoding", "utf-8"))
 
 
+def wide_or_long(rows, columns):
+    """Numbers, of which the first tells of the target."""
+    frame = pd.DataFrame(RNG.normal(size=(rows, columns)).astype(np.float32).round(2)).add_prefix("x")
+    return text(frame.assign(y=(frame["x0"] + RNG.normal(0, 0.1, rows)).round(2)))
+
+
 CUSTOMERS = customers()
 NUMBERS = pd.DataFrame(RNG.normal(size=(ROWS, 3)).round(3), columns=["a", "b", "c"])
 NUMBERS["y"] = (NUMBERS["a"] * 2 + RNG.normal(0, 0.1, ROWS)).round(3)
@@ -68,6 +75,8 @@ FILES = {
         ["y"],
     ),
     "three thousand rows, of which many are the same": (text(pd.concat([CUSTOMERS] * 50)), ["left"]),
+    "50,000 rows of 30 columns": (partial(wide_or_long, 50_000, 29), ["y"]),
+    "200 rows of 2,000 columns": (partial(wide_or_long, 200, 1_999), ["y"]),
 }
 WITH_PRIOR = {"text, dates, truth values and empty cells", "several targets"}  # for which there must be steps
 
@@ -85,7 +94,7 @@ def test_a_file_is_trained_on_and_predicted_by_one_command_each(
         monkeypatch.setattr(defaults, name, 400 if "STEPS" in name and kind in WITH_PRIOR else value)
     content, targets = FILES[kind]
     path, folder = tmp_path / "table.data", tmp_path / "run"
-    path.write_bytes(content)
+    path.write_bytes(content() if callable(content) else content)
     named = [word for target in targets for word in ("--target", target)]
     code, _, err = call("train", "--data", path, *named, "--out", folder)
     assert code == 0, err
