@@ -1,4 +1,4 @@
-"""Fourteen files as people have them: each is trained on and predicted by one command that names its target."""
+"""Fourteen files as people have them: each is trained on and predicted by one command with its target."""
 
 import bz2
 import csv
