@@ -156,6 +156,25 @@ def test_intervals_hold_what_they_say_where_the_noise_is_not_normal(tmp_path):
     np.testing.assert_array_equal(again.predict_interval(new, 0.8), estimator.predict_interval(new, 0.8))
 
 
+def test_networks_that_go_through_the_training_examples_have_the_intervals_of_their_law(monkeypatch):
+    """What they would say without one cannot be told by its leverage, which is nearly 1."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((380, 20))
+    y = X[:, :3].sum(axis=1) + 0.3 * rng.standard_normal(380)
+    estimator = hb.ThermodynamicRegressor(random_state=0).fit(X[:80], y[:80])
+    law = estimator.run_.predictive(X[80:])
+
+    def held(low, high):
+        return np.mean((low < y[80:]) & (y[80:] < high))
+
+    found = estimator.predict_interval(X[80:], 0.9)
+    np.testing.assert_array_equal(found, [end[:, 0] for end in law.interval(0.9)])
+    assert held(*found) > 0.85
+    monkeypatch.setattr("heatbath.runs.run.MOST_LEVERAGE", 2.0)  # control
+    low, high = estimator.run_._calibration(None).interval(law, 0.9)
+    assert held(low[:, 0], high[:, 0]) < 0.75
+
+
 def test_a_new_fit_is_calibrated_anew():
     (X, y) = data_of_two_noises(0)
     estimator = hb.ThermodynamicRegressor(random_state=0, refine=0.1).fit(X, y)

@@ -25,7 +25,7 @@ from heatbath.exporting import for_arviz
 from heatbath.likelihood import total
 from heatbath.networks import Dense
 from heatbath.prediction import Calibration, Mixture, Prediction
-from heatbath.prediction.calibration import left_out
+from heatbath.prediction.calibration import MOST_LEVERAGE, left_out, leverages
 from heatbath.prediction.committee import average_networks, join_averages, laws
 from heatbath.prediction.mixtures import NORMAL
 from heatbath.runs import file
@@ -251,8 +251,9 @@ class Run:
 
         `run.calibration().interval(run.predictive(X), 0.9)` are intervals that hold 90 % of such data even
         where their noise is not quite that of the likelihood. It is for normal noise, known, sampled or of
-        the network; of other laws, of fewer than two networks, and of chains with different data sets it
-        knows nothing, and intervals are those of the law. Of large tables it looks at 10,000 examples.
+        the network; of other laws, of fewer than two networks, of chains with different data sets, and of
+        networks that go through the training examples it knows nothing, and intervals are those of the law.
+        Of large tables it looks at 10,000 examples.
         """
         if latest not in self._calibrations:
             self._calibrations[latest] = self._calibration(latest)
@@ -268,8 +269,9 @@ class Run:
         posterior, rows = self.plan.points[0].partition.posterior, problem.X_train.shape[1]
         draw, chosen = int(draws[0]), slice(None, None, -(-rows // MOST_PLACES))
         law = self.predictive(problem.X_train[draw, chosen] * problem.scale + problem.shift, latest)
+        nothing = Calibration(np.empty((0, problem.outputs)), np.empty(0))
         if posterior is None or law.law is not NORMAL or len(law.means) < 2 or len(draws) > 1:
-            return Calibration(np.empty((0, problem.outputs)), np.empty(0))
+            return nothing
         alive = int(np.count_nonzero(self.died < 0))
         chains = alive if len(law.means) > alive else 1
         means, noise = (
@@ -280,7 +282,10 @@ class Run:
         said, variance = means.mean(axis=1), means.var(axis=1, ddof=1)
         if chains > 1:
             variance = variance + said.var(axis=0, ddof=1)
-        places = left_out(said, variance, noise.mean(axis=1), y, weights[chosen], posterior.temperature)
+        given = noise.mean(axis=1), weights[chosen], posterior.temperature
+        if np.minimum(leverages(variance, *given), 1).mean() > MOST_LEVERAGE:
+            return nothing
+        places = left_out(said, variance, given[0], y, *given[1:])
         return Calibration(places, weights[chosen] * (rows / len(y)))
 
     def _variances(self, over: str) -> NDArray[np.float64] | None:
