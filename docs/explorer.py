@@ -57,8 +57,9 @@ def opened(browser: Any, url: str, scheme: str, size: dict[str, int], scene: int
 
 
 def picture(page: Any, name: str) -> None:
-    """The page as a PNG."""
+    """The page as a PNG, when what is renewed four times a second is that of the map."""
     page.mouse.move(2, 2)
+    page.wait_for_timeout(1500)
     Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(PICTURES / name, optimize=True)
 
 
