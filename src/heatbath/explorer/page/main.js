@@ -233,7 +233,8 @@ function showState({ playing, speed, steps }) {
 
 function showSteps() {
   const { A, B } = state.steps;
-  get("steps").textContent = Math.abs(A - B) <= Math.max(1000, 0.02 * A) ? thousands(A) : `${thousands(A)} / ${thousands(B)}`;
+  const each = Math.max(A, B) < 1e6 ? thousands : short; // of two there is room for so much
+  get("steps").textContent = Math.abs(A - B) <= Math.max(1000, 0.02 * A) ? thousands(A) : `${each(A)} / ${each(B)}`;
 }
 
 let rated = { time: 0, step: 0 };
