@@ -81,7 +81,11 @@ def table(known: dict[str, Any]) -> str:
     """The memory of runs in a folder, and of the same in memory."""
 
     def memory(about: dict[str, Any]) -> str:
-        return about["error"].partition(":")[0] if "error" in about else f"{about['memory']:.2f} GB"
+        if "error" in about:
+            return (
+                "more than there is" if "MemoryError" in about["error"] else about["error"].partition(":")[0]
+            )
+        return f"{about['memory']:.2f} GB"
 
     rows = [
         [f"{int(chains):,}", f"{about['gigabytes']:.2f} GB", str(about["files"]),
