@@ -18,7 +18,7 @@ import pytest
 import typer
 
 import heatbath as hb
-from heatbath.cli import app
+from heatbath.cli import app, main
 from heatbath.cli.options import SETTINGS
 from tests.pages import run_snippets, snippets
 
@@ -233,6 +233,18 @@ def unknown_words(line):
 @pytest.mark.parametrize("page", **names([*WRITTEN, ROOT / "README.md"]))
 def test_commands_on_a_page_have_options_that_exist(page):
     assert [line for line in commands(page) if unknown_words(line)] == []
+
+
+@pytest.mark.parametrize("page", **names([*WRITTEN, ROOT / "README.md"]))
+def test_commands_on_a_page_whose_problem_is_drawn_are_accepted(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("heatbath.cli.commands._carry_out", lambda *arguments: None)
+    for line in commands(page):
+        words = shlex.split(line, comments=True)
+        if "--problem" in words and words[0] in ("train", "compare", "sweep", "tune"):
+            with pytest.raises(SystemExit) as end:
+                main(words)
+            assert end.value.code == 0, (line, capsys.readouterr().err)
 
 
 def test_commands_are_found_and_options_that_do_not_exist_too():
