@@ -50,7 +50,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import heatbath as hb
-from heatbath import writing
+from heatbath._internal import atomic_write
 
 
 class Set(NamedTuple):
@@ -130,7 +130,7 @@ def measure(model: Any, X: np.ndarray, y: np.ndarray, number: int) -> list[float
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("ignore", hb.OffTemperature)
+        warnings.simplefilter("ignore", hb.OffTemperatureWarning)
         model.fit(train, y_train)
     seconds = getattr(model, "refit_time_", time.perf_counter() - begin)
     said = np.asarray(model.predict_proba(test), np.float64)
@@ -207,7 +207,7 @@ def main() -> None:
                 key = f"{name}/{number}/{model}"
                 if key not in known:
                     known[key] = measure(fresh, X, y, number)
-                    writing.write(given.results, json.dumps(known))
+                    atomic_write.write(given.results, json.dumps(known))
                 print(key, " ".join(f"{value:.4g}" for value in known[key]), flush=True)
     found: dict[str, Results] = {}
     for key, values in sorted(known.items(), key=lambda pair: not pair[0].endswith(f"/{OURS}")):  # ours first
@@ -217,7 +217,7 @@ def main() -> None:
     print(text)
     if given.page:
         explained = str(__doc__).partition("\n\n    python")[0]
-        writing.write(given.page, f"# Classification\n\nBy `make tables`.\n\n{explained}\n\n{text}\n")
+        atomic_write.write(given.page, f"# Classification\n\nBy `make tables`.\n\n{explained}\n\n{text}\n")
 
 
 if __name__ == "__main__":

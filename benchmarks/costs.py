@@ -47,7 +47,7 @@ def peak():
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
 
 def train(chains, hidden):
-    hb.train(hb.datasets.spirals(), hb.Dense((hidden,)), hb.AdLaLa(), 20, 20, chains, record=1)
+    hb.train(hb.datasets.spirals(), hb.MLP((hidden,)), hb.AdLaLa(), 20, 20, chains, record=1)
 
 train(1, 10)
 train(32, 10)
@@ -61,7 +61,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 def train(steps: int = 20_000, chains: int = 1, **options: object) -> None:
     """A run whose time is taken."""
-    hb.train(PROBLEM, hb.Dense((100,)), hb.AdLaLa(), steps, 20, chains, **{"record": 1, **options})
+    hb.train(PROBLEM, hb.MLP((100,)), hb.AdLaLa(), steps, 20, chains, **{"record": 1, **options})
 
 
 SIGMAS, TAUS = [0.0, 1e-3, 1e-2, 4e-2], [1e-5, 1e-4, 1e-3]
@@ -70,7 +70,7 @@ SIGMAS, TAUS = [0.0, 1e-3, 1e-2, 4e-2], [1e-5, 1e-4, 1e-3]
 def sweep() -> None:
     """A grid of 12 points with 10 repeats."""
     grid = hb.AdLaLa(sigma=SIGMAS, tau=TAUS)
-    hb.sweep(PROBLEM, hb.Dense((100,)), grid, 2_000, 20, chains=10, record=10)
+    hb.sweep(PROBLEM, hb.MLP((100,)), grid, 2_000, 20, chains=10, record=10)
 
 
 def one_by_one() -> None:
@@ -130,7 +130,7 @@ def calls() -> None:
     print(f"a sweep of 12 x 10 chains: {took['sweep'] / took['chains']:.2f} of 120 chains of one point")
     took = medians({"sweep": sweep, "alone": one_by_one}, repeats=3)
     print(f"                           {took['sweep'] / took['alone']:.2f} of 120 calls for one chain each")
-    run = hb.train(PROBLEM, hb.Dense((100,)), hb.AdLaLa(), 1000, 20, chains=10)
+    run = hb.train(PROBLEM, hb.MLP((100,)), hb.AdLaLa(), 1000, 20, chains=10)
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/run.nc"
         took = medians({"save": lambda: run.save(path), "load": lambda: hb.load(path)}, repeats=15)

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
 
 import heatbath.torch as ht
-from heatbath import writing
+from heatbath._internal import atomic_write
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -282,7 +282,7 @@ def main() -> None:
                 runs = known.setdefault(part, {}).setdefault(name, {})
                 if str(seed) not in runs:
                     runs[str(seed)] = measure(make, seed)
-                    writing.write(given.results, json.dumps(known, indent=1, ensure_ascii=False) + "\n")
+                    atomic_write.write(given.results, json.dumps(known, indent=1, ensure_ascii=False) + "\n")
                     print(part, name, seed, runs[str(seed)], flush=True)
         print(TABLES[part](known), flush=True)
 

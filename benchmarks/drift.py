@@ -1,4 +1,4 @@
-"""How seldom the false alarms of `heatbath.drift.Watch` are, and how soon a rise is told.
+"""How seldom the false alarms of `heatbath.diagnostics.drift.Watch` are, and how soon a rise is told.
 
 Series that do not change: independent values of two laws (normal, and the third power of exponential ones),
 and autoregressive ones with coefficients of 0.5, 0.9 and 0.98. Until the first alarm at a bound of 1,000, 30
@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from heatbath import writing
-from heatbath.drift import Watch
+from heatbath._internal import atomic_write
+from heatbath.diagnostics.drift import Watch
 
 RESULTS = Path(__file__).parent / "results"
 RUNS, BOUND, LONGEST = 30, 1000, 30
@@ -115,7 +115,7 @@ def main() -> None:
     for name in (*SERIES, *(f"rise {rise:g}" for rise in RISES)):
         if name not in known:
             known[name] = measure(name)
-            writing.write(given.results, json.dumps(known) + "\n")
+            atomic_write.write(given.results, json.dumps(known) + "\n")
             print(name, np.mean(known[name]), flush=True)
     print(table(known))
 

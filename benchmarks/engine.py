@@ -43,11 +43,11 @@ from threadpoolctl import threadpool_limits
 from versions import Engine, Version, earlier
 from work import CLOCKS, EPSILON, GAMMA, SIGMA, TAU, Case, H, random_data
 
-from heatbath.engine.lanes import lanes, pointer
-from heatbath.engine.layouts import Group
+from heatbath.engine.layouts import LaneGroup
 from heatbath.engine.random import fill_normals
+from heatbath.engine.simd import lanes, pointer
 from heatbath.engine.threads import thread_count
-from heatbath.noise import TILE
+from heatbath.reference.random import TILE
 
 MANY, MORE = 32, 256
 SQUARE, PRODUCT = np.ones((256, 256), np.float32), np.empty((256, 256), np.float32)
@@ -273,7 +273,7 @@ def tiles(n: int) -> None:
     """Whole tiles of random numbers for a group."""
     count = lanes(np.dtype(np.float32))
     z, numbers = np.empty(TILE * count, np.float32), np.arange(count).astype(np.uint64)
-    _fill(Group(count), z, numbers, n)
+    _fill(LaneGroup(count), z, numbers, n)
 
 
 def counts(sizes: tuple[int, ...], batch: int) -> tuple[int, int, int]:

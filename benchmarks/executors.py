@@ -28,8 +28,9 @@ from typing import Any
 from texts import in_markdown
 
 import heatbath as hb
-from heatbath.runs.blocks import Finished, Store
-from heatbath.runs.executors import _left
+from heatbath.runs.distributed.block import Finished
+from heatbath.runs.distributed.pools import _left
+from heatbath.runs.distributed.store import Store
 
 STEPS, WORKERS = 20_000, 2
 SIZES = (0.1, 1.0, 10.0)  # MB
@@ -42,7 +43,7 @@ def sweep(chains: int, steps: int = STEPS, **options: Any) -> float:
     problem = hb.datasets.spirals(turns=4)
     methods = hb.AdLaLa(h=0.25, tau=[1e-6, 1e-5, 1e-4, 1e-3])
     begin = time.perf_counter()
-    hb.sweep(problem, hb.Dense((100,)), methods, steps, 20, chains // 4, record=20, **options)
+    hb.sweep(problem, hb.MLP((100,)), methods, steps, 20, chains // 4, record=20, **options)
     return time.perf_counter() - begin
 
 

@@ -6,7 +6,7 @@ once; with it, the page in a real Chromium without a graphics card. Printed are,
 written to benchmarks/results/explorer.json:
 
 - frames a second of a page;
-- the share of the bare engine's speed: steps a second of a run over those of a `hb.Live` that nobody looks
+- the share of the bare engine's speed: steps a second of a run over those of a `hb.LiveRun` that nobody looks
   at, one thread for each of the two, in this process, just before and just after; the mean of A and B (which
   stay together, while a bare Adam makes half again as many steps as a bare AdLaLa), summed over the pages;
 - milliseconds from a change of h to its answer, and to the first frame that shows a step with it;
@@ -37,7 +37,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 import heatbath as hb
-from heatbath import writing
+from heatbath._internal import atomic_write
 
 ADLALA = hb.AdLaLa(h=0.212, tau=3.06e-4, sigma=1.03e-3, epsilon=0.102, gamma=168.0, tau_output=8.45e-6)
 ADAM = hb.Partition(hb.Adam(beta1=0.669, beta2=0.99468), 0.00666)
@@ -262,8 +262,8 @@ class Browser:
 
 def bare_speed(seconds: float) -> NDArray[np.float64]:
     """Steps a second of A and B, each in a thread, without any server."""
-    problem, network = hb.datasets.spirals(turns=4), hb.Dense((100,))
-    lives = [hb.Live(problem, network, method, 20, 4) for method in (ADLALA, ADAM)]
+    problem, network = hb.datasets.spirals(turns=4), hb.MLP((100,))
+    lives = [hb.LiveRun(problem, network, method, 20, 4) for method in (ADLALA, ADAM)]
     for live in lives:
         live.prepare()
     threads = [threading.Thread(target=live.advance_for, args=(seconds,)) for live in lives]
@@ -438,7 +438,7 @@ def main() -> None:
             results["memory"] = growth(page, process, options.minutes)
             page.close()
     results["machine"] = {"cores": os.cpu_count(), "load": round(os.getloadavg()[1], 1)}
-    writing.write(options.results, json.dumps(known, indent=1) + "\n")
+    atomic_write.write(options.results, json.dumps(known, indent=1) + "\n")
 
 
 if __name__ == "__main__":

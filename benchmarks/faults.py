@@ -38,8 +38,10 @@ import xarray as xr
 from texts import in_markdown
 
 import heatbath as hb
-from heatbath.runs import executors
-from heatbath.runs.blocks import Finished, Store, Task, compute
+from heatbath.runs.distributed import pools, scheduler
+from heatbath.runs.distributed.block import Finished, Task
+from heatbath.runs.distributed.store import Store
+from heatbath.runs.distributed.worker import compute
 
 STEPS, CHAINS, TAUS = 6_000, 64, [1e-6, 1e-5, 1e-4, 1e-3]
 TOTAL = STEPS * CHAINS * len(TAUS)
@@ -76,7 +78,7 @@ def sweep(**options: Any) -> hb.Run:
     """The sweep, by whom it may be."""
     problem = hb.datasets.spirals(n_train=200, n_test=50)
     methods = hb.AdLaLa(tau=TAUS)
-    return hb.sweep(problem, hb.Dense((20,)), methods, STEPS, 20, CHAINS, record=5, samples=3, **options)
+    return hb.sweep(problem, hb.MLP((20,)), methods, STEPS, 20, CHAINS, record=5, samples=3, **options)
 
 
 # in a driver, and in its workers
@@ -93,7 +95,7 @@ def note(log: str, kind: str, *numbers: int) -> None:
 def noted(log: str, engine: str, task: Task, *others: Any) -> Finished:
     """Compute a block, after noting that it is begun; and then how far it came."""
     note(log, "begun", task.first, task.stop, task.step, task.until, time.time_ns())
-    block = (executors._compute_with_ray if engine == "ray" else compute)(task, *others)
+    block = (pools._compute_with_ray if engine == "ray" else compute)(task, *others)
     note(log, "made", task.first, task.stop, task.step, block.about.end, time.time_ns())
     return block
 
@@ -132,12 +134,12 @@ def drive(engine: str, address: str, log: str, path: str, text: str, environment
     place = os.open(text, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(place, 1)
     os.dup2(place, 2)
-    executors.SECONDS = SECONDS
+    scheduler.SECONDS = SECONDS
     own = partial(noted, log, engine)
     if engine == "ray":  # which takes nothing but functions
-        executors._compute_with_ray = lambda *given: own(*given)  # type: ignore[assignment]
+        pools._compute_with_ray = lambda *given: own(*given)  # type: ignore[assignment]
     else:
-        executors.compute = own  # type: ignore[assignment]
+        pools.compute = own  # type: ignore[assignment]
     add = Store.add
 
     def kept(store: Store, block: Finished) -> None:

@@ -10,7 +10,7 @@ and data are few rows that have the loss of all of them (but for a constant), so
 
 "By the mean": intervals of the mean and its error alone that have the truth in them; "covered": those of
 `llc`; "warned": temperatures that are off, or coarse steps; "missed in silence": neither covered nor warned.
-Of 8 runs at lr = 0.3 and of as many at 0.4, in calls of their own, how many `CoarseSteps` warns of.
+Of 8 runs at lr = 0.3 and of as many at 0.4, in calls of their own, how many `CoarseStepsWarning` warns of.
 
     python benchmarks/intervals.py [--results FILE]
 """
@@ -30,7 +30,8 @@ from llc import Problem, linear, loss_of, reduced_rank
 from torch import Tensor
 
 import heatbath.torch as ht
-from heatbath import statistics, writing
+from heatbath._internal import atomic_write
+from heatbath.diagnostics import statistics
 
 RESULTS = Path(__file__).parent / "results"
 RUNS, CHAINS, CALLS = 64, 4, 8
@@ -64,7 +65,7 @@ def few_rows(problem: Problem) -> tuple[Tensor, Tensor]:
 
 
 def called(problem: Problem, chains: int, options: dict[str, Any]) -> tuple[ht.LearningCoefficient, bool]:
-    """What `llc` says, and whether `CoarseSteps` was among its warnings."""
+    """What `llc` says, and whether `CoarseStepsWarning` was among its warnings."""
     data = few_rows(problem)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -72,7 +73,7 @@ def called(problem: Problem, chains: int, options: dict[str, Any]) -> tuple[ht.L
             problem.model.double(), loss_of, data, beta=problem.nbeta / len(data[0]), chains=chains,
             localization=problem.g, **options,
         )  # fmt: skip
-    return found, any(issubclass(one.category, ht.CoarseSteps) for one in caught)
+    return found, any(issubclass(one.category, ht.CoarseStepsWarning) for one in caught)
 
 
 def measure(name: str) -> Result:
@@ -109,7 +110,7 @@ def table(known: dict[str, Result]) -> str:
     """Of all that is in the results."""
     lines = [
         "| | truth | mean over runs | runs | by the mean | covered | temperatures off | missed in silence "
-        "| `CoarseSteps` |",
+        "| `CoarseStepsWarning` |",
         "|" + " --- |" * 9,
     ]
     for name, found in known.items():
@@ -134,7 +135,7 @@ def main() -> None:
     for name in CASES:
         if name not in known:
             known[name] = measure(name)
-            writing.write(given.results, json.dumps(known, indent=1) + "\n")
+            atomic_write.write(given.results, json.dumps(known, indent=1) + "\n")
             print(name, known[name], flush=True)
     print(table(known))
 

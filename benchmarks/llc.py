@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 import heatbath.torch as ht
-from heatbath import writing
+from heatbath._internal import atomic_write
 
 RESULTS = Path(__file__).parent / "results"
 CHAINS, BURN_IN, DRAWS = 4, 500, 1000
@@ -222,7 +222,7 @@ def main() -> None:
                 runs = known.setdefault(name, {}).setdefault(sampler, {})
                 if str(seed) not in runs and (result := measure(PROBLEMS[name](), seed)) is not None:
                     runs[str(seed)] = result
-                    writing.write(given.results, json.dumps(known, indent=1))
+                    atomic_write.write(given.results, json.dumps(known, indent=1))
                     print(seed, name, sampler, result, flush=True)
     print(table(known))
 

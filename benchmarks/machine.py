@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from heatbath import writing
+from heatbath._internal import atomic_write
 
 RESULTS = Path(__file__).parent / "results"
 BUSY = 1.0  # the mean number of processes that ran already, from which on times are those of a busy machine
@@ -22,7 +22,7 @@ def now() -> dict[str, Any]:
 def note(name: str, found: dict[str, Any]) -> None:
     """Write results/name.json."""
     text = json.dumps(found, indent=1, ensure_ascii=False)
-    writing.write(RESULTS / f"{name}.json", text + "\n")
+    atomic_write.write(RESULTS / f"{name}.json", text + "\n")
 
 
 def told(known: dict[str, Any]) -> str:

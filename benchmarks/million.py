@@ -38,9 +38,12 @@ import numpy as np
 from texts import duration, in_markdown, short
 
 import heatbath as hb
-from heatbath.runs import blocks
-from heatbath.runs.blocks import About, Finished, Shared, Store, Task, compute
-from heatbath.runs.executors import AHEAD, SECONDS, Blocks, Pool
+from heatbath.runs.distributed import block as blocks
+from heatbath.runs.distributed.block import About, Finished, Shared, Task
+from heatbath.runs.distributed.pools import AHEAD, Pool
+from heatbath.runs.distributed.scheduler import SECONDS, BlockScheduler
+from heatbath.runs.distributed.store import Store, about_of
+from heatbath.runs.distributed.worker import compute
 from heatbath.runs.file import opened_arrays
 from heatbath.runs.plan import Plan, make_plan
 
@@ -57,7 +60,7 @@ def plan_of(chains: int, steps: int, samples: int | None = None, hidden: tuple[i
     problem = hb.datasets.spirals(turns=4)
     methods = hb.AdLaLa(h=0.25, tau=[1e-6, 1e-5, 1e-4, 1e-3])
     return make_plan(
-        problem, hb.Dense(hidden), methods, steps, BATCH, chains // 4, record=RECORDS, samples=samples
+        problem, hb.MLP(hidden), methods, steps, BATCH, chains // 4, record=RECORDS, samples=samples
     )
 
 
@@ -67,7 +70,7 @@ def images(chains: int, steps: int) -> Plan:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((200, 784)), rng.integers(0, 10, 200)
     problem = hb.datasets.from_arrays(x, y, task="classes")
-    return make_plan(problem, hb.Dense((100,)), hb.AdLaLa(h=0.05), steps, BATCH, chains, record=1)
+    return make_plan(problem, hb.MLP((100,)), hb.AdLaLa(h=0.05), steps, BATCH, chains, record=1)
 
 
 SPEEDS: dict[str, tuple[Callable[[int, int], Plan], int]] = {  # networks, and how many steps are timed
@@ -130,7 +133,7 @@ class Absent(Executor):
                 future.set_result(block)
 
 
-_read_about = blocks.about_of
+_read_about = about_of
 
 
 def _about(path: Path) -> About:
@@ -155,7 +158,7 @@ def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, f
             absent.made(size)
         with Pool(absent) as pool, patch.object(blocks, "_check_content", _check_content):
             own, wall = time.process_time(), time.perf_counter()
-            Blocks(pool, store, 1, 60.0).run(absent.looked)
+            BlockScheduler(pool, store, 1, 60.0).run(absent.looked)
             own, wall = time.process_time() - own, time.perf_counter() - wall
         result = {
             "chains": chains, "blocks": absent.blocks, "bytes": absent.bytes,

@@ -46,14 +46,14 @@ from torch.nn.functional import cross_entropy
 
 import heatbath as hb
 from heatbath import torch as ht
-from heatbath import writing
-from heatbath.prediction import scores
+from heatbath._internal import atomic_write
+from heatbath.evaluation import metrics
 
 BATCH, APART, TESTED, CANDIDATES, SAMPLES, MEMBERS = 64, 2000, 10_000, 16, 20, 4
 COLD = (1.0, 0.3, 0.1, 0.03)
 PIECE = 8  # steps of a sampler at a time: where it finds its stepsize, more gradients are made than steps
 RESULTS = Path(__file__).parent / "results"
-COLUMNS = {"accuracy": scores.accuracy, "log loss": scores.log_score, "ECE": scores.calibration_error}
+COLUMNS = {"accuracy": metrics.accuracy, "log loss": metrics.log_score, "ECE": metrics.calibration_error}
 SGD = {"lr": hb.between(1e-3, 1.0), "mu": hb.between(0.5, 0.99, "complement")}
 SAMPLED = {"Adam, then Sampler": False, "Adam, then Sampler, T chosen": True}
 Make = Callable[..., torch.optim.Optimizer]
@@ -219,8 +219,8 @@ def sampled(task: Task, model: nn.Module, gradients: int, temperature: float, se
         model, "cross_entropy", task.examples["training"], batch=BATCH, temperature=temperature, seed=seed
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ht.NotConverged)
-        warnings.simplefilter("ignore", hb.OffTemperature)
+        warnings.simplefilter("ignore", ht.NotConvergedWarning)
+        warnings.simplefilter("ignore", hb.OffTemperatureWarning)
         while sampler.gradients + PIECE * sampler.settings.chains <= gradients:
             sampler.run(steps=PIECE)
     return sampler
@@ -262,7 +262,7 @@ def found(task: Task, name: str, known: dict[str, Any]) -> dict[str, Any]:
             model, _ = trained(task, ht.Adam, arguments, task.steps // 2, seed=100)
             for T in COLD:
                 said = sampled(task, model, task.steps // 2, T, seed=100).predict(validation[0]).mean
-                scored[T] = scores.log_score(said, validation[1])
+                scored[T] = metrics.log_score(said, validation[1])
         best = min(scored, key=scored.__getitem__)
         return {
             "arguments": arguments | {"temperature": best},
@@ -271,7 +271,7 @@ def found(task: Task, name: str, known: dict[str, Any]) -> dict[str, Any]:
         }
     make, searched, length = methods(task.steps)[name]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hb.AtEdge)  # what lies at an end is in the results
+        warnings.simplefilter("ignore", hb.SearchEdgeWarning)  # what lies at an end is in the results
         tuned = ht.tune(
             task.network, data, {make: searched}, length, BATCH, candidates=CANDIDATES, validation=validation
         )
@@ -330,7 +330,7 @@ def main() -> None:
         for method in (*methods(task.steps), *SAMPLED):
             if method not in known["tuned"]:
                 known["tuned"][method] = found(task, method, known)
-                writing.write(given.results, json.dumps(results, indent=1))
+                atomic_write.write(given.results, json.dumps(results, indent=1))
             print(name, method, known["tuned"][method], flush=True)
             runs, arguments = known["runs"].setdefault(method, {}), known["tuned"][method]["arguments"]
             for seed in map(str, range(given.seeds)):
@@ -338,14 +338,14 @@ def main() -> None:
                     begin = time.process_time()
                     runs[seed] = measure(task, method, arguments, task.steps, int(seed))
                     known.setdefault("seconds", {}).setdefault(method, {})[seed] = time.process_time() - begin
-                    writing.write(given.results, json.dumps(results, indent=1))
+                    atomic_write.write(given.results, json.dumps(results, indent=1))
                 print(name, method, seed, runs[seed], flush=True)
     print(table(results))
     if given.page:
         explained = str(__doc__).partition("\n\n    python")[0]
         mark = "<!-- benchmarks/modules.py -->"
         text = f"{explained}\n\n{mark}\n\n{table(results)}\n\n<!-- end -->"
-        writing.write(given.page, f"# Modules\n\nBy `make tables`.\n\n{text}\n")
+        atomic_write.write(given.page, f"# Modules\n\nBy `make tables`.\n\n{text}\n")
 
 
 if __name__ == "__main__":

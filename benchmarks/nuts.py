@@ -1,7 +1,8 @@
 """The posterior of a network with two hidden layers, 1-10-10-1 with tanh, on 45 points: the engine and NUTS.
 
 Both have the same prior, N(0, 1/inputs) of each layer, and the same noise: known, or unknown with the prior
-IG(a, b v) that `heatbath.likelihood` has. Compared are mean and standard deviation of the function on a grid
+IG(a, b v) that `heatbath.models.likelihood` has. Compared are
+mean and standard deviation of the function on a grid
 that is wider than the data, and of log s². A z-score is a difference over the Monte Carlo errors of both. The
 engine at T = 0.5 is the control, which must not agree. Effective sample sizes (ESS) are medians over the
 grid; gradients are of all data. Neither they nor the times count warm-up, burn-in and compilation. It takes
@@ -16,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import heatbath as hb
-from heatbath.likelihood import SCALE, SHAPE, spread
-from heatbath.statistics import ess, mean, rhat
+from heatbath.diagnostics.mcmc import ess, rhat
+from heatbath.diagnostics.statistics import mean
+from heatbath.models.likelihood import SCALE, SHAPE, spread
 
-NETWORK = hb.Dense((10, 10), "tanh")
+NETWORK = hb.MLP((10, 10), "tanh")
 NOISE = 0.2
 GRID = np.linspace(-3, 3, 31)[:, None]
 STEPS, CHAINS, SAMPLES = 100_000, 64, 400  # of the engine

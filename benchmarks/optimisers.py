@@ -31,7 +31,8 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 import heatbath as hb
 from heatbath.methods import Method
-from heatbath.torch import AdLaLa, Langevin, Partitioned
+from heatbath.torch import AdLaLa, Langevin
+from heatbath.torch.optim.optimizer import Partitioned
 
 LARGE, WIDE = 20_000_000, (784, 4000, 4000, 200)  # about as many
 LANGEVIN, ADAPTIVE = hb.Langevin(1.0, 1e-4), hb.AdaptiveLangevin(1e-4, 0.01, 0.1)

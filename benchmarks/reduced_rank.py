@@ -23,8 +23,9 @@ import numpy as np
 from llc import linear, reduced_rank
 from numpy.typing import NDArray
 
-from heatbath import writing
-from heatbath.statistics import Estimate, ess, mean, rhat
+from heatbath._internal import atomic_write
+from heatbath.diagnostics.mcmc import ess, rhat
+from heatbath.diagnostics.statistics import Estimate, mean
 
 RESULTS = Path(__file__).parent / "results"
 CHAINS, BURN_IN, DRAWS = 512, 400, 4000
@@ -136,7 +137,7 @@ def main() -> None:
         "effective": round(ess(losses)), "R-hat": rhat(losses), "accepted": accepted,
         "chains": CHAINS, "draws": DRAWS, "control": control,
     }  # fmt: skip
-    writing.write(given.results, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    atomic_write.write(given.results, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     print(found)
 
 

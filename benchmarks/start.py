@@ -20,7 +20,7 @@ import time
 import heatbath as hb
 problem = hb.datasets.spirals()
 begin = time.perf_counter()
-hb.train(problem, hb.Dense((100,)), hb.AdLaLa(), 10, 20, {chains}, record=1)
+hb.train(problem, hb.MLP((100,)), hb.AdLaLa(), 10, 20, {chains}, record=1)
 print(time.perf_counter() - begin)
 """
 

@@ -37,7 +37,7 @@ def train(chains: int, folder: str | None) -> None:
 
     problem = hb.datasets.spirals(n_train=500, n_test=100)
     hb.train(
-        problem, hb.Dense((20,)), hb.AdLaLa(), steps=500, batch=10, chains=chains, record=20, samples=150,
+        problem, hb.MLP((20,)), hb.AdLaLa(), steps=500, batch=10, chains=chains, record=20, samples=150,
         folder=folder,
     )  # fmt: skip
 

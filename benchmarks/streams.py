@@ -43,9 +43,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 import heatbath as hb
 from heatbath import torch as ht
-from heatbath import writing
-from heatbath.drift import FALSE_ALARMS
-from heatbath.statistics import student
+from heatbath._internal import atomic_write
+from heatbath.diagnostics.drift import FALSE_ALARMS
+from heatbath.diagnostics.statistics import student
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, TOTAL, INPUTS, WINDOW, STEPS, CALL = 40, 6000, 10, 2000, 4, 400
@@ -86,7 +86,7 @@ def stream(seed: int, sampled: bool, averaged: bool, fresh: bool = False, forget
     model = network(seed)
     optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=0.04)
     if sampled:
-        posterior = ht.Posterior("binary_cross_entropy_with_logits", n=1)
+        posterior = ht.LossPosterior("binary_cross_entropy_with_logits", n=1)
         optimizer = ht.LaLa(model, lr=0.5, gamma=0.3, posterior=posterior, seed=seed)
     learner = ht.Stream(
         model, optimizer, binary_cross_entropy_with_logits, window=WINDOW, batch="fresh" if fresh else None,
@@ -170,7 +170,7 @@ def main() -> None:
                 key = f"{kind}: {name}: {seed}"
                 if key not in known:
                     known[key] = float(np.mean(make(seed)(batches(kind, 1000 + seed))))
-                    writing.write(options.results, json.dumps(known, indent=1) + "\n")
+                    atomic_write.write(options.results, json.dumps(known, indent=1) + "\n")
                     print(f"{key}: {known[key]:.4f}", flush=True)
     print(table(known))
 

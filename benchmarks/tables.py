@@ -56,9 +56,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from heatbath import writing
+from heatbath._internal import atomic_write
 from heatbath.cli import main as command
-from heatbath.datasets.arrays import split
+from heatbath.datasets.from_arrays import split
 
 RESULTS = Path(__file__).parent / "results"
 OURS, CONSTANT, LAW = "ours", "constant", "law"
@@ -438,7 +438,7 @@ def large(results: Path) -> None:
     for name in LARGE:
         if name not in known:
             known[name] = measure_large(name)
-            writing.write(results, json.dumps(known, indent=1) + "\n")
+            atomic_write.write(results, json.dumps(known, indent=1) + "\n")
         one = known[name]
         scores = ", ".join(f"{who} {value:.4g}" for who, value in one["scores"].items())
         train, said = one["train"], one["predict"]
@@ -526,13 +526,13 @@ def main() -> None:
             known = results.setdefault(name, {})
             if str(number) not in known:
                 known[str(number)] = measure(name, number)
-                writing.write(options.results, json.dumps(results, indent=1) + "\n")
+                atomic_write.write(options.results, json.dumps(results, indent=1) + "\n")
                 said = ", ".join(f"{who} {v['score']:.4g}" for who, v in known[str(number)].items())
                 print(f"{name}, split {number}: {said}", flush=True)
     text = page({name: results[name] for name in SETS if name in results}, options.splits)
     print(text)
     if options.page:
-        writing.write(options.page, text)
+        atomic_write.write(options.page, text)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ import numpy as np
 from sklearn.datasets import load_digits, make_classification
 
 import heatbath as hb
-from heatbath import writing
-from heatbath.prediction import scores
-from heatbath.statistics import student
+from heatbath._internal import atomic_write
+from heatbath.diagnostics.statistics import student
+from heatbath.evaluation import metrics
 
 RESULTS = Path(__file__).parent / "results" / "tuning.json"
 METHODS = ("AdLaLa", "LOL", "LaLa", "SGLD", "Adam", "Momentum")
@@ -41,7 +41,7 @@ def fresh(problem: Any, partitions: dict[str, Any], steps: int, batch: int) -> d
     colder = {name: partition.cooled(int(COLD * steps)) for name, partition in partitions.items()}
     X = problem.X_test[0] * problem.scale + problem.shift
     run = hb.compare(
-        problem, hb.Dense((UNITS,)), colder, steps, batch, FRESH,
+        problem, hb.MLP((UNITS,)), colder, steps, batch, FRESH,
         seed=1000, record=1, average=X, burn_in=steps // 2, thin=max(1, steps // 1000),
     )  # fmt: skip
     found = {}
@@ -50,8 +50,8 @@ def fresh(problem: Any, partitions: dict[str, Any], steps: int, batch: int) -> d
         chances = one.predict(over="steps").mean
         found[name] = {
             "single": one.accuracy().values[:, -1].tolist(),
-            "averaged": scores.accuracy(chances, problem.Y_test[0]),
-            "log_loss": scores.log_score(chances, problem.Y_test[0]),
+            "averaged": metrics.accuracy(chances, problem.Y_test[0]),
+            "log_loss": metrics.log_score(chances, problem.Y_test[0]),
         }
     return found
 
@@ -61,9 +61,7 @@ def measure(
 ) -> dict[str, Any]:
     """A search, and fresh runs of what it found."""
     begin = time.perf_counter()
-    tuned = hb.tune(
-        problem, hb.Dense((UNITS,)), methods, steps, batch, candidates=candidates, by=by, seed=seed
-    )
+    tuned = hb.tune(problem, hb.MLP((UNITS,)), methods, steps, batch, candidates=candidates, by=by, seed=seed)
     searched = time.perf_counter() - begin
     found = fresh(problem, tuned.partitions, steps, batch)
     seconds = time.perf_counter() - begin
@@ -99,7 +97,7 @@ def heat(batch: int) -> list[float]:
         "Adaptive Langevin": hb.Partition(hb.AdaptiveLangevin(tau, sigma=0.01, epsilon=0.1), 0.2),
     }
     problem = hb.datasets.spirals(turns=2, n_train=500)
-    run = hb.compare(problem, hb.Dense((20,)), methods, 60_000, batch, chains, record=200)
+    run = hb.compare(problem, hb.MLP((20,)), methods, 60_000, batch, chains, record=200)
     late = run.temperature("all").values[:, 100:]
     return [float(part.mean()) / tau for part in late.reshape(2, chains, -1)]
 
@@ -115,9 +113,9 @@ def main() -> None:
     def once(key: str, *arguments: Any) -> dict[str, Any]:
         if key not in known:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", hb.Diverged)
+                warnings.simplefilter("ignore", hb.DivergedWarning)
                 known[key] = measure(*arguments)
-            writing.write(given.results, json.dumps(known, indent=1))
+            atomic_write.write(given.results, json.dumps(known, indent=1))
         return known[key]
 
     if "spirals" in given.what:

@@ -33,7 +33,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import heatbath as hb
-from heatbath import writing
+from heatbath._internal import atomic_write
 
 
 class Published(NamedTuple):
@@ -84,7 +84,7 @@ def measure(folder: Path, number: int) -> list[float]:
 
     begin = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hb.OffTemperature)  # the temperature is a column
+        warnings.simplefilter("ignore", hb.OffTemperatureWarning)  # the temperature is a column
         ours = hb.ThermodynamicRegressor(random_state=number).fit(X, y)
     seconds = time.perf_counter() - begin
     law = ours.run_.predictive(X_test)
@@ -188,7 +188,7 @@ def main() -> None:
             for key, run in runs.items():
                 if key not in known:
                     known[key] = run()
-                    writing.write(given.results, json.dumps(known))
+                    atomic_write.write(given.results, json.dumps(known))
                 print(key, " ".join(f"{value:.4g}" for value in known[key]), flush=True)
 
     def of(start: str) -> list[list[float]]:
@@ -207,7 +207,9 @@ def main() -> None:
     print(table)
     if given.page:
         explained = str(__doc__).partition("\n\n    python")[0]
-        writing.write(given.page, f"# The UCI regressions\n\nBy `make tables`.\n\n{explained}\n\n{table}\n")
+        atomic_write.write(
+            given.page, f"# The UCI regressions\n\nBy `make tables`.\n\n{explained}\n\n{table}\n"
+        )
 
 
 if __name__ == "__main__":

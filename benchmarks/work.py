@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import heatbath as hb
-from heatbath.engine.dense import Shape
+from heatbath.datasets.tasks import TASKS
+from heatbath.engine.dense_shape import Shape
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.program import compile_program
-from heatbath.networks import ACTIVATIONS
-from heatbath.tasks import TASKS
+from heatbath.models.dense import ACTIVATIONS
 
 H, TAU, SIGMA, EPSILON, GAMMA = 0.1, 1e-4, 0.01, 0.1, 0.1
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}  # the second adds up all threads
@@ -76,16 +76,16 @@ def seconds(case: Case) -> list[float]:
         if case.data == "spirals"
         else hb.datasets.from_arrays(X, y, X, y, task="binary" if case.sizes[-1] == 1 else "classes")
     )
-    network = hb.Dense(case.sizes[1:-1])
+    network = hb.MLP(case.sizes[1:-1])
     program = compile_program(METHODS[case.method], network.layers(problem.inputs, problem.outputs))
     shape = Shape(case.sizes, ACTIVATIONS[case.activation].number, TASKS[problem.task].number)
     theta = network.start(problem.inputs, problem.outputs, np.arange(case.chains), 0).astype(case.dtype)
     options: dict[str, Any] = {}
     if case.layout is not None:
-        from heatbath.engine.lanes import lanes
-        from heatbath.engine.layouts import Alone, Group
+        from heatbath.engine.layouts import Alone, LaneGroup
+        from heatbath.engine.simd import lanes
 
-        options["layout"] = Alone() if case.layout == "alone" else Group(lanes(theta.dtype))
+        options["layout"] = Alone() if case.layout == "alone" else LaneGroup(lanes(theta.dtype))
     taken = []
     with threadpool_limits(1, "blas"):  # as `train` does for large networks
         ensemble = Ensemble(

@@ -43,7 +43,7 @@ def main() -> None:
         table.add_column(column, justify="right")
     for name, (partition, batch) in CASES.items():
         run = hb.train(
-            problem, hb.Dense((100,)), partition, steps, batch, chains=4, samples=500, burn_in=steps // 2
+            problem, hb.MLP((100,)), partition, steps, batch, chains=4, samples=500, burn_in=steps // 2
         )
         samples = run.to_arviz(parameters=True, groups=["posterior"])
         rhat = arviz.rhat(samples)  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import heatbath as hb
-from heatbath.splitting import NAMED, gradients, rotate
+from heatbath.methods.splitting import NAMED, gradients, rotate
 
 K, TAU, GAMMA, H = 2.0, 0.2, 1.0, 0.5
 NOISY_H, GRADIENT_NOISE = 0.2, 1.0

@@ -81,7 +81,7 @@ def torch_draws_the_same_every_time():
         return
     import torch
 
-    from heatbath.torch.seeds import counted_anew
+    from heatbath.torch.optim.seeds import counted_anew
 
     torch.manual_seed(0)
     with counted_anew():

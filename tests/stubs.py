@@ -1,12 +1,12 @@
-"""The types of the classes that `heatbath.torch.classes` makes, for type checkers.
+"""The types of the classes that `heatbath.torch.optim.classes` makes, for type checkers.
 
-`python -m tests.stubs` writes them to src/heatbath/torch/classes.pyi.
+`python -m tests.stubs` writes them to src/heatbath/torch/optim/classes.pyi.
 """
 
 import inspect
 from pathlib import Path
 
-PLACE = Path(__file__).parent.parent / "src" / "heatbath" / "torch" / "classes.pyi"
+PLACE = Path(__file__).parent.parent / "src" / "heatbath" / "torch" / "optim" / "classes.pyi"
 HEAD = """\
 # Written by python -m tests.stubs: the classes that classes.py makes, as type checkers see them.
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from heatbath.methods import Method
-from heatbath.schedules import Value
-from heatbath.torch.optimizer import Partitioned
-from heatbath.torch.posteriors import Posterior
+from heatbath.methods.schedules import Value
+from heatbath.torch.optim.optimizer import Partitioned
+from heatbath.torch.optim.posterior import LossPosterior
 
 def method_class(method: type[Method]) -> type[Partitioned]: ...
 def preset_class(name: str) -> type[Partitioned]: ...
@@ -28,8 +28,8 @@ def __getattr__(name: str) -> type[Partitioned]: ...
 def stubs() -> str:
     """The text of the file."""
     from heatbath.methods import known_methods
-    from heatbath.presets import PRESETS
-    from heatbath.torch import classes
+    from heatbath.methods.presets import PRESETS
+    from heatbath.torch.optim import classes
 
     own = [name for name, kind in known_methods().items() if kind.__module__.startswith("heatbath.")]
     lines = [HEAD]

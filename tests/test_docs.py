@@ -265,7 +265,7 @@ def test_the_places_that_extending_names_are_there():
         "engine/tiles.py": ["prepare", "run_segment"],
         "torch/unfused.py": ["_act"],
         "experiments/__init__.py": ["PLACES"],
-        "tests/test_order.py": ["EXACT_ON_A_QUADRATIC"],
+        "tests/reference/test_orders.py": ["EXACT_ON_A_QUADRATIC"],
         "tests/methods/test_correspondences.py": ["TORCH"],
     }
     for name, expected in inside.items():

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath import statistics
+from heatbath.diagnostics import mcmc
+from heatbath.methods.schedules import Constant, Linear, SimulatedTempering
 from heatbath.sampling import _Noise
-from heatbath.schedules import Constant, Linear, SimulatedTempering
 
 GRID = np.linspace(-12, 12, 100_001)
 
@@ -288,24 +288,24 @@ def test_rhat_and_ess_are_those_of_arviz():
     np.testing.assert_array_equal(data.sample_stats["lp"], result.log_density)
     for samples in (result.samples, normal(steps=500, h=0.7).samples, normal(steps=500, h=0.05).samples):
         for trace in np.moveaxis(samples, 2, 0):
-            assert statistics.rhat(trace) == pytest.approx(float(arviz.rhat(trace)), rel=1e-9)
-            assert statistics.ess(trace) == pytest.approx(float(arviz.ess(trace)), rel=0.03)
+            assert mcmc.rhat(trace) == pytest.approx(float(arviz.rhat(trace)), rel=1e-9)
+            assert mcmc.ess(trace) == pytest.approx(float(arviz.ess(trace)), rel=0.03)
     assert result.rhat().shape == result.ess().shape == (1,)
 
 
 def test_rhat_and_ess_tell_chains_that_disagree_or_stand_still():
     agree = np.random.default_rng(0).standard_normal((4, 500))
-    assert statistics.rhat(agree) < 1.01
-    assert 1500 < statistics.ess(agree) < 2600
+    assert mcmc.rhat(agree) < 1.01
+    assert 1500 < mcmc.ess(agree) < 2600
     apart = agree + 3 * np.arange(4)[:, None]
-    assert statistics.rhat(apart) > 1.5
-    assert statistics.ess(apart) < 12
-    assert statistics.rhat(agree * np.array([[1], [1], [1], [9]])) > 1.1  # only the spreads differ
-    assert statistics.rhat(np.arange(4.0)[:, None] * np.ones(50)) == np.inf
-    assert np.isnan(statistics.rhat(np.ones((4, 50))))
-    assert np.isnan(statistics.ess(np.ones((4, 50))))
+    assert mcmc.rhat(apart) > 1.5
+    assert mcmc.ess(apart) < 12
+    assert mcmc.rhat(agree * np.array([[1], [1], [1], [9]])) > 1.1  # only the spreads differ
+    assert mcmc.rhat(np.arange(4.0)[:, None] * np.ones(50)) == np.inf
+    assert np.isnan(mcmc.rhat(np.ones((4, 50))))
+    assert np.isnan(mcmc.ess(np.ones((4, 50))))
     with pytest.raises(ValueError, match="at least 4 records of each chain, got 3"):
-        statistics.rhat(agree[:, :3])
+        mcmc.rhat(agree[:, :3])
 
 
 def test_the_text_of_a_result_has_the_worst_of_all_coordinates():

@@ -1,7 +1,7 @@
 """Words of the two methods that have some."""
 
 import heatbath as hb
-from heatbath.splitting import Substep
+from heatbath.methods.splitting import Substep
 
 
 def parse(word: str, method: str = "Langevin") -> tuple[Substep, ...]:

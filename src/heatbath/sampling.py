@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from heatbath import noise as numbers
-from heatbath import statistics
-from heatbath.checks import choice, whole
-from heatbath.exporting import for_arviz
-from heatbath.letters import A, Array, B
+from heatbath._internal.arviz import for_arviz
+from heatbath._internal.checks import choice, whole
+from heatbath.diagnostics import mcmc
 from heatbath.methods import Langevin, Method
 from heatbath.methods.langevin import O
-from heatbath.partition import Partition
-from heatbath.reference import Reference
-from heatbath.schedules import Coefficient, Constant, at
+from heatbath.methods.letters import A, Array, B
+from heatbath.methods.partition import Partition
+from heatbath.methods.schedules import MOST_STEPS, Coefficient, Constant, at
+from heatbath.reference import random as numbers
+from heatbath.reference.integrator import Reference
 
 if TYPE_CHECKING:
     import arviz
@@ -49,11 +49,11 @@ class Sampled:
 
     def rhat(self) -> Array:
         """R-hat of every coordinate (`statistics.rhat`): 1 where the chains agree. Needs 4 draws."""
-        return np.array([statistics.rhat(trace) for trace in np.moveaxis(self.samples, 2, 0)])
+        return np.array([mcmc.rhat(trace) for trace in np.moveaxis(self.samples, 2, 0)])
 
     def ess(self) -> Array:
         """The effective sample size for the mean of every coordinate (`statistics.ess`). Needs 4 draws."""
-        return np.array([statistics.ess(trace) for trace in np.moveaxis(self.samples, 2, 0)])
+        return np.array([mcmc.ess(trace) for trace in np.moveaxis(self.samples, 2, 0)])
 
     def to_arviz(self) -> arviz.InferenceData | xr.DataTree:
         """The samples for ArviZ as `theta`, chain x draw x dimension; the log density is `lp`, where known.
@@ -135,7 +135,7 @@ def sample(
         _check_exact(partition, log_density)
     _check_partition(partition)
     theta = _start(start, chains)
-    steps = whole("steps", steps, low=1, high=numbers.MOST_STEPS)
+    steps = whole("steps", steps, low=1, high=MOST_STEPS)
     burn_in = steps // 2 if burn_in is None else whole("burn_in", burn_in, low=0)
     thin = whole("thin", thin, low=1)
     kept = np.arange(burn_in + thin, steps + 1, thin)
@@ -255,7 +255,7 @@ class _Noise:
         number, place = divmod(step, self.ahead)
         if self.drawn.get((stream, slot), (-1,))[0] != number:
             first = number * self.ahead
-            steps = np.arange(first, min(first + self.ahead, numbers.MOST_STEPS))[:, None]
+            steps = np.arange(first, min(first + self.ahead, MOST_STEPS))[:, None]
             self.drawn[stream, slot] = number, draw(self.seed, stream, slot, self.chains, steps, 0, size)
         return np.asarray(self.drawn[stream, slot][1][place])
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from heatbath.cli import main, pictures
+from heatbath.cli import main
+from heatbath.cli.report import figures
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def call(capsys):
 @pytest.fixture
 def no_pictures(monkeypatch):
     for name in ("draw_all", "draw_search"):
-        monkeypatch.setattr(pictures, name, lambda *arguments: [])
+        monkeypatch.setattr(figures, name, lambda *arguments: [])
 
 
 @pytest.fixture

@@ -25,10 +25,12 @@ import typer
 from rich.console import Console
 
 import heatbath as hb
-from heatbath.cli import commands, main, methods, pictures, reading
+from heatbath.cli import commands, main, methods, parsing
 from heatbath.cli.display import Display
 from heatbath.cli.errors import ending
+from heatbath.cli.report import figures
 from heatbath.cli.settings import merged, plan_of, read_settings, write_settings
+from heatbath.datasets.mnist import MNIST
 from heatbath.runs import file, simulation
 from tests.patience import PATIENCE, wait_until
 from tests.processes import dies_at, forked, was_killed
@@ -71,9 +73,7 @@ def rows_of(text):
 
 def test_train_writes_the_run_that_the_library_makes(trained):
     problem = hb.datasets.spirals(n_train=100, n_test=60)
-    run = hb.train(
-        problem, hb.Dense((8,)), hb.AdLaLa(h=0.2, tau=2e-4), 60, 10, chains=3, record=20, samples=5
-    )
+    run = hb.train(problem, hb.MLP((8,)), hb.AdLaLa(h=0.2, tau=2e-4), 60, 10, chains=3, record=20, samples=5)
     found = hb.load(trained / "run.nc")
     assert found.finished
     assert differences(found, run) == []
@@ -165,7 +165,7 @@ def test_compare_runs_the_methods_from_the_same_starts(tmp_path, call):
     assert code == 0
     run = hb.load(tmp_path / "both" / "run.nc")
     assert run.partition == {"SGD": hb.Partition(hb.SGD(), 0.1), "AdLaLa": hb.AdLaLa(h=0.2, tau=2e-4)}
-    alone = hb.train(run.problem, hb.Dense((8,)), hb.Partition(hb.SGD(), 0.1), 60, 10, chains=3, record=20)
+    alone = hb.train(run.problem, hb.MLP((8,)), hb.Partition(hb.SGD(), 0.1), 60, 10, chains=3, record=20)
     assert differences(run.select(method="SGD"), alone) == []
     assert (tmp_path / "both" / "classifiers.png").stat().st_size > 10_000
     assert re.search(r"SGD .*\d %.*to", out)
@@ -188,7 +188,7 @@ def test_sweep_takes_lists_and_logarithmic_ranges(tmp_path, call):
     assert "* is the best by the log loss of the averaged prediction on 30 others" in out
     assert (tmp_path / "grid" / "sweep.png").exists()
     run = hb.load(tmp_path / "grid" / "run.nc").select(tau=1e-5, gamma=0.1)
-    alone = hb.train(run.problem, hb.Dense((8,)), hb.LOL(0.1, 0.1, 1e-5), 60, 10, chains=3, record=20)
+    alone = hb.train(run.problem, hb.MLP((8,)), hb.LOL(0.1, 0.1, 1e-5), 60, 10, chains=3, record=20)
     assert differences(run, alone) == []
 
 
@@ -201,13 +201,13 @@ def test_sweeps_over_one_axis_and_over_three_are_drawn(values, tmp_path, call):
 
 
 def test_ranges_are_evenly_spaced_in_logarithms():
-    assert reading.numbers("tau", "1e-6:1e-2:5") == [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
-    assert reading.numbers("tau", "8:1:4") == [8.0, 4.0, 2.0, 1.0]
-    assert reading.numbers("tau", "0.3,0") == [0.3, 0.0]
-    assert reading.numbers("gamma", "inf") == float("inf")
+    assert parsing.numbers("tau", "1e-6:1e-2:5") == [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
+    assert parsing.numbers("tau", "8:1:4") == [8.0, 4.0, 2.0, 1.0]
+    assert parsing.numbers("tau", "0.3,0") == [0.3, 0.0]
+    assert parsing.numbers("gamma", "inf") == float("inf")
     for wrong in ("1:2", "0:1:3", "1:2:1", "1:2:1.5", "a", "1,,2", "1_0", ""):
         with pytest.raises(ValueError, match="tau"):
-            reading.numbers("tau", wrong)
+            parsing.numbers("tau", wrong)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def sampled(tmp_path_factory):
     method = ["--method", "lala:h=0.1,gamma=1", "--prior", "0.8,1.2", "--temperature", "0.9"]
     data = ["--data", str(folder / "size.csv"), *REGRESSION, "--out", str(folder / "run")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw_all", lambda *arguments: [])
+        patch.setattr(figures, "draw_all", lambda *arguments: [])
         with pytest.raises(SystemExit) as end:
             main(["train", *data, *method])
     assert end.value.code == 0
@@ -447,7 +447,7 @@ def found(sampled, tmp_path_factory):
     """The folder of a run that finds its stepsize and its length."""
     folder = tmp_path_factory.mktemp("auto") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw_all", lambda *arguments: [])
+        patch.setattr(figures, "draw_all", lambda *arguments: [])
         with pytest.raises(SystemExit) as end:
             main(["train", "--data", str(sampled / "size.csv"), *AUTO, "--out", str(folder)])
     assert end.value.code == 0
@@ -458,9 +458,9 @@ def test_what_is_found_is_what_the_library_finds(found):
     run = hb.load(found / "run.nc")
     partition = hb.LaLa("auto", 1.0, posterior=hb.Posterior(0.8, temperature=0.5))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hb.OffTemperature)
+        warnings.simplefilter("ignore", hb.OffTemperatureWarning)
         same = hb.train(
-            run.problem, hb.Dense((8,)), partition, "auto", chains=3, budget=1600, samples=10, record=4
+            run.problem, hb.MLP((8,)), partition, "auto", chains=3, budget=1600, samples=10, record=4
         )
     assert differences(run, same) == []
     assert run.found == same.found
@@ -594,7 +594,7 @@ def test_a_column_of_weights_counts_in_training_and_is_ignored_in_predictions(
     assert call("train", "--data", data, *options)[0] == 0
     run = hb.load(tmp_path / "run" / "run.nc")
     partition = hb.LaLa(0.1, 1.0, posterior=hb.Posterior(0.8))
-    same = hb.train(problem, hb.Dense((8,)), partition, 300, chains=3, samples=10)
+    same = hb.train(problem, hb.MLP((8,)), partition, 300, chains=3, samples=10)
     assert differences(run, same) == []
     assert run.problem.features == ("a", "b")
     again = ["--settings", tmp_path / "run" / "settings.toml", "--out", tmp_path / "again"]
@@ -646,7 +646,7 @@ def test_info_says_what_there_is(call, monkeypatch, tmp_path):
     assert facts["MNIST"].startswith("not there")
     assert "compile" in facts["kernels"]
     (tmp_path / "mnist").mkdir()
-    for name in hb.datasets.digits.MNIST:
+    for name in MNIST:
         (tmp_path / "mnist" / f"{name}.gz").touch()
     assert f"in {tmp_path / 'mnist'}" in call("info")[1]
 
@@ -678,7 +678,7 @@ def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "run"
     begin = time.perf_counter()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw_all", lambda *arguments: [])
+        patch.setattr(figures, "draw_all", lambda *arguments: [])
         with pytest.raises(SystemExit):
             main(["train", *LONG, "--threads", "1", "--every", "0.15", "--out", str(folder)])
     return {name: (folder / name).read_bytes() for name in WHOLE}, time.perf_counter() - begin
@@ -1006,7 +1006,7 @@ def full(*arguments, **options):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("place", ["heatbath.cli.folders.write", "heatbath.runs.file.write"])
+@pytest.mark.parametrize("place", ["heatbath._internal.atomic_write.write", "heatbath.runs.file.write"])
 def test_on_a_full_disk_nothing_is_left_half_written(place, refused, tmp_path, monkeypatch):
     monkeypatch.setattr(place, full)
     line = refused("train", *SMALL, *ADLALA, "--out", tmp_path / "run", code=1)

@@ -17,13 +17,14 @@ import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
 import heatbath as hb
-from heatbath.cli import main, options, pictures
+from heatbath.cli import main, options
 from heatbath.cli.commands import _introduce
-from heatbath.cli.summaries import target_note
+from heatbath.cli.report import figures
+from heatbath.cli.report.tables import target_note
 from heatbath.datasets import from_arrays
-from heatbath.experiments import NAMES
-from heatbath.runs.plain import RECIPES
-from heatbath.tables import open_chunks
+from heatbath.datasets.tables import open_chunks
+from heatbath.paper import NAMES
+from heatbath.runs.serialise import RECIPES
 
 TABLE = "a,b,kind\n" + "".join(
     f"{x:.3f},{x * x:.3f},{'red' if x > 0.3 else 'blue'}\n" for x in np.linspace(-1, 1, 30)
@@ -43,7 +44,7 @@ def streamed(tmp_path_factory):
     """The folder of a run whose table came from the standard input."""
     folder = tmp_path_factory.mktemp("streamed") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw_all", lambda *arguments: [])
+        patch.setattr(figures, "draw_all", lambda *arguments: [])
         patch.setattr("sys.stdin", Input(TABLE.encode()))
         with pytest.raises(SystemExit) as end:
             main(["train", "--data", "-", *QUICK, "--out", str(folder)])

@@ -7,9 +7,10 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heatbath.cli import commands, main, pictures
+from heatbath.cli import commands, main
 from heatbath.cli.methods import known
 from heatbath.cli.options import SECTIONS, SETTINGS
+from heatbath.cli.report import figures
 
 FEW = settings(max_examples=20)
 ODD = st.one_of(
@@ -138,7 +139,7 @@ def test_no_bytes_make_a_traceback(read_only, capsys, content, name):
 def test_settings_that_are_accepted_run_to_the_end(tmp_path_factory, monkeypatch, capsys, made):
     """Or say in one line why they do not, and those that they write are accepted again."""
     folder = tmp_path_factory.mktemp("fuzz")
-    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
     (folder / "settings.toml").write_text(tomli_w.dumps(made))
     if code_of(capsys, "train", "--settings", folder / "settings.toml", "--out", folder / "run") == 0:
         assert tomllib.loads((folder / "run" / "settings.toml").read_text())["command"] == "train"

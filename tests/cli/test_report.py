@@ -10,9 +10,10 @@ import pytest
 
 import heatbath as hb
 from heatbath import plotting
-from heatbath.cli.html_report import html_report
-from heatbath.cli.pictures import draw_all
-from heatbath.cli.summaries import (
+from heatbath.cli.report.contents import summary, tell
+from heatbath.cli.report.figures import draw_all
+from heatbath.cli.report.html import html_report
+from heatbath.cli.report.tables import (
     about,
     as_json,
     as_markdown,
@@ -21,13 +22,11 @@ from heatbath.cli.summaries import (
     confusion_cells,
     confusion_tables,
     said,
-    summary,
 )
-from heatbath.cli.telling import tell
+from heatbath.diagnostics.statistics import Measured
 from heatbath.runs.run import Run
-from heatbath.statistics import Measured
-from tests.answers.runs import METHOD, SGD, problem, table, trained
 from tests.browsers import started, violations
+from tests.evaluation.runs import METHOD, SGD, problem, table, trained
 
 ODD = ("<script>alert(1)</script>", "$x$ & 'y'", "a name that is " + "very " * 20 + "long")
 
@@ -48,7 +47,7 @@ def report(tmp_path_factory):
     """The report of a classification with names that are trouble."""
     own = replace(problem("classes"), features=ODD, targets=("a & b", "<b>", "$c$"), name="odd <i>names</i>")
     folder = tmp_path_factory.mktemp("report")
-    run = hb.train(own, hb.Dense((8,)), METHOD["regression"], 60, 10, chains=3)
+    run = hb.train(own, hb.MLP((8,)), METHOD["regression"], 60, 10, chains=3)
     path = folder / "report.html"
     path.write_text(page_of(run, folder))
     return path
@@ -61,9 +60,9 @@ def others(tmp_path_factory):
     frame = pd.DataFrame({"size": np.sin(rows), "kind": np.array(["a", "b", "a long name"])[rows % 3]})
     frame["since"] = pd.date_range("2020-01-06", periods=60, freq="11D").strftime("%d.%m.%Y")
     own = hb.from_table(frame.assign(price=3000 * np.sin(rows) + 100 * (rows % 3)), "price")
-    run = hb.train(own, hb.Dense((8,)), METHOD["regression"], 60, 10, chains=3)
+    run = hb.train(own, hb.MLP((8,)), METHOD["regression"], 60, 10, chains=3)
     grid = hb.LOL(h=0.1, tau=[0.0, 1e-4], gamma=[0.1, 0.2])
-    both = hb.sweep(problem("binary"), hb.Dense((8,)), grid, steps=60, batch=10, chains=3)
+    both = hb.sweep(problem("binary"), hb.MLP((8,)), grid, steps=60, batch=10, chains=3)
     paths = []
     for name, one, command in (("table", run, "train"), ("sweep", both, "sweep")):
         (folder / name).mkdir()
@@ -148,7 +147,7 @@ def test_the_table_has_a_row_for_each_measure_and_a_column_for_each_prediction(t
 
 
 def test_training_numbers_are_called_so():
-    run = hb.train(problem("regression", test_share=0), hb.Dense((8,)), SGD, 60, 10, chains=3)
+    run = hb.train(problem("regression", test_share=0), hb.MLP((8,)), SGD, 60, 10, chains=3)
     _, results = results_of(run)
     assert results["judged_on"] == {"split": "train", "examples": 80, "of": 80}
     assert about(results).startswith("80 TRAINING examples, as there are no others: new data will be")
@@ -160,7 +159,7 @@ def test_training_numbers_are_called_so():
 def test_one_test_example_is_enough(task, unsaved):
     own = problem(task)
     own = replace(own, X_test=own.X_test[:, :1], Y_test=own.Y_test[:, :1])
-    run = hb.train(own, hb.Dense((8,)), METHOD[task], 60, 10, chains=3)
+    run = hb.train(own, hb.MLP((8,)), METHOD[task], 60, 10, chains=3)
     told, results = results_of(run)
     assert about(results).startswith("1 test example;")
     assert not {"auc", "r2"} & set(results["rows"][0]["averaged"])
@@ -171,7 +170,7 @@ def test_one_test_example_is_enough(task, unsaved):
 def test_of_a_sweep_each_point_has_a_row_the_best_a_star_and_those_that_diverged_are_counted(unsaved):
     grid = hb.LOL(h=0.1, tau=[0.0, 1e-4, 1e-3], gamma=[0.1, 0.2, 1.0])  # nine: brief, but for the best
     run = hb.sweep(
-        hb.datasets.spirals(n_train=60, n_test=50), hb.Dense((8,)), grid, steps=60, batch=10, chains=3
+        hb.datasets.spirals(n_train=60, n_test=50), hb.MLP((8,)), grid, steps=60, batch=10, chains=3
     )
     died = run.data["died"].copy()
     died[:3] = 5
@@ -195,7 +194,7 @@ def test_of_a_sweep_each_point_has_a_row_the_best_a_star_and_those_that_diverged
 
 def test_chains_with_different_data_have_means_over_chains_and_nothing_else():
     own = hb.datasets.spirals(n_train=20, n_test=10, draws=2)
-    run = hb.train(own, hb.Dense((8,)), SGD, 60, 10, chains=4)
+    run = hb.train(own, hb.MLP((8,)), SGD, 60, 10, chains=4)
     _, results = results_of(run)
     columns, rows = cells(results)
     assert columns == ["", "one network"]
@@ -237,7 +236,7 @@ def test_json_is_readable_and_says_the_same():
 def test_the_report_says_whether_a_constant_would_do():
     """Networks that have learned nothing are no better; those of a law that is easy to learn are."""
     own = problem("regression")
-    idle = hb.train(own, hb.Dense((8,), init="zeros"), hb.Partition(hb.SGD(), 1e-9), 1, 10, chains=3)
+    idle = hb.train(own, hb.MLP((8,), init="zeros"), hb.Partition(hb.SGD(), 1e-9), 1, 10, chains=3)
     doubt = "These examples do not show that it is better than a constant prediction."
     assert doubt in page_of(idle)
     learned = trained("regression")
@@ -256,7 +255,7 @@ def test_the_report_says_whether_a_constant_would_do():
 
 def test_a_target_called_accuracy_has_an_rmse_in_its_units():
     own = replace(problem("two"), targets=("accuracy", "speed"))
-    _, results = results_of(hb.train(own, hb.Dense((8,)), METHOD["two"], 60, 10, chains=3))
+    _, results = results_of(hb.train(own, hb.MLP((8,)), METHOD["two"], 60, 10, chains=3))
     _, rows = cells(results)
     by_name = {row[0]: row[1:] for row in rows}
     assert "%" not in "".join(by_name["RMSE, accuracy"] + by_name["noise accuracy"])
@@ -278,7 +277,7 @@ def test_the_confusion_of_classes_is_a_table_in_markdown_and_in_the_terminal():
 
 def test_probabilities_of_classes_that_count_alike_are_called_so():
     own = problem("binary", class_weight="balanced")
-    run = hb.train(own, hb.Dense((8,)), SGD, 60, 10, chains=3)
+    run = hb.train(own, hb.MLP((8,)), SGD, 60, 10, chains=3)
     _, results = results_of(run)
     assert "all classes are equally frequent (--class-weight balanced)" in about(results)
     assert "Probabilities are of a world in which" in page_of(run)
@@ -288,6 +287,6 @@ def test_probabilities_of_classes_that_count_alike_are_called_so():
 def test_a_table_of_one_column_has_a_picture_of_what_depends_on_it(unsaved):
     X, targets = table()
     own = hb.datasets.from_arrays(X[:, :1], targets["regression"], standardise=True)
-    told, results = results_of(hb.train(own, hb.Dense((8,)), METHOD["regression"], 60, 10, chains=3))
+    told, results = results_of(hb.train(own, hb.MLP((8,)), METHOD["regression"], 60, 10, chains=3))
     names = {path.stem for path in draw_all(told, results, unsaved)}
     assert names & {"importance", "dependence"} == {"dependence"}

@@ -20,10 +20,13 @@ import pandas
 import pytest
 
 import heatbath as hb
-from heatbath.cli import main, pictures
+from heatbath.cli import main
 from heatbath.cli.display import Display
+from heatbath.cli.report import figures
 from heatbath.cli.tuning import family_of, tuning_of
+from heatbath.methods.presets import SEARCHED
 from heatbath.tuning import search
+from heatbath.tuning.search_space import Family
 from tests.processes import dies_at
 from tests.runs import differences
 
@@ -48,16 +51,16 @@ def searched(tmp_path_factory):
 def found():
     """The same by the library."""
     problem = hb.datasets.spirals(turns=1, n_train=100, n_test=60)
-    ranges = {name: hb.presets.SEARCHED["AdLaLa"][name] for name in ("h", "epsilon", "gamma", "tau_output")}
-    adlala = hb.tuning.design.Family(
+    ranges = {name: SEARCHED["AdLaLa"][name] for name in ("h", "epsilon", "gamma", "tau_output")}
+    adlala = Family(
         "AdLaLa",
         {"h": ranges["h"], "tau": hb.between(2e-5, 2e-4), **ranges},
         lambda values: hb.AdLaLa(sigma=0.02, **values),
         lambda values: hb.AdLaLa(sigma=0.02, **values).code,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hb.AtEdge)
-        return hb.tune(problem, hb.Dense((8,)), [adlala, "sgd"], 80, 10, candidates=16, by="accuracy")
+        warnings.simplefilter("ignore", hb.SearchEdgeWarning)
+        return hb.tune(problem, hb.MLP((8,)), [adlala, "sgd"], 80, 10, candidates=16, by="accuracy")
 
 
 def copied(folder, place):
@@ -76,7 +79,7 @@ def test_the_search_is_the_library_s_and_so_are_the_fresh_runs(searched, found):
     assert len(table) == 32
     run = hb.load(searched / "run.nc")
     colder = {name: partition.cooled(72) for name, partition in found.partitions.items()}
-    same = hb.compare(run.problem, hb.Dense((8,)), colder, 80, 10, chains=3, seed=1)
+    same = hb.compare(run.problem, hb.MLP((8,)), colder, 80, 10, chains=3, seed=1)
     assert run.problem.X_train.shape == (1, 100, 2)  # all of them
     assert differences(run, same) == []
     assert run.partition == colder
@@ -343,7 +346,7 @@ def test_what_is_not_named_has_its_usual_range_and_what_is_named_its_own():
     near_one, _ = family_of("a", {"name": "adam", "beta1": "0.8..0.9"})
     assert near_one.ranges["beta1"] == hb.between(0.8, 0.9, "complement")
     decay, _ = family_of("a", {"name": "adlala", "weight_decay": "1e-6..1e-3"})
-    assert decay.ranges == {**hb.presets.SEARCHED["AdLaLa"], "weight_decay": hb.between(1e-6, 1e-3)}
+    assert decay.ranges == {**SEARCHED["AdLaLa"], "weight_decay": hb.between(1e-6, 1e-3)}
     values = {name: range.at(0.5) for name, range in decay.ranges.items()}
     assert decay.make(values) == hb.AdLaLa(**values)
 
@@ -442,7 +445,7 @@ def undisturbed(tmp_path_factory):
     """The files of a search that nothing has disturbed."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw_search", lambda *arguments: [])
+        patch.setattr(figures, "draw_search", lambda *arguments: [])
         with pytest.raises(SystemExit):
             main(["tune", *LONG, "--threads", "1", "--out", str(folder)])
     return {name: (folder / name).read_bytes() for name in WHOLE}

@@ -16,19 +16,20 @@ import pytest
 from rich.console import Console
 
 import heatbath as hb
-from heatbath.cli import baseline, main, pictures
+from heatbath.cli import main
 from heatbath.cli.display import Display
+from heatbath.cli.report import baseline, figures
+from heatbath.cli.report.contents import tell, warn_of_best
 from heatbath.cli.settings import merged, plan_of, read_settings
-from heatbath.cli.telling import tell, warn_of_best
 from heatbath.datasets import from_arrays
-from heatbath.networks import PIECE, block
+from heatbath.datasets.tables import read_table
+from heatbath.models.dense import PIECE, block
 from heatbath.runs import simulation
 from heatbath.runs.plan import make_plan
-from heatbath.tables import open_table
-from heatbath.training import carry_out
+from heatbath.training.train import carry_out
 from tests.runs import differences
 
-pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperature")  # of very short runs
+pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperatureWarning")  # of very short runs
 GIVEN = {"hidden": (6,), "refine": 0.06, "chains": 2}
 USUAL = ["--hidden", "6", "--refine", "0.06", "--chains", "2", "--seed", "3", "--test-share", "0"]
 WHOLE = ("run.nc", "settings.toml", "summary.json")
@@ -53,7 +54,7 @@ def tables(tmp_path_factory):
     ):
         rows = [["a", "b", *name.split(",")], *zip(*(column.tolist() for column in columns), strict=True)]
         (folder / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
-    frame = open_table(folder / "kind.csv").frame
+    frame = read_table(folder / "kind.csv").frame
     return folder, {
         "size": (X, size, None),
         "kind": (frame[["a", "b"]], kinds, None),
@@ -67,7 +68,7 @@ def trained(tables):
     """The folders of a run for each of them."""
     folder, contents = tables
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "draw_all", lambda *arguments: [])
+        patch.setattr(figures, "draw_all", lambda *arguments: [])
         for name in contents:
             arguments = ["--data", str(folder / f"{name}.csv"), *USUAL]
             for column in name.split(","):
@@ -302,7 +303,7 @@ def explained(seed, n=200):
 
 
 def plan_for(problem, **options):
-    return make_plan(problem, hb.Dense((8,)), hb.Partition(hb.Adam(), 0.05), **{"steps": 300} | options)
+    return make_plan(problem, hb.MLP((8,)), hb.Partition(hb.Adam(), 0.05), **{"steps": 300} | options)
 
 
 @pytest.mark.parametrize("task", ["binary", "classes", "regression", "two values", "counts"])
@@ -319,7 +320,7 @@ def test_the_loss_of_a_constant_is_that_of_networks_that_say_the_best_constant(t
     else:
         bias = np.log(weights @ Y) if task == "counts" else weights @ Y
     start = np.concatenate([np.zeros(3 * outputs), bias])
-    run = hb.train(problem, hb.Dense(()), hb.Partition(hb.Frozen(), 0.1), 1, start=start)
+    run = hb.train(problem, hb.MLP(()), hb.Partition(hb.Frozen(), 0.1), 1, start=start)
     assert constant.loss == pytest.approx(run.loss("test").values[0, -1], rel=1e-5)
 
 
@@ -328,7 +329,7 @@ def test_a_constant_is_better_where_networks_learn_noise_by_heart_and_that_is_sa
     """With 100 rows to learn from and 100 to test, in 40 of 40 seeds; with 44 to test it was in 7 of 8."""
     problem = noise("binary", seed, test_share=0.5)
     constant = baseline.constant_of(plan_for(problem))
-    run = hb.train(problem, hb.Dense((20,)), hb.Partition(hb.Adam(), 0.05), 2000, chains=3)
+    run = hb.train(problem, hb.MLP((20,)), hb.Partition(hb.Adam(), 0.05), 2000, chains=3)
     loss = run.loss("test").values[:, -1].mean()
     first = f"a constant prediction would be better: its test loss is {constant.loss:.4g}, and that of"
     assert constant.against_networks(loss) == f"{first} single networks {loss:.4g}. Try it without --method"
@@ -345,7 +346,7 @@ def test_of_networks_that_have_learnt_something_no_such_thing_is_said(seed):
     """The control, which says nothing in 40 of 40 seeds."""
     problem = explained(seed)
     constant = baseline.constant_of(plan_for(problem))
-    run = hb.train(problem, hb.Dense((8,)), hb.Partition(hb.Adam(), 0.05), 300, chains=3)
+    run = hb.train(problem, hb.MLP((8,)), hb.Partition(hb.Adam(), 0.05), 300, chains=3)
     assert constant.against_networks(run.loss("test").values[:, -1].mean()) is None
     assert constant.against_average(run) is None
     assert constant.against_networks(constant.loss) is None
@@ -355,7 +356,7 @@ def test_of_several_targets_those_are_named_of_which_a_constant_is_better():
     problem = noise("two values")
     plan = plan_for(problem)
     constant = baseline.constant_of(plan)
-    run = hb.train(problem, hb.Dense((20,)), hb.Partition(hb.Adam(), 0.03), 1500, chains=3)
+    run = hb.train(problem, hb.MLP((20,)), hb.Partition(hb.Adam(), 0.03), 1500, chains=3)
     mean = run.predict(constant.on.raw).mean
     errors = 0.5 * ((mean - constant.on.y) / problem.target_scale) ** 2
     losses = np.average(errors, axis=0, weights=constant.on.weights)
@@ -366,7 +367,7 @@ def test_of_several_targets_those_are_named_of_which_a_constant_is_better():
     assert f"; of 'y2' 0 and {losses[1]:.4g}. Try" in both
     assert replace(constant, each=100 * constant.each).against_average(run) is None
     sampled = hb.Partition(hb.Langevin(1.0), 0.1, hb.Posterior())  # whose loss is by the noise of each
-    other = baseline.constant_of(make_plan(problem, hb.Dense((8,)), sampled, 10))
+    other = baseline.constant_of(make_plan(problem, hb.MLP((8,)), sampled, 10))
     assert (constant.comparable, other.comparable) == (True, False)
     assert (constant.against_networks(9.0) is None, other.against_networks(9.0) is None) == (False, True)
     assert other.against_average(run).startswith("a constant prediction of 'y1' would be better")
@@ -406,9 +407,9 @@ def test_after_a_round_it_is_said_of_the_averaged_prediction():
 def test_where_the_loss_of_networks_is_another_one_nothing_is_said_of_it():
     problem = noise("regression")
     varying = hb.Partition(hb.Langevin(1.0), 0.1, hb.Posterior(noise="network"))
-    assert not baseline.constant_of(make_plan(problem, hb.Dense((8,)), varying, 10)).comparable
+    assert not baseline.constant_of(make_plan(problem, hb.MLP((8,)), varying, 10)).comparable
     several = hb.Partition(hb.SGD(), [0.1, 0.2])
-    assert baseline.constant_of(make_plan(problem, hb.Dense((8,)), several, 10)) is None
+    assert baseline.constant_of(make_plan(problem, hb.MLP((8,)), several, 10)) is None
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -417,7 +418,7 @@ def test_of_several_points_the_best_is_held_against_a_constant(seed):
     several = hb.Partition(hb.Adam(), [0.05, 0.08])
     said = []
     for problem in (noise("binary", seed, test_share=0.5), explained(seed)):
-        run = hb.sweep(problem, hb.Dense((20,)), several, 2000, chains=2)
+        run = hb.sweep(problem, hb.MLP((20,)), several, 2000, chains=2)
         told = tell("sweep", run)
         said.append(warn_of_best(told, run.plan.points[told.choice.best].labels))
     assert said[0].startswith("a constant prediction would be better: its test loss is")

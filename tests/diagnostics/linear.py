@@ -14,7 +14,7 @@ def rows(n, inputs=3, seed=0):
 QUADRATIC = hb.datasets.from_arrays(*rows(40), task="regression", test_share=0.0)
 
 
-LINEAR = hb.Dense(())
+LINEAR = hb.MLP(())
 
 
 def on_quadratic(tau, h=0.3, decay=0.2, gamma=1.0, steps=20_000, **options):

@@ -11,7 +11,7 @@ import torch
 import heatbath as hb
 from heatbath import diagnostics as d
 from heatbath.diagnostics.gradients import gradient_moments
-from heatbath.likelihood import Likelihood
+from heatbath.models.likelihood import Likelihood
 from tests.diagnostics.linear import problem_of
 from tests.runs import SMALL
 
@@ -41,7 +41,7 @@ def weighted(problem):
 
 
 @pytest.mark.parametrize("task", ["binary", "classes", "regression", "counts"])
-@pytest.mark.parametrize("network", [hb.Dense((5, 4), "tanh"), hb.Dense((5,)), hb.Dense((), "identity")])
+@pytest.mark.parametrize("network", [hb.MLP((5, 4), "tanh"), hb.MLP((5,)), hb.MLP((), "identity")])
 def test_gradients_and_their_squares_are_those_of_autograd(task, network, monkeypatch):
     problem = problem_of(task, n=9)
     size = network.parameters(problem.inputs, problem.outputs)
@@ -64,7 +64,7 @@ def test_gradients_and_their_squares_are_those_of_autograd(task, network, monkey
 )
 def test_gradient_noise_is_the_variance_over_all_mini_batches_there_are(batch, problem):
     """Brute force: the gradient on every subset of 6 data, none left out."""
-    network = hb.Dense((4,), "tanh")
+    network = hb.MLP((4,), "tanh")
     run = hb.train(problem, network, hb.AdLaLa(h=0.1), 30, batch, chains=2, dtype="float64")
     found = d.gradient_noise(run)
     assert found.dims == ("chain", "part")

@@ -85,7 +85,7 @@ def test_layers_are_read_from_the_final_momenta_over_chains():
     """At small h: τ of the part that the layer belongs to; the hidden layers of one part are told apart."""
     methods = {"hidden": hb.Langevin(1.0, 0.02, weight_decay=0.1), "output": hb.Langevin(1.0, 0.001)}
     run = hb.train(
-        SPIRALS, hb.Dense((10, 10)), hb.Partition(methods, 0.002), 500, 20, chains=40, momenta="thermal"
+        SPIRALS, hb.MLP((10, 10)), hb.Partition(methods, 0.002), 500, 20, chains=40, momenta="thermal"
     )
     table = d.equipartition(run, by="layer")
     assert table["layer"].values.tolist() == ["layer1", "layer2", "layer3"]

@@ -5,10 +5,10 @@ import numpy as np
 
 from heatbath.engine import losses
 from heatbath.engine.dense import activate, chain_rule
-from heatbath.engine.lanes import lanes, pointer
-from heatbath.engine.layouts import Alone, Group
+from heatbath.engine.layouts import Alone, LaneGroup
 from heatbath.engine.random import fill_normals, fill_words
-from heatbath.noise import TILE
+from heatbath.engine.simd import lanes, pointer
+from heatbath.reference.random import TILE
 
 
 @numba.njit
@@ -23,7 +23,7 @@ def _words(layout, z, words, numbers, seed, use, step, tile, count):
 
 def layouts(kind):
     """Both layouts for numbers of a type, and how many chains they hold."""
-    return (Alone(), Group(lanes(kind)))
+    return (Alone(), LaneGroup(lanes(kind)))
 
 
 def numbers_of(layout, chain):

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import heatbath as hb
-from heatbath import noise
+from heatbath.datasets.tasks import TASKS
 from heatbath.engine.batches import tabulate
-from heatbath.engine.dense import Shape
+from heatbath.engine.dense_shape import Shape
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.program import compile_program
-from heatbath.networks import ACTIVATIONS, Dense
-from heatbath.schedules import Cyclical, Exponential, Linear, Piecewise, SimulatedTempering
-from heatbath.tasks import TASKS
+from heatbath.methods.schedules import Cyclical, Exponential, Linear, Piecewise, SimulatedTempering
+from heatbath.models.dense import ACTIVATIONS, MLP
+from heatbath.reference import random
 from tests.engine.probes import layouts, normals, words
 
 DATA = 30
@@ -83,13 +83,13 @@ def engine_gradient(theta, sizes, activation, task, x, y, layout=None):
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_tiles_are_the_numbers_of_the_definition(tile, kind):
     seed, slot, chain, step = 2**63 + 12345, 3, 2**31 + 7, 2**39 + 1
-    use = noise.NOISE << 14 | slot
+    use = random.NOISE << 14 | slot
     for layout in layouts(kind):
         chains = np.arange(chain, chain + layout.lanes)
         where = (slot, chains, step, 256 * tile, 256 * (tile + 1))
         made = words(layout, kind, seed, use, chain, step, tile)
-        np.testing.assert_array_equal(made.T, noise.bits(seed, noise.NOISE, *where))
-        expected = noise.normals(seed, noise.NOISE, *where)
+        np.testing.assert_array_equal(made.T, random.bits(seed, random.NOISE, *where))
+        expected = random.normals(seed, random.NOISE, *where)
         made = normals(layout, kind, seed, use, chain, step, tile)
         tolerance = 5e-15 if kind == np.float64 else 1e-6  # near its zeros NumPy's cosine is no better
         np.testing.assert_allclose(made.T, expected, rtol=0, atol=tolerance)
@@ -114,7 +114,7 @@ def test_float32_numbers_differ_from_the_definition_by_rounding_only():
     """
     (_, group), differences = layouts(np.float32), []
     for tile in range(250):
-        exact = noise.normals(1, noise.NOISE, 0, np.arange(16), 0, 256 * tile, 256 * (tile + 1))
+        exact = random.normals(1, random.NOISE, 0, np.arange(16), 0, 256 * tile, 256 * (tile + 1))
         differences.append(normals(group, np.float32, 1, 0, 0, 0, tile).T - exact)
     differences = np.concatenate(differences)
     assert round(np.sqrt(np.mean(differences**2)), 8) <= 6e-8
@@ -185,7 +185,7 @@ def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7,
          momenta="zero", dtype=np.float64, chains=3, seed=5):  # fmt: skip
     """The same run by the engine and by the reference."""
     X, Y = problem(sizes, task)
-    network = Dense(sizes[1:-1], activation)
+    network = MLP(sizes[1:-1], activation)
     layers = network.layers(sizes[0], sizes[-1])
     theta = network.start(sizes[0], sizes[-1], np.arange(chains), seed)
 
@@ -193,9 +193,9 @@ def runs(partition, sizes=(2, 20, 1), activation="relu", task="binary", batch=7,
         if batch == DATA:
             return np.arange(DATA)
         if not shuffled:
-            return noise.batch(seed, chain, step, DATA, batch)
+            return random.batch(seed, chain, step, DATA, batch)
         number, place = divmod(step, DATA // batch)
-        return noise.epoch(seed, chain, number, DATA)[place * batch : (place + 1) * batch]
+        return random.epoch(seed, chain, number, DATA)[place * batch : (place + 1) * batch]
 
     def gradient(theta, step):
         parameters = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
@@ -355,13 +355,13 @@ def test_mini_batches_are_subsets_without_replacement_each_alike():
     """Every pair of 6 data in 3000 batches of 3: 5 standard errors of a binomial, 15 pairs."""
     counts = np.zeros((6, 6))
     for step in range(3000):
-        chosen = noise.batch(1, 0, step, 6, 3)
+        chosen = random.batch(1, 0, step, 6, 3)
         assert len(set(chosen)) == 3
         counts[np.ix_(chosen, chosen)] += 1
     pairs = counts[np.triu_indices(6, 1)]
     assert np.abs(pairs - 3000 * 0.2).max() < 5 * np.sqrt(3000 * 0.2 * 0.8)
-    assert sorted(noise.epoch(1, 0, 4, 500)) == list(range(500))
-    assert list(noise.epoch(1, 0, 4, 500)) != list(noise.epoch(1, 0, 5, 500))
+    assert sorted(random.epoch(1, 0, 4, 500)) == list(range(500))
+    assert list(random.epoch(1, 0, 4, 500)) != list(random.epoch(1, 0, 5, 500))
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
@@ -388,7 +388,7 @@ def test_a_step_in_float32_is_that_of_the_reference_to_rounding(name):
 
 
 def test_only_a_shared_word_is_run_as_written():
-    layers = Dense((20,)).layers(2, 1)
+    layers = MLP((20,)).layers(2, 1)
     for partition in (hb.AdLaLa(), hb.Partition({"hidden": hb.SGD(), "output": hb.Adam()}, 0.1)):
         with pytest.raises(ValueError, match="rotated=False runs the one word that all parts share"):
             compile_program(partition, layers, rotated=False)
@@ -402,7 +402,7 @@ def test_only_a_shared_word_is_run_as_written():
 def test_results_do_not_depend_on_threads_or_on_how_the_steps_are_cut(name, dtype):
     def final(threads, calls):
         X, Y = problem((2, 20, 1), "binary")
-        network = Dense((20,))
+        network = MLP((20,))
         program = compile_program(PARTITIONS[name], network.layers(2, 1))
         theta = network.start(2, 1, np.arange(7), 5).astype(dtype)
         data = tabulate(X, Y, dtype)
@@ -421,7 +421,7 @@ def test_results_do_not_depend_on_threads_or_on_how_the_steps_are_cut(name, dtyp
 
 def test_a_chain_that_diverges_is_stopped_and_marked_and_the_others_go_on():
     X, Y = problem((2, 20, 1), "regression")
-    network = Dense((20,))
+    network = MLP((20,))
     program = compile_program(hb.Partition(hb.SGD(), 0.05), network.layers(2, 1))
     theta = network.start(2, 1, np.arange(4), 5)
     theta[2] *= 1e30
@@ -440,8 +440,8 @@ def test_the_loss_over_all_data_is_exact_for_any_size():
     for count in (1, 255, 256, 257, 700):
         X, Y = rng.standard_normal((count, 2)), rng.integers(0, 3, (count, 1)).astype(float)
         expected, _ = torch_gradient(theta, sizes, "relu", "classes", X, Y)
-        logits = Dense((20,)).to_torch(theta, 2, 3)(torch.as_tensor(X))
-        program = compile_program(hb.Partition(hb.SGD(), 1.0), Dense((20,)).layers(2, 3))
+        logits = MLP((20,)).to_torch(theta, 2, 3)(torch.as_tensor(X))
+        program = compile_program(hb.Partition(hb.SGD(), 1.0), MLP((20,)).layers(2, 3))
         for layout in layouts(np.float64):
             data = tabulate(X[None], Y[None], theta.dtype)
             engine = Ensemble(program, shape, np.tile(theta, (2, 1)), data, 1, layout=layout)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import heatbath as hb
 import heatbath.torch as ht
-from heatbath.schedules import Cyclical, Linear, SimulatedTempering
-from heatbath.splitting import MOST_DRAWS, WordError
+from heatbath.methods.schedules import Cyclical, Linear, SimulatedTempering
+from heatbath.methods.splitting import MOST_DRAWS, WordError
 from tests.engine import test_ensemble
 
 SETTINGS = settings(max_examples=30, suppress_health_check=list(HealthCheck))
@@ -61,7 +61,7 @@ def test_any_methods_on_any_network_follow_the_reference_or_are_refused(chosen, 
 
 
 def _gradients(method):
-    from heatbath.splitting import gradients
+    from heatbath.methods.splitting import gradients
 
     return gradients(method.substeps)
 
@@ -115,7 +115,7 @@ def test_whole_numbers_that_compiled_code_cannot_hold_are_refused_by_name():
         SimulatedTempering((1e-3, 1e-2), every=2**40)
     problem = hb.datasets.spirals(turns=1, n_train=20, n_test=10)
     with pytest.raises(ValueError, match=r"steps must be a whole number >= 1 and <"):
-        hb.train(problem, hb.Dense((4,)), hb.LOL(), 2**40, 5)
+        hb.train(problem, hb.MLP((4,)), hb.LOL(), 2**40, 5)
 
 
 def test_a_reference_to_nothing_known_is_an_error_at_once():

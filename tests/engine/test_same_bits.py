@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 
 import heatbath as hb
+from heatbath.datasets.tasks import TASKS
 from heatbath.engine.batches import COMPARED, tabulate
-from heatbath.engine.dense import GROUP_CHUNK, VAST, Shape
+from heatbath.engine.dense import GROUP_CHUNK
+from heatbath.engine.dense_shape import VAST, Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure
-from heatbath.engine.lanes import lanes
-from heatbath.engine.layouts import Alone, Group
+from heatbath.engine.layouts import Alone, LaneGroup
 from heatbath.engine.program import compile_program
+from heatbath.engine.simd import lanes
 from heatbath.methods import known_methods
-from heatbath.networks import ACTIVATIONS
-from heatbath.presets import PRESETS
-from heatbath.schedules import Cyclical, Linear
-from heatbath.tasks import TASKS
+from heatbath.methods.presets import PRESETS
+from heatbath.methods.schedules import Cyclical, Linear
+from heatbath.models.dense import ACTIVATIONS
 from tests.engine.test_ensemble import LADDER, ONE_GRADIENT, PARTITIONS, TWO_GRADIENTS
 from tests.methods.contracts import example, variants
 
@@ -145,7 +146,7 @@ class Case:
 
 
 def group(case):
-    return Group(lanes(case.kind))
+    return LaneGroup(lanes(case.kind))
 
 
 def results(engine):
@@ -343,7 +344,7 @@ def test_very_wide_layers_are_computed_alone_and_do_not_depend_on_neighbours_thr
         )
         assert case.shape.uses_blas
         whole = case.run(None)
-        assert not isinstance(whole.layout, Group)
+        assert not isinstance(whole.layout, LaneGroup)
         assert_same_bits(whole, case.run(None, threads=2, cuts=(1, 3, 2)))
         assert_same_bits(case.run(None, [5, 2]), whole, [5, 2])
 
@@ -534,7 +535,7 @@ def trained(chains, steps=24, partition=None, **options):
         "record": 6, "seed": 2, "weights": True, "histogram": (-1.0, 1.0, 4), "samples": 6, "thin": 2,
         "threads": 1, "average": [[0.1, 0.2], [0.3, -0.4]],
     } | options  # fmt: skip
-    return hb.train(problem, hb.Dense((20,)), partition or hb.AdLaLa(h=0.1), steps, 10, chains, **options)
+    return hb.train(problem, hb.MLP((20,)), partition or hb.AdLaLa(h=0.1), steps, 10, chains, **options)
 
 
 RUNS = [hb.AdLaLa(h=0.1), PARTITIONS["tempered"], PARTITIONS["Adam"], PARTITIONS["all on schedules"]]
@@ -581,11 +582,11 @@ def test_a_sweep_has_the_bits_of_its_runs():
     problem = hb.datasets.spirals(turns=1, n_train=40, n_test=20, seed=3)
     taus = [1e-4, 1e-2, 1e-3]
     swept = hb.sweep(
-        problem, hb.Dense((20,)), hb.AdLaLa(h=0.1, tau=taus), 24, 10, 7, record=4, seed=2, threads=2
+        problem, hb.MLP((20,)), hb.AdLaLa(h=0.1, tau=taus), 24, 10, 7, record=4, seed=2, threads=2
     )
     for tau in taus:
         one = hb.train(
-            problem, hb.Dense((20,)), hb.AdLaLa(h=0.1, tau=tau), 24, 10, 7, record=4, seed=2, threads=1
+            problem, hb.MLP((20,)), hb.AdLaLa(h=0.1, tau=tau), 24, 10, 7, record=4, seed=2, threads=1
         )
         for name in ("theta", "p"):
             np.testing.assert_array_equal(getattr(swept.select(tau=tau), name), getattr(one, name))
@@ -620,8 +621,8 @@ def test_data_beyond_float32_are_refused():
 @pytest.mark.parametrize(
     ("layout", "change"),
     [
-        (Group(16), {"first": 2**26 - 1}),
-        (Group(16), {"network": ((2, 128, 128, 1), "tanh", "binary")}),
+        (LaneGroup(16), {"first": 2**26 - 1}),
+        (LaneGroup(16), {"network": ((2, 128, 128, 1), "tanh", "binary")}),
         (Alone(), {"network": ((2, 128, 128, 1), "tanh", "binary")}),
     ],
     ids=str,

@@ -11,14 +11,14 @@ from sklearn.metrics import log_loss, r2_score
 from sklearn.model_selection import cross_val_predict
 
 import heatbath as hb
-from heatbath import evidence
-from heatbath.automatic import is_near
-from heatbath.defaults import FEWEST_STEPS, STEPS, WORK, size_for
+from heatbath.diagnostics.statistics import Estimate
 from heatbath.estimators import files
 from heatbath.runs import file
-from heatbath.statistics import Estimate
+from heatbath.training import prior
+from heatbath.training.budget import FEWEST_STEPS, STEPS, WORK, size_for
+from heatbath.training.stepsize import is_near
 
-pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperature")  # of very short runs
+pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperatureWarning")  # of very short runs
 WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
 
 
@@ -50,7 +50,7 @@ def test_defaults_are_good_for_small_tables():
 def test_it_samples_the_posterior_at_its_temperature_with_full_gradients(sine):
     run = sine.run_
     assert run.partition.posterior == hb.Posterior(prior=run.found.priors[-1])
-    assert 1 < len(run.found.priors) <= 1 + evidence.ROUNDS  # rounds that are too hot find none
+    assert 1 < len(run.found.priors) <= 1 + prior.ROUNDS  # rounds that are too hot find none
     assert run.plan.batch == 80
     assert run.plan.chains == 8
     estimate = Estimate(run.found.temperature, run.found.error)

@@ -58,7 +58,7 @@ def test_a_saved_estimator_takes_the_same_tables_without_pickle(kind, tmp_path):
 def test_rows_without_weight_teach_the_encoder_nothing():
     odd = TABLE.assign(town=np.where(np.arange(ROWS) == 3, "Paris", TABLE["town"]))
     weights = np.where(np.arange(ROWS) == 3, 0.0, 1.0)
-    with pytest.warns(hb.tables.Unforeseen, match="row 3, column 'town': 'Paris'"):
+    with pytest.warns(hb.tables.UnforeseenDataWarning, match="row 3, column 'town': 'Paris'"):
         fitted = hb.ThermodynamicRegressor(encode=True, **QUICK).fit(odd, SPENT, weights)
     assert fitted.encoder_.columns_["town"].known == ("Bern", "Oslo", "Rom")
     assert fitted.run_.problem.X_train.shape[1] == ROWS - 1

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 import heatbath as hb
-from heatbath.training import train
+from heatbath.training.train import train
 
 WINE = load_wine(return_X_y=True)
 OWN = hb.AdLaLa(h=0.3, tau=1e-4, sigma=0.01, epsilon=0.1, gamma=0.5, weight_decay=3e-3)
@@ -55,7 +55,7 @@ ROUNDING = "float32's rounding grows to some 1e-6 over the steps, and the check 
     ],
     expected_failed_checks=lambda estimator: {"check_sample_weight_equivalence_on_dense_data": ROUNDING},
 )
-@pytest.mark.filterwarnings("ignore::heatbath.OffTemperature")  # of very short runs
+@pytest.mark.filterwarnings("ignore::heatbath.OffTemperatureWarning")  # of very short runs
 def test_scikit_learn_s_own_checks(estimator, check):
     check(estimator)
 
@@ -157,7 +157,7 @@ def test_rounding_is_all_that_keeps_longer_runs_from_passing_it(make, monkeypatc
     estimator, name = make(batch=1000, method=hb.AdLaLa(h=0.3)), make.__name__
     with pytest.raises(AssertionError, match="not equivalent"):
         check_sample_weight_equivalence_on_dense_data(name, estimator)
-    monkeypatch.setattr("heatbath.estimators.base.train", partial(train, dtype="float64"))
+    monkeypatch.setattr("heatbath.training.train.train", partial(train, dtype="float64"))
     check_sample_weight_equivalence_on_dense_data(name, estimator)
 
 

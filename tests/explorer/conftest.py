@@ -10,7 +10,7 @@ from tests.patience import PATIENCE
 @pytest.fixture(autouse=True)
 def records_may_take_any_time(monkeypatch):
     """Where they take too much of it some are left out, and how many depends on the machine."""
-    monkeypatch.setattr("heatbath.explorer.flight.FIRST", math.inf)
+    monkeypatch.setattr("heatbath.explorer.run_stream.FIRST", math.inf)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from heatbath.explorer.messages import LARGEST, READ, USUAL, number_of
-from heatbath.explorer.page_settings import Wrong, read_settings
+from heatbath.explorer.settings import Wrong, read_settings
 from tests.explorer.pages import SMALL, Page
 
 VALID = [
@@ -85,7 +85,7 @@ def message(random):
 
 
 def test_the_server_survives_ten_thousand_fuzzed_messages(served, page, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 10**6)
+    monkeypatch.setattr("heatbath.explorer.messages.A_SECOND", 10**6)
     page.setup()
     chance = random.Random(7)
     workers = {thread.name for thread in threading.enumerate() if thread.name.startswith("heatbath")}

@@ -13,7 +13,7 @@ import pytest
 import heatbath as hb
 from heatbath.explorer import LOOPBACK, Served
 from heatbath.explorer import server as explorer_server
-from heatbath.explorer.flight import Flight
+from heatbath.explorer.run_stream import Flight
 from tests.browsers import started, violations
 from tests.explorer.pages import connected
 from tests.patience import PATIENCE, wait_until

@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import heatbath as hb
 from heatbath.engine import compile
-from heatbath.explorer.flight import Flight
 from heatbath.explorer.messages import SESSIONS
+from heatbath.explorer.run_stream import Flight
 from heatbath.explorer.session import Session
 from tests.explorer.pages import Page, connected
 from tests.patience import wait_until
@@ -27,7 +27,7 @@ def python_of(page, run):
     names = {}
     text = page.ask("code", run=run, **{"as": "python"})["text"]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hb.Diverged)
+        warnings.simplefilter("ignore", hb.DivergedWarning)
         exec(text, names)
     return names["run"]
 
@@ -389,7 +389,7 @@ def session_of(page):
 
 def sessions():
     gc.collect()
-    return [thing for thing in gc.get_objects() if type(thing) in (Session, Flight, hb.Live)]
+    return [thing for thing in gc.get_objects() if type(thing) in (Session, Flight, hb.LiveRun)]
 
 
 @pytest.mark.slow
@@ -457,7 +457,7 @@ def test_a_flood_of_messages_is_warned_of_and_then_ended_and_others_are_not_dist
 ):
     page.setup()
     page.steps(1)
-    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 5)  # which any machine can send
+    monkeypatch.setattr("heatbath.explorer.messages.A_SECOND", 5)  # which any machine can send
     with Page(served) as other:
         other.setup()
         warned = False
@@ -503,7 +503,7 @@ def test_compilation_is_told_of(page, monkeypatch):
     def prepare(live):
         compile.report("compiling run chains (one at a time, float32): once, for some 10 s")
 
-    monkeypatch.setattr(hb.Live, "prepare", prepare)
+    monkeypatch.setattr(hb.LiveRun, "prepare", prepare)
     page.setup()
     told = [page.wait("compiling") for _ in range(4)]
     for run in "AB":
@@ -522,7 +522,7 @@ def test_large_networks_have_coarser_maps_and_are_the_same_runs(page):
 
 
 def test_changes_are_limited_and_heat_can_always_be_ended(page, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.flight.CHANGES", 3)
+    monkeypatch.setattr("heatbath.explorer.settings.CHANGES", 3)
     page.setup()
     page.ask("change", run="A", h=0.1)
     page.ask("change", run="A", h=0.2)

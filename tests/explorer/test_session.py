@@ -13,11 +13,11 @@ import pytest
 from starlette.websockets import WebSocket
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from heatbath.explorer.flight import Flight, View
-from heatbath.explorer.page_settings import read_settings
+from heatbath.explorer.run_stream import Flight, View
 from heatbath.explorer.server import Explorer
 from heatbath.explorer.session import ARREARS, REST, TRACES, Session, make_flights
-from heatbath.runs.live import Live
+from heatbath.explorer.settings import read_settings
+from heatbath.runs.live import LiveRun
 from tests.explorer.pages import SMALL
 from tests.patience import PATIENCE, wait_until
 
@@ -78,7 +78,7 @@ def run(test):
 
 
 def test_pages_that_are_just_gone_keep_their_runs_while_there_is_room(explorer, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.SESSIONS", 4)
+    monkeypatch.setattr("heatbath.explorer.messages.SESSIONS", 4)
 
     async def visit(session=""):
         page = Wire(explorer, session)
@@ -264,16 +264,16 @@ def test_records_are_as_dense_on_a_computer_that_is_busy(monkeypatch):
     flight.prepare()
     ticks = count(0.0, 0.001)  # what it takes itself, on any machine
     clock = SimpleNamespace(thread_time=lambda: next(ticks), perf_counter=time.perf_counter)
-    monkeypatch.setattr("heatbath.explorer.flight.time", clock)
+    monkeypatch.setattr("heatbath.explorer.run_stream.time", clock)
     flight.work(PATIENCE, 1)
-    note = Live.note
+    note = LiveRun.note
 
     def late(live, **how):
         time.sleep(0.05)  # others have the core
         return note(live, **how)
 
-    monkeypatch.setattr(Live, "note", late)
-    monkeypatch.setattr("heatbath.explorer.flight.FIRST", 0.15)
+    monkeypatch.setattr(LiveRun, "note", late)
+    monkeypatch.setattr("heatbath.explorer.run_stream.FIRST", 0.15)
     flight.work(PATIENCE, 9)
     assert [point.step for point in flight.trace] == list(range(1, 11))
 
@@ -467,7 +467,7 @@ def test_blas_has_one_thread_while_runs_play_and_what_it_had_when_they_pause(exp
 
 
 def test_messages_that_are_too_many_are_answered_too(explorer, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 3)
+    monkeypatch.setattr("heatbath.explorer.messages.A_SECOND", 3)
     monkeypatch.setattr("heatbath.explorer.server.WAITING", 20)
     monkeypatch.setattr("heatbath.explorer.server.time", SimpleNamespace(monotonic=lambda: 0.0))
 
@@ -537,15 +537,15 @@ def test_traces_that_take_long_leave_time_for_work():
 
 def test_losses_are_seen_now_and_then_while_a_run_plays_and_always_when_it_stands_still(monkeypatch):
     _, flights, _ = flying()
-    flight, look, asked = flights["A"], Live.look, []
+    flight, look, asked = flights["A"], LiveRun.look, []
 
     def watched(live, X=None, **how):
         if X is not None:
             asked.append(how["losses"])
         return look(live, X, **how)
 
-    monkeypatch.setattr(Live, "look", watched)
-    monkeypatch.setattr("heatbath.explorer.flight.READ", PATIENCE)
+    monkeypatch.setattr(LiveRun, "look", watched)
+    monkeypatch.setattr("heatbath.explorer.run_stream.READ", PATIENCE)
     first = flight.picture(View(size=64), playing=True)
     flight.work(PATIENCE, 20)
     second = flight.picture(View(size=64), playing=True)
@@ -555,13 +555,13 @@ def test_losses_are_seen_now_and_then_while_a_run_plays_and_always_when_it_stand
     assert third.losses != first.losses
     flight.rewind()
     assert flight.picture(View(size=64), playing=True).losses == first.losses
-    monkeypatch.setattr("heatbath.explorer.flight.READ", 0.0)
+    monkeypatch.setattr("heatbath.explorer.run_stream.READ", 0.0)
     flight.picture(View(size=64), playing=True)
     assert asked == [True, False, True, True, True]
 
 
 def test_the_last_frame_of_runs_that_pause_has_their_losses(monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.flight.READ", PATIENCE)
+    monkeypatch.setattr("heatbath.explorer.run_stream.READ", PATIENCE)
     session, flights, _ = flying()
     shown = []
     session.post = lambda message: shown.append(message) if isinstance(message, bytes) else None
@@ -635,7 +635,7 @@ def test_what_fails_by_a_fault_of_our_own_is_answered_too(explorer, monkeypatch)
         raise KeyError("on purpose")
 
     monkeypatch.setattr(Flight, "change", broken)
-    monkeypatch.setattr("heatbath.explorer.code.text", broken)
+    monkeypatch.setattr("heatbath.explorer.export_code.text", broken)
 
     async def ask():
         page = Wire(explorer)

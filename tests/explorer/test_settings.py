@@ -18,15 +18,16 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.checks import POSITIVE
-from heatbath.cli import main, pictures
-from heatbath.explorer import catalogue, code
-from heatbath.explorer import page_settings as settings
-from heatbath.explorer.sections import losses_between
+from heatbath._internal.checks import POSITIVE
+from heatbath.cli import main
+from heatbath.cli.report import figures
+from heatbath.explorer import export_code, method_menu
+from heatbath.explorer import settings as settings
+from heatbath.explorer.loss_lines import losses_between
 from heatbath.explorer.session import make_flights
-from heatbath.methods import method as registry
-from heatbath.methods.method import varying
-from heatbath.schedules import Exponential
+from heatbath.methods import base as registry
+from heatbath.methods.base import varying
+from heatbath.methods.schedules import Exponential
 from tests.explorer.pages import SMALL
 from tests.patience import PATIENCE
 from tests.processes import done_apart
@@ -46,12 +47,12 @@ def test_the_catalogue_is_made_of_what_is_registered(monkeypatch):
     class Sluggish(hb.SGD):
         slowness: float = varying(POSITIVE, "How slow.", 2.0)
 
-    names = [method["name"] for method in catalogue.catalogue()["methods"]]
+    names = [method["name"] for method in method_menu.catalogue()["methods"]]
     assert "Sluggish" in names
 
 
 def test_every_slider_has_its_default_within_and_reaches_further_than_tune_looks():
-    for method in catalogue.catalogue()["methods"]:
+    for method in method_menu.catalogue()["methods"]:
         sliders = [method["h"], *(c for part in method["parts"] for c in part["coefficients"])]
         for slider in sliders:
             default, low, high = slider["default"], slider["low"], slider["high"]
@@ -64,7 +65,7 @@ def test_every_slider_has_its_default_within_and_reaches_further_than_tune_looks
                 assert low <= default <= high, (method["name"], slider)
             if slider["scale"] == "log":
                 assert low > 0
-    adlala = {method["name"]: method for method in catalogue.catalogue()["methods"]}["AdLaLa"]
+    adlala = {method["name"]: method for method in method_menu.catalogue()["methods"]}["AdLaLa"]
     hidden, output = adlala["parts"]
     assert (hidden["method"], output["method"]) == ("AdaptiveLangevin", "Langevin")
     tau = {c["name"]: c for c in hidden["coefficients"]}["tau"]
@@ -247,13 +248,13 @@ def test_going_back_twice_to_one_state_leaves_what_the_page_is_told():
 
 def executed(flight):
     names = {}
-    exec(code.text(flight, "python"), names)
+    exec(export_code.text(flight, "python"), names)
     return names["run"]
 
 
 def commanded(flight, folder):
     """The run of commands, which have from a shell what they understand of the text."""
-    command = code.text(flight, "command")
+    command = export_code.text(flight, "command")
     launcher = folder / "heatbath"
     launcher.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\" '' >> arguments\n")
     launcher.chmod(0o755)
@@ -284,17 +285,17 @@ def test_every_method_as_python_and_as_a_command_that_is_understood(monkeypatch)
     monkeypatch.setattr(
         "heatbath.cli.commands._carry_out", lambda command, plan, *given: understood.append(plan)
     )
-    for name in catalogue.names():
+    for name in method_menu.names():
         flight = flight_of(runs={"A": {"method": name}})
         flight.work(60, 20)
         run = executed(flight)
         assert np.array_equal(run.theta, flight.live.theta), name
-        words = shlex.split(code.text(flight, "command"))
+        words = shlex.split(export_code.text(flight, "command"))
         assert words[0] == "heatbath"
         with suppress(SystemExit):
             main(words[1:])
         assert (understood[-1].partition, understood[-1].steps) == (run.partition, 20), name
-    assert len(understood) == len(catalogue.names())
+    assert len(understood) == len(method_menu.names())
 
 
 @pytest.mark.parametrize(
@@ -307,7 +308,7 @@ def test_every_method_as_python_and_as_a_command_that_is_understood(monkeypatch)
 )
 @pytest.mark.slow
 def test_a_command_makes_the_same_run_bit_for_bit(given, tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
     flight = flight_of(**given)
     flight.work(60, 30)
     if "problem" in given:
@@ -322,7 +323,7 @@ def test_a_command_makes_the_same_run_bit_for_bit(given, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_command_has_every_phase_and_parts_that_no_preset_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
     flight = flight_of()
     flight.change({"parts": {"output": {"weight_decay": 0.1}}})  # the preset has one for all
     flight.work(60, 30)
@@ -339,7 +340,7 @@ def test_a_command_has_every_phase_and_parts_that_no_preset_has(tmp_path, monkey
 
 def test_a_run_that_has_not_begun_is_code_too():
     flight = flight_of()
-    assert f"steps={code.STEPS}" in code.text(flight, "python")
+    assert f"steps={export_code.STEPS}" in export_code.text(flight, "python")
 
 
 # Starting
@@ -399,7 +400,7 @@ def test_without_the_extra_it_is_named(monkeypatch):
 
 
 def test_a_table_of_too_many_columns_is_refused_before_it_is_read(monkeypatch):
-    monkeypatch.setattr("heatbath.tables.open_table", None)
+    monkeypatch.setattr("heatbath.datasets.tables.read_table", None)
     for mark in ",;\t":
         text = "a title\r" + mark.join(f"x{i}" for i in range(51)) + "\n"
         with pytest.raises(settings.Wrong, match=r"at most 50 columns.*lines of 51"):
@@ -413,7 +414,7 @@ def test_lines_have_fewer_points_where_networks_are_large_and_both_ends(monkeypa
     def line(problem, network, one, two, at, split, threads):
         return {"loss": types.SimpleNamespace(values=at)}
 
-    monkeypatch.setattr("heatbath.explorer.sections.landscape.line", line)
+    monkeypatch.setattr("heatbath.landscape.line", line)
     given = settings.read_settings({
         "problem": {"kind": "blobs", "points": points}, "network": {"hidden": np.atleast_1d(hidden).tolist()},
     })  # fmt: skip

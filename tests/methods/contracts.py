@@ -16,11 +16,11 @@ import pytest
 import heatbath as hb
 import heatbath.torch as ht
 from heatbath.methods import Method, coefficients
-from heatbath.schedules import Linear, Piecewise
+from heatbath.methods.schedules import Linear, Piecewise
 from tests.engine import test_ensemble
-from tests.torch import test_optimizer
+from tests.torch.optim import test_optimizer
 
-NETWORK = hb.Dense((4,), activation="tanh")
+NETWORK = hb.MLP((4,), activation="tanh")
 LAYERS = {"first": (4, 2), "last": (2, 1)}
 
 
@@ -220,9 +220,10 @@ def is_resumed_with_other_coefficients_and_replayed(method, tmp_path):
 
 
 def is_known_to_the_command_line(method, tmp_path, capsys, monkeypatch):
-    from heatbath.cli import main, pictures
+    from heatbath.cli import main
+    from heatbath.cli.report import figures
 
-    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
     monkeypatch.chdir(tmp_path)
     text = ",".join(
         f"{f.name}={getattr(method, f.name)}" for f in fields(method) if getattr(method, f.name) != f.default

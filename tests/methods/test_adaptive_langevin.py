@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.letters import Array
-from heatbath.quadratic import covariance, one_step, stationary
+from heatbath.methods.letters import Array
+from heatbath.reference.quadratic import covariance, one_step, stationary
 from tests.matrices import Linear
 from tests.words import parse
 

@@ -11,8 +11,8 @@ import heatbath.torch as ht
 from heatbath.cli.methods import find
 from heatbath.cli.options import SETTINGS
 from heatbath.methods import known_methods, names
-from heatbath.presets import PRESETS
-from heatbath.torch.classes import DEFAULTS, OPTIONS
+from heatbath.methods.presets import PRESETS
+from heatbath.torch.optim.classes import DEFAULTS, OPTIONS
 from tests.methods.contracts import CONTRACTS, example
 from tests.stubs import PLACE, stubs
 

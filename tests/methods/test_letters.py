@@ -4,9 +4,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from heatbath.letters import A, B
 from heatbath.methods.adaptive_langevin import C, D, E, F, phi
 from heatbath.methods.langevin import O
+from heatbath.methods.letters import A, B
 
 XIS = [0.0, 1e-12, -1e-12, 1e-300, -0.5, 3.0, 1e-5, -1e-5, 40.0]
 

@@ -12,16 +12,16 @@ import pytest
 import torch
 
 import heatbath as hb
-from heatbath import operations
-from heatbath.checks import FRICTION, NON_NEGATIVE
-from heatbath.cli import main, pictures
-from heatbath.letters import DRIFT, KICK, Letter
-from heatbath.methods import Method, find_method, gaussian_prior, known_methods, starting, varying
-from heatbath.methods.method import PUBLIC, TAKEN, _known
-from heatbath.presets import PRESETS
+from heatbath._internal.checks import FRICTION, NON_NEGATIVE
+from heatbath.cli import main
+from heatbath.cli.report import figures
+from heatbath.methods import Method, find_method, gaussian_prior, known_methods, operations, starting, varying
+from heatbath.methods.base import PUBLIC, TAKEN, _known
+from heatbath.methods.letters import DRIFT, KICK, Letter
+from heatbath.methods.presets import PRESETS
+from heatbath.methods.schedules import Coefficient
 from heatbath.runs.dataset import RESULTS
 from heatbath.runs.file import ARRAYS
-from heatbath.schedules import Coefficient
 from tests.methods.contracts import (
     CONTRACTS,
     example,
@@ -104,7 +104,7 @@ def test_its_words_are_followed_too(registered, word):
 def test_its_first_step_closes_nothing_and_leaves_xi_where_it_starts(registered, word):
     """A ξ of 0 would not tell: a letter on ξ that closes a step which never began could erase it."""
     from tests.engine import test_ensemble
-    from tests.torch import test_optimizer
+    from tests.torch.optim import test_optimizer
 
     partition = hb.Partition(example(registered, word=word, xi=0.7), 0.05)
     test_ensemble.assert_same_trajectory(*test_ensemble.runs(partition), steps=3)
@@ -152,7 +152,7 @@ def test_nobody_knows_it_before_it_is_registered():
 
 def test_a_file_says_which_module_to_import(registered, tmp_path):
     problem = hb.datasets.spirals(turns=1, n_train=40, n_test=20, seed=3)
-    run = hb.train(problem, hb.Dense((4,)), hb.Partition(example(registered), 0.05), 10, 10)
+    run = hb.train(problem, hb.MLP((4,)), hb.Partition(example(registered), 0.05), 10, 10)
     run.save(tmp_path / "run.nc")
     _known.pop("NoseHooverLangevin")
     try:
@@ -262,7 +262,7 @@ def test_noise_or_columns_that_a_lowering_cannot_mean_are_refused():
         kind = hb.register(made("Odd", {"G": descent}, word="G"))
         try:
             with pytest.raises(ValueError, match=message):
-                hb.train(PROBLEM, hb.Dense((4,)), hb.Partition(kind(), 0.1), 5, 5)
+                hb.train(PROBLEM, hb.MLP((4,)), hb.Partition(kind(), 0.1), 5, 5)
             with pytest.raises(ValueError, match=message):
                 hb.torch.Partitioned([{"params": model.parameters(), "method": kind()}], 0.1).step()
         finally:
@@ -327,7 +327,7 @@ MODULE = '''
 from dataclasses import dataclass
 from typing import Literal
 import heatbath as hb
-from heatbath.checks import NON_NEGATIVE
+from heatbath._internal.checks import NON_NEGATIVE
 from heatbath.methods import option, varying
 
 @hb.register
@@ -344,7 +344,7 @@ def test_a_module_of_one_s_own_on_the_command_line(tmp_path, monkeypatch):
     """Its settings say what to import, a broken one is a line, several values stand in brackets."""
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "broken.py").write_text("nonsense(")
-    monkeypatch.setattr(pictures, "draw_all", lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
 
     def call(*arguments):
         return done_apart(partial(main, list(arguments)), tmp_path)

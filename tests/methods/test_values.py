@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.schedules import Constant, Cyclical, Exponential, Linear, Piecewise, SimulatedTempering
+from heatbath.methods.schedules import Constant, Cyclical, Exponential, Linear, Piecewise, SimulatedTempering
 
 EXAMPLES = [
     hb.Langevin(gamma=1, tau=1e-4),

@@ -7,8 +7,8 @@ import numpy as np
 import xarray as xr
 
 import heatbath as hb
-from heatbath import answers, plotting
-from tests.answers.runs import trained
+from heatbath import evaluation, plotting
+from tests.evaluation.runs import trained
 from tests.runs import SMALL, SPIRALS
 
 METHODS = {
@@ -38,7 +38,7 @@ def curve(**posterior):
     y = 20 + 5 * np.sin(2 * x[:, 0]) + 1.5 * rng.standard_normal(80)
     problem = hb.datasets.from_arrays(x[:50], y[:50], x[50:], y[50:], task="regression", standardise=True)
     sampling = hb.LaLa(h=0.2, gamma=1.0, posterior=hb.Posterior(**posterior))
-    return hb.train(problem, hb.Dense((6,), "tanh"), sampling, 3000, 50, 3, samples=50, burn_in=1500)
+    return hb.train(problem, hb.MLP((6,), "tanh"), sampling, 3000, 50, 3, samples=50, burn_in=1500)
 
 
 @cache
@@ -49,15 +49,15 @@ def tuned(by="accuracy"):
         "Adam": hb.Partition(hb.Adam(), h=hb.between(1e-3, 0.1)),
     }
     with warnings.catch_warnings():  # of which a test is told only if it is the first to ask
-        warnings.simplefilter("ignore", hb.AtEdge)
+        warnings.simplefilter("ignore", hb.SearchEdgeWarning)
         return hb.tune(SPIRALS, SMALL, methods, 80, 20, candidates=12, by=by)
 
 
 @cache
 def judged(task):
     """What a run says, and a linear model, of the test examples."""
-    answer = answers.judge(trained(task))
-    return {"": answer.forecast, "linear": list(answers.baselines(answer.examples).values())[-1][1]}
+    answer = evaluation.judge(trained(task))
+    return {"": answer.forecast, "linear": list(evaluation.baselines(answer.examples).values())[-1][1]}
 
 
 def on_line(values, alpha=(0.0, 0.25, 0.5, 0.75, 1.0)):
@@ -119,8 +119,10 @@ PICTURES = {
     "calibration": lambda ax: plotting.calibration(judged("classes"), ax=ax),
     "confusion": lambda ax: plotting.confusion(judged("classes")[""], ax=ax),
     "predicted": lambda ax: plotting.predicted(judged("regression")[""], ax=ax),
-    "column_importance": lambda ax: plotting.column_importance(answers.importance(trained("two")), ax=ax),
-    "dependence": lambda ax: plotting.dependence(answers.dependence(trained("two"), ["x1"])[0], "uv", ax=ax),
+    "column_importance": lambda ax: plotting.column_importance(evaluation.importance(trained("two")), ax=ax),
+    "dependence": lambda ax: plotting.dependence(
+        evaluation.dependence(trained("two"), ["x1"])[0], "uv", ax=ax
+    ),
     "reliability": lambda ax: plotting.reliability({"Adam": forecasts()[0]}, forecasts()[1], ax=ax),
 }
 

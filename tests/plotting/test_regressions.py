@@ -120,7 +120,7 @@ def test_chains_of_several_data_sets_are_not_drawn_as_one():
     x = np.zeros((2, 10, 1))
     problem = hb.datasets.Problem("two", "regression", x, x, x, x, ("x",), ("y",))
     sampling = hb.LaLa(h=0.2, gamma=1.0, posterior=hb.Posterior())
-    run = hb.train(problem, hb.Dense((6,), "tanh"), sampling, 100, 10, 2, samples=2)
+    run = hb.train(problem, hb.MLP((6,), "tanh"), sampling, 100, 10, 2, samples=2)
     for draw in (plotting.regression, plotting.coverage):
         with pytest.raises(ValueError, match="2 different data sets"):
             draw(run)

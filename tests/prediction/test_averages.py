@@ -3,7 +3,7 @@
 import numpy as np
 
 from heatbath.prediction.averages import Average
-from tests.prediction.models import peak
+from tests.torch.prediction.models import peak
 
 
 def test_disagreement_is_never_negative():

@@ -68,7 +68,7 @@ def test_a_run_s_places_are_those_of_a_linear_model(linear):
     X, y = problem.X_train[0], problem.Y_train[0, :, 0]  # in its order
     sampling = hb.Partition(hb.Langevin(gamma=1.0), h=0.3, posterior=hb.Posterior(PRIOR, noise=NOISE))
     run = hb.train(
-        problem, hb.Dense(()), sampling, 20_000, N, 16, samples=2000, burn_in=1000, dtype="float64",
+        problem, hb.MLP(()), sampling, 20_000, N, 16, samples=2000, burn_in=1000, dtype="float64",
         momenta="thermal",
     )  # fmt: skip
     bias = np.concatenate([X, np.ones((N, 1))], axis=1)  # the network has one
@@ -170,7 +170,7 @@ def test_networks_that_go_through_the_training_examples_have_the_intervals_of_th
     found = estimator.predict_interval(X[80:], 0.9)
     np.testing.assert_array_equal(found, [end[:, 0] for end in law.interval(0.9)])
     assert held(*found) > 0.85
-    monkeypatch.setattr("heatbath.runs.run.MOST_LEVERAGE", 2.0)  # control
+    monkeypatch.setattr("heatbath.prediction.calibration.MOST_LEVERAGE", 2.0)  # control
     low, high = estimator.run_._calibration(None).interval(law, 0.9)
     assert held(low[:, 0], high[:, 0]) < 0.75
 
@@ -198,7 +198,7 @@ def test_other_laws_are_as_they_are(likelihood):
 
 def run_of(problem, chains, **options):
     sampling = hb.Partition(hb.Langevin(gamma=1.0), h=0.1, posterior=hb.Posterior(noise=0.3))
-    return hb.train(problem, hb.Dense((3,)), sampling, 60, 50, chains, record=1, **options)
+    return hb.train(problem, hb.MLP((3,)), sampling, 60, 50, chains, record=1, **options)
 
 
 def test_the_variance_of_a_run_is_that_within_its_chains_and_between_their_means():

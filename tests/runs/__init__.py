@@ -8,7 +8,7 @@ import numpy as np
 import heatbath as hb
 
 SPIRALS = hb.datasets.spirals(n_train=200, n_test=100)
-SMALL = hb.Dense((20,))
+SMALL = hb.MLP((20,))
 
 
 class Interrupting:

@@ -28,7 +28,7 @@ METHODS = {"AdLaLa": hb.AdLaLa(), "Adam": hb.Partition(hb.Adam(), 0.005)}
 def whole(checkpoint=None, every=0.0):
     """The run, undisturbed; one thread, since it is called in forked processes."""
     return hb.compare(
-        PROBLEM, hb.Dense((20,)), METHODS, 10_000, 20, chains=2, threads=1, record=range(0, 10_001, 1000),
+        PROBLEM, hb.MLP((20,)), METHODS, 10_000, 20, chains=2, threads=1, record=range(0, 10_001, 1000),
         losses_every=3, samples=20, average=PROBLEM.X_test[0], checkpoint=checkpoint, every=every,
     )  # fmt: skip
 

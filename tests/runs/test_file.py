@@ -18,7 +18,7 @@ import xarray as xr
 import heatbath as hb
 from heatbath.runs import file
 from heatbath.runs.dataset import RESULTS
-from heatbath.runs.plain import checksum
+from heatbath.runs.serialise import checksum
 from tests.processes import done_apart
 from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
 
@@ -132,7 +132,7 @@ def test_a_built_in_problem_that_was_edited_is_the_users_own(tmp_path):
 @pytest.mark.skipif("HEATBATH_DATA" not in os.environ, reason="MNIST is not here")
 def test_mnist_is_never_in_a_file(tmp_path):
     problem = hb.datasets.mnist(Path(os.environ["HEATBATH_DATA"]) / "mnist")
-    run = hb.train(problem, hb.Dense((5,)), hb.Partition(hb.Adam(), 0.001), 3, 10, record=1)
+    run = hb.train(problem, hb.MLP((5,)), hb.Partition(hb.Adam(), 0.001), 3, 10, record=1)
     run.save(tmp_path / "run.nc")
     assert (tmp_path / "run.nc").stat().st_size < 200_000
     assert differences(hb.load(tmp_path / "run.nc"), run) == []
@@ -161,9 +161,7 @@ PARTITIONS = [
 
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_every_method_and_schedule_survives_a_file(partition, tmp_path):
-    run = hb.train(
-        SPIRALS, hb.Dense((6, 5), activation="tanh", init="gaussian", scale=0.5), partition, **SHORT
-    )
+    run = hb.train(SPIRALS, hb.MLP((6, 5), activation="tanh", init="gaussian", scale=0.5), partition, **SHORT)
     run.save(tmp_path / "run.nc")
     loaded = hb.load(tmp_path / "run.nc")
     assert loaded.partition == partition
@@ -304,7 +302,7 @@ def with_noise():
     x = np.linspace(-1, 1, 20)[:, None]
     problem = hb.datasets.from_arrays(x, x[:, 0], task="regression")
     sampling = hb.LaLa(0.1, 1.0, posterior=hb.Posterior())
-    return hb.train(problem, hb.Dense((3,)), sampling, 60, chains=2, samples=3, record=2)
+    return hb.train(problem, hb.MLP((3,)), sampling, 60, chains=2, samples=3, record=2)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
@@ -629,7 +627,7 @@ def test_a_run_has_the_same_file_byte_for_byte_whatever_became_of_it_on_the_way(
 
 
 def test_a_checkpoint_is_not_in_memory_a_second_time(tmp_path):
-    run = hb.train(SPIRALS, hb.Dense((20,)), hb.LOL(), steps=1000, chains=32, samples=1000)
+    run = hb.train(SPIRALS, hb.MLP((20,)), hb.LOL(), steps=1000, chains=32, samples=1000)
     size = run.data.nbytes
     run.save(tmp_path / "first.nc")  # what is imported for it is there
     tracemalloc.start()

@@ -86,6 +86,6 @@ def test_settings_have_one_name_today(tmp_path, capsys):
     assert end.value.code == 2
     assert "--epochs" in capsys.readouterr().err
     with pytest.raises(TypeError, match="epochs"):
-        hb.train(hb.datasets.spirals(n_train=9), hb.Dense((2,)), hb.LOL(), 5, epochs=True)
+        hb.train(hb.datasets.spirals(n_train=9), hb.MLP((2,)), hb.LOL(), 5, epochs=True)
     with pytest.raises(TypeError, match="there is no option repeats"):
-        hb.sweep(hb.datasets.spirals(n_train=9), hb.Dense((2,)), hb.LOL(tau=[0.0, 0.1]), 5, repeats=2)
+        hb.sweep(hb.datasets.spirals(n_train=9), hb.MLP((2,)), hb.LOL(tau=[0.0, 0.1]), 5, repeats=2)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import heatbath as hb
+from heatbath.methods.schedules import Linear, SimulatedTempering
 from heatbath.runs.grid import points
-from heatbath.schedules import Linear, SimulatedTempering
 from tests.runs import SMALL, SPIRALS, differences, same_bits
 
 SHORT = {"steps": 60, "batch": 20, "record": 3, "seed": 5}
@@ -166,7 +166,7 @@ def test_weights_of_a_part_that_differs_between_methods_are_those_of_a_selected_
         "a": hb.Partition({"layer1": hb.SGD(), "rest": hb.SGLD(0.1)}, 0.1),
         "b": hb.Partition({"layer3": hb.SGD(), "rest": hb.SGLD(0.1)}, 0.1),
     }
-    run = hb.compare(SPIRALS, hb.Dense((5, 4)), methods, weights=True, **SHORT)
+    run = hb.compare(SPIRALS, hb.MLP((5, 4)), methods, weights=True, **SHORT)
     assert run.select(method="a").weights("rest").sizes["parameter"] == 24 + 5
     with pytest.raises(ValueError, match="'rest' has other parameters in each method: select one first"):
         run.weights("rest")

@@ -7,7 +7,8 @@ import pytest
 
 import heatbath as hb
 from heatbath.cli.settings import merged, plan_of
-from heatbath.runs.plan import BATCH, Plan, make_plan, sampling
+from heatbath.runs.plan import BATCH, Plan, make_plan
+from heatbath.runs.record_steps import sampling
 from tests.runs import SMALL, SPIRALS
 
 
@@ -20,7 +21,7 @@ def short(**options):
 
 
 def test_the_batch_has_one_default_in_python_and_on_the_command_line():
-    """32, or all training examples where there are fewer; an estimator has its own (`heatbath.defaults`)."""
+    """32, or all training examples where there are fewer; estimators ask `heatbath.training.defaults`."""
     few = hb.datasets.spirals(n_train=7, n_test=5)
     for problem, expected in ((SPIRALS, 32), (few, 7)):
         options = {"steps": 3, "record": 1}
@@ -197,7 +198,7 @@ def test_what_is_no_sweep_or_comparison_is_refused(call, told):
 
 
 def test_a_sweep_that_does_not_fit_in_memory_is_refused_with_its_size():
-    wide = hb.Dense((10_000, 10_000))
+    wide = hb.MLP((10_000, 10_000))
     taus = list(np.geomspace(1e-6, 1e-3, 100))
     with pytest.raises(
         MemoryError, match=r"10000 chains of 100\d+ parameters .* need .* GB, most of it for theta"
@@ -207,7 +208,7 @@ def test_a_sweep_that_does_not_fit_in_memory_is_refused_with_its_size():
     with pytest.raises(MemoryError, match=r"27000000000 chains"):  # at once: the grid is not made first
         hb.sweep(SPIRALS, wide, hb.AdLaLa(**millions), 100, 20, chains=1000)
     with pytest.raises(MemoryError, match=r"most of it for samples"):
-        hb.train(SPIRALS, hb.Dense((1000,)), hb.AdLaLa(), 10**8, 20, samples=10**8)
+        hb.train(SPIRALS, hb.MLP((1000,)), hb.AdLaLa(), 10**8, 20, samples=10**8)
 
 
 def test_a_number_of_records_that_cannot_be_listed_is_refused():

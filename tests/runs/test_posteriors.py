@@ -10,7 +10,7 @@ X = np.random.default_rng(0).standard_normal((60, 3))
 Y = np.column_stack([X[:, 0] ** 2, X[:, 1]]) + 0.3 * np.random.default_rng(1).standard_normal((60, 2))
 PROBLEM = hb.datasets.from_arrays(X, Y, task="regression", standardise=True)
 CLASSES = hb.datasets.spirals(n_train=50, n_test=10)
-NETWORK = hb.Dense((6,), "tanh")
+NETWORK = hb.MLP((6,), "tanh")
 POSTERIOR = hb.Posterior(prior=(0.5, 1.0), temperature=0.9)
 SAMPLING = hb.LaLa(h=0.1, gamma=1.0, posterior=POSTERIOR)
 
@@ -164,7 +164,7 @@ def test_a_run_that_is_too_short_to_draw_the_noise_says_so():
 def test_a_method_that_diverged_has_nothing_to_predict_from():
     post = hb.Posterior()
     methods = {"good": hb.LaLa(0.05, 1.0, posterior=post), "bad": hb.LaLa(30.0, 1.0, posterior=post)}
-    with pytest.warns(hb.Diverged):
+    with pytest.warns(hb.DivergedWarning):
         run = hb.compare(PROBLEM, NETWORK, methods, 200, 8, 2, samples=2, record=1)
     with pytest.raises(ValueError, match="all chains of this run diverged"):
         run.select(method="bad").predictive(X[:3])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import heatbath as hb
+from heatbath.methods.schedules import Linear, Piecewise, SimulatedTempering
 from heatbath.runs.grid import changed, same_until
-from heatbath.schedules import Linear, Piecewise, SimulatedTempering
 from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
 
 PARTITIONS = {
@@ -105,7 +105,7 @@ def test_a_finished_run_asks_how_many_steps_more():
 def test_the_mean_temperature_of_tensors_does_not_depend_on_the_number_of_records(dtype):
     partition = PARTITIONS["AdLAdL by tensor"]
     options = {"batch": 20, "chains": 3, "dtype": dtype}
-    network = hb.Dense((6, 4))
+    network = hb.MLP((6, 4))
     whole = hb.train(SPIRALS, network, partition, 30, record=3, **options)
     half = hb.train(SPIRALS, network, partition, 10, record=1, **options)
     assert differences(half.resume(20, record=2), whole) == []
@@ -247,7 +247,7 @@ def test_a_run_says_what_it_is_and_how_it_went():
 def test_a_run_with_chains_that_diverged_says_how_many():
     start = np.tile(SMALL.start(2, 1, [0], 1), (3, 1))
     start[1, 60:] = 3e38
-    with pytest.warns(hb.Diverged):
+    with pytest.warns(hb.DivergedWarning):
         run = short(hb.Partition(hb.SGD(), 0.1), start=start)
     assert "chains   3, 1 diverged" in repr(run)
     assert f"loss {float(run.loss('test')[[0, 2], -1].mean()):.4g}" in repr(run)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import heatbath as hb
+from heatbath._internal.interrupts import deferred_interrupts
 from heatbath.runs import file
-from heatbath.runs.simulation import deferred_interrupts
 from tests.patience import PATIENCE
 from tests.runs import SMALL, SPIRALS, Interrupting, differences
 
@@ -64,10 +64,10 @@ CALLS = {  # each on one line, whose number is that of the warning
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_divergence_is_shown_at_the_users_call(call):
-    with pytest.warns(hb.Diverged, match="diverged and stopped: chain 1") as caught:
+    with pytest.warns(hb.DivergedWarning, match="diverged and stopped: chain 1") as caught:
         run = call()
     assert [(w.filename, w.lineno) for w in caught] == [(__file__, call.__code__.co_firstlineno)]
-    with pytest.warns(hb.Diverged) as caught:
+    with pytest.warns(hb.DivergedWarning) as caught:
         run.replay()
     assert caught[0].filename == __file__
 
@@ -76,23 +76,23 @@ def test_a_divergence_in_a_resume_or_a_fit_is_shown_at_the_users_call_too():
     run = short(partition=hb.Partition(hb.SGD(weight_decay=1.0), 0.1), steps=20)
     altered = run.data.copy(deep=True)
     altered["theta"][1] = 1e38
-    with pytest.warns(hb.Diverged) as caught:
+    with pytest.warns(hb.DivergedWarning) as caught:
         hb.Run(run.plan, run.step, altered).resume(20)
     assert caught[0].filename == __file__
     X = np.random.default_rng(0).standard_normal((60, 2))
     options = {"method": hb.LaLa(0.1, 1.0, 1e-3), "steps": 4, "samples": 1, "random_state": 0}
     model = hb.ThermodynamicRegressor(hidden=(20,), **options).fit(X, X[:, 0])
     model.run_.data["theta"][1] = 1e38
-    with pytest.warns(hb.Diverged) as caught:
+    with pytest.warns(hb.DivergedWarning) as caught:
         model.partial_fit(X, X[:, 0])
     assert caught[0].filename == __file__
 
 
 def test_an_interruption_and_a_checkpoint_that_fails_are_shown_at_the_users_call(tmp_path, monkeypatch):
-    with pytest.warns(hb.Interrupted, match="interrupted at step") as caught:
+    with pytest.warns(hb.InterruptedWarning, match="interrupted at step") as caught:
         run = short(steps=3000, progress=Interrupting(1))
     assert caught[0].filename == __file__
-    with pytest.warns(hb.Interrupted) as caught:
+    with pytest.warns(hb.InterruptedWarning) as caught:
         run.resume(progress=Interrupting(1))
     assert caught[0].filename == __file__
 
@@ -111,9 +111,9 @@ def test_an_interruption_and_a_checkpoint_that_fails_are_shown_at_the_users_call
 
 
 def test_the_classes_of_warnings_can_be_told_apart():
-    assert issubclass(hb.Diverged, RuntimeWarning)
-    assert issubclass(hb.Interrupted, RuntimeWarning)
-    assert not issubclass(hb.Interrupted, hb.Diverged)
+    assert issubclass(hb.DivergedWarning, RuntimeWarning)
+    assert issubclass(hb.InterruptedWarning, RuntimeWarning)
+    assert not issubclass(hb.InterruptedWarning, hb.DivergedWarning)
 
 
 # Ctrl-C
@@ -173,7 +173,7 @@ import warnings, heatbath as hb
 problem = hb.datasets.spirals(n_train=200, n_test=100)
 told = lambda now: print(now.step, flush=True)
 path = {str(path)!r}
-run = hb.train(problem, hb.Dense((20,)), hb.AdLaLa(), 10**9, 20, progress=told, checkpoint=path, every=3600)
+run = hb.train(problem, hb.MLP((20,)), hb.AdLaLa(), 10**9, 20, progress=told, checkpoint=path, every=3600)
 print("stopped", run.step)
 """
     with subprocess.Popen(

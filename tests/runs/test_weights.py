@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.likelihood import settle
+from heatbath.models.likelihood import settle
 
 N, CHAINS = 24, {"alone": 1, "in lanes": 9}
 COUNTS = np.random.default_rng(1).integers(1, 5, N)
@@ -43,12 +43,12 @@ def on_all(given, network, partition, chains, steps=120, dtype="float64"):
 @pytest.mark.parametrize(
     ("given", "network", "partition"),
     [
-        (problem("binary", 2), hb.Dense((20,)), CLASSES),  # that network has code of its own
-        (problem("classes"), hb.Dense((5,), "tanh"), CLASSES),
-        (problem("regression"), hb.Dense((5,), "tanh"), KNOWN),
-        (problem("regression"), hb.Dense((5,), "tanh"), SAMPLED),
-        (problem("binary"), hb.Dense((5,), "tanh"), hb.AdLaLa(h=0.1)),
-        (problem("classes"), hb.Dense((5,), "tanh"), TEMPERED),
+        (problem("binary", 2), hb.MLP((20,)), CLASSES),  # that network has code of its own
+        (problem("classes"), hb.MLP((5,), "tanh"), CLASSES),
+        (problem("regression"), hb.MLP((5,), "tanh"), KNOWN),
+        (problem("regression"), hb.MLP((5,), "tanh"), SAMPLED),
+        (problem("binary"), hb.MLP((5,), "tanh"), hb.AdLaLa(h=0.1)),
+        (problem("classes"), hb.MLP((5,), "tanh"), TEMPERED),
     ],
 )
 def test_weights_that_are_whole_numbers_are_copies_step_by_step(given, network, partition, chains):
@@ -62,7 +62,7 @@ def test_weights_that_are_whole_numbers_are_copies_step_by_step(given, network, 
 
 
 def test_weights_count_where_layers_are_left_to_blas():
-    given, network = problem("regression"), hb.Dense((130, 130), "tanh")
+    given, network = problem("regression"), hb.MLP((130, 130), "tanh")
     whole = {"weights_train": COUNTS[None], "weights_test": COUNTS[None, :12]}
     weighted, copies, plain = (
         on_all(p, network, KNOWN, 1, 6, "float32").data
@@ -78,7 +78,7 @@ def test_weights_that_are_all_1_change_no_bit_and_their_scale_only_what_a_poster
     for partition in (hb.AdLaLa(h=0.1), CLASSES):
         for dtype in ("float32", "float64"):
             one, same, thrice = (
-                hb.train(p, hb.Dense((5,)), partition, 50, 7, 3, record=2, dtype=dtype).data
+                hb.train(p, hb.MLP((5,)), partition, 50, 7, 3, record=2, dtype=dtype).data
                 for p in (
                     given,
                     replace(given, weights_train=np.ones((1, N))),
@@ -95,11 +95,11 @@ def test_weights_of_the_test_need_none_of_the_training_and_the_other_way_round()
     given, weights = problem("binary"), COUNTS[None, :12] / 3
     theta = 0.1 * np.arange(26.0)
     runs = [
-        hb.train(p, hb.Dense((5,)), hb.Partition(hb.Frozen(), 0.1), 1, 4, 16, start=theta, record=1)
+        hb.train(p, hb.MLP((5,)), hb.Partition(hb.Frozen(), 0.1), 1, 4, 16, start=theta, record=1)
         for p in (given, replace(given, weights_test=weights), replace(given, weights_train=COUNTS[None]))
     ]
     losses = [run.data["loss"].values[:, 0, -1] for run in runs]
-    z = hb.Dense((5,)).forward(theta, given.X_train[0], 1)[:, 0]
+    z = hb.MLP((5,)).forward(theta, given.X_train[0], 1)[:, 0]
     single = np.logaddexp(0, z) - z * given.Y_train[0, :, 0]
     plain, half = single.mean(), single[:12].mean()
     np.testing.assert_allclose(losses[0], [plain, half], rtol=1e-5)
@@ -111,9 +111,9 @@ def test_a_run_says_that_its_examples_have_weights_and_needs_none_to_test_on():
     given = hb.datasets.from_arrays(
         np.arange(9.0)[:, None], np.arange(9) % 2, test_share=0.0, weights=[2] * 9
     )
-    run = hb.train(given, hb.Dense((5,)), hb.AdLaLa(), 2)
+    run = hb.train(given, hb.MLP((5,)), hb.AdLaLa(), 2)
     assert "9 training and 0 test examples with weights" in repr(run)
-    assert "with weights" not in repr(on_all(problem("binary"), hb.Dense((5,)), hb.AdLaLa(), 1, 6))
+    assert "with weights" not in repr(on_all(problem("binary"), hb.MLP((5,)), hb.AdLaLa(), 1, 6))
 
 
 def test_several_draws_of_the_data_have_weights_of_their_own_and_one_sum_in_a_posterior():
@@ -123,9 +123,9 @@ def test_several_draws_of_the_data_have_weights_of_their_own_and_one_sum_in_a_po
     }
     weights = np.stack([COUNTS, COUNTS[::-1]]).astype(float)
     two = replace(given, **arrays, weights_train=weights)
-    start = hb.Dense((5,), "tanh").start(3, 1, [0], 0)[0]
+    start = hb.MLP((5,), "tanh").start(3, 1, [0], 0)[0]
     loss = [
-        hb.train(p, hb.Dense((5,), "tanh"), CLASSES, 1, N, 2, start=start, record=[0])
+        hb.train(p, hb.MLP((5,), "tanh"), CLASSES, 1, N, 2, start=start, record=[0])
         .data["loss"][0, :, 0]
         .values
         for p in (two, replace(given, weights_train=weights[:1]), replace(given, weights_train=weights[1:]))
@@ -135,13 +135,13 @@ def test_several_draws_of_the_data_have_weights_of_their_own_and_one_sum_in_a_po
     with pytest.raises(
         ValueError, match=f"the same sum of weights.* from {COUNTS.sum()} to {2 * COUNTS.sum()}"
     ):
-        hb.train(replace(two, weights_train=weights * [[1], [2]]), hb.Dense((5,)), CLASSES, 1)
-    hb.train(replace(two, weights_train=weights * [[1], [2]]), hb.Dense((5,)), hb.AdLaLa(), 1)
+        hb.train(replace(two, weights_train=weights * [[1], [2]]), hb.MLP((5,)), CLASSES, 1)
+    hb.train(replace(two, weights_train=weights * [[1], [2]]), hb.MLP((5,)), hb.AdLaLa(), 1)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
 def test_the_sum_of_the_weights_is_the_number_of_examples_of_a_posterior(temperature):
-    given, network, total = problem("regression"), hb.Dense((5,)), COUNTS.sum() / 4
+    given, network, total = problem("regression"), hb.MLP((5,)), COUNTS.sum() / 4
     given = replace(given, weights_train=COUNTS[None] / 4)
     sampled = hb.Partition(hb.Langevin(gamma=1.0), 0.1, hb.Posterior(prior=0.5, temperature=temperature))
     settled = settle(sampled, network, given, 6)

@@ -90,7 +90,7 @@ def test_adapters_are_sampled_alone(language_model, tmp_path):
     data, new = text(256, 2, jumps=(1, 3)), text(128, 3, jumps=(1, 3))
     before = loss_on(adapted, new)
     n = data.shape[0] * (data.shape[1] - 1)
-    posterior = ht.Posterior("cross_entropy", n=n, prior=0.3, temperature=0.1)
+    posterior = ht.LossPosterior("cross_entropy", n=n, prior=0.3, temperature=0.1)
     optimizer = ht.LaLa(adapted, lr=0.3, gamma=1.0, posterior=posterior, parts="blocks", seed=1)
     free = [p for p in adapted.parameters() if p.requires_grad]
     assert sum(p.numel() for p in free) == 2 * (4 * (32 + 96) + 4 * (32 + 128))

@@ -12,8 +12,7 @@ import typer
 from heatbath.cli.commands import compare, resume, sweep, train, tune
 from heatbath.cli.errors import USAGE as USAGE_CODE
 from heatbath.cli.errors import complain, emit, ending
-from heatbath.cli.explore import explore
-from heatbath.cli.info import info
+from heatbath.cli.info import explore, info
 from heatbath.cli.predict import predict
 from heatbath.cli.reproduce import reproduce
 

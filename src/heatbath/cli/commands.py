@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from heatbath.checks import NON_NEGATIVE, real
+from heatbath._internal.checks import NON_NEGATIVE, real
 from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, Json, complain, emit, ending
 from heatbath.cli.options import Setting, Settings, completing, sections_of, takes_settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from heatbath.automatic import Search
-    from heatbath.cli.telling import Told
+    from heatbath.cli.report.contents import Told
     from heatbath.cli.tuning import Tuning
     from heatbath.datasets import Problem
     from heatbath.runs.plan import Plan
     from heatbath.runs.run import Run
-    from heatbath.tuning import Tuned
+    from heatbath.training.auto import AutomaticRun
+    from heatbath.tuning.trials import TuningResult
 
 MOST_NOTES = 20  # on the columns of a table
 
@@ -173,9 +173,9 @@ def resume(
 
     heatbath resume my-run --steps 5000
     """
-    from heatbath.cli.folders import SETTINGS
+    from heatbath._internal.atomic_write import write
+    from heatbath.cli.run_folder import SETTINGS
     from heatbath.cli.settings import merged, read_settings, write_settings
-    from heatbath.writing import write
 
     with ending(USAGE):
         if not (folder / SETTINGS).is_file():
@@ -195,8 +195,8 @@ def resume(
 
 def _ends_with(command: str, settings: Settings, folder: Path, steps: int) -> list[int]:
     """The last steps of what was added to a run, with so many more."""
-    from heatbath.checks import whole
-    from heatbath.cli.folders import RUN
+    from heatbath._internal.checks import whole
+    from heatbath.cli.run_folder import RUN
     from heatbath.cli.settings import continued
     from heatbath.runs.run import load
 
@@ -228,9 +228,9 @@ def _start(
     Data from the standard input, or another pipe, are kept in its folder, so that it can be resumed and done
     again.
     """
-    from heatbath.cli.folders import SETTINGS, TABLE, check_free, claim_folder, release_folder, stream_of
+    from heatbath._internal.atomic_write import write
+    from heatbath.cli.run_folder import SETTINGS, TABLE, check_free, claim_folder, release_folder, stream_of
     from heatbath.cli.settings import merged, read_settings, write_settings
-    from heatbath.writing import write
 
     with ending(USAGE):
         _check_manner(threads, every, executor)
@@ -267,8 +267,8 @@ def _start(
 
 def _introduce(problem: Problem, settings: Settings, usual: bool) -> None:
     """Say how a table is read, what is to be predicted, and what was chosen where no method was named."""
-    from heatbath.cli.baseline import BALANCED
-    from heatbath.cli.summaries import target_note
+    from heatbath.cli.report.baseline import BALANCED
+    from heatbath.cli.report.tables import target_note
 
     lines = [] if problem.encoder is None else problem.encoder.brief_notes()
     for line in lines[:MOST_NOTES]:
@@ -296,7 +296,7 @@ def _named(command: str, settings: Settings) -> list[str]:
     return [settings["method"]["name"]] if "name" in settings["method"] else []
 
 
-def _prepared(command: str, settings: Settings) -> tuple[Plan | Search | Tuning, Settings]:
+def _prepared(command: str, settings: Settings) -> tuple[Plan | AutomaticRun | Tuning, Settings]:
     """What a command carries out, and all its settings; what is wrong is refused."""
     from heatbath.cli.settings import plan_of
     from heatbath.cli.tuning import tuning_of
@@ -307,7 +307,7 @@ def _prepared(command: str, settings: Settings) -> tuple[Plan | Search | Tuning,
 def _check_manner(threads: int | None, every: float, executor: str | None) -> None:
     """Refuse what says how to run, and not what, where it is wrong."""
     from heatbath.engine.threads import thread_count
-    from heatbath.runs.executors import check_name
+    from heatbath.runs.distributed.pools import check_name
 
     if executor is not None:
         check_name(executor)
@@ -318,7 +318,7 @@ def _check_manner(threads: int | None, every: float, executor: str | None) -> No
 
 def _carry_out(
     command: str,
-    prepared: Plan | Search | Tuning,
+    prepared: Plan | AutomaticRun | Tuning,
     settings: Settings,
     folder: Path,
     threads: int | None,
@@ -329,7 +329,7 @@ def _carry_out(
     """Run what was prepared from its start, or from where its folder stands, and write what comes of it."""
     from heatbath.cli.settings import continued
     from heatbath.cli.tuning import Tuning
-    from heatbath.runs.executors import using_named
+    from heatbath.runs.distributed.pools import using_named
 
     try:
         with ending(FAILURE), using_named(executor):
@@ -346,17 +346,17 @@ def _carry_out(
 
 
 def _simulated(
-    prepared: Plan | Search, ends: list[int], folder: Path, threads: int | None, every: float
+    prepared: Plan | AutomaticRun, ends: list[int], folder: Path, threads: int | None, every: float
 ) -> Run:
     """The run of a plan, and on to the `ends` that were added later; it is in its file when it ends, or
     stops."""
-    from heatbath.cli.baseline import constant_of
     from heatbath.cli.display import Display
-    from heatbath.cli.folders import RUN
-    from heatbath.runs.executors import chosen_pool
+    from heatbath.cli.report.baseline import constant_of
+    from heatbath.cli.run_folder import RUN
+    from heatbath.runs.distributed.pools import chosen_pool
     from heatbath.runs.plan import Plan
     from heatbath.runs.run import load
-    from heatbath.training import Manner, carry_out
+    from heatbath.training.train import Manner, carry_out
 
     path = folder / RUN
     plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
@@ -379,19 +379,12 @@ def _simulated(
 
 def _report(command: str, run: Run, folder: Path, json: bool) -> None:
     """Write the summary and the figures, and print the summary."""
-    from heatbath.cli.folders import SETTINGS
-    from heatbath.cli.html_report import html_report
-    from heatbath.cli.pictures import draw_all
-    from heatbath.cli.summaries import (
-        as_json,
-        as_markdown,
-        as_table,
-        confusion_tables,
-        notes,
-        summary,
-    )
-    from heatbath.cli.telling import tell
-    from heatbath.writing import write
+    from heatbath._internal.atomic_write import write
+    from heatbath.cli.report.contents import summary, tell
+    from heatbath.cli.report.figures import draw_all
+    from heatbath.cli.report.html import html_report
+    from heatbath.cli.report.tables import as_json, as_markdown, as_table, confusion_tables, notes
+    from heatbath.cli.run_folder import SETTINGS
 
     told = tell(command, run)
     results = summary(told)
@@ -409,16 +402,18 @@ def _report(command: str, run: Run, folder: Path, json: bool) -> None:
 
 
 def _complain_of_best(told: Told, best: Mapping[str, Any]) -> None:
-    from heatbath.cli.telling import warn_of_best
+    from heatbath.cli.report.contents import warn_of_best
 
     if word := warn_of_best(told, best):
         complain(f"warning: even of the best {word}")
 
 
-def _searched(tuning: Tuning, folder: Path, threads: int | None, every: float) -> tuple[Tuned, Run | None]:
+def _searched(
+    tuning: Tuning, folder: Path, threads: int | None, every: float
+) -> tuple[TuningResult, Run | None]:
     """What a search has found, and the fresh runs with it, if there are to be any."""
     from heatbath.cli.display import Display
-    from heatbath.runs.executors import chosen_pool
+    from heatbath.runs.distributed.pools import chosen_pool
 
     manner = {"threads": threads, "every": every, "pool": chosen_pool(None)}
     console = Console(stderr=True)
@@ -431,15 +426,14 @@ def _searched(tuning: Tuning, folder: Path, threads: int | None, every: float) -
         return tuned, tuning.train(plan, folder, manner, display)
 
 
-def _report_search(tuning: Tuning, tuned: Tuned, run: Run | None, folder: Path, json: bool) -> None:
+def _report_search(tuning: Tuning, tuned: TuningResult, run: Run | None, folder: Path, json: bool) -> None:
     """Write the table, the summary, the figures and the report of a search, and print the summary."""
-    from heatbath.cli.findings import search_markdown, search_summary, search_tables
-    from heatbath.cli.folders import SETTINGS
-    from heatbath.cli.html_report import search_report
-    from heatbath.cli.pictures import draw_search
-    from heatbath.cli.summaries import as_json
-    from heatbath.cli.telling import tell
-    from heatbath.writing import write
+    from heatbath._internal.atomic_write import write
+    from heatbath.cli.report.contents import search_summary, tell
+    from heatbath.cli.report.figures import draw_search
+    from heatbath.cli.report.html import search_report
+    from heatbath.cli.report.tables import as_json, search_markdown, search_tables
+    from heatbath.cli.run_folder import SETTINGS
 
     told = None if run is None else tell("tune", run)
     results = search_summary(tuning, tuned, told)

@@ -15,14 +15,14 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from heatbath.engine.compile import reporting
-from heatbath.partition import Partition
+from heatbath.methods.partition import Partition
+from heatbath.methods.schedules import Schedule, at
 from heatbath.runs.plan import Plan
-from heatbath.schedules import Schedule, at
 
 if TYPE_CHECKING:
-    from heatbath.automatic import Search
-    from heatbath.cli.baseline import Constant
-    from heatbath.runs.simulation import Progress
+    from heatbath.cli.report.baseline import ConstantBaseline
+    from heatbath.runs.progress import Progress
+    from heatbath.training.auto import AutomaticRun
 
 PAUSE = 10.0  # seconds between two lines where there is no terminal
 
@@ -38,10 +38,10 @@ class Display:
 
     def __init__(
         self,
-        prepared: Plan | Search,
+        prepared: Plan | AutomaticRun,
         console: Console,
         finding: str = "short runs first",
-        constant: Constant | None = None,
+        constant: ConstantBaseline | None = None,
     ) -> None:
         plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
         self._budget = None if isinstance(prepared, Plan) else prepared.budget

@@ -53,9 +53,9 @@ def emit(text: str) -> None:
 
 
 def _warn(message: Warning | str, *rest: Any, **others: Any) -> None:
-    from heatbath.runs.simulation import Interrupted
+    from heatbath._internal.warnings import InterruptedWarning
 
-    if not isinstance(message, Interrupted):  # of which the command says what to do
+    if not isinstance(message, InterruptedWarning):  # of which the command says what to do
         complain(f"warning: {message}")
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Annotated
 
-from heatbath.cli.errors import FAILURE, Json, emit, ending
+import typer
+
+from heatbath.cli.errors import FAILURE, USAGE, Json, emit, ending
 
 PACKAGES = ("heatbath", "numpy", "numba", "scipy", "xarray", "matplotlib", "torch", "arviz", "pyarrow")
 
 
 def info(json: Json = False) -> None:
     """Say which versions there are, how many threads, where compiled code is kept, and where MNIST is."""
-    from heatbath.cli.summaries import as_json
+    from heatbath.cli.report.tables import as_json
 
     with ending(FAILURE):
         facts = _facts()
@@ -53,6 +57,33 @@ def _places() -> list[Path]:
 
 
 def _has_mnist(folder: Path) -> bool:
-    from heatbath.datasets.digits import MNIST
+    from heatbath.datasets.mnist import MNIST
 
     return all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in MNIST)
+
+
+def explore(
+    host: Annotated[
+        str,
+        typer.Option(help="The address to serve; all but this computer's own need the token in the link."),
+    ] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(help="The port (default: a free one).")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
+    json: Json = False,
+) -> None:
+    """Watch two methods train, live, in the browser, and move their temperatures while they do.
+
+    Ctrl-C ends it.
+
+    heatbath explore
+
+    heatbath explore --host 0.0.0.0 --port 8000 --no-browser
+    """
+    from heatbath.cli.report.tables import as_json
+    from heatbath.explorer import explore as start
+
+    with ending(USAGE):
+        served = start(host, port, browser)
+    with served, suppress(KeyboardInterrupt), ending(FAILURE):
+        emit(as_json({"url": served.url}) if json else f"explorer: {served.url} (Ctrl-C ends it)\n")
+        served.wait()

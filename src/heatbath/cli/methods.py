@@ -12,17 +12,17 @@ from dataclasses import Field, fields
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
-from heatbath.cli.reading import AUTO, numbers, whole_number
+from heatbath.cli.parsing import AUTO, numbers, whole_number
 from heatbath.methods import Method, known_methods, module_of
-from heatbath.partition import Partition
-from heatbath.posterior import Posterior
-from heatbath.presets import PRESETS
-from heatbath.schedules import from_plain
+from heatbath.methods.partition import Partition
+from heatbath.methods.posterior import Posterior
+from heatbath.methods.presets import PRESETS
+from heatbath.methods.schedules import from_plain
 
 OUTPUT = "_output"  # how the coefficients of the output layer end
 
 
-class Known(NamedTuple):
+class MethodEntry(NamedTuple):
     """A method: what it is called in tables, what makes it of its arguments, what these are and take.
 
     `module` is that of a method of the user's own.
@@ -44,18 +44,20 @@ class Argument(NamedTuple):
     methods: list[str]
 
 
-def known() -> dict[str, Known]:
+def known() -> dict[str, MethodEntry]:
     """All presets and methods by the names that the command line knows."""
     methods = {}
     for name, preset in PRESETS.items():
         taken = {name: p for name, p in signature(preset).parameters.items() if name != "posterior"}
         kinds = {p.name: _kind_of_annotation(str(p.annotation)) for p in taken.values()}
-        methods[name.lower()] = Known(name, preset, taken, kinds)
+        methods[name.lower()] = MethodEntry(name, preset, taken, kinds)
     for kind in known_methods().values():
         h = Parameter("h", Parameter.KEYWORD_ONLY, annotation="Stepsize")
         taken = {"h": h, **signature(kind).parameters}
         kinds = {"h": "stepsize"} | {f.name: _kind_of_field(f) for f in fields(kind)}
-        methods[kind.title.lower()] = Known(kind.title, _everywhere(kind), taken, kinds, module_of(kind))
+        methods[kind.title.lower()] = MethodEntry(
+            kind.title, _everywhere(kind), taken, kinds, module_of(kind)
+        )
     return methods
 
 
@@ -177,7 +179,7 @@ def labelled(tables: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return by_label
 
 
-def find(name: object, module: object = None) -> Known:
+def find(name: object, module: object = None) -> MethodEntry:
     """The method of a name; `module` is where a settings file says that it is defined."""
     methods = known()
     if isinstance(name, str) and name in methods and module in (None, methods[name].module):

@@ -10,9 +10,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from heatbath.cli.methods import arguments, known
-from heatbath.cli.reading import AUTO, deviations, number, sizes, whole_number, whole_or
-from heatbath.networks import ACTIVATIONS
-from heatbath.tasks import TASKS
+from heatbath.cli.parsing import AUTO, deviations, number, sizes, whole_number, whole_or
+from heatbath.datasets.tasks import TASKS
+from heatbath.models.dense import ACTIVATIONS
 
 Settings = dict[str, dict[str, Any]]
 
@@ -168,7 +168,7 @@ def takes_settings(*sections: str) -> Callable[[Callable[..., None]], Callable[.
 
 
 def _problems() -> list[str]:
-    from heatbath.runs.plain import RECIPES
+    from heatbath.runs.serialise import RECIPES
 
     return list(RECIPES)
 

@@ -64,12 +64,12 @@ def predict(
 
     tail -f FILE.csv | heatbath predict my-run - --json
     """
-    from heatbath.cli.folders import RUN
-    from heatbath.networks import PIECE
+    from heatbath._internal.atomic_write import write
+    from heatbath.cli.run_folder import RUN
+    from heatbath.datasets.tables import open_chunks
+    from heatbath.datasets.tables.read import named
+    from heatbath.models.dense import PIECE
     from heatbath.runs.run import load
-    from heatbath.tables import open_chunks
-    from heatbath.tables.opening import named
-    from heatbath.writing import write
 
     with ending(USAGE):
         if out is not None and out.exists():
@@ -140,8 +140,8 @@ def _inputs(run: Run, frame: pd.DataFrame, name: str) -> Floats:
     """The features of a table: by the encoder, or where there is none, columns of numbers."""
     import numpy as np
 
-    from heatbath.tables.cells import numbers
-    from heatbath.tables.opening import told
+    from heatbath.datasets.tables.parsing import numbers
+    from heatbath.datasets.tables.read import told
 
     if run.problem.encoder is not None:
         try:
@@ -165,7 +165,7 @@ def _inputs(run: Run, frame: pd.DataFrame, name: str) -> Floats:
 
 def _of_data(run: Run, coverage: float | None) -> bool:
     """Whether predictions are of new data, with their noise."""
-    from heatbath.tasks import TASKS
+    from heatbath.datasets.tasks import TASKS
 
     task, posterior = run.problem.task, run.plan.points[0].partition.posterior
     of_data = task == "counts" or (task == "regression" and posterior is not None)
@@ -183,7 +183,7 @@ def _new_columns(run: Run, X: Floats, coverage: float, of_data: bool) -> dict[st
     """The new columns."""
     import numpy as np
 
-    from heatbath.tasks import TASKS
+    from heatbath.datasets.tasks import TASKS
 
     problem = run.problem
     prediction = run.predict(X)

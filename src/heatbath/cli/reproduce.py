@@ -17,10 +17,10 @@ from rich.table import Table
 
 from heatbath.cli.commands import Workers
 from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, Json, complain, emit, ending
-from heatbath.experiments import NAMES, find
+from heatbath.paper import NAMES, find
 
 if TYPE_CHECKING:
-    from heatbath.runs.simulation import Progress as Moment
+    from heatbath.runs.progress import Progress as Moment
 
 COLOURS = {"holds": "cyan", "holds in part": "yellow", "does not hold": "red"}
 
@@ -60,14 +60,14 @@ def reproduce(
     if show:
         _list(console, chosen, json)
         return
-    from heatbath.experiments import report, runner
-    from heatbath.runs.executors import check_name, using_named
+    from heatbath.paper import report, runner
+    from heatbath.runs.distributed.pools import check_name, using_named
 
     place = folder / "quick" if quick else folder  # a quick run never replaces a full one
     lines = Console(highlight=False, soft_wrap=True, stderr=json)
     begin = time.perf_counter()
     failed: dict[str, str] = {}
-    done: dict[str, runner.Result] = {}
+    done: dict[str, runner.ExperimentResult] = {}
     try:
         for needed in filter(None, (place, docs)):
             needed.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def reproduce(
                 for outcome in runner.reproduce(
                     chosen, place, quick, again, lambda name: _teller(bars, name)
                 ):
-                    if isinstance(outcome, runner.Result):
+                    if isinstance(outcome, runner.ExperimentResult):
                         done[outcome.experiment.name] = outcome
                         _tell(bars.console, outcome)
                     else:
@@ -118,7 +118,7 @@ def reproduce(
 
 
 def _emit(values: dict[str, Any]) -> None:
-    from heatbath.cli.summaries import as_json
+    from heatbath.cli.report.tables import as_json
 
     with ending(FAILURE):
         emit(as_json(values))
@@ -170,9 +170,9 @@ def _teller(bars: Progress, name: str) -> Callable[[Moment], None]:
 
 def _tell(console: Console, result: object) -> None:
     """The verdicts on an experiment."""
-    from heatbath.experiments.runner import Result
+    from heatbath.paper.runner import ExperimentResult
 
-    assert isinstance(result, Result)
+    assert isinstance(result, ExperimentResult)
     console.print(
         f"[bold]{result.experiment.name}[/bold]  {result.experiment.title}  ({result.seconds:.0f} s)",
         highlight=False,

@@ -10,23 +10,25 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
-from heatbath import defaults
-from heatbath.automatic import Search
-from heatbath.checks import real, whole
-from heatbath.cli.folders import RUN
+from heatbath._internal.checks import real, whole
 from heatbath.cli.methods import find, labelled, method_of, partition_of, table_of
 from heatbath.cli.options import SECTIONS, Settings, keys
-from heatbath.cli.reading import AUTO
+from heatbath.cli.parsing import AUTO
+from heatbath.cli.run_folder import RUN
 from heatbath.datasets import Problem, from_table
-from heatbath.networks import Dense
-from heatbath.partition import Partition
-from heatbath.posterior import Posterior
+from heatbath.methods.partition import Partition
+from heatbath.methods.posterior import Posterior
+from heatbath.models.dense import MLP
 from heatbath.runs.dataset import check_memory
 from heatbath.runs.grid import Methods
-from heatbath.runs.plain import RECIPES, network_to_plain
-from heatbath.runs.plan import Call, Plan, make_plan
+from heatbath.runs.plan import Plan, make_plan
+from heatbath.runs.plan_checks import Call
 from heatbath.runs.run import load
-from heatbath.training import prepare
+from heatbath.runs.serialise import RECIPES, network_to_plain
+from heatbath.training import defaults
+from heatbath.training.auto import AutomaticRun
+from heatbath.training.budget import HIDDEN
+from heatbath.training.train import prepare
 
 COMMANDS = ("train", "compare", "sweep", "tune")
 FILE_DEFAULTS = {"test_share": 0.2, "standardise": True, "seed": 0}
@@ -116,14 +118,14 @@ def _spelled_out(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, **table}
 
 
-def plan_of(command: str, settings: Settings) -> tuple[Plan | Search, Settings]:
+def plan_of(command: str, settings: Settings) -> tuple[Plan | AutomaticRun, Settings]:
     """The plan of a run, or what finds it, and all its settings, which make the same again."""
     problem, section = problem_of(settings["problem"])
     if command == "train" and not settings["method"]:
         settings = _filled(problem, settings)
     elif "refine" in settings["training"]:
         raise ValueError("refine is for the usual sampling, without --method: leave out one of the two")
-    network = Dense(**settings["network"])
+    network = MLP(**settings["network"])
     posterior = Posterior(**settings["posterior"]) if settings["posterior"] else None
     methods, sections = _methods(command, settings, posterior)
     training = TRAINING | settings["training"]
@@ -131,10 +133,10 @@ def plan_of(command: str, settings: Settings) -> tuple[Plan | Search, Settings]:
     started = _start(training)
     whole("record", training["record"], low=1, high=MOST_RECORDS)  # a list of steps is for Python only
     prepared = _prepared(command, problem, network, methods, training)
-    plan = prepared.first_plan() if isinstance(prepared, Search) else prepared
+    plan = prepared.first_plan() if isinstance(prepared, AutomaticRun) else prepared
     check_memory(plan, 2)
     training |= {"batch": plan.batch, **started}
-    if isinstance(prepared, Search) and prepared.budget is not None:
+    if isinstance(prepared, AutomaticRun) and prepared.budget is not None:
         training |= {"budget": prepared.budget, "samples": plan.samples}
     complete = {"problem": section, "network": network_to_plain(network), **sections}
     if posterior is not None:
@@ -154,7 +156,7 @@ def continued(settings: Settings) -> list[int]:
 
 def _filled(problem: Problem, settings: Settings) -> Settings:
     """With what suits the problem, as the estimators have it, where no method is named."""
-    network: dict[str, Any] = {"hidden": list(defaults.HIDDEN)} | settings["network"]
+    network: dict[str, Any] = {"hidden": list(HIDDEN)} | settings["network"]
     posterior = defaults.posterior_of(**settings["posterior"])
     said = dict(settings["training"])
     names = ("refine", "steps", "budget", "batch", "chains", "samples")
@@ -167,7 +169,7 @@ def _filled(problem: Problem, settings: Settings) -> Settings:
         )
     if given.get("batch") == "all":
         given["batch"] = problem.X_train.shape[1]
-    usual = dict(defaults.arguments(problem, Dense(**network), posterior, **given))
+    usual = dict(defaults.arguments(problem, MLP(**network), posterior, **given))
     method = table_of(cast(Partition, usual.pop("partition")))
     if "burn_in" in said:
         del usual["thin"]
@@ -180,8 +182,8 @@ def _filled(problem: Problem, settings: Settings) -> Settings:
 
 
 def _prepared(
-    command: str, problem: Problem, network: Dense, methods: Methods, training: dict[str, Any]
-) -> Plan | Search:
+    command: str, problem: Problem, network: MLP, methods: Methods, training: dict[str, Any]
+) -> Plan | AutomaticRun:
     """The plan, or for `train` what finds it."""
     training = dict(training)
     if (step := training.pop("colder_from", None)) is not None:

@@ -9,24 +9,26 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
-from heatbath.checks import whole
-from heatbath.cli.folders import RUN, SEARCH
+from heatbath._internal.checks import whole
 from heatbath.cli.methods import find, partition_of
 from heatbath.cli.options import SETTINGS, Settings
-from heatbath.cli.reading import number
+from heatbath.cli.parsing import number
+from heatbath.cli.run_folder import RUN, SEARCH
 from heatbath.cli.settings import FILE_DEFAULTS, problem_of
 from heatbath.datasets import Problem
-from heatbath.networks import Dense
-from heatbath.partition import Partition
-from heatbath.ranges import Between
+from heatbath.methods.partition import Partition
+from heatbath.methods.ranges import Between
+from heatbath.models.dense import MLP
 from heatbath.runs.dataset import check_memory
-from heatbath.runs.plain import RECIPES, network_to_plain
+from heatbath.runs.launch import simulate
 from heatbath.runs.plan import Plan, make_plan
-from heatbath.runs.run import Run, simulate
-from heatbath.runs.simulation import Progress
-from heatbath.tuning import Tuned, tune
-from heatbath.tuning.design import Family, families
-from heatbath.tuning.search import Search, prepare
+from heatbath.runs.progress import Progress
+from heatbath.runs.run import Run
+from heatbath.runs.serialise import RECIPES, network_to_plain
+from heatbath.tuning import tune
+from heatbath.tuning.search import HalvingSearch, prepare
+from heatbath.tuning.search_space import Family, families
+from heatbath.tuning.trials import TuningResult
 
 OF_SEARCH = ("steps", "batch", "chains", "candidates", "by", "validation", "seed", "shuffled", "dtype")
 DEFAULTS: dict[str, Any] = {
@@ -41,7 +43,7 @@ NO_COEFFICIENTS = ("name", "module")
 class Tuning:
     """A search with its settings, which say what comes after it, too; `plan` is that of its first rung."""
 
-    search: Search
+    search: HalvingSearch
     plan: Plan
     settings: Settings
 
@@ -67,7 +69,9 @@ class Tuning:
         colder = self.fresh and self.settings["search"]["cooled"] and steps >= COLD
         return steps - steps // COLD if colder else None
 
-    def find(self, folder: Path, manner: dict[str, Any], progress: Callable[[Progress], None]) -> Tuned:
+    def find(
+        self, folder: Path, manner: dict[str, Any], progress: Callable[[Progress], None]
+    ) -> TuningResult:
         """What the search finds; it goes on from where the folder stands."""
         tuned = replace(self.search, manner=manner, checkpoint=folder / SEARCH).run(progress)
         if not tuned.finished:
@@ -114,7 +118,7 @@ class Tuning:
         training = {key: search[key] for key in ("steps", "batch", "chains", "seed")}
         training |= _unusual({key: search[key] for key in ("shuffled", "dtype")}, DEFAULTS)
         training |= {} if self.cold is None else {"colder_from": self.cold}
-        network = _unusual(self.settings["network"], network_to_plain(Dense()))
+        network = _unusual(self.settings["network"], network_to_plain(MLP()))
         words = [
             *_options("problem", _problem_options(self.settings["problem"])),
             *_options("network", {"hidden": self.settings["network"]["hidden"], **network}),
@@ -127,7 +131,7 @@ class Tuning:
 def tuning_of(settings: Settings) -> tuple[Tuning, Settings]:
     """What is to be carried out, and all its settings, which make the same again."""
     problem, section = problem_of(settings["problem"])
-    network = Dense(**settings["network"])
+    network = MLP(**settings["network"])
     if not settings["methods"]:
         raise ValueError("say what to tune, such as --method adlala --method adam:h=1e-4..0.1")
     pairs = {label: family_of(label, table) for label, table in settings["methods"].items()}

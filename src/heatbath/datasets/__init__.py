@@ -8,11 +8,11 @@ c % draws. Draw d of a seed is the same however many draws there are, and the tr
 on the number of test examples.
 """
 
-from heatbath.datasets.arrays import from_arrays as from_arrays
-from heatbath.datasets.digits import mnist as mnist
-from heatbath.datasets.drawn import blobs as blobs
-from heatbath.datasets.drawn import rings as rings
-from heatbath.datasets.drawn import spirals as spirals
-from heatbath.datasets.drawn import trigonometric as trigonometric
+from heatbath.datasets.from_arrays import from_arrays as from_arrays
+from heatbath.datasets.from_table import from_table as from_table
+from heatbath.datasets.mnist import mnist as mnist
 from heatbath.datasets.problem import Problem as Problem
-from heatbath.datasets.tabular import from_table as from_table
+from heatbath.datasets.synthetic import blobs as blobs
+from heatbath.datasets.synthetic import rings as rings
+from heatbath.datasets.synthetic import spirals as spirals
+from heatbath.datasets.synthetic import trigonometric as trigonometric

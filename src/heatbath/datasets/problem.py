@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.checks import POSITIVE, choice, real, store
-from heatbath.tasks import TASKS, Task
+from heatbath._internal.checks import POSITIVE, choice, real, store
+from heatbath.datasets.tasks import TASKS, Task
 
 if TYPE_CHECKING:
-    from heatbath.tables import TableEncoder
+    from heatbath.datasets.tables import TableEncoder
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from heatbath.checks import FRICTION, NON_NEGATIVE, POSITIVE, real
-from heatbath.likelihood import Likelihood, mean_variance
-from heatbath.networks import ACTIVATIONS, Dense
+from heatbath._internal.checks import FRICTION, NON_NEGATIVE, POSITIVE, real
+from heatbath.models.dense import ACTIVATIONS, MLP
+from heatbath.models.likelihood import Likelihood, mean_variance
 from heatbath.runs.run import Run, check_run
 
 Array = NDArray[np.float64]
@@ -19,7 +19,7 @@ ROWS = 10_000  # examples at a time, to need little memory
 
 
 def gradient_moments(
-    network: Dense, theta: Array, likelihood: Likelihood, draw: int, variances: Array | None = None
+    network: MLP, theta: Array, likelihood: Likelihood, draw: int, variances: Array | None = None
 ) -> tuple[Array, Array]:
     """The mean over the training examples of the gradient of the loss, and of its squares, without any prior.
 
@@ -117,7 +117,7 @@ def adaptive_friction(h: float, tau: float, sigma: float, noise: float) -> float
 
 
 def _backwards(
-    network: Dense,
+    network: MLP,
     theta: Array,
     X: Array,
     Y: Array,

@@ -11,13 +11,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from heatbath.checks import choice, whole
+from heatbath._internal.checks import choice, whole
 from heatbath.diagnostics.gradients import gradient_moments, units_of_noise
-from heatbath.partition import Part
+from heatbath.diagnostics.statistics import Estimate, mean
+from heatbath.methods.partition import Part
+from heatbath.methods.schedules import at
 from heatbath.runs.run import Run, check_run
 from heatbath.runs.simulation import MANY, full_gradients
-from heatbath.schedules import at
-from heatbath.statistics import Estimate, mean
 
 Array = NDArray[np.float64]
 STEP = 0.03  # of differences of gradients: over the kinks of ReLU, too, ∇²U is right on average

@@ -9,10 +9,10 @@ from numba import types
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import choose, join, loop, pointer, store, traced
 from heatbath.engine.layouts import chains_in
 from heatbath.engine.random import fill_words
-from heatbath.noise import BATCH, TILE
+from heatbath.engine.simd import choose, join, loop, pointer, store, traced
+from heatbath.reference.random import BATCH, TILE
 
 _u64 = np.uint64
 FOUR = 4  # columns that are copied at a time
@@ -88,7 +88,7 @@ def shuffle(layout, z, order, numbers, seed, epoch, words, count):
             order[drawn * lane + c] = kept
 
 
-class Table(NamedTuple):
+class DataTable(NamedTuple):
     """Data as `tabulate` makes them: `rows` is (set, datum, column), the inputs, the targets and the weight.
 
     There are `width` inputs, and then `columns`. Among those `weight` is the last, or -1 if there is none. In
@@ -111,7 +111,7 @@ def beside(Y: NDArray[Any], weights: NDArray[Any] | None) -> tuple[NDArray[Any],
     return np.concatenate([Y, weights[..., None]], axis=2), Y.shape[2]
 
 
-def tabulate(X: NDArray[Any], Y: NDArray[Any], kind: Any, weights: NDArray[Any] | None = None) -> Table:
+def tabulate(X: NDArray[Any], Y: NDArray[Any], kind: Any, weights: NDArray[Any] | None = None) -> DataTable:
     """Inputs and targets (set, datum, column) side by side, up to a multiple of FOUR columns; and weights
     (set, datum), of mean 1, by which the losses of the data are multiplied."""
     Y, weight = beside(Y, weights)
@@ -126,13 +126,13 @@ def tabulate(X: NDArray[Any], Y: NDArray[Any], kind: Any, weights: NDArray[Any] 
             raise ValueError(
                 f"{name} has numbers that {rows.dtype} has no room for: scale them, or use float64"
             )
-    return Table(rows, count, stride, width, columns, weight)
+    return DataTable(rows, count, stride, width, columns, weight)
 
 
 @compiled
 def table_by_pointer(data):
     """The same with a pointer; whoever takes it keeps the array."""
-    return Table(pointer(data.rows), data.data, data.stride, data.width, data.columns, data.weight)
+    return DataTable(pointer(data.rows), data.data, data.stride, data.width, data.columns, data.weight)
 
 
 @traced

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.engine.program import TEMPER, Operation, Program, Stage, Term
-from heatbath.letters import Columns, Values
-from heatbath.operations import NEUTRAL, NOISE_COLUMN, WIDTH
-from heatbath.schedules import Coefficient, at
+from heatbath.engine.program import TEMPER, Operation, Program, ProgramStage, Term
+from heatbath.methods.letters import Columns, Values
+from heatbath.methods.operations import NEUTRAL, NOISE_COLUMN, WIDTH
+from heatbath.methods.schedules import Coefficient, at
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class Steps:
         return np.ascontiguousarray(self._known[value][1 + offset :][: self.count])
 
 
-def table(program: Program, stages: Sequence[Stage], first: int, stop: int) -> Array:
+def table(program: Program, stages: Sequence[ProgramStage], first: int, stop: int) -> Array:
     """The coefficients (steps, operations, WIDTH) of steps first to stop - 1."""
     operations = [operation for stage in stages for operation in stage.all_operations()]
     steps = Steps(first, stop)
@@ -50,7 +50,7 @@ def table(program: Program, stages: Sequence[Stage], first: int, stop: int) -> A
     return rows
 
 
-def decays(program: Program, stages: Sequence[Stage], first: int, stop: int) -> Array:
+def decays(program: Program, stages: Sequence[ProgramStage], first: int, stop: int) -> Array:
     """The prior of every unit (steps, units) as a tempering move among these stages sees it."""
     offset = max([stage.offset for stage in stages if stage.begins == TEMPER], default=0)
     steps = Steps(first, stop)

@@ -38,10 +38,10 @@ from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 
-import heatbath.networks
-import heatbath.noise
-import heatbath.operations
-import heatbath.tasks
+from heatbath.datasets import tasks
+from heatbath.methods import operations
+from heatbath.models import dense
+from heatbath.reference import random
 
 try:
     import fcntl
@@ -54,7 +54,7 @@ config: Any = numba.config  # whose attributes are made when Numba is imported
 def sources() -> str:
     """A hash of the engine's sources, and of the versions that compiled code depends on."""
     digest = hashlib.sha256(f"{numba.__version__} {platform.python_version()} {platform.machine()}".encode())
-    asked = (heatbath.noise, heatbath.operations, heatbath.networks, heatbath.tasks)  # for constants
+    asked = (random, operations, dense, tasks)  # for constants
     for path in [*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(m.__file__)) for m in asked)]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

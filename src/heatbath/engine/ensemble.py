@@ -13,18 +13,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.engine.batches import Table
+from heatbath.engine.batches import DataTable
 from heatbath.engine.coefficients import decays, table
-from heatbath.engine.dense import CHUNK, GROUP_CHUNK, Shape
-from heatbath.engine.lanes import lanes
-from heatbath.engine.layouts import Alone, Group, Layout, Wide
-from heatbath.engine.loop import Chains, Code, Data, Ladder, Units, run_chains
-from heatbath.engine.notes import Notes
+from heatbath.engine.dense import CHUNK, GROUP_CHUNK
+from heatbath.engine.dense_shape import Shape
+from heatbath.engine.layouts import Alone, LaneGroup, Layout, Wide
+from heatbath.engine.loop import ChainState, Code, Data, Ladder, Units, run_chains
 from heatbath.engine.program import Program, encode
+from heatbath.engine.records import Notes
+from heatbath.engine.simd import lanes
 from heatbath.engine.threads import spread, thread_count
-from heatbath.noise import START, normals
-from heatbath.posterior import Draws
-from heatbath.schedules import at
+from heatbath.methods.posterior import Draws
+from heatbath.methods.schedules import at
+from heatbath.reference.random import START, normals
 
 SCHEDULED_STEPS = 4096  # steps whose coefficients are tabulated at a time
 ALIKE = 2**26  # chains one after another, of whose numbers the upper bits are the same
@@ -46,7 +47,7 @@ class Ensemble:
         programs: Program | Sequence[Program],
         shape: Shape,
         theta: NDArray[Any],
-        data: Table,
+        data: DataTable,
         batch: int,
         *,
         shuffled: bool = False,
@@ -67,7 +68,7 @@ class Ensemble:
         second = any(part.method.keeps_second for part in self.program.parts)
         xi = np.array([[u.part.method.start_of_friction for u in p.units] for p in self.programs], np.float64)
         point = np.zeros(count, np.int64) if point is None else point
-        self.chains = Chains(
+        self.chains = ChainState(
             theta=np.ascontiguousarray(theta).copy(),
             p=np.zeros_like(theta),
             second=np.zeros((count, size if second else 0), kind),
@@ -83,9 +84,9 @@ class Ensemble:
         self.layout = layout or _layout(shape, self.chains.number, kind, self.threads)
         if shape.uses_blas and not isinstance(self.layout, Wide):
             raise ValueError(f"a network with layers as wide as {shape.sizes} needs the layout Wide")
-        if isinstance(self.layout, Group) and not _alike(self.chains.number):
+        if isinstance(self.layout, LaneGroup) and not _alike(self.chains.number):
             raise ValueError("in the layout Group chains must have numbers that are alike from bit 26 on")
-        chunk = GROUP_CHUNK if isinstance(self.layout, Group) else CHUNK
+        chunk = GROUP_CHUNK if isinstance(self.layout, LaneGroup) else CHUNK
         if isinstance(self.layout, Wide):  # whose gradient is of the whole batch
             chunk = max(batch, CHUNK)
         self.network = shape.network(self.layout, lanes(kind), chunk)
@@ -119,7 +120,7 @@ class Ensemble:
         self,
         steps: Sequence[int],
         losses: Sequence[bool],
-        test: Table | None = None,
+        test: DataTable | None = None,
         *,
         weights: bool = False,
         histogram: tuple[float, float, int] = (0.0, 1.0, 0),
@@ -128,7 +129,7 @@ class Ensemble:
         last: int = 0,
         done: int = 0,
         samples: int = 0,
-        average: Table | None = None,
+        average: DataTable | None = None,
     ) -> Notes:
         """Have the state noted at these steps from now on; the arrays fill while the chains advance."""
         theta, units = self.chains.theta, len(self.program.units)
@@ -259,7 +260,7 @@ def _layout(shape: Shape, number: NDArray[np.int64], kind: Any, threads: int) ->
         return Wide()
     if not _alike(number) or cost * -(-groups // threads) > -(-len(number) // threads):
         return Alone()
-    return Group(count)
+    return LaneGroup(count)
 
 
 def _alike(number: NDArray[np.int64]) -> bool:

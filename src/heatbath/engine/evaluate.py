@@ -6,16 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from heatbath.datasets.tasks import STUDENT
 from heatbath.engine import losses
-from heatbath.engine.batches import FOUR, Table, gather
+from heatbath.engine.batches import FOUR, DataTable, gather
 from heatbath.engine.compile import compiled
-from heatbath.engine.dense import activate, by_pointer, copy_weights, forward, make_room
-from heatbath.engine.lanes import BYTES, keep, lanes_of, null, pointer
+from heatbath.engine.dense import activate, forward
+from heatbath.engine.dense_shape import by_pointer, copy_weights, make_room
+from heatbath.engine.kernels import example_gammas
 from heatbath.engine.layouts import chains_in, first_address
 from heatbath.engine.losses import BINARY, CLASSES, predictions
-from heatbath.engine.tiles import example_gammas
-from heatbath.noise import ROW, SLOTS, TAIL
-from heatbath.tasks import STUDENT
+from heatbath.engine.simd import BYTES, keep, lanes_of, null, pointer
+from heatbath.reference.random import ROW, SLOTS, TAIL
 
 
 @compiled(apart=True)
@@ -187,7 +188,7 @@ def evaluate_mixtures(
     _, end = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, 0)
     memory = np.zeros(end + BYTES, np.uint8)
     room, _ = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, first_address(memory))
-    table = Table(pointer(mixed), rows, stride, width, columns, weight)
+    table = DataTable(pointer(mixed), rows, stride, width, columns, weight)
     mean, share, nothing = np.zeros(1), np.zeros(1), np.empty((0, 2, 0, 0))
     sets, running = np.zeros(1, np.int64), np.ones(1, np.int64)
     for m in range(begin, end_):

@@ -19,7 +19,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import BYTES, Traced, TracedArray, lanes, lanes_of, point, total, traced
+from heatbath.engine.simd import BYTES, Traced, TracedArray, lanes, lanes_of, point, total, traced
 
 
 class Alone(NamedTuple):
@@ -34,18 +34,18 @@ class Wide(NamedTuple):
     lanes: int = 1
 
 
-class Group(NamedTuple):
+class LaneGroup(NamedTuple):
     """As many chains as a vector has lanes."""
 
     lanes: int
 
 
-Layout = Alone | Wide | Group
+Layout = Alone | Wide | LaneGroup
 
 
 def each(layout: Layout, array: TracedArray, at: Traced) -> Traced:
     """The number of each chain at array[at], as a vector."""
-    return array.load(at) if isinstance(layout, Group) else array.number(at).splat(array.lanes)
+    return array.load(at) if isinstance(layout, LaneGroup) else array.number(at).splat(array.lanes)
 
 
 @compiled
@@ -66,7 +66,7 @@ def _chains_in(typing_context: Any, layout: Any, like: Any) -> Any:
     """How many chains a vector of such numbers holds, a constant: 1, or one in each lane."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        grouped = signature.args[0].instance_class is Group
+        grouped = signature.args[0].instance_class is LaneGroup
         return ir.IntType(64)(lanes(signature.args[1].dtype) if grouped else 1)
 
     return types.intp(layout, like), codegen
@@ -85,7 +85,7 @@ def vectors(layout, n, like):
 @traced
 def _add_halves(layout, sums, read):
     count = sums.lanes
-    if isinstance(layout, Group):
+    if isinstance(layout, LaneGroup):
         parts = [sums.load(count * k) for k in range(count)]
         while len(parts) > 1:
             half = len(parts) // 2

@@ -8,25 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.engine.batches import Table, draw_subset, gather, shuffle, table_by_pointer
+from heatbath.datasets.tasks import STUDENT
+from heatbath.engine.batches import DataTable, draw_subset, gather, shuffle, table_by_pointer
 from heatbath.engine.compile import compiled
-from heatbath.engine.dense import by_pointer, clear, make_room, negative_gradient
+from heatbath.engine.dense import negative_gradient
+from heatbath.engine.dense_shape import by_pointer, clear, make_room
 from heatbath.engine.evaluate import Tails, evaluate, squares
-from heatbath.engine.lanes import (
-    BYTES,
-    beyond,
-    flush_denormals,
-    keep,
-    lanes_of,
-    number,
-    pointer,
-    restore_denormals,
-)
-from heatbath.engine.layouts import Alone, chains_in, first_address, place
-from heatbath.engine.notes import note
-from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT, Control
-from heatbath.engine.random import fill_words
-from heatbath.engine.tiles import (
+from heatbath.engine.kernels import (
     fluctuate,
     gamma_number,
     kinds_for,
@@ -36,13 +24,26 @@ from heatbath.engine.tiles import (
     prepare,
     run_segment,
 )
-from heatbath.engine.views import row_reader
-from heatbath.noise import ROW, TEMPERING, VARIANCE
-from heatbath.operations import ADAM, THERMOSTAT, WIDTH, C, F, S
-from heatbath.tasks import STUDENT
+from heatbath.engine.layouts import Alone, chains_in, first_address, place
+from heatbath.engine.pointers import row_reader
+from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT, Control
+from heatbath.engine.random import fill_words
+from heatbath.engine.records import note
+from heatbath.engine.simd import (
+    BYTES,
+    beyond,
+    flush_denormals,
+    keep,
+    lanes_of,
+    number,
+    pointer,
+    restore_denormals,
+)
+from heatbath.methods.operations import ADAM, THERMOSTAT, WIDTH, C, F, S
+from heatbath.reference.random import ROW, TEMPERING, VARIANCE
 
 
-class Chains(NamedTuple):
+class ChainState(NamedTuple):
     """The state of all chains: the first index is the chain. `noise` is the variance of each target, or has
     no columns where there is none.
 
@@ -65,7 +66,7 @@ class Chains(NamedTuple):
 class Data(NamedTuple):
     """The data, and how mini-batches are drawn."""
 
-    table: Table
+    table: DataTable
     batch: int
     shuffled: bool
 
@@ -104,7 +105,7 @@ class Ladder(NamedTuple):
 control_of = row_reader(Control)
 
 
-class State(NamedTuple):
+class LoopState(NamedTuple):
     """Pointers to the state of a group, or of one alone: parameters, momenta, gradient and second moments
     (…, lane), ξ and the temperatures (unit, lane), and what there is one of for each lane."""
 
@@ -173,7 +174,7 @@ def _make_state(layout, kinds, parameters, second, units, targets, tails, addres
     sets, address = place(address, L, kinds.whole)
     nowhere, address = place(address, L, kinds.whole)
     running, address = place(address, L, kinds.whole)
-    state = State(
+    state = LoopState(
         theta, p, G, second_moments, xi, temperature, rung, root_tau, noise, squares, gammas, unit, numbers,
         points, sets, nowhere, running, mean, share,
     )  # fmt: skip
@@ -341,7 +342,7 @@ def _changing(operations, low, high, tempered):
     return False
 
 
-class Buffers(NamedTuple):
+class ChainBuffers(NamedTuple):
     """Everything that a thread needs to work in."""
 
     state: Any
@@ -371,7 +372,7 @@ def _make_buffers(layout, kinds, network, sizes, address):
     chosen, address = place(address, batch * lane, kinds.word)
     order, address = place(address, shuffled * lane, kinds.word)
     stamps, address = place(address, drawn * lane, kinds.whole)
-    return Buffers(state, room, scratch, moves, coefficients, chosen, order, stamps), address
+    return ChainBuffers(state, room, scratch, moves, coefficients, chosen, order, stamps), address
 
 
 @compiled(cache=True)

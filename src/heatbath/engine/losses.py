@@ -6,16 +6,16 @@ lanes.
 
 from __future__ import annotations
 
-from heatbath.engine import lanes
+from heatbath.datasets.tasks import LARGEST, STUDENT, TASKS, VARYING
+from heatbath.engine import simd
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import choose, exp, fma, lanes_of, load, log, log1p, store, traced, zero
 from heatbath.engine.layouts import chains_in, each, vectors
-from heatbath.tasks import LARGEST, STUDENT, TASKS, VARYING
+from heatbath.engine.simd import choose, exp, fma, lanes_of, load, log, log1p, store, traced, zero
 
 BINARY, CLASSES, COUNTS = (TASKS[task].number for task in ("binary", "classes", "counts"))
 
 
-def _probability(z: lanes.Traced) -> lanes.Traced:
+def _probability(z: simd.Traced) -> simd.Traced:
     """1/(1 + exp(-z)), from the side on which nothing overflows."""
     tail = exp(-z.call("fabs"))
     return choose(z >= 0.0, tail.constant(1.0), tail) / (tail + 1.0)

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.letters import Columns, Values
 from heatbath.methods import Method
-from heatbath.noise import NOISE
-from heatbath.operations import ADDED, MOVING, ON_FRICTION, READ, THERMOSTAT
-from heatbath.partition import Layers, Part, Partition
-from heatbath.schedules import Schedule
-from heatbath.splitting import Substep, gradients, rotate
+from heatbath.methods.letters import Columns, Values
+from heatbath.methods.operations import ADDED, MOVING, ON_FRICTION, READ, THERMOSTAT
+from heatbath.methods.partition import Layers, Part, Partition
+from heatbath.methods.schedules import Schedule
+from heatbath.methods.splitting import Substep, gradients, rotate
+from heatbath.reference.random import NOISE
 
 GRADIENT, TEMPER, NOTHING = range(3)  # how a stage begins
 EVALUATE, MOVE_ON_LADDER, SEGMENT, FRICTION = range(4)  # kinds of controls in compiled code
@@ -65,7 +65,7 @@ class Operation:
 
 
 @dataclass(eq=False)
-class Pass:
+class ProgramPass:
     """Operations on all parameters of a unit, then operations on its ξ."""
 
     unit: int
@@ -79,12 +79,12 @@ class Pass:
 
 
 @dataclass(eq=False)
-class Stage:
+class ProgramStage:
     """Passes, and what begins them; `offset` is that of the step which a gradient or a move belongs to."""
 
     begins: int
     offset: int = 0
-    passes: list[Pass] = field(default_factory=list)
+    passes: list[ProgramPass] = field(default_factory=list)
 
     def all_operations(self) -> Iterator[Operation]:
         """Its operations, in the order of the tables of coefficients."""
@@ -94,7 +94,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Unit:
+class ThermostatUnit:
     """The parameters that one ξ serves, or all of a part that has none: ranges of elements."""
 
     part: Part
@@ -116,10 +116,10 @@ class Program:
 
     partition: Partition
     parts: tuple[Part, ...]
-    units: tuple[Unit, ...]
-    prelude: tuple[Stage, ...]
-    steps: tuple[Stage, ...]
-    between: tuple[Stage, ...] = ()
+    units: tuple[ThermostatUnit, ...]
+    prelude: tuple[ProgramStage, ...]
+    steps: tuple[ProgramStage, ...]
+    between: tuple[ProgramStage, ...] = ()
 
     @property
     def scheduled(self) -> bool:
@@ -141,14 +141,14 @@ def compile_program(
     With `stops` it can also stop between two words. `parts` are those whose values a posterior has set.
     """
     parts = partition.parts(layers) if parts is None else parts
-    units: list[Unit] = []
+    units: list[ThermostatUnit] = []
     moving: list[tuple[int, Method]] = []
     for part in parts:
         per_tensor = len(part.thermostats) > 1
         for ranges in [(span,) for span in part.tensors] if per_tensor else [_merged(part.tensors)]:
             if part.method.moves:
                 moving.append((len(units), part.method))
-            units.append(Unit(part, ranges))
+            units.append(ThermostatUnit(part, ranges))
     methods = [method for _, method in moving]
     if not rotated and len({method.spelling for method in methods}) != 1:
         raise ValueError("rotated=False runs the one word that all parts share as it is written")
@@ -160,9 +160,11 @@ def compile_program(
     return Program(partition, parts, tuple(units), tuple(prelude), tuple(steps), tuple(between))
 
 
-def _rotated(moving: Sequence[tuple[int, Method]], stops: bool) -> tuple[list[Stage], list[Stage]]:
+def _rotated(
+    moving: Sequence[tuple[int, Method]], stops: bool
+) -> tuple[list[ProgramStage], list[ProgramStage]]:
     """Words that are cut for one gradient per step; where they stop, that is between closing and opening."""
-    before, closing, opening = Stage(NOTHING), Stage(GRADIENT), Stage(TEMPER)
+    before, closing, opening = ProgramStage(NOTHING), ProgramStage(GRADIENT), ProgramStage(TEMPER)
     for unit, method in moving:
         rotation, at_kick = rotate(method.substeps), method.seen_at_kick
         if at_kick:
@@ -178,11 +180,11 @@ def _rotated(moving: Sequence[tuple[int, Method]], stops: bool) -> tuple[list[St
     return [before] if before.passes else [], [closing, opening] if stops else [closing]
 
 
-def _written(moving: Sequence[tuple[int, Method]], stops: bool = False) -> list[Stage]:
+def _written(moving: Sequence[tuple[int, Method]], stops: bool = False) -> list[ProgramStage]:
     """A word as it is written, for all units together: a gradient before each kick that finds θ moved."""
     word = moving[0][1].substeps
     last_drift = max(s.place for s in word if s.kind.moves)
-    stages = [Stage(TEMPER if stops or moving[0][1].tempering else NOTHING)]
+    stages = [ProgramStage(TEMPER if stops or moving[0][1].tempering else NOTHING)]
     piece: list[Substep] = []
     fresh = False  # whether there is a gradient at θ
 
@@ -195,7 +197,7 @@ def _written(moving: Sequence[tuple[int, Method]], stops: bool = False) -> list[
     for substep in word:
         if substep.kind.kicks and not fresh:
             flush()
-            stages.append(Stage(GRADIENT, int(substep.place > last_drift)))
+            stages.append(ProgramStage(GRADIENT, int(substep.place > last_drift)))
             fresh = True
         fresh = fresh and not substep.kind.moves
         piece.append(substep)
@@ -216,20 +218,20 @@ def _operations(method: Method, substeps: Sequence[Substep], offset: int) -> lis
     return operations
 
 
-def _passes(unit: int, operations: Sequence[Operation]) -> list[Pass]:
+def _passes(unit: int, operations: Sequence[Operation]) -> list[ProgramPass]:
     """Passes of merged operations, those on ξ at their ends; of several places to read p·p, the last.
 
     A ξ that needs p·p again reads it again, in a pass of its own.
     """
     reads = [operation for operation in operations if operation.kind == READ]
-    passes: list[Pass] = []
+    passes: list[ProgramPass] = []
     for operation in operations:
         if operation in reads[:-1]:
             continue
         on_friction = operation.kind in ON_FRICTION
         again = operation.kind == THERMOSTAT and bool(passes) and passes[-1].reads
         if not passes or (passes[-1].frictions and not on_friction) or again:
-            passes.append(Pass(unit))
+            passes.append(ProgramPass(unit))
         chosen = passes[-1].frictions if on_friction else passes[-1].operations
         if chosen and operation.kind in ADDED and chosen[-1].kind == operation.kind:
             chosen[-1].terms.extend(operation.terms)
@@ -249,7 +251,7 @@ def _merged(spans: Sequence[range]) -> tuple[range, ...]:
     return tuple(merged)
 
 
-def encode(stages: Sequence[Stage]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def encode(stages: Sequence[ProgramStage]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """As arrays: controls, rows of `Control`, and operations (kind, use of noise, offset)."""
     controls: list[Control] = []
     operations: list[tuple[int, int, int]] = []

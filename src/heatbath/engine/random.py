@@ -18,7 +18,8 @@ import numpy as np
 from numba import types
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.lanes import (
+from heatbath.engine.layouts import LaneGroup, chains_in
+from heatbath.engine.simd import (
     Traced,
     TracedArray,
     choose,
@@ -30,8 +31,7 @@ from heatbath.engine.lanes import (
     sqrt,
     traced,
 )
-from heatbath.engine.layouts import Group, chains_in
-from heatbath.noise import ROUNDS, ROW, TILE
+from heatbath.reference.random import ROUNDS, ROW, TILE
 
 u64 = np.uint64
 _LOW = 0xFFFFFFFF
@@ -89,7 +89,7 @@ def _origin(layout, like, numbers, where):
     begin = tile * ROW  # the other blocks differ in the lowest word only
     chain = numbers.number(0)
     rest = seed & _LOW, seed >> 32, begin, high | chain >> 26, high >> 32
-    if not isinstance(layout, Group):
+    if not isinstance(layout, LaneGroup):
         return *rest, chain << 6 | begin >> 32
     chains = [numbers.load(8 * half) for half in range(like.lanes // 8)]  # alike from bit 26 on
     return *rest, *(chain << 6 | begin >> 32 for chain in chains)
@@ -104,7 +104,7 @@ def _words(layout: object, like: TracedArray, origin: tuple[Traced, ...], k: Tra
     k0, k1, begin, x2, x3, *x1 = origin
     block = begin | k
     stride = like.lanes // 8
-    if isinstance(layout, Group):
+    if isinstance(layout, LaneGroup):
         counters: list[tuple[Traced, ...]] = [(block, chain, x2, x3) for chain in x1]
     else:
         wide = block.splat(8)
@@ -149,7 +149,7 @@ def _make_words(pairs: Sequence[int]) -> Any:
     def words(layout, z, origin, k, at):
         """Store the words of a vector of blocks from block k on, of these pairs of rows: where its numbers
         will be, which begin at z[at]."""
-        row = ROW * (z.lanes if isinstance(layout, Group) else 1)
+        row = ROW * (z.lanes if isinstance(layout, LaneGroup) else 1)
         made = _words(layout, z, origin, k)
         for r in (2 * pair + i for pair in pairs for i in range(2)):
             word = made[r] if z.itemsize == 4 else made[r].to(types.uint64)
@@ -163,7 +163,7 @@ def _make_numbers(rows: Sequence[int]) -> Any:
     def numbers(layout, z, at):
         """Put numbers where the words of two vectors of blocks are, of the first or second row of a pair that
         begin at z[at], or of both; two at a time, so that neither has to wait for itself."""
-        row = ROW * (z.lanes if isinstance(layout, Group) else 1)
+        row = ROW * (z.lanes if isinstance(layout, LaneGroup) else 1)
         x, y = (join([z.load(at + row * r + z.lanes * n) for n in range(2)]) for r in range(2))
         if z.itemsize == 4:
             x, y = x.bits(types.uint32), y.bits(types.uint32)

@@ -18,7 +18,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from heatbath.checks import whole
+from heatbath._internal.checks import whole
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 os.register_at_fork(after_in_child=_pools.clear)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -19,34 +18,35 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from heatbath import defaults
-from heatbath.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
+from heatbath._internal.checks import NON_NEGATIVE, POSITIVE, Interval, real, whole
+from heatbath._internal.warnings import UnforeseenDataWarning, warn
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, standard
-from heatbath.drift import FALSE_ALARMS, SETTLED, Drift, Watch
+from heatbath.datasets.tables import TableEncoder
+from heatbath.datasets.tables.encoder import as_frame
+from heatbath.datasets.tasks import TASKS, Task
+from heatbath.diagnostics.drift import SETTLED
+from heatbath.diagnostics.statistics import BlockAverage, Estimate
 from heatbath.estimators import files
-from heatbath.networks import Dense
-from heatbath.partition import Partition
-from heatbath.posterior import Posterior, Prior
+from heatbath.estimators.online import Past, frictions, is_far
+from heatbath.methods.partition import Partition
+from heatbath.methods.posterior import Posterior, Prior
+from heatbath.models.dense import MLP
 from heatbath.prediction import Prediction
 from heatbath.runs import grid
+from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run
-from heatbath.runs.simulation import Progress, warn
-from heatbath.statistics import Blocks, Estimate
-from heatbath.tables import TableEncoder, Unforeseen
-from heatbath.tables.encoder import as_frame
-from heatbath.tasks import TASKS, Task
-from heatbath.training import Manner, train
+from heatbath.training import defaults
+from heatbath.training.budget import FEWEST_CHAINS, HIDDEN, RECORDS, SAMPLES, Size, given_size, in_second_half
+from heatbath.training.train import Manner, train
 
 TINY = 1e-12  # of a probability: a loss is finite
-MOST_CALLS = 4096  # of partial_fit, of which it is known how many examples they had
 WINDOW = 10_000  # examples that partial_fit remembers
 LEAST = 2  # steps of partial_fit for each sample, at least
-FAR, WIDER = 0.5, 1.5  # how far means may move, in deviations, and these, before data are scaled anew
 FEWEST, MOST = 200, 20_000  # steps of a method of the user's own where none are given: one for each example
 
 
-class Examples(NamedTuple):
+class FitExamples(NamedTuple):
     """What is learned from: inputs, targets (examples, columns) and weights, what the targets mean, and their
     names; and the table that the inputs are made of, if they are encoded."""
 
@@ -57,11 +57,11 @@ class Examples(NamedTuple):
     targets: Sequence[str]
     table: Any = None
 
-    def at(self, rows: NDArray[np.int64] | slice) -> Examples:
+    def at(self, rows: NDArray[np.int64] | slice) -> FitExamples:
         """Some of them."""
         return self._replace(X=self.X[rows], Y=self.Y[rows], weights=self.weights[rows])
 
-    def after(self, old: Problem, count: int) -> Examples:
+    def after(self, old: Problem, count: int) -> FitExamples:
         """The latest training examples of a problem, so many, and then these."""
         rows = slice(old.X_train.shape[1] - count, None)
         weights = np.ones(count) if old.weights_train is None else old.weights_train[0, rows]
@@ -76,7 +76,7 @@ class Examples(NamedTuple):
 class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     """What both estimators have: parameters, training and averages. Each says what its parameters mean."""
 
-    hidden: Sequence[int] = defaults.HIDDEN
+    hidden: Sequence[int] = HIDDEN
     activation: Literal["relu", "tanh", "identity"] = "relu"
     prior: Prior = "auto"
     temperature: float = 1.0
@@ -85,7 +85,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     steps: int | None = None
     batch: int | None = None
     chains: int | None = None
-    samples: int = defaults.SAMPLES
+    samples: int = SAMPLES
     scale: bool = True
     encode: bool = False
     window: int = WINDOW
@@ -133,7 +133,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
 
     def _sample(
-        self, examples: Examples, continues: bool, early_stopping: bool, partial: bool = False
+        self, examples: FitExamples, continues: bool, early_stopping: bool, partial: bool = False
     ) -> Self:
         """Train from the start, or continue where the run stands, on examples; `partial` on these and those
         before them that are in the window."""
@@ -155,14 +155,16 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         self._keep(self._run(problem, seed, before, early_stopping))
         return self
 
-    def _encoded_by(self, examples: Examples, rows: NDArray[np.int64]) -> Examples:
+    def _encoded_by(self, examples: FitExamples, rows: NDArray[np.int64]) -> FitExamples:
         """Encoded by what the columns of these rows are: those that judge have no part in it."""
         self.encoder_ = TableEncoder().fit(as_frame(examples.table).iloc[np.sort(rows)])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Unforeseen)  # what only the others have is what they are for
+            warnings.simplefilter(
+                "ignore", UnforeseenDataWarning
+            )  # what only the others have is what they are for
             return examples._replace(X=self.encoder_.transform(examples.table))
 
-    def _go_on(self, examples: Examples, before: Run | None, seed: int) -> Self:
+    def _go_on(self, examples: FitExamples, before: Run | None, seed: int) -> Self:
         """Judge the networks by new examples, and then learn from the latest of all."""
         most, size = whole("window", self.window, low=1), len(examples.X)
         past = self._past if before is not None and hasattr(self, "_past") else Past()
@@ -178,7 +180,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         total = len(examples.X)
         every = [np.arange(total), np.arange(0)]
         problem = self._problem(examples, every, before)
-        if before is not None and _is_far(problem, bool(self.scale)):
+        if before is not None and is_far(problem, bool(self.scale)):
             problem = self._problem(examples, every, None)
         grown = total >= 2 * past.begun or drift is not None
         try:
@@ -194,7 +196,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         past.begun = total if before is None or grown else past.begun
         past.count(size, drift)
         settled = before is not None and not grown and abs(total - count) < SETTLED * total
-        drift = past.feel(_frictions(run), settled) if drift is None else drift
+        drift = past.feel(frictions(run), settled) if drift is None else drift
         self._past: Past = past
         self._keep(run)
         if drift is not None:
@@ -207,7 +209,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         its standard error: -log of the probability of the class, the squared error in units of the targets'
         variance, or of a count -log of its probability, but for a constant."""
         check_is_fitted(self)
-        return self._past.losses.estimate() if hasattr(self, "_past") else Blocks().estimate()
+        return self._past.losses.estimate() if hasattr(self, "_past") else BlockAverage().estimate()
 
     def _losses(self, run: Run, X: Floats, Y: Floats) -> Floats:
         """The loss of each example by what the samples say together."""
@@ -222,7 +224,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
 
     def _begin_anew(self, problem: Problem, seed: int, before: Run) -> Run:
         """A run from where the networks are, with a stepsize and a prior of what there is by now."""
-        network = Dense(self.hidden, self.activation)
+        network = MLP(self.hidden, self.activation)
         self._check_same(before, network)
         arguments = self._arguments(problem)
         alive = before.on_other_examples(problem, 1, 0, 1, arguments["batch"]).theta[before.died < 0]
@@ -239,7 +241,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = run.step
         self.loss_curve_ = run.loss("train").mean("chain").values.tolist()
 
-    def _problem(self, examples: Examples, parts: list[NDArray[np.int64]], before: Run | None) -> Problem:
+    def _problem(self, examples: FitExamples, parts: list[NDArray[np.int64]], before: Run | None) -> Problem:
         """The rows for training and validation, scaled as before, or by those for training."""
         X, Y, weights, task, targets, _ = examples
         weighted = [None if (weights[rows] == 1).all() else weights[None, rows] for rows in parts]
@@ -269,7 +271,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
     ) -> Run:
         """The run after its steps (or fewer), with its samples. Of steps that are not given it makes a share,
         and goes on with the method as it is."""
-        network, arguments = Dense(self.hidden, self.activation), self._arguments(problem)
+        network, arguments = MLP(self.hidden, self.activation), self._arguments(problem)
         manner: Manner = {"threads": self._threads(), "progress": _tell if self.verbose else None}
         if before is None and not early_stopping:
             return train(problem, network, **arguments, seed=seed, **manner)
@@ -279,9 +281,9 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         steps: int = arguments.get("budget", arguments["steps"])  # type: ignore[assignment]
         if share < 1 and self.steps is None:
             steps = max(LEAST * whole("samples", self.samples, low=1), int(steps * share))
-        samples, thin = defaults.in_second_half(steps, arguments["samples"])
+        samples, thin = in_second_half(steps, arguments["samples"])
         stride, count = (thin, 1) if early_stopping else (steps, samples)
-        record = 1 if early_stopping else defaults.RECORDS
+        record = 1 if early_stopping else RECORDS
         if before is None:
             run = train(
                 problem, network, method, stride, arguments["batch"], arguments["chains"],
@@ -311,21 +313,19 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         given = {"steps": self.steps, "batch": self.batch, "chains": self.chains}
         refine = real("refine", self.refine, POSITIVE)
         if self.method is None:
-            network = Dense(self.hidden, self.activation)
+            network = MLP(self.hidden, self.activation)
             posterior = self._posterior()
             return defaults.arguments(
                 problem, network, posterior, refine=refine, samples=self.samples, **given
             )
         self._check_method()
         rows = problem.X_train.shape[1]
-        size = defaults.Size(
-            defaults.FEWEST_CHAINS, min(32, rows), max(1, int(min(max(rows, FEWEST), MOST) * refine))
-        )
-        size = defaults.given_size(size, rows, **given)
-        samples, thin = defaults.in_second_half(size.steps, whole("samples", self.samples, low=1))
+        size = Size(FEWEST_CHAINS, min(32, rows), max(1, int(min(max(rows, FEWEST), MOST) * refine)))
+        size = given_size(size, rows, **given)
+        samples, thin = in_second_half(size.steps, whole("samples", self.samples, low=1))
         return {
             "partition": self.method, "steps": size.steps, "batch": size.batch, "chains": size.chains,
-            "samples": samples, "thin": thin, "record": defaults.RECORDS, "momenta": "zero", "warm": 0,
+            "samples": samples, "thin": thin, "record": RECORDS, "momenta": "zero", "warm": 0,
         }  # fmt: skip
 
     def _stalled(self, run: Run, first: int) -> bool:
@@ -337,7 +337,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         falls = [0, *(i for i, (old, new) in enumerate(pairwise(best), start=1) if new < old - tol)]
         return len(losses) - 1 - falls[-1] >= patience
 
-    def _check_same(self, before: Run, network: Dense) -> None:
+    def _check_same(self, before: Run, network: MLP) -> None:
         chains = before.plan.chains if self.chains is None else self.chains
         new, old = (network, chains), (before.network, before.plan.chains)
         if new != old:
@@ -395,89 +395,6 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         """What the latest samples say together."""
         X = self._inputs(X)
         return self.run_.predict(X, over="samples", latest=self.samples)
-
-
-class Past:
-    """What partial_fit knows of the calls before: how many examples each had, those with which the run was
-    begun, the losses of examples before they were learned, and the frictions of adaptive parts afterwards.
-
-    A friction tells the noise of the gradients, which rises when data change while the temperature is held,
-    as in `heatbath.torch.Stream`; it is watched where the number of examples has settled, as τ follows that.
-    """
-
-    def __init__(self) -> None:
-        self.frictions: dict[str, Watch] = {}
-        self.latest: int | None = None  # so many examples count since the data changed, if ξ has told
-        self.sizes: deque[int] = deque(maxlen=MOST_CALLS)
-        self.begun = 0
-        self.losses = Blocks()
-        self.watch = Watch("the loss before learning")
-
-    def judge(self, losses: Floats, weights: Floats) -> Drift | None:
-        """Add the losses of a call's examples."""
-        mean = float(np.average(losses, weights=weights))
-        if not np.isfinite(mean):
-            return None
-        self.losses.add(mean)
-        drift = self.watch.add(mean)
-        if drift is not None:
-            self.latest = None
-            for watch in self.frictions.values():
-                watch.forget()  # they would tell of the same change
-        return drift
-
-    def still(self, count: int) -> int:
-        """How many of the examples of earlier calls still count."""
-        kept, self.latest = count if self.latest is None else min(self.latest, count), None
-        return kept
-
-    def feel(self, frictions: dict[str, float], settled: bool) -> Drift | None:
-        """Add the frictions after a call, if the number of examples has settled; on a drift those before it
-        count no more at the next call."""
-        self.watch.false_alarms = FALSE_ALARMS * (1 + len(frictions))  # any of them may raise a false alarm
-        drifts = []
-        for name, value in frictions.items():
-            new = Watch(f"the friction of part {name!r}", self.watch.false_alarms)
-            watch = self.frictions.setdefault(name, new)
-            if not settled:
-                watch.forget()
-            elif np.isfinite(value):
-                drifts.append(watch.add(value))
-        drift = next(filter(None, drifts), None)
-        if drift is not None:
-            for watch in (self.watch, *self.frictions.values()):
-                watch.forget()
-            self.sizes = deque(list(self.sizes)[-drift.since :], MOST_CALLS)
-            self.latest = sum(self.sizes)
-        return drift
-
-    def count(self, size: int, drift: Drift | None) -> None:
-        """Count a call in."""
-        if drift is not None:
-            kept = list(self.sizes)[-drift.since + 1 :] if drift.since > 1 else []
-            self.sizes = deque(kept, MOST_CALLS)
-        self.sizes.append(size)
-
-
-def _frictions(run: Run) -> dict[str, float]:
-    """ξ of each thermostat now, the mean over the chains that are finite."""
-    if "xi_now" not in run.data:
-        return {}
-    xi = run.data["xi_now"].values[:, run.died < 0]
-    return {str(name): float(own.mean()) for name, own in zip(run.data["thermostat"].values, xi, strict=True)}
-
-
-def _is_far(problem: Problem, scaled: bool) -> bool:
-    """Whether the training examples are no longer at 0 with a spread of 1, as they are scaled."""
-    columns = [problem.X_train[0]] if scaled else []
-    columns += [problem.Y_train[0]] if problem.task == "regression" else []
-    for values in columns:
-        shift, scale = standard(
-            values, None if problem.weights_train is None else problem.weights_train[0], True
-        )
-        if (np.abs(shift) > FAR).any() or (np.abs(np.log(scale)) > np.log(WIDER)).any():
-            return True
-    return False
 
 
 def _seed(random_state: object) -> int:

@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from heatbath.datasets.problem import Floats
-from heatbath.estimators.base import Examples, Thermodynamic, check_weights
+from heatbath.estimators.base import FitExamples, Thermodynamic, check_weights
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -29,7 +29,8 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
     - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`
       and `temperature` are its own, too.
     - `steps`: None for as many as it takes until the predictions have converged, up to some thousands (see
-      `heatbath.defaults`; `run_.found` tells). With a method of your own: one for each example, but at least
+      `heatbath.training.defaults`; `run_.found` tells). With a method of your own: one for each example,
+      but at least
       200 and at most 20,000.
     - `batch`: examples in a mini-batch, or all if there are fewer; None for all of them, as long as that is
       affordable, and for 32 with a method of your own.
@@ -144,7 +145,9 @@ class ThermodynamicClassifier(ClassifierMixin, Thermodynamic):  # type: ignore[m
         Y = np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
         task: Literal["binary", "classes"] = "binary" if len(self.classes_) == 2 else "classes"
         names = [str(name) for name in self.classes_]
-        return self._sample(Examples(X, Y, weights, task, names, table), continues, early_stopping, partial)
+        return self._sample(
+            FitExamples(X, Y, weights, task, names, table), continues, early_stopping, partial
+        )
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """The mean probability of each class, (examples, classes)."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heatbath.partition import Partition
+from heatbath.datasets.tasks import TASKS
+from heatbath.methods.partition import Partition
 from heatbath.runs import file
-from heatbath.runs.plain import methods_from_plain, methods_to_plain
 from heatbath.runs.run import Run
-from heatbath.tasks import TASKS
+from heatbath.runs.serialise import methods_from_plain, methods_to_plain
 
 if TYPE_CHECKING:
     from heatbath.estimators.base import Thermodynamic

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from heatbath.checks import choice
+from heatbath._internal.checks import choice
 from heatbath.datasets.problem import Floats
-from heatbath.defaults import posterior_of
-from heatbath.estimators.base import Examples, Thermodynamic
-from heatbath.posterior import Posterior
+from heatbath.estimators.base import FitExamples, Thermodynamic
+from heatbath.methods.posterior import Posterior
 from heatbath.prediction import Mixture
+from heatbath.training.defaults import posterior_of
 
 DEGREES = 4.0  # of freedom of Student's law
 
@@ -33,7 +33,8 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
     - `method`: a `Partition` of your own in place of Langevin dynamics that sample the posterior; its `prior`
       and `temperature` are its own, too.
     - `steps`: None for as many as it takes until the predictions have converged, up to some thousands (see
-      `heatbath.defaults`; `run_.found` tells). With a method of your own: one for each example, but at least
+      `heatbath.training.defaults`; `run_.found` tells). With a method of your own: one for each example,
+      but at least
       200 and at most 20,000.
     - `batch`: examples in a mini-batch, or all if there are fewer; None for all of them, as long as that is
       affordable, and for 32 with a method of your own.
@@ -125,7 +126,9 @@ class ThermodynamicRegressor(RegressorMixin, Thermodynamic):  # type: ignore[mis
                 "leave 'student' out"
             )
         task: Literal["counts", "regression"] = "counts" if self.likelihood == "poisson" else "regression"
-        return self._sample(Examples(inputs, Y, weights, task, names, X), continues, early_stopping, partial)
+        return self._sample(
+            FitExamples(inputs, Y, weights, task, names, X), continues, early_stopping, partial
+        )
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...

@@ -6,7 +6,6 @@ can be moved while they run. What the page and the server say to each other stan
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import secrets
 import socket
@@ -16,9 +15,9 @@ import time
 import webbrowser
 from typing import Any
 
-from heatbath.checks import whole
+from heatbath._internal.checks import whole
+from heatbath.explorer.address import LOOPBACK, bound_socket, is_loopback
 
-LOOPBACK = "127.0.0.1"
 HEIGHT = 820  # pixels of the frame in a notebook
 PATIENCE = 30.0  # seconds in which a server must have started, or ended
 
@@ -38,7 +37,7 @@ class Served:
             raise ImportError(
                 f"the explorer needs {error.name}, an extra: pip install 'heatbath[explorer]'"
             ) from error
-        self._socket = _listening(host, port)
+        self._socket = bound_socket(host, port)
         self.port = int(self._socket.getsockname()[1])
         self.token = token
         name = socket.gethostname() if host in ("0.0.0.0", "::") else host
@@ -109,31 +108,6 @@ def explore(host: str = LOOPBACK, port: int | None = None, browser: bool = True)
     elif browser:
         webbrowser.open(served.url)
     return served
-
-
-def is_loopback(name: str) -> bool:
-    """Whether a host is this computer for itself: anyone can have a name that begins with 127."""
-    try:
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """A socket that is bound, so that nobody else takes the port that was found."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(address)
-        except OSError:
-            made.close()
-            raise
-    except OSError as error:
-        cure = "choose another --port, or none for a free one" if port else "choose another --host"
-        raise OSError(f"{host}, port {port}, cannot be served ({error.strerror}): {cure}") from None
-    return made
 
 
 def _in_notebook() -> bool:

@@ -61,8 +61,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.checks import POSITIVE, Interval, choice, real, whole
-from heatbath.explorer.page_settings import (
+from heatbath._internal.checks import POSITIVE, Interval, choice, real, whole
+from heatbath.explorer.settings import (
     CHANGES,
     LAYERS,
     LETTERS,

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -27,16 +28,15 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-import heatbath
 from heatbath.engine.threads import one_blas_thread
-from heatbath.explorer import code, is_loopback
-from heatbath.explorer.catalogue import catalogue
-from heatbath.explorer.flight import Flight
+from heatbath.explorer import export_code
+from heatbath.explorer.address import is_loopback
+from heatbath.explorer.loss_lines import losses_between
 from heatbath.explorer.messages import A_SECOND, LIMITS, SESSIONS, number_of, read, write
-from heatbath.explorer.page_settings import RUNS, Settings, Wrong, read_settings, restarted
-from heatbath.explorer.sections import losses_between
+from heatbath.explorer.method_menu import catalogue
+from heatbath.explorer.run_stream import Flight
 from heatbath.explorer.session import Session, make_flights, ready
-from heatbath.explorer.words import checked_word
+from heatbath.explorer.settings import RUNS, PageSettings, Wrong, checked_word, read_settings, restarted
 from heatbath.explorer.workers import Workers
 
 log = logging.getLogger("heatbath.explorer")
@@ -82,7 +82,7 @@ class Explorer:
         usual = read_settings(next(scene for scene in scenes if scene["name"] == USUAL)["settings"]).plain
         self._hello = write(
             "hello",
-            version=heatbath.__version__,
+            version=version("heatbath"),
             catalogue=catalogue(),
             limits=LIMITS,
             scenes=scenes,
@@ -330,8 +330,8 @@ class Explorer:
         flights = session.flights
         await self._install(session, number, lambda: restarted(session.settings, flights))
 
-    async def _install(self, session: Session, number: int | None, made: Callable[[], Settings]) -> None:
-        def begin() -> tuple[Settings, dict[str, Flight], str]:
+    async def _install(self, session: Session, number: int | None, made: Callable[[], PageSettings]) -> None:
+        def begin() -> tuple[PageSettings, dict[str, Flight], str]:
             settings = made()
             flights: dict[str, Flight]  # by which they are known
             flights = make_flights(settings, lambda *message: session.post_for(flights, *message))
@@ -401,7 +401,7 @@ class Explorer:
         session.say("line", id=number, lines=found)
 
     async def _on_code(self, session: Session, number: int | None, run: str, **how: str) -> None:
-        text = await self._from_flight(session, run, lambda flight: code.text(flight, how["as"]))
+        text = await self._from_flight(session, run, lambda flight: export_code.text(flight, how["as"]))
         session.say("code", id=number, run=run, **{"as": how["as"]}, text=text)
 
     async def _from_flight(self, session: Session, name: str, what: Callable[[Flight], Any]) -> Any:

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from heatbath.explorer.flight import (
+from heatbath.explorer.messages import frame, write
+from heatbath.explorer.run_stream import (
     SLICE,
     Command,
     Domain,
@@ -20,8 +21,7 @@ from heatbath.explorer.flight import (
     domain_of,
     points_of,
 )
-from heatbath.explorer.messages import frame, write
-from heatbath.explorer.page_settings import RUNS, Settings, Wrong
+from heatbath.explorer.settings import RUNS, PageSettings, Wrong
 
 BETWEEN = 0.048  # seconds from frame to frame, at least
 WORK, REST = 3.0, 10.0  # times as long as it took to look: of work, or of waiting, before the next frame
@@ -65,7 +65,7 @@ class Session:
         """Whether its runs make steps."""
         return self._greeted and (self.playing or bool(self._asked))
 
-    def install(self, settings: Settings, flights: dict[str, Flight], text: str) -> None:
+    def install(self, settings: PageSettings, flights: dict[str, Flight], text: str) -> None:
         """Begin anew, paused; `text` tells the page, after all of the runs before and before all of these."""
         with self._lock:
             before, asked = self.flights, self._asked
@@ -399,7 +399,7 @@ class Session:
             self.state(number)
 
 
-def ready(settings: Settings, parts: Mapping[str, Any], number: int | None = None) -> str:
+def ready(settings: PageSettings, parts: Mapping[str, Any], number: int | None = None) -> str:
     """The message with all that a page needs to begin; `parts` are the layouts of the runs."""
     return write(
         "ready",
@@ -413,7 +413,7 @@ def ready(settings: Settings, parts: Mapping[str, Any], number: int | None = Non
     )
 
 
-def make_flights(settings: Settings, post: Post) -> dict[str, Flight]:
+def make_flights(settings: PageSettings, post: Post) -> dict[str, Flight]:
     """The runs of settings, at their start."""
     domain: Domain = domain_of(settings)
     return {name: Flight(name, settings, domain, post) for name in RUNS}

@@ -25,7 +25,7 @@ import numpy as np
 from heatbath.engine.threads import thread_count
 
 if TYPE_CHECKING:
-    from heatbath.explorer.flight import Flight
+    from heatbath.explorer.run_stream import Flight
     from heatbath.explorer.session import Session
 
 T = TypeVar("T")

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from heatbath import operations
-from heatbath.checks import NON_NEGATIVE, SHARE
-from heatbath.letters import Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, gaussian_prior, varying
-from heatbath.ranges import Between, between
-from heatbath.schedules import Coefficient
+from heatbath._internal.checks import NON_NEGATIVE, SHARE
+from heatbath.methods import operations
+from heatbath.methods.base import Method, gaussian_prior, varying
+from heatbath.methods.letters import Array, Columns, Letter, Moment, Values
+from heatbath.methods.ranges import Between, between
+from heatbath.methods.schedules import Coefficient
 
 
 def adam(

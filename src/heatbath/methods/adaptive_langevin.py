@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from heatbath import operations
-from heatbath.checks import NON_NEGATIVE
-from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, gaussian_prior, option, singles, starting, varying
-from heatbath.ranges import Between, between
-from heatbath.schedules import Coefficient, SimulatedTempering, bounds, scaled
-from heatbath.splitting import WordError, require
+from heatbath._internal.checks import NON_NEGATIVE
+from heatbath.methods import operations
+from heatbath.methods.base import Method, gaussian_prior, option, singles, starting, varying
+from heatbath.methods.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
+from heatbath.methods.ranges import Between, between
+from heatbath.methods.schedules import Coefficient, SimulatedTempering, bounds, scaled
+from heatbath.methods.splitting import WordError, require
 
 
 def C(p: Array, t: float, xi: Array) -> Array:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heatbath.methods.method import Method
-from heatbath.ranges import Between
+from heatbath.methods.base import Method
+from heatbath.methods.ranges import Between
 
 
 @dataclass(frozen=True, repr=False)

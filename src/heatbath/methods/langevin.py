@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from heatbath import operations
-from heatbath.checks import FRICTION, NON_NEGATIVE
-from heatbath.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, gaussian_prior, singles, varying
-from heatbath.ranges import Between, between
-from heatbath.schedules import Coefficient
-from heatbath.splitting import WordError, erases_force, require
+from heatbath._internal.checks import FRICTION, NON_NEGATIVE
+from heatbath.methods import operations
+from heatbath.methods.base import Method, gaussian_prior, singles, varying
+from heatbath.methods.letters import DRIFT, KICK, Array, Columns, Letter, Moment, Values
+from heatbath.methods.ranges import Between, between
+from heatbath.methods.schedules import Coefficient
+from heatbath.methods.splitting import WordError, erases_force, require
 
 
 def O(p: Array, R: Array, t: float, gamma: float, tau: float | Array) -> Array:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from heatbath import operations
-from heatbath.checks import SHARE
-from heatbath.letters import Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, gaussian_prior, option, varying
-from heatbath.ranges import Between, between
-from heatbath.schedules import Coefficient
+from heatbath._internal.checks import SHARE
+from heatbath.methods import operations
+from heatbath.methods.base import Method, gaussian_prior, option, varying
+from heatbath.methods.letters import Array, Columns, Letter, Moment, Values
+from heatbath.methods.ranges import Between, between
+from heatbath.methods.schedules import Coefficient
 
 
 def momentum(theta: Array, v: Array, G: Array, h: float, mu: float, kind: int) -> tuple[Array, Array]:

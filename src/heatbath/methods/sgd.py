@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heatbath import operations
-from heatbath.letters import Array, Letter, Moment
-from heatbath.methods.method import Method, gaussian_prior
-from heatbath.ranges import Between, between
-from heatbath.schedules import Coefficient
+from heatbath.methods import operations
+from heatbath.methods.base import Method, gaussian_prior
+from heatbath.methods.letters import Array, Letter, Moment
+from heatbath.methods.ranges import Between, between
+from heatbath.methods.schedules import Coefficient
 
 
 def sgd(theta: Array, G: Array, h: float) -> Array:

@@ -8,12 +8,12 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from heatbath import operations
-from heatbath.checks import NON_NEGATIVE
-from heatbath.letters import Array, Columns, Letter, Moment, Values
-from heatbath.methods.method import Method, gaussian_prior, varying
-from heatbath.ranges import Between, between
-from heatbath.schedules import Coefficient
+from heatbath._internal.checks import NON_NEGATIVE
+from heatbath.methods import operations
+from heatbath.methods.base import Method, gaussian_prior, varying
+from heatbath.methods.letters import Array, Columns, Letter, Moment, Values
+from heatbath.methods.ranges import Between, between
+from heatbath.methods.schedules import Coefficient
 
 
 def sgld(theta: Array, G: Array, R: Array, h: float, sigma: float) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from heatbath.checks import real, whole
+from heatbath._internal.checks import real, whole
 from heatbath.plotting.labels import Traces, by_label
 from heatbath.plotting.style import SYMBOLS, axes_or_new, dress, key, logarithmic, look
 from heatbath.runs.run import Run

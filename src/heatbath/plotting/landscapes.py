@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from heatbath.checks import real
-from heatbath.landscape import barrier
+from heatbath._internal.checks import real
+from heatbath.analysis.landscape import barrier
 from heatbath.plotting.labels import value_name
 from heatbath.plotting.style import SMALL, SYMBOLS, axes_or_new, colour_bar, dress, key, logarithmic, look
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heatbath.checks import whole
-from heatbath.writing import check_place, write
+from heatbath._internal.atomic_write import check_place, write
+from heatbath._internal.checks import whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

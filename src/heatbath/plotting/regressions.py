@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from heatbath.checks import whole
+from heatbath._internal.checks import whole
 from heatbath.datasets.problem import numbers
 from heatbath.plotting.style import COLOURS, axes_or_new, dress, key, look, percent_on, symbol
-from heatbath.prediction.mixtures import central
+from heatbath.prediction.predictive_distributions import central
 from heatbath.runs.run import Run, check_run
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from heatbath.checks import POSITIVE, is_real, real, whole
+from heatbath._internal.checks import POSITIVE, is_real, real, whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,13 +9,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from heatbath.checks import choice
-from heatbath.partition import Part
+from heatbath._internal.checks import choice
+from heatbath.diagnostics.statistics import SHARES, UNBOUNDED, student
+from heatbath.methods.partition import Part
+from heatbath.methods.schedules import SimulatedTempering, at
 from heatbath.plotting.labels import Traces, by_label, value_name
 from heatbath.plotting.style import axes_or_new, dress, key, logarithmic, look, number, percent_on, steps_on
 from heatbath.runs.run import Run
-from heatbath.schedules import SimulatedTempering, at
-from heatbath.statistics import SHARES, UNBOUNDED, student
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

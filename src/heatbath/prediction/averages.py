@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from heatbath.datasets.problem import Floats
-from heatbath.tasks import TASKS, Task
+from heatbath.datasets.tasks import TASKS, Task
 
 A = TypeVar("A")
 

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from heatbath.datasets.problem import Floats
-from heatbath.prediction.mixtures import Mixture, central, checked_shares
+from heatbath.prediction.predictive_distributions import Mixture, central, checked_shares
 
 PSEUDO = 20.0
 HIGHEST = 0.9  # leverage: beyond it the formula divides by what is not known

@@ -18,17 +18,17 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from heatbath.checks import is_real
+from heatbath._internal.checks import is_real
+from heatbath._internal.memory import free_memory
 from heatbath.engine.ensemble import Ensemble
-from heatbath.memory import free_memory
-from heatbath.partition import Part
-from heatbath.posterior import Posterior
+from heatbath.methods.partition import Part
+from heatbath.methods.posterior import Posterior
 from heatbath.runs import grid
 from heatbath.runs.plan import Plan
 
 
 @dataclass(frozen=True)
-class Group:
+class EnsembleGroup:
     """The chains of a plan that are in one ensemble."""
 
     ensemble: Ensemble
@@ -60,7 +60,7 @@ Values: TypeAlias = Mapping[str | None, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Result:
+class ResultVariable:
     """One kind of result: its name, dimensions and type, when there is one, and where the engine has it.
 
     The type "theta" is that of the run's numbers. `of_group` gives the values of a group of chains, with as
@@ -73,7 +73,7 @@ class Result:
     dimensions: tuple[str, ...]
     type: Literal["theta", "float64", "int64"] = "float64"
     exists: Callable[[Plan], bool] = lambda plan: True
-    of_group: Callable[[Group, int], Values] | None = None
+    of_group: Callable[[EnsembleGroup, int], Values] | None = None
     absent: float = math.nan
 
     @cached_property
@@ -121,7 +121,7 @@ def _where_known(noise: NDArray[np.float64]) -> Values:
     return {None: noise} if noise.shape[-1] else {}
 
 
-def _second(group: Group, _: int) -> Values:
+def _second(group: EnsembleGroup, _: int) -> Values:
     second = group.ensemble.chains.second
     return {None: second} if second.size else {}
 
@@ -130,21 +130,21 @@ def _by_split(values: NDArray[Any]) -> Values:
     return {"train": values[:, :, 0], "test": values[:, :, 1]}
 
 
-def _temperature(group: Group, records: int) -> Values:
+def _temperature(group: EnsembleGroup, records: int) -> Values:
     by_part = group.by_part(group.ensemble.notes.temperature[:, :records])
     return {name: values for name, values in by_part.items()}
 
 
-def _friction(group: Group, records: int) -> Values:
+def _friction(group: EnsembleGroup, records: int) -> Values:
     notes = group.ensemble.notes
     return {name: notes.xi[:, :records, unit] for name, unit in group.thermostats().items()}
 
 
-def _friction_now(group: Group, _: int) -> Values:
+def _friction_now(group: EnsembleGroup, _: int) -> Values:
     return {name: group.ensemble.chains.xi[:, unit] for name, unit in group.thermostats().items()}
 
 
-def _histogram(group: Group, records: int) -> Values:
+def _histogram(group: EnsembleGroup, records: int) -> Values:
     counts = group.ensemble.notes.histogram[:, :records]
     return {name: counts[:, :, units].sum(axis=2) for name, units in group.units().items()}
 
@@ -152,44 +152,46 @@ def _histogram(group: Group, records: int) -> Values:
 # fmt: off
 RESULTS = (
     # the state, from which a run continues
-    Result("theta", ("chain", "parameter"), "theta", of_group=lambda g, _: {None: g.ensemble.chains.theta}),
-    Result("p", ("chain", "parameter"), "theta", of_group=lambda g, _: {None: g.ensemble.chains.p}),
-    Result("second", ("chain", "parameter"), "theta", _has_second, _second, absent=0.0),
-    Result("rung", ("chain",), "int64", of_group=lambda g, _: {None: g.ensemble.chains.rung}),
-    Result("died", ("chain",), "int64", of_group=lambda g, _: {None: g.ensemble.chains.died}),
-    Result("xi_now", ("thermostat", "chain"), "float64", _has_thermostats, _friction_now),
-    Result("average", ("chain", "point", "output"), "float64", _has_averages,
+    ResultVariable(
+        "theta", ("chain", "parameter"), "theta", of_group=lambda g, _: {None: g.ensemble.chains.theta}
+    ),
+    ResultVariable("p", ("chain", "parameter"), "theta", of_group=lambda g, _: {None: g.ensemble.chains.p}),
+    ResultVariable("second", ("chain", "parameter"), "theta", _has_second, _second, absent=0.0),
+    ResultVariable("rung", ("chain",), "int64", of_group=lambda g, _: {None: g.ensemble.chains.rung}),
+    ResultVariable("died", ("chain",), "int64", of_group=lambda g, _: {None: g.ensemble.chains.died}),
+    ResultVariable("xi_now", ("thermostat", "chain"), "float64", _has_thermostats, _friction_now),
+    ResultVariable("average", ("chain", "point", "output"), "float64", _has_averages,
            lambda g, _: {None: g.ensemble.notes.average[:, 0]}),
-    Result("deviations", ("chain", "point", "output"), "float64", _has_averages,
+    ResultVariable("deviations", ("chain", "point", "output"), "float64", _has_averages,
            lambda g, _: {None: g.ensemble.notes.average[:, 1]}),
-    Result("noise_now", ("chain", "target"), "float64", _has_noise,
+    ResultVariable("noise_now", ("chain", "target"), "float64", _has_noise,
            lambda g, _: _where_known(g.ensemble.chains.noise)),
     # what is noted at the records
-    Result("step", ("record",), "int64"),
-    Result("loss", ("split", "chain", "record"),
+    ResultVariable("step", ("record",), "int64"),
+    ResultVariable("loss", ("split", "chain", "record"),
            of_group=lambda g, records: _by_split(g.ensemble.notes.loss[:, :records])),
-    Result("accuracy", ("split", "chain", "record"),
+    ResultVariable("accuracy", ("split", "chain", "record"),
            of_group=lambda g, records: _by_split(g.ensemble.notes.accuracy[:, :records])),
-    Result("temperature", ("part", "chain", "record"), of_group=_temperature),
-    Result("xi", ("thermostat", "chain", "record"), "float64", _has_thermostats, _friction),
-    Result("noise", ("chain", "record", "target"), "float64", _samples_noise,
+    ResultVariable("temperature", ("part", "chain", "record"), of_group=_temperature),
+    ResultVariable("xi", ("thermostat", "chain", "record"), "float64", _has_thermostats, _friction),
+    ResultVariable("noise", ("chain", "record", "target"), "float64", _samples_noise,
            lambda g, records: _where_known(g.ensemble.notes.noise[:, :records])),
-    Result("histogram", ("part", "chain", "record", "bin"), "int64",
+    ResultVariable("histogram", ("part", "chain", "record", "bin"), "int64",
            lambda plan: plan.histogram is not None, _histogram, absent=0),
-    Result("weights", ("chain", "record", "parameter"), "theta", lambda plan: plan.weights,
+    ResultVariable("weights", ("chain", "record", "parameter"), "theta", lambda plan: plan.weights,
            lambda g, records: {None: g.ensemble.notes.theta[:, :records]}),
     # samples
-    Result("sample_step", ("sample",), "int64", _keeps_samples),
-    Result("samples", ("chain", "sample", "parameter"), "theta", _keeps_samples,
+    ResultVariable("sample_step", ("sample",), "int64", _keeps_samples),
+    ResultVariable("samples", ("chain", "sample", "parameter"), "theta", _keeps_samples,
            lambda g, samples: {None: g.ensemble.notes.samples[:, :samples]}),
-    Result("sample_noise", ("chain", "sample", "target"), "float64",
+    ResultVariable("sample_noise", ("chain", "sample", "target"), "float64",
            lambda plan: plan.keep and _samples_noise(plan),
            lambda g, samples: _where_known(g.ensemble.notes.noises[:, :samples])),
 )
 # fmt: on
 
 
-def results(plan: Plan) -> list[Result]:
+def results(plan: Plan) -> list[ResultVariable]:
     """Those that a plan has."""
     return [result for result in RESULTS if result.exists(plan)]
 
@@ -235,7 +237,11 @@ def check_memory(plan: Plan, copies: int) -> None:
 
 
 def gather(
-    plan: Plan, groups: list[Group], first: int, before: xr.Dataset | None, chains: range | None = None
+    plan: Plan,
+    groups: list[EnsembleGroup],
+    first: int,
+    before: xr.Dataset | None,
+    chains: range | None = None,
 ) -> xr.Dataset:
     """Everything up to now, or all of some chains; `before` is what there was at step `first`, where this
     call began. Without it there is what was noted since then."""
@@ -274,7 +280,7 @@ class Piece(NamedTuple):
     data: Mapping[str, NDArray[Any]]
 
 
-def place(plan: Plan, result: Result, piece: Piece) -> tuple[slice, ...]:
+def place(plan: Plan, result: ResultVariable, piece: Piece) -> tuple[slice, ...]:
     """Where the values of a piece are among those of all chains at the last step."""
     counts = {"record": plan.record_count, "sample": plan.samples_by}
     spans = {name: slice(count(piece.begin), count(piece.end)) for name, count in counts.items()}
@@ -307,7 +313,7 @@ def labels_at(plan: Plan, before: xr.Dataset | None = None) -> dict[str, Any]:
     return _labels(plan, plan.steps, range(plan.total)) | names
 
 
-def restore(group: Group, step: int, before: xr.Dataset) -> None:
+def restore(group: EnsembleGroup, step: int, before: xr.Dataset) -> None:
     """Put the chains of a group where they were."""
     group.ensemble.step = step
     for result in RESULTS:
@@ -399,8 +405,8 @@ def _data_of(chosen: NDArray[np.int64], plan: Plan, fewer: Plan, data: xr.Datase
 
 
 def _side_by_side(
-    result: Result,
-    groups: list[Group],
+    result: ResultVariable,
+    groups: list[EnsembleGroup],
     new: int,
     shape: list[int],
     labels: dict[str, Any],

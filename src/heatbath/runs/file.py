@@ -24,9 +24,9 @@ import h5py
 import numpy as np
 import xarray as xr
 
-from heatbath import writing
+from heatbath._internal import atomic_write
 from heatbath.datasets import Problem
-from heatbath.runs import netcdf, plain
+from heatbath.runs import netcdf, serialise
 from heatbath.runs.dataset import check, check_memory
 from heatbath.runs.plan import Plan
 
@@ -59,7 +59,7 @@ def pack(plan: Plan, step: int, data: xr.Dataset, former: str = "") -> xr.Datase
     """
     arrays = {"start": plan.start, "X_average": plan.average}
     if plan.plain["problem"]["recipe"] is None:
-        arrays |= {name: getattr(plan.problem, name) for name in (*plain.ARRAYS, *plain.WEIGHTS)}
+        arrays |= {name: getattr(plan.problem, name) for name in (*serialise.ARRAYS, *serialise.WEIGHTS)}
     packages = {name: version(name) for name in ("heatbath", "numpy", "numba", "xarray")}
     text = json.dumps(plan.plain, indent=1, allow_nan=False)  # a line for each, lists of numbers on one line
     text = re.sub(r"\[\s+([-+.\deE,\s]*?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
@@ -112,7 +112,7 @@ def pieces(plan: Plan) -> list[xr.Dataset]:
     """A plan as `pack` makes it, in two pieces: one without the user's own data and the inputs to average at
     and, if there are any, these. `unpack_plan` takes the first with the variables of the second."""
     packed = pack(plan, 0, xr.Dataset())
-    own = [name for name in (*plain.ARRAYS, *plain.WEIGHTS, "X_average") if name in packed]
+    own = [name for name in (*serialise.ARRAYS, *serialise.WEIGHTS, "X_average") if name in packed]
     return [packed.drop_vars(own), *([bare(packed[own]).assign_attrs(heatbath_format=FORMAT)] if own else [])]
 
 
@@ -137,7 +137,7 @@ def write(path: str | os.PathLike[str], data: xr.Dataset) -> None:
     """
     target = Path(os.path.realpath(path))  # of a link, what it points to is replaced
     check_replaceable(target)
-    writing.write(target, lambda file: _fill(file, data))
+    atomic_write.write(target, lambda file: _fill(file, data))
 
 
 def sealed(data: xr.Dataset) -> bytes:
@@ -233,7 +233,7 @@ def _checked(path: str | os.PathLike[str]) -> Iterator[None]:
             check_seal(file, path)
             yield
     except OSError as error:
-        raise writing.failed(error, Path(path), "read") from None
+        raise atomic_write.failed(error, Path(path), "read") from None
 
 
 def read_arrays(path: str | os.PathLike[str], names: Collection[str]) -> tuple[dict[str, Any], str]:
@@ -293,7 +293,7 @@ def check_seal(file: IO[bytes], path: object) -> None:
 
 def check_replaceable(path: Path) -> None:
     """Refuse to write where there is something that is not a run file, or no folder."""
-    writing.check_place(path)
+    atomic_write.check_place(path)
     if path.exists():
         try:
             with open(path, "rb") as file:
@@ -301,7 +301,7 @@ def check_replaceable(path: Path) -> None:
                 file.seek(max(0, file.tell() - SEALED))
                 sealed = file.read().startswith(SEAL)
         except OSError as error:
-            raise writing.failed(error, path, "read") from None
+            raise atomic_write.failed(error, path, "read") from None
         if not sealed:
             raise FileExistsError(f"{path} is not a run file, so it is left alone: choose another name")
 

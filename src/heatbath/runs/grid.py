@@ -10,13 +10,13 @@ from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 from heatbath.methods import Method, choices, names
-from heatbath.partition import Partition
-from heatbath.schedules import Coefficient, Piecewise, SimulatedTempering, Value
+from heatbath.methods.partition import Partition
+from heatbath.methods.schedules import Coefficient, Piecewise, SimulatedTempering, Value
 
 Methods: TypeAlias = Partition | Mapping[str, Partition]
 
 
-class Point(NamedTuple):
+class GridPoint(NamedTuple):
     """A point of a grid: what it is called on each axis, and its partition."""
 
     labels: dict[str, Any]
@@ -43,13 +43,13 @@ def size(methods: Methods) -> int:
     return math.prod(map(len, axes(methods).values()))
 
 
-def points(methods: Methods) -> list[Point]:
+def points(methods: Methods) -> list[GridPoint]:
     """The points of a grid; the last axis runs fastest. A partition without lists is one point."""
     if not isinstance(methods, Partition):
-        return [Point({"method": name}, partition) for name, partition in methods.items()]
+        return [GridPoint({"method": name}, partition) for name, partition in methods.items()]
     swept, names = methods.axes(), list(axes(methods))
     if not swept:
-        return [Point({}, methods)]
+        return [GridPoint({}, methods)]
     grid = []
     for chosen in product(*(range(len(values)) for values in swept.values())):
         place = dict(zip(swept, chosen, strict=True))
@@ -63,7 +63,7 @@ def points(methods: Methods) -> list[Point]:
         at_point = {key: replace(method, **_picked(method, pick)) for key, method in methods.methods.items()}
         values = (swept[axis][i] for axis, i in place.items())
         grid.append(
-            Point(
+            GridPoint(
                 dict(zip(names, values, strict=True)),
                 Partition(at_point, pick("h", methods.h), methods.posterior),
             )

@@ -11,33 +11,32 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from heatbath.checks import POSITIVE, real, whole
+from heatbath._internal.checks import POSITIVE, real, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, numbers
 from heatbath.engine.batches import tabulate
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.layouts import Wide
-from heatbath.engine.loop import Chains
+from heatbath.engine.loop import ChainState
 from heatbath.engine.program import compile_program
 from heatbath.engine.threads import one_blas_thread
-from heatbath.likelihood import settle
 from heatbath.methods import Frozen
-from heatbath.networks import Dense
-from heatbath.noise import MOST_STEPS
-from heatbath.partition import Part, Partition
+from heatbath.methods.partition import Part, Partition
+from heatbath.methods.schedules import MOST_STEPS, at
+from heatbath.models.dense import MLP
+from heatbath.models.likelihood import settle
 from heatbath.runs import grid
-from heatbath.runs.dataset import Group, gather
+from heatbath.runs.dataset import EnsembleGroup, gather
 from heatbath.runs.plan import Batch, Plan, make_plan
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import descend, make_descent, make_ensemble, start_of
-from heatbath.schedules import at
 
 APART = 0.5  # seconds of work between two states that are kept to go back to
 KEPT = 4  # how many: the oldest is then some two seconds before the end of a chain, where it is still well
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class Snapshot:
     """What a run in flight looks like at `step`, by chain; chains that diverged are not `alive`.
 
     `outputs` (chain, example, output) are what the networks say of the inputs that were asked about, in the
@@ -72,10 +71,10 @@ class _State(NamedTuple):
 
     step: int
     plan: Plan
-    chains: Chains
+    chains: ChainState
 
 
-class Live:
+class LiveRun:
     """A run in flight: it stands at a step, is advanced by hand, and can be changed and looked at there.
 
     `run()` is the run that `train` would have made with these arguments, with every change of coefficients on
@@ -87,7 +86,7 @@ class Live:
 
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
-    >>> live = hb.Live(problem, hb.Dense((5,)), hb.AdLaLa(h=0.2), chains=2)
+    >>> live = hb.LiveRun(problem, hb.MLP((5,)), hb.AdLaLa(h=0.2), chains=2)
     >>> live.advance(100)
     >>> live.change(hb.AdLaLa(h=0.1))
     >>> live.advance(100)
@@ -100,7 +99,7 @@ class Live:
     def __init__(
         self,
         problem: Problem,
-        network: Dense,
+        network: MLP,
         partition: Partition,
         batch: Batch = None,
         chains: int = 1,
@@ -228,7 +227,7 @@ class Live:
         self._ensemble = self._begin(None, changed)
         self._kept = deque([self._state()], KEPT)
 
-    def note(self, *, gradients: bool = False) -> Look:
+    def note(self, *, gradients: bool = False) -> Snapshot:
         """Look at losses, temperatures and ξ, and have them as a record in `run()`."""
         seen = self.look(gradients=gradients)
         self._records = self._with(seen)
@@ -241,7 +240,7 @@ class Live:
         losses: bool = True,
         gradients: bool = False,
         histogram: tuple[float, float, int] | None = None,
-    ) -> Look:
+    ) -> Snapshot:
         """How things stand, in compiled code; nothing moves.
 
         - `X`: inputs (examples, features) of which the networks are asked.
@@ -262,13 +261,13 @@ class Live:
         )  # fmt: skip
         with self._one_thread():
             eye.work(0 if X is None else 1)(0, eye.groups)
-        alive, here = chains.died < 0, Group(self._ensemble, self._chains)
+        alive, here = chains.died < 0, EnsembleGroup(self._ensemble, self._chains)
         outputs = notes.average[:, 0, :, : self._plan.problem.outputs]
         outputs[~(alive & (died < 0))] = np.nan
         if self._plan.problem.task == "regression":
             outputs = outputs * self._plan.problem.target_scale + self._plan.problem.target_shift
-        units = {} if histogram is None else Group(eye, self._chains).units()
-        return Look(
+        units = {} if histogram is None else EnsembleGroup(eye, self._chains).units()
+        return Snapshot(
             self.step,
             alive,
             {name: np.where(alive, v, np.nan) for name, v in here.by_part(chains.temperature).items()},
@@ -307,7 +306,7 @@ class Live:
         for place, record in enumerate(records):
             notes.loss[:, place], notes.accuracy[:, place] = record.loss, record.accuracy
             notes.temperature[:, place], notes.xi[:, place] = record.temperature, record.xi
-        data = gather(plan, [Group(ensemble, self._chains)], 0, None)
+        data = gather(plan, [EnsembleGroup(ensemble, self._chains)], 0, None)
         ensemble.take_notes((), ())
         return Run(plan, self.step, data)
 
@@ -322,7 +321,7 @@ class Live:
         self._until = change + 1 if (change := grid.last_change(partition)) else 0
         return make_ensemble(plan, [program], settled, theta, self._data, self._chains, self._threads, before)
 
-    def _with(self, seen: Look) -> list[_Record]:
+    def _with(self, seen: Snapshot) -> list[_Record]:
         """The records with one of what is seen now, if there is none."""
         if self._records and self._records[-1].step == seen.step:
             return self._records
@@ -336,7 +335,7 @@ class Live:
 
     def _state(self) -> _State:
         copies: Any = (values.copy() for values in self._ensemble.chains)
-        return _State(self.step, self._plan, Chains(*copies))
+        return _State(self.step, self._plan, ChainState(*copies))
 
     def _is_well(self) -> bool:
         """Whether no chain has diverged, or is about to."""

@@ -10,25 +10,32 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from heatbath.checks import choice, real, store, whole
+from heatbath._internal.checks import choice, store, whole
 from heatbath.datasets import Problem
-from heatbath.likelihood import Likelihood, settle
-from heatbath.memory import free_memory
-from heatbath.methods import Method
-from heatbath.networks import Dense
-from heatbath.noise import MOST_STEPS
-from heatbath.partition import Layers, Part, Partition
-from heatbath.posterior import Settled
+from heatbath.methods.partition import Layers, Part, Partition
+from heatbath.methods.posterior import Settled
+from heatbath.methods.schedules import MOST_STEPS
+from heatbath.models.dense import MLP
+from heatbath.models.likelihood import Likelihood, settle
 from heatbath.runs import grid
-from heatbath.runs.found import Found
-from heatbath.runs.grid import Methods, Point
-from heatbath.runs.plain import (
-    checksum,
+from heatbath.runs.adaptation_record import Found
+from heatbath.runs.grid import GridPoint, Methods
+from heatbath.runs.plan_checks import (
+    Call,
+    check_methods,
+    check_range,
+    check_type,
+    checked_histogram,
+    checked_record,
+    same_problem,
+)
+from heatbath.runs.record_steps import record_steps, sampling
+from heatbath.runs.serialise import (
     methods_from_plain,
     methods_to_plain,
     network_to_plain,
@@ -36,7 +43,6 @@ from heatbath.runs.plain import (
     problem_to_plain,
 )
 
-Call: TypeAlias = Literal["train", "sweep", "compare"]
 Batch: TypeAlias = int | Literal["all"] | None
 
 BATCH = 32  # examples in a mini-batch where no number is given, or all where there are fewer
@@ -44,7 +50,7 @@ BATCH = 32  # examples in a mini-batch where no number is given, or all where th
 
 def make_plan(
     problem: Problem,
-    network: Dense,
+    network: MLP,
     partition: Methods,
     steps: int,
     batch: Batch = None,
@@ -71,7 +77,7 @@ def make_plan(
     `call` says what `partition` must be: one without lists for "train", with lists for "sweep", a dict of
     partitions by name for "compare"; None accepts all three.
     """
-    _check_methods(partition, call)
+    check_methods(partition, call)
     if samples is None and average is None and (burn_in, thin) != (None, None):
         raise ValueError("burn_in and thin are for samples: say samples=N, or average=X")
     burn_in, thin = sampling(steps, samples, burn_in, thin)
@@ -115,7 +121,7 @@ class Plan:
     """
 
     problem: Problem
-    network: Dense
+    network: MLP
     partition: Methods
     steps: int
     batch: int
@@ -139,9 +145,9 @@ class Plan:
     found: Found | None = None
 
     def __post_init__(self) -> None:
-        for name, kind in (("problem", Problem), ("network", Dense)):
-            _check_type(name, getattr(self, name), kind)
-        _check_methods(self.partition, None)
+        for name, kind in (("problem", Problem), ("network", MLP)):
+            check_type(name, getattr(self, name), kind)
+        check_methods(self.partition, None)
         rows = self.problem.X_train.shape[1]
         for name in ("shuffled", "rotated", "weights", "keep"):
             if not isinstance(getattr(self, name), bool):
@@ -155,14 +161,14 @@ class Plan:
             losses_every=whole("losses_every", self.losses_every, low=1),
             burn_in=whole("burn_in", self.burn_in, low=0),
             thin=whole("thin", self.thin, low=1),
-            histogram=None if self.histogram is None else _checked_histogram(self.histogram),
-            record=_checked_record(self.record),
+            histogram=None if self.histogram is None else checked_histogram(self.histogram),
+            record=checked_record(self.record),
         )
         choice("momenta", self.momenta, ("zero", "thermal"))
         choice("dtype", self.dtype, ("float32", "float64"))
         if not self.records:
-            _check_range(self.record, 0, self.steps)
-        records = self.records or _record_steps(self.record, 0, self.steps)
+            check_range(self.record, 0, self.steps)
+        records = self.records or record_steps(self.record, 0, self.steps)
         records = tuple(whole("record: a step", step, low=0, high=self.steps + 1) for step in records)
         due = [step for i, step in enumerate(records, start=1) if i % self.losses_every == 0]
         losses = tuple(self.losses or sorted({*due, records[-1]}))
@@ -222,7 +228,7 @@ class Plan:
         }
 
     @cached_property
-    def points(self) -> list[Point]:
+    def points(self) -> list[GridPoint]:
         """The points of its grid: what they are called on each axis, and their partitions."""
         return grid.points(self.partition)
 
@@ -317,10 +323,10 @@ class Plan:
         """The plan that continues from `step`, where a run stands, for `steps` more."""
         steps = whole("steps", steps, low=1, high=MOST_STEPS)
         if record is not None:
-            _check_range(record, step + 1, step + steps)
-        record = self.record if record is None else _checked_record(record)
+            check_range(record, step + 1, step + steps)
+        record = self.record if record is None else checked_record(record)
         done = [n for n in self.records if n <= step]
-        new = _record_steps(record, step, step + steps)
+        new = record_steps(record, step, step + steps)
         places = enumerate(new, start=len(done) + 1)
         due = [n for i, n in places if i % self.losses_every == 0 or n == step + steps]
         losses = (*(n for n in self.losses if n <= step), *due)
@@ -379,7 +385,7 @@ class Plan:
     ) -> Plan:
         """The same chains on other examples of what they were trained on, sampled as is said from here on;
         of the records there are `most`, the latest."""
-        _check_type("problem", problem, Problem)
+        check_type("problem", problem, Problem)
         for name in ("task", "inputs", "outputs"):
             if getattr(problem, name) != getattr(self.problem, name):
                 raise ValueError(
@@ -395,7 +401,7 @@ class Plan:
 
     def differences(self, other: Plan, until: int | None = None) -> list[str]:
         """In what another plan is not this one: in anything, or in what decides a run up to a step."""
-        wrong = [] if _same_problem(self.problem, other.problem) else ["problem"]
+        wrong = [] if same_problem(self.problem, other.problem) else ["problem"]
         here, there = self._settings(), other._settings()
         names = [name for name in here if here[name] != there[name]]
         if until is not None:
@@ -431,34 +437,13 @@ class Plan:
         values = dict(plain)
         return cls(
             problem=problem_from_plain(values.pop("problem"), arrays, problem),
-            network=Dense(**values.pop("network")),
+            network=MLP(**values.pop("network")),
             partition=methods_from_plain(values.pop("partition")),
             start=arrays.get("start"),
             average=arrays.get("X_average"),
             found=Found(**values.pop("found")) if "found" in values else None,
             **values,
         )
-
-
-def sampling(steps: int, samples: int | None, burn_in: int | None, thin: int | None) -> tuple[int, int]:
-    """Burn-in and thinning where two of the three decide.
-
-    samples alone: spread over all steps. With `burn_in`: over the steps after it (the burn-in grows a little
-    if they do not divide). With `thin`: the last of the run. Neither: every step.
-    """
-    steps = whole("steps", steps, low=1, high=MOST_STEPS)
-    first = whole("burn_in", 0 if burn_in is None else burn_in, low=0, high=steps)
-    if samples is None:
-        return first, 1 if thin is None else thin
-    count = whole("samples", samples, low=1, high=steps + 1)
-    every = (steps - first) // count if thin is None else whole("thin", thin, low=1)
-    possible = (steps - first) // every if every else 0
-    if every < 1 or possible < count or (burn_in is not None and thin is not None and possible != count):
-        raise ValueError(
-            f"samples={count} every {every} steps after burn_in={first} do not make {steps} steps"
-            f" (there are {possible}): leave out one of samples, burn_in and thin"
-        )
-    return steps - count * every, every
 
 
 def as_lines(title: str, entries: Mapping[str, str]) -> str:
@@ -473,93 +458,3 @@ def as_lines(title: str, entries: Mapping[str, str]) -> str:
 def _seen_at_kick(partition: Partition) -> bool:
     """Whether a step of some word has begun, and not ended, where θ is seen."""
     return any(method.seen_at_kick for method in partition.methods.values())
-
-
-def _same_problem(one: Problem, two: Problem) -> bool:
-    return one is two or checksum(one) == checksum(two)
-
-
-def _check_type(name: str, value: object, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, got {value!r} of type {type(value).__name__}")
-
-
-def _check_methods(methods: object, call: Call | None) -> None:
-    """Refuse what is no partition, nor partitions by name, or not what a call needs."""
-    if call is not None:
-        choice("call", call, get_args(Call))
-    if isinstance(methods, Method):
-        raise TypeError(
-            f"a method needs a stepsize: say Partition({methods!r}, h=0.1), with an h of your choice"
-        )
-    if call == "compare" or (call is None and isinstance(methods, Mapping)):
-        if not isinstance(methods, Mapping) or not methods or not all(isinstance(n, str) for n in methods):
-            raise TypeError(
-                f"compare needs a dict of partitions by name, such as {{'LOL': LOL()}}; got {methods!r}"
-            )
-        for name, partition in methods.items():
-            _check_type("partition", partition, Partition)
-            _check_known(partition)
-            _check_single(f"compare ({name})", partition)
-        return
-    _check_type("partition", methods, Partition)
-    assert isinstance(methods, Partition)
-    _check_known(methods)
-    if call == "train":
-        _check_single("train", methods)
-    elif call == "sweep" and not methods.axes():
-        raise ValueError(
-            "a sweep needs several values of some coefficient, such as tau=[1e-5, 1e-4], or --tau 1e-5,1e-4 "
-            f"on the command line; got {methods!r}"
-        )
-
-
-def _check_known(partition: Partition) -> None:
-    """Refuse a partition with coefficients that are not known; a posterior refuses a prior that is not."""
-    if ranges := partition.ranges():
-        raise ValueError(
-            f"a range is for tune, which looks for a value in it: say one here for {', '.join(ranges)}, got "
-            f"{', '.join(map(repr, ranges.values()))}"
-        )
-    if partition.finds_stepsize:
-        raise ValueError("h='auto' is found by train, for one partition: say a stepsize here, such as h=0.1")
-
-
-def _check_single(what: str, partition: Partition) -> None:
-    """Refuse a partition with lists."""
-    if axes := partition.axes():
-        raise ValueError(f"{what} needs one value of {', '.join(axes)}: several are the axes of a sweep")
-
-
-def _checked_record(record: object) -> int | tuple[int, ...]:
-    if isinstance(record, (list, tuple, range, np.ndarray)):
-        if not len(record):
-            raise ValueError("record must be a number of records or a list of steps, got an empty one")
-        return tuple(whole("record: a step", step, low=0) for step in record)
-    return whole("record", record, low=1)
-
-
-def _check_range(record: object, low: int, high: int) -> None:
-    """Refuse a list of steps of which some are not between the two."""
-    if isinstance(record, (list, tuple, range, np.ndarray)):
-        for step in record:
-            whole("record: a step", step, low=low, high=high + 1)
-
-
-def _record_steps(record: int | Sequence[int], first: int, stop: int) -> list[int]:
-    """The steps after `first` (step 0 among them) at which to record: in order, and always with the last."""
-    if isinstance(record, Sequence):
-        return sorted({step for step in record if first < step <= stop or step == first == 0} | {stop})
-    count = min(record, stop - first)
-    if count > 10**6 and 40 * count > free_memory():  # bytes of a number in a list
-        raise MemoryError(f"{count:,} records do not fit in memory: take fewer")
-    return sorted({first + (stop - first) * (i + 1) // count for i in range(count)})
-
-
-def _checked_histogram(histogram: object) -> tuple[float, float, int]:
-    if not isinstance(histogram, (list, tuple)) or len(histogram) != 3:
-        raise TypeError(f"histogram must be (low, high, bins) such as (-3, 3, 60), got {histogram!r}")
-    low, high = real("histogram: low", histogram[0]), real("histogram: high", histogram[1])
-    if low >= high:
-        raise ValueError(f"histogram: low must be below high, got {histogram!r}")
-    return low, high, whole("histogram: bins", histogram[2], low=1)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -17,34 +16,27 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from heatbath.checks import NON_NEGATIVE, choice, real, whole
+from heatbath._internal.arviz import for_arviz
+from heatbath._internal.checks import choice, whole
+from heatbath._internal.warnings import warn
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, numbers
-from heatbath.engine.threads import thread_count
-from heatbath.exporting import for_arviz
-from heatbath.likelihood import total
-from heatbath.networks import Dense
+from heatbath.datasets.tasks import TASKS
+from heatbath.models.dense import MLP
+from heatbath.models.likelihood import total
 from heatbath.prediction import Calibration, Mixture, Prediction
 from heatbath.prediction.calibration import MOST_LEVERAGE, left_out, leverages
-from heatbath.prediction.committee import average_networks, join_averages, laws
-from heatbath.prediction.mixtures import NORMAL
+from heatbath.prediction.ensemble import average_networks, join_averages, laws
+from heatbath.prediction.predictive_distributions import NORMAL
 from heatbath.runs import file
-from heatbath.runs.blocks import PLAN, Before, Store, check_lazy, discard
-from heatbath.runs.dataset import check_memory, data_at, data_with, find_point, gather
-from heatbath.runs.executors import Blocks, Pool, Sizes, chosen_pool, pool_here
-from heatbath.runs.found import Found
+from heatbath.runs.adaptation_record import Found
+from heatbath.runs.dataset import check_memory, data_at, data_with, find_point
+from heatbath.runs.distributed.pools import chosen_pool
+from heatbath.runs.distributed.store import PLAN, Store
 from heatbath.runs.grid import Methods
-from heatbath.runs.groups import Networks, Places, make_groups
 from heatbath.runs.plan import Plan, as_lines
-from heatbath.runs.simulation import (
-    Interrupted,
-    Progress,
-    Simulation,
-    report_losses,
-    warn,
-    warn_of_stale_noise,
-)
-from heatbath.tasks import TASKS
+from heatbath.runs.progress import Progress
+from heatbath.runs.to_arviz import Networks, Places, make_groups
 
 if TYPE_CHECKING:
     import arviz
@@ -108,7 +100,7 @@ class Run:
         return self.plan.problem
 
     @property
-    def network(self) -> Dense:
+    def network(self) -> MLP:
         """The network."""
         return self.plan.network
 
@@ -194,7 +186,7 @@ class Run:
 
         >>> import heatbath as hb
         >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
-        >>> run = hb.train(problem, hb.Dense((5,)), hb.AdLaLa(), steps=100, chains=3, samples=10)
+        >>> run = hb.train(problem, hb.MLP((5,)), hb.AdLaLa(), steps=100, chains=3, samples=10)
         >>> prediction = run.predict([[0.5, 1.0], [-1.0, 0.0]])
         >>> prediction.mean.shape, prediction.sd.shape, prediction.entropy.shape
         ((2, 1), (2, 1), (2,))
@@ -227,7 +219,7 @@ class Run:
         >>> x = np.linspace(-1, 1, 40)
         >>> problem = hb.datasets.from_arrays(x[:, None], np.sin(3 * x), task="regression")
         >>> sampling = hb.LaLa(h=0.1, gamma=1.0, posterior=hb.Posterior())
-        >>> run = hb.train(problem, hb.Dense((10,), "tanh"), sampling, steps=2000, chains=4, samples=20)
+        >>> run = hb.train(problem, hb.MLP((10,), "tanh"), sampling, steps=2000, chains=4, samples=20)
         >>> low, high = run.predictive([[0.0], [0.5]]).interval(0.9)
         >>> bool((low < high).all()), low.shape
         (True, (2, 1))
@@ -390,7 +382,7 @@ class Run:
         >>> import heatbath as hb
         >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
         >>> methods = {"LOL": hb.LOL(), "AdLaLa": hb.AdLaLa(), "Adam": hb.Partition(hb.Adam(), h=0.005)}
-        >>> run = hb.compare(problem, hb.Dense((5,)), methods, steps=100, record=1)
+        >>> run = hb.compare(problem, hb.MLP((5,)), methods, steps=100, record=1)
         >>> list(run.with_methods(["AdLaLa", "Adam"]).resume(100).partition)
         ['AdLaLa', 'Adam']
         """
@@ -510,7 +502,7 @@ class Run:
 
         >>> import heatbath as hb
         >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
-        >>> run = hb.train(problem, hb.Dense((5,)), hb.AdLaLa(h=0.2), steps=100, record=1)
+        >>> run = hb.train(problem, hb.MLP((5,)), hb.AdLaLa(h=0.2), steps=100, record=1)
         >>> longer = run.resume(100, hb.AdLaLa(h=0.1))
         >>> longer.step, longer.partition.h
         (200, Piecewise(values=(0.2, 0.1), steps=(100,)))
@@ -522,6 +514,9 @@ class Run:
             plan = plan.extended(self.step, plan.steps - self.step if steps is None else steps, record)
         if partition is not None:
             plan = plan.with_change(partition, self.step)
+
+        from heatbath.runs.launch import simulate  # which imports this module
+
         return simulate(
             plan,
             self,
@@ -536,7 +531,10 @@ class Run:
     def replay(self, threads: int | None = None, progress: Callable[[Progress], None] | None = None) -> Run:
         """The same run again, all its planned steps from the start, with every change of coefficients."""
         if self.former:
-            warn(f"{_begun_elsewhere(self)}: the same run made anew differs from it, too")
+            warn(f"{begun_elsewhere(self)}: the same run made anew differs from it, too")
+
+        from heatbath.runs.launch import simulate  # which imports this module
+
         again = simulate(self.plan, threads=threads, progress=progress)
         names = {axis: self.data[axis] for axis in self.plan.axes}  # as they were before any change
         return Run(again.plan, again.step, again.data.assign_coords(names))
@@ -624,7 +622,7 @@ def load(path: str | os.PathLike[str], problem: Problem | None = None) -> Run:
     >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "run.nc")
-    ...     hb.train(problem, hb.Dense((5,)), hb.AdLaLa(), steps=100, record=1).save(path)
+    ...     hb.train(problem, hb.MLP((5,)), hb.AdLaLa(), steps=100, record=1).save(path)
     ...     hb.load(path).step
     100
     """
@@ -657,166 +655,9 @@ def check_run(run: object, single: bool = False) -> None:
         )
 
 
-def simulate(
-    plan: Plan,
-    before: Run | None = None,
-    *,
-    threads: int | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    every: float = 60.0,
-    folder: str | os.PathLike[str] | None = None,
-    pool: Pool | None = None,
-) -> Run:
-    """Carry out a plan: from its start, from a run that stands `before` its end, or from its checkpoint.
-
-    A checkpoint that is there and further along must be of this very plan. One that is not may be of the run
-    before, at an earlier step, and is replaced. Any other is left alone, and that is an error. With a `pool`
-    it is carried out in blocks, which are in a folder beside the checkpoint until all of them are there. With
-    a `folder` they stay there.
-    """
-    check_manner(threads, progress, checkpoint, every)
-    if folder is not None:
-        if checkpoint is not None:
-            raise ValueError("a run in a folder is its own checkpoint: leave out checkpoint")
-        return _in_folder(Path(folder), plan, before, threads, progress, every, pool)
-    if checkpoint is not None and os.path.exists(checkpoint):
-        before = _furthest(plan, before, checkpoint)
-    if before is not None and before.step == plan.steps:
-        return before
-    check_memory(plan, 1 + (before is not None or len(plan.named) > 1))  # results of several are joined
-    if before is not None and before.data.chunks:
-        before = replace(before, data=before.data.compute())
-    first, data, former = (before.step, before.data, before.former) if before else (0, None, "")
-    _warn_of_former(before)
-    warn_of_stale_noise(plan, plan.steps)
-    if pool is not None:
-        return _in_blocks(pool, plan, before, threads, progress, checkpoint, every)
-    simulation = Simulation(plan, first, data, threads)
-
-    def now() -> Run:
-        return Run(plan, simulation.step, gather(plan, simulation.groups, first, data), former)
-
-    def save(run: Run | None = None) -> None:
-        try:
-            (run or now()).save(checkpoint)  # type: ignore[arg-type]
-        except (OSError, MemoryError) as error:
-            warn(f"the checkpoint at step {simulation.step} failed, and the run continues: {error}")
-
-    if checkpoint is not None:
-        now().save(checkpoint)  # an error now is better than one in an hour
-    done = simulation.run(progress, None if checkpoint is None else save, every)
-    run = now()
-    if checkpoint is not None:
-        save(run)
-    report_losses(simulation.losses(), plan.total, first)
-    if not done:
-        warn(f"interrupted at step {run.step} of {plan.steps}: resume() continues from there", Interrupted)
-    return run
-
-
-def _in_blocks(
-    pool: Pool,
-    plan: Plan,
-    before: Run | None,
-    threads: int | None,
-    progress: Callable[[Progress], None] | None,
-    checkpoint: str | os.PathLike[str] | None,
-    every: float,
-) -> Run:
-    """Carry out a plan in blocks of chains, and join them."""
-    folder = None
-    if checkpoint is not None:
-        file.check_replaceable(Path(checkpoint))
-        folder = _blocks_of(checkpoint)
-    start = None if before is None else Before(before.step, before.data)
-    with Store.locked(plan, folder, start) as store:
-        _compute(store, pool, threads or 1, progress, every)
-        run = Run(plan, plan.steps, store.joined(), before.former if before else "")
-        if checkpoint is not None:
-            run.save(checkpoint)
-            store.remove()
-    report_losses(store.losses(), plan.total, store.first)
-    return run
-
-
-def _in_folder(
-    folder: Path,
-    plan: Plan,
-    before: Run | None,
-    threads: int | None,
-    progress: Callable[[Progress], None] | None,
-    every: float,
-    pool: Pool | None,
-) -> Run:
-    """Carry out a plan in blocks that stay in a folder, by others or here, after those of a run before."""
-    check_lazy()
-    _warn_of_former(before)
-    warn_of_stale_noise(plan, plan.steps)
-    start = None if before is None else Before(before.step, before.data, before.former)
-    count = threads or (1 if pool else thread_count(threads))
-    with Store.locked(plan, folder, begins=start) as store:
-        if store.done < plan.total:
-            with nullcontext(pool) if pool else pool_here() as workers:
-                if start is not None:
-                    store.begin(start, Sizes(plan, workers.workers(count), count, 0).even())
-                _compute(store, workers, count, progress, every)
-    report_losses(store.losses(), plan.total, 0 if before is None else before.step)
-    return Run(plan, plan.steps, store.lazy(), store.former)
-
-
-def _compute(
-    store: Store, pool: Pool, threads: int, progress: Callable[[Progress], None] | None, every: float
-) -> None:
-    """Have all blocks of a plan computed that are missing."""
-    total = store.plan.total
-    try:
-        with pool:
-            Blocks(pool, store, threads, every).run(progress)
-    except KeyboardInterrupt:
-        kept = f"in {store.folder}, and the same call goes on" if store.folder else "lost: give a checkpoint"
-        warn(f"interrupted: what is done, {store.done} of {total} chains to the end, is {kept}", Interrupted)
-        raise
-    if len(losses := store.losses()) == total:  # which is an error
-        report_losses(losses, total, store.first)
-
-
-def check_manner(threads: int | None, progress: object, checkpoint: object, every: object) -> None:
-    """Refuse what says how to run, and not what, where it is wrong."""
-    thread_count(threads)
-    real("every", every, NON_NEGATIVE)
-    if not (progress is None or callable(progress)):
-        raise TypeError(f"progress must be a function of a Progress, got {progress!r}")
-    if not (checkpoint is None or isinstance(checkpoint, (str, os.PathLike))):
-        raise TypeError(f"checkpoint must be a path, got {checkpoint!r}")
-
-
-def _warn_of_former(before: Run | None) -> None:
-    if before is not None and before.former:
-        warn(f"{_begun_elsewhere(before)}: it continues, but not bit for bit as it would have there")
-
-
-def _begun_elsewhere(run: Run) -> str:
+def begun_elsewhere(run: Run) -> str:
+    """Return the sentence that says which earlier version began a run."""
     return (
         f"this run was begun by an earlier heatbath ({run.former}), which added in another order, so that "
         f"{run.plan.dtype} trajectories differ in their last bits, and after many steps in all"
     )
-
-
-def _furthest(plan: Plan, before: Run | None, checkpoint: str | os.PathLike[str]) -> Run | None:
-    """Where a plan stands: at its checkpoint, if that is further along, or at the run before."""
-    there = load(checkpoint, plan.problem)
-    further = before is None or there.step > before.step  # this very call, interrupted
-    if wrong := plan.differences(there.plan, until=None if further else there.step):
-        raise ValueError(
-            f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
-            "another name, or continue it with load(...).resume(...)"
-        )
-    if there.finished:
-        discard(_blocks_of(checkpoint), there.plan)
-    return there if further else before
-
-
-def _blocks_of(checkpoint: str | os.PathLike[str]) -> Path:
-    """The folder beside a checkpoint that has the blocks of its run until all of them are there."""
-    return Path(f"{os.fspath(checkpoint)}.blocks")

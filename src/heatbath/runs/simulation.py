@@ -3,91 +3,38 @@
 from __future__ import annotations
 
 import math
-import signal
-import sys
-import threading
 import time
-import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from heatbath.engine.batches import Table, tabulate
-from heatbath.engine.dense import Shape
+from heatbath.engine.batches import DataTable, tabulate
+from heatbath.engine.dense_shape import Shape
 from heatbath.engine.ensemble import ALIKE, Ensemble, advance, structure, usual_layout
 from heatbath.engine.layouts import Alone, Layout
 from heatbath.engine.program import Program, compile_program
 from heatbath.engine.threads import one_blas_thread
-from heatbath.likelihood import Likelihood, settle
 from heatbath.methods import SGD
-from heatbath.networks import ACTIVATIONS
-from heatbath.partition import Partition
-from heatbath.posterior import Settled
-from heatbath.runs.dataset import Group, restore
+from heatbath.methods.partition import Partition
+from heatbath.methods.posterior import Settled
+from heatbath.models.dense import ACTIVATIONS
+from heatbath.models.likelihood import Likelihood, settle
+from heatbath.runs.dataset import EnsembleGroup, restore
 from heatbath.runs.plan import Plan
 
 if TYPE_CHECKING:
-    from heatbath.runs.run import Run
+    pass
+from heatbath._internal.interrupts import PATIENCE, deferred_interrupts
+from heatbath._internal.warnings import DivergedWarning, StaleNoiseWarning, warn
+from heatbath.runs.progress import Progress
 
 FAR, MANY = 100.0, 16  # h of a step down, so that little is rounded; chains of a usual run
 ENOUGH = 2**12  # chains: of more the layout is the same
-PATIENCE = 0.1  # seconds of compiled code at a time, so that Ctrl-C and progress stay responsive
-
-
-class Diverged(RuntimeWarning):
-    """Some chains are no longer finite, and have been stopped; the others continue."""
-
-
-class StaleNoise(RuntimeWarning):
-    """A run is too short for the noise of the data to be drawn: it stays as it starts."""
-
-
-class Interrupted(RuntimeWarning):
-    """Ctrl-C has ended a run before its last step: what it returns can be resumed."""
-
-
-def warn(message: str | Warning, kind: type[Warning] = RuntimeWarning) -> None:
-    """Warn at the line outside this package that has begun the run, through however many calls."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heatbath":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, kind, stacklevel=level)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run has come: what `progress` is called with, about ten times a second.
-
-    `loss` and `accuracy` are means over the chains on the test examples (on those for training, if there are
-    no others) at the last record, and `temperature` their mean kinetic temperature by part, now. `first` is
-    the step at which this call began. Short runs that find something for the run say `finding`. A run that
-    finds its length tells at the end of each round after which it goes on what it is by then, `run`.
-    """
-
-    step: int
-    steps: int
-    seconds: float
-    loss: float
-    temperature: dict[str, float]
-    first: int = 0
-    accuracy: float = float("nan")
-    finding: bool = False
-    run: Run | None = None
-
-    @property
-    def speed(self) -> float:
-        """Steps per second."""
-        return (self.step - self.first) / self.seconds if self.seconds > 0 else 0.0
-
-    @property
-    def left(self) -> float:
-        """Seconds to go."""
-        return (self.steps - self.step) / self.speed if self.speed > 0 else float("inf")
 
 
 class Loss(NamedTuple):
@@ -113,7 +60,7 @@ def report_losses(losses: Sequence[Loss], chains: int, since: int) -> None:
             f"all chains diverged ({'; '.join(texts)}): choose a smaller h, or more friction"
         )
     if texts:
-        warn(f"diverged and stopped: {'; '.join(texts)}; a smaller h may help", Diverged)
+        warn(f"diverged and stopped: {'; '.join(texts)}; a smaller h may help", DivergedWarning)
 
 
 class Simulation:
@@ -145,7 +92,7 @@ class Simulation:
             X = (plan.average - problem.shift) / problem.scale
             average = tabulate(X[None], np.zeros((1, len(X), 0)), kind)
         layout = layout_of_blocks(plan) if self._block else None
-        self.groups: list[Group] = []
+        self.groups: list[EnsembleGroup] = []
         for own, programs, settled in _grouped(plan, self.chains):
             ensemble = make_ensemble(
                 plan, programs, settled, start_of(plan, own), data, own, threads, layout=layout
@@ -156,7 +103,7 @@ class Simulation:
                 burn_in=plan.burn_in, thin=plan.thin, last=plan.steps if plan.samples else 0,
                 done=done, samples=plan.samples_by(self.last) - done if plan.keep else 0, average=average,
             )  # fmt: skip
-            self.groups.append(Group(ensemble, own - self.chains.start))
+            self.groups.append(EnsembleGroup(ensemble, own - self.chains.start))
             if before is not None:
                 restore(self.groups[-1], step, before)
 
@@ -281,7 +228,7 @@ def warn_of_stale_noise(plan: Plan, steps: int) -> None:
         warn(
             f"the noise of the data is drawn every {every:,} steps, and there are {steps:,}: it stays as it "
             "starts. Make more steps, or take larger batches",
-            StaleNoise,
+            StaleNoiseWarning,
         )
 
 
@@ -299,7 +246,7 @@ def make_ensemble(
     programs: list[Program],
     settled: Settled,
     theta: NDArray[Any],
-    data: Table,
+    data: DataTable,
     chains: NDArray[np.int64],
     threads: int | None,
     before: Ensemble | None = None,
@@ -396,7 +343,7 @@ def full_gradients(
 def make_descent(
     plan: Plan,
     theta: NDArray[Any],
-    data: Table,
+    data: DataTable,
     number: NDArray[np.int64],
     variances: NDArray[np.float64] | None,
     threads: int | None,
@@ -434,27 +381,3 @@ def _grouped(plan: Plan, chains: range) -> list[tuple[NDArray[np.int64], list[Pr
         own += range(max(first, chains.start), min(stop, chains.stop))
         programs.append(program)
     return [(np.array(own), programs, settled) for own, programs, settled in groups.values()]
-
-
-@contextmanager
-def deferred_interrupts() -> Iterator[Callable[[], bool]]:
-    """Within, Ctrl-C raises nothing the first time: the function given tells whether it came.
-
-    So the chains are never left in the middle of a call. A second Ctrl-C interrupts at once. In threads other
-    than the main one, and where the program handles Ctrl-C in its own way, nothing is changed.
-    """
-    usual = signal.getsignal(signal.SIGINT)
-    came = threading.Event()
-    if threading.current_thread() is not threading.main_thread() or usual is not signal.default_int_handler:
-        yield came.is_set
-        return
-
-    def note(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGINT, usual)
-        came.set()
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield came.is_set
-    finally:
-        signal.signal(signal.SIGINT, usual)

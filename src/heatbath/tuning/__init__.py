@@ -1,6 +1,5 @@
-"""Coefficients that are found, and not chosen: `tune`."""
+"""Hyperparameter search: `tune` finds the coefficients of a method."""
 
-from heatbath.tuning.result import Tuned as Tuned
 from heatbath.tuning.search import tune as tune
-from heatbath.tuning.trials import AtEdge as AtEdge
 from heatbath.tuning.trials import Trial as Trial
+from heatbath.tuning.trials import TuningResult as TuningResult

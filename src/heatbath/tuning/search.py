@@ -10,28 +10,30 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.checks import SHARE, choice, real, whole
+from heatbath._internal.checks import SHARE, choice, real, whole
+from heatbath._internal.warnings import DivergedWarning, StaleNoiseWarning
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
-from heatbath.networks import Dense
-from heatbath.runs.executors import chosen_pool
+from heatbath.datasets.tasks import TASKS, each_class
+from heatbath.models.dense import MLP
+from heatbath.runs.distributed.pools import chosen_pool
+from heatbath.runs.launch import check_manner, simulate
 from heatbath.runs.plan import Plan, make_plan
-from heatbath.runs.run import Run, check_manner, simulate
-from heatbath.runs.simulation import Diverged, Progress, StaleNoise, warn_of_stale_noise
-from heatbath.tasks import TASKS, Task, each_class
-from heatbath.tuning.design import Candidate, Family, Searched, families
-from heatbath.tuning.result import Tuned
-from heatbath.tuning.studies import Asked, batches, checked
+from heatbath.runs.progress import Progress
+from heatbath.runs.run import Run
+from heatbath.runs.simulation import warn_of_stale_noise
+from heatbath.tuning.optuna import Asked, batches, checked
+from heatbath.tuning.search_space import Candidate, Family, Searched, families
 from heatbath.tuning.trials import (
     RESERVES,
     RUNGS,
     Trial,
-    Trials,
+    TuningResult,
     in_round,
     ranked,
     reserves,
@@ -41,39 +43,17 @@ from heatbath.tuning.trials import (
 
 if TYPE_CHECKING:
     import optuna
+from heatbath.evaluation.metrics import losses
+from heatbath.tuning.halving import FACTOR, Rung, check_outcome, ladder
 
-FACTOR = 2  # the steps of a candidate double from rung to rung, and half of them go on
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
 RECORDS = 10  # and at which single networks are looked at
 AGAIN, MORE = 20, 5  # one in so many is run again in the end, with so many times as many chains
-FLOOR = 2.0**-52
-
-
-class Rung(NamedTuple):
-    """`size` candidates of each method go on to step `steps`."""
-
-    steps: int
-    size: int
-
-
-def ladder(steps: int, count: int) -> list[Rung]:
-    """Rungs with half as many candidates each, and twice as many steps."""
-    return [Rung(steps // FACTOR ** (RUNGS - 1 - k), math.ceil(count / FACTOR**k)) for k in range(RUNGS)]
-
-
-def check_outcome(found: Trials, steps: int, stepsize: str = "h") -> None:
-    """Refuse what has found nothing, though nobody stopped it."""
-    if found.finished and not found.best:
-        reasons = "; ".join(f"{method}: {why}" for method, why in found.without.items())
-        raise FloatingPointError(
-            f"nothing was found in {steps:,} steps ({reasons}): search at smaller {stepsize}, or with more "
-            "friction"
-        )
 
 
 def tune(
     problem: Problem,
-    network: Dense,
+    network: MLP,
     methods: Searched | Sequence[Searched] | Mapping[str, Searched],
     steps: int = 20_000,
     batch: int | None = None,
@@ -91,7 +71,7 @@ def tune(
     every: float = 60.0,
     study: optuna.Study | None = None,
     executor: object = None,
-) -> Tuned:
+) -> TuningResult:
     """Coefficients with which a method serves a problem well, found by trying many.
 
     `methods` is one, several in a list, or several by name in a dict; each is
@@ -109,7 +89,8 @@ def tune(
     (Fewer than 16 candidates fill the ranges, and the first decision counts.) A candidate of which a chain
     diverges is out, and costs nothing more; where all that came to the end are out, the next best are run to
     the end, three times if need be. What is found has come to the end, or a method has no best (`without`
-    says why). `AtEdge` warns of best values at an end of their range: search again, in `found.wider`.
+    says why). `SearchEdgeWarning` warns of best values at an end of their range: search again, in
+    `found.wider`.
 
     They are judged `by` the loss or the accuracy of averaged predictions, over the second half of the steps
     that were made since the last time, for examples that a chain does not see: `validation` is the share of
@@ -129,7 +110,7 @@ def tune(
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
     >>> method = hb.AdLaLa(h=hb.between(0.02, 0.5), tau=hb.between(1e-6, 1e-3))
-    >>> found = hb.tune(problem, hb.Dense((10,)), method, steps=800, candidates=8)
+    >>> found = hb.tune(problem, hb.MLP((10,)), method, steps=800, candidates=8)
     >>> found.partition == found.run.partition, sorted(found.importance["partition"])
     (True, ['h', 'tau'])
     """
@@ -153,7 +134,7 @@ def tune(
 
 def prepare(
     problem: Problem,
-    network: Dense,
+    network: MLP,
     methods: Searched | Sequence[Searched] | Mapping[str, Searched],
     steps: int,
     batch: int | None,
@@ -164,7 +145,7 @@ def prepare(
     validation: float,
     study: optuna.Study | None = None,
     **settings: Any,
-) -> Search:
+) -> HalvingSearch:
     """What `tune` carries out; all that is wrong is refused."""
     given = families(methods)
     wrong = _wrong(problem, by, validation)
@@ -176,7 +157,7 @@ def prepare(
     candidates = whole("candidates", candidates, low=1, high=2**16)
     seed = whole("seed", settings["seed"], low=0, high=2**64 - 8)  # others follow from it
     sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), seed)
-    return Search(
+    return HalvingSearch(
         problem=problem,
         sets=sets,
         chosen=chosen,
@@ -242,13 +223,13 @@ def held_out(problem: Problem, share: float, folds: int, seed: int) -> tuple[Pro
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class HalvingSearch:
     """A search that was prepared."""
 
     problem: Problem
     sets: Problem  # whose test examples are those for validation, others for each chain
     chosen: NDArray[np.int64]  # which these are
-    network: Dense
+    network: MLP
     families: list[Family]
     counts: list[int]  # candidates of each method in each round
     steps: int
@@ -263,13 +244,13 @@ class Search:
         """The plan of all candidates on the first rung."""
         return self._plan(self._tried(0, {}), ladder(self.steps, self.counts[0])[0].steps)
 
-    def run(self, progress: Callable[[Progress], None] | None) -> Tuned:
+    def run(self, progress: Callable[[Progress], None] | None) -> TuningResult:
         """Search in the whole ranges, then near the best that were found, and decide between the best.
         Others that compute are given the data once."""
         with self.manner.get("pool") or nullcontext():
             return self._run(progress)
 
-    def _run(self, progress: Callable[[Progress], None] | None) -> Tuned:
+    def _run(self, progress: Callable[[Progress], None] | None) -> TuningResult:
         if self.checkpoint is not None:
             os.makedirs(self.checkpoint, exist_ok=True)
         trials: dict[str, Trial] = {}
@@ -291,7 +272,7 @@ class Search:
         if finished:
             again, finished = self._run_again(trials, counted)
             lasts += again
-        found = Tuned(self.families, list(trials.values()), self.by, lasts, finished=finished)
+        found = TuningResult(self.families, list(trials.values()), self.by, lasts, finished=finished)
         if not finished and not found.best:
             raise KeyboardInterrupt
         check_outcome(found, self.steps)
@@ -404,8 +385,8 @@ class Search:
             warn_of_stale_noise(plan, self.steps)
         manner = {**self.manner, "progress": counted.of(before, chains), "checkpoint": file}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Diverged)
-            warnings.simplefilter("ignore", StaleNoise)  # of the whole search there was one
+            warnings.simplefilter("ignore", DivergedWarning)
+            warnings.simplefilter("ignore", StaleNoiseWarning)  # of the whole search there was one
             try:
                 climbed = simulate(plan, run, **manner)
             except FloatingPointError:
@@ -510,13 +491,3 @@ def judged(run: Run, chosen: NDArray[np.int64]) -> dict[str, dict[str, Any]]:
         }
         for i, name in enumerate(names)
     }
-
-
-def losses(task: Task, said: Floats, y: Floats) -> Floats:
-    """The loss of predictions (..., examples, outputs) for each example, whose targets are y."""
-    if TASKS[task].classes:
-        at_label = np.take_along_axis(each_class(said), y.astype(np.int64), axis=-1)
-        return np.asarray(-np.log(np.maximum(at_label[..., 0], FLOOR)))
-    if task == "counts":
-        return np.asarray((said - y * np.log(np.maximum(said, FLOOR))).sum(axis=-1))
-    return np.asarray(0.5 * ((said - y) ** 2).sum(axis=-1))

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from heatbath.ranges import Between
+from heatbath._internal.warnings import warn
+from heatbath.methods.ranges import Between
 from heatbath.runs.plan import as_lines
-from heatbath.runs.simulation import warn
-from heatbath.tuning.design import Candidate, Family, points
+from heatbath.tuning.search_space import Candidate, Family, points
 
 if TYPE_CHECKING:
     import pandas
+
+
+from heatbath._internal.warnings import SearchEdgeWarning
+from heatbath.methods.partition import Partition
+from heatbath.runs.run import Run
 
 RUNGS = 4  # of a ladder; the last is the end
 RESERVES = 3  # so often the next best are run to the end, where all that came there have diverged
@@ -25,10 +30,6 @@ TREES = 200  # of the forest that tells what matters
 EDGE = 0.1  # the share of a range, at either end, in which the best one is not to be
 ALSO, MOST = 0.15, 2 / 3  # nor so many of the best ones near it: by chance that is so for 1 % of coefficients
 TOP, WIDTH, FEWEST = 16, 0.3, 16  # the second round: near one in so many, how wide, and with how many in all
-
-
-class AtEdge(UserWarning):
-    """The best values of a coefficient lie at an end of its range: better ones may lie beyond."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +153,7 @@ class Trials:
 
         >>> import heatbath as hb
         >>> problem = hb.datasets.spirals(turns=1, n_train=100, n_test=20)
-        >>> found = hb.tune(problem, hb.Dense((10,)), hb.AdLaLa, steps=80, candidates=4)
+        >>> found = hb.tune(problem, hb.MLP((10,)), hb.AdLaLa, steps=80, candidates=4)
         >>> found.code()[:9], found.code().count("=")
         ('AdLaLa(h=', 6)
         """
@@ -259,4 +260,38 @@ class Trials:
 def warn_of_edges(found: Trials) -> None:
     """Warn of what lies at an end of its range."""
     for method in found.edges:
-        warn(f"the best of {method} lie at the end of a range: {found._at_edge(method)}", AtEdge)
+        warn(f"the best of {method} lie at the end of a range: {found._at_edge(method)}", SearchEdgeWarning)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TuningResult(Trials):
+    """What `tune` has found: the best `partition`, and all that was tried.
+
+    `lasts` are the runs of those that came furthest in each round of the search and, in the end, of those
+    that were run again: comparisons on the training examples without those for validation. `run` is that of
+    the best.
+    """
+
+    lasts: Sequence[Run]
+
+    @property
+    def partition(self) -> Partition:
+        """The best partition of all."""
+        return self.partitions[self.winner]
+
+    @property
+    def partitions(self) -> dict[str, Partition]:
+        """The best partition of each method, by name: what `compare` takes."""
+        return {name: trial.candidate.made for name, trial in self.best.items()}
+
+    @property
+    def run(self) -> Run:
+        """The run of the best, as far as it came."""
+        name = self.best[self.winner].name
+        for last in reversed(self.lasts):
+            if name in last.plan.named:
+                return last.select(method=name)
+        raise ValueError(
+            f"the run of {name} was not kept: it had been dropped, those that were better have diverged, and "
+            "Ctrl-C ended the search. Train with its partition, or search again"
+        )

@@ -1,0 +1,25 @@
+"""Packages whose names are imported when they are first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package that imports each name on first use.
+
+    `homes` maps a name to where it is: "module" for a module of its own name or another, "module:name" for
+    something in a module.
+    """
+
+    def get(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(homes)}")
+        module, _, attribute = homes[name].partition(":")
+        home = import_module(module)
+        return getattr(home, attribute) if attribute else home
+
+    return get, lambda: list(homes)

@@ -1,0 +1,1 @@
+"""Analyse losses and trajectories."""

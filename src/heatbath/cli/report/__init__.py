@@ -1,0 +1,1 @@
+"""The report on a run: one value, shown in the terminal, as Markdown and as HTML."""

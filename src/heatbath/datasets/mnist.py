@@ -1,0 +1,121 @@
+"""MNIST, from its IDX files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import math
+import os
+import urllib.request
+import zlib
+from http.client import HTTPException
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath._internal.atomic_write import write
+from heatbath.datasets.problem import Problem
+
+MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+)
+MNIST = {
+    "train-images-idx3-ubyte": (60000, 28, 28),
+    "train-labels-idx1-ubyte": (60000,),
+    "t10k-images-idx3-ubyte": (10000, 28, 28),
+    "t10k-labels-idx1-ubyte": (10000,),
+}
+SHA256 = {  # of the bytes inside: mirrors compress the same bytes differently
+    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+
+
+def mnist(folder: str | os.PathLike[str] | None = None) -> Problem:
+    """The handwritten digits: 60,000 training and 10,000 test images of 28 x 28 pixels, scaled to [0, 1].
+
+    The four IDX files, gzipped or not, are read from `folder` if it is given. Otherwise from the folder that
+    the environment variable HEATBATH_DATA names or its sub-folder `mnist`, else from the user's cache, into
+    which they are fetched once, with checksums, from a public mirror.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
+    places = [Path(folder).expanduser()] if folder is not None else [cache]
+    if folder is None and (data := os.environ.get("HEATBATH_DATA")):
+        places = [Path(data), Path(data) / "mnist", cache]
+    paths = next((files for place in places if len(files := _files(place)) == len(MNIST)), None)
+    if paths is None:
+        tried = [
+            f"{place} (lacks {', '.join(n for n in MNIST if n not in _files(place))})" for place in places
+        ]
+        failed = _fetch(cache) if folder is None else []
+        if failed or folder is not None:
+            raise FileNotFoundError(
+                f"MNIST was not found; tried {'; '.join(tried + failed)}. Put its four files, gzipped or "
+                "not, into a folder and pass mnist(folder=...) or set HEATBATH_DATA"
+            )
+        paths = _files(cache)
+    raw = {name: _read_idx(paths[name], shape) for name, shape in MNIST.items()}
+    X_train, Y_train, X_test, Y_test = (
+        array.reshape(1, len(array), -1).astype(float) for array in raw.values()
+    )
+    for X in (X_train, X_test):
+        X /= 255
+    features = tuple(f"pixel_{row}_{column}" for row in range(28) for column in range(28))
+    recipe = {"name": "mnist", "folder": None if folder is None else os.fspath(folder)}
+    digits = tuple(map(str, range(10)))
+    scale = np.full(1, 255.0)
+    return Problem(
+        "mnist", "classes", X_train, Y_train, X_test, Y_test, features, digits, scale=scale, recipe=recipe
+    )
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Those of MNIST's files that are in a folder, gzipped or not."""
+    paths = {name: (folder / name, folder / f"{name}.gz") for name in MNIST}
+    return {name: path for name, both in paths.items() for path in both if path.is_file()}
+
+
+def _fetch(cache: Path) -> list[str]:
+    """Fetch the files that the cache lacks, each whole or not at all; what was tried in vain."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return [f"the cache cannot be made ({error})"]
+    for name in (name for name in MNIST if name not in _files(cache)):
+        failed = []
+        for url in (f"{mirror}/{name}.gz" for mirror in MIRRORS):
+            try:
+                with urllib.request.urlopen(url, timeout=30) as response:
+                    packed = response.read()
+                if hashlib.sha256(gzip.decompress(packed)).hexdigest() != SHA256[name]:
+                    raise ValueError("its checksum is not that of MNIST")
+                write(cache / f"{name}.gz", packed)
+                break
+            except (OSError, HTTPException, EOFError, zlib.error, ValueError) as error:
+                failed.append(f"{url} ({type(error).__name__}: {error})")
+        else:
+            return failed
+    return []
+
+
+def _read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """The bytes in an IDX file, gzipped or not, which must have this shape."""
+    data = path.read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} is damaged ({error}): delete it and get it again") from None
+    header = bytes([0, 0, 8, len(shape)]) + np.array(shape, dtype=">u4").tobytes()
+    size = len(header) + math.prod(shape)
+    if data[: len(header)] != header or len(data) != size:
+        raise ValueError(
+            f"{path} must be an IDX file of {' x '.join(map(str, shape))} bytes, {size} with its header "
+            f"{header.hex()}; got {len(data)} bytes that begin with {data[: len(header)].hex()}. "
+            "Delete it and get it again"
+        )
+    return np.frombuffer(data, np.uint8, offset=len(header)).reshape(shape)

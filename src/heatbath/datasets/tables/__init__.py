@@ -1,0 +1,12 @@
+"""Tables of raw cells: files opened as they are, and an encoder that makes numbers of their columns.
+
+`open_table` finds out how a file is written, and leaves its cells as they are. `TableEncoder` learns what
+each column is, a number, a truth value, a date, a category or nothing to learn from, and makes features of
+it.
+"""
+
+from heatbath._internal.warnings import UnforeseenDataWarning as UnforeseenDataWarning
+from heatbath.datasets.tables.encoder import TableEncoder as TableEncoder
+from heatbath.datasets.tables.read import Opened as Opened
+from heatbath.datasets.tables.read import open_chunks as open_chunks
+from heatbath.datasets.tables.read import read_table as read_table

@@ -1,0 +1,239 @@
+"""The random numbers: each a pure function of where it is used. This page is their definition.
+
+A number has an address: (seed, stream, slot, chain, step, element). There is no state to store and no order
+to keep, so any chain, step or slice of elements can be drawn at any time, on any thread, after any resume,
+and always gives the same numbers.
+
+**Address.** The seed (64 bits) is the key of Philox4x32. The counter (128 bits, four 32-bit words, lowest
+first) holds, from the lowest bit up:
+
+| bits | field | says |
+| --- | --- | --- |
+| 0 to 37 | block | which four elements, see below |
+| 38 to 69 | chain | which trajectory |
+| 70 to 109 | step | the step of the word (not of a rotated loop) |
+| 110 to 123 | slot | which noise letter of the word as written, or which use within a stream |
+| 124 to 127 | stream | what the number is for |
+
+The fields cannot overlap and values out of range are refused, so two uses never share a number.
+
+**Element.** The position of a parameter among all parameters of the network, in the order of torch's
+`parameters_to_vector`, whatever the partition is. A tile of 256 elements takes 64 blocks: element e is lane
+(e % 256) // 64 of block 64 (e // 256) + e % 64, so that a tile is four contiguous rows of 64.
+
+**Numbers.** Philox gives a block four 32-bit words x0 to x3, one for each lane. A uniform number is
+u = (x + 1/2) 2^-32, never 0 or 1. Normal numbers come in pairs by Box-Muller: lanes 0 and 1 are
+r cos φ and r sin φ with r = sqrt(-2 log u0), φ = 2π u1, and lanes 2 and 3 the same from u2, u3. So
+|z| <= sqrt(66 log 2) < 6.77.
+
+**Rounds.** Seven, the published minimum at which Philox4x32 passes BigCrush, and what these addresses need:
+flipping a bit of the address must flip every bit of the number with probability 1/2. Over 2^25 blocks six
+rounds are off by up to 1,600 standard errors, seven and more by no more than chance, and seven take 0.7 times
+as long as ten, the common default (`benchmarks/rounds.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from heatbath._internal.checks import whole
+from heatbath.methods.schedules import MOST_STEPS
+from heatbath.methods.splitting import MOST_DRAWS
+
+NOISE, BATCH, START, TEMPERING, VARIANCE, METROPOLIS, TAIL = range(7)
+"""The streams: noise letters; mini-batch indices; initial states (slot 0 θ, slot 1 p); tempering moves; the
+variance of the data (slots 2k and 2k + 1 for target k); whether a proposal is accepted; the numbers of the
+examples where the noise has Student's law (slots 16k to 16k + 15 for target k)."""
+
+ROUNDS = 7
+TILE = 256
+ATTEMPTS = 64  # at a gamma number
+SLOTS = 16  # attempts at a gamma number of each example
+ROW = TILE // 4
+
+_BLOCK_BITS, _CHAIN_BITS, _STEP_BITS, _SLOT_BITS, _STREAM_BITS = 38, 32, 40, 14, 4
+# an address has room for every step of a run and every noise letter of a word
+assert MOST_STEPS == 2**_STEP_BITS
+assert MOST_DRAWS == 2**_SLOT_BITS
+MOST_TARGETS = MOST_DRAWS // SLOTS
+
+_LOW = np.uint64(0xFFFFFFFF)
+_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL = 0x9E3779B9, 0xBB67AE85  # the golden ratio and sqrt(3) - 1, by which the key moves each round
+
+Words = NDArray[np.uint64]
+Floats = NDArray[np.float64]
+
+
+def philox(counter: Words, seed: int, rounds: int = ROUNDS) -> Words:
+    """Philox4x32 of counters, an array (4, ...) of 32-bit words; the result has the same shape."""
+    x0, x1, x2, x3 = counter
+    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
+    for _ in range(rounds):
+        left, right = x0 * _MULTIPLIERS[0], x2 * _MULTIPLIERS[1]  # 64-bit products of 32-bit words
+        x0 = (right >> np.uint64(32)) ^ x1 ^ np.uint64(k0)
+        x2 = (left >> np.uint64(32)) ^ x3 ^ np.uint64(k1)
+        x1, x3 = right & _LOW, left & _LOW
+        k0, k1 = (k0 + _WEYL[0]) & 0xFFFFFFFF, (k1 + _WEYL[1]) & 0xFFFFFFFF
+    return np.stack([x0, x1, x2, x3])
+
+
+def pack(stream: int, slot: int, chain: ArrayLike, step: ArrayLike, block: ArrayLike) -> Words:
+    """The counters (4, ...) of an address; chain, step and block are broadcast against one another."""
+    stream = whole("stream", stream, low=0, high=2**_STREAM_BITS)
+    slot = whole("slot", slot, low=0, high=2**_SLOT_BITS)
+    chains = _field("chain", chain, _CHAIN_BITS)
+    steps = _field("step", step, _STEP_BITS)
+    blocks = _field("block", block, _BLOCK_BITS)
+    use = np.uint64(stream << _SLOT_BITS | slot)
+    low = blocks | chains << np.uint64(38)  # the chain has 26 bits here,
+    high = chains >> np.uint64(26) | steps << np.uint64(6) | use << np.uint64(46)  # and 6 here
+    words = low & _LOW, low >> np.uint64(32), high & _LOW, high >> np.uint64(32)
+    return np.stack(np.broadcast_arrays(*words))
+
+
+def bits(
+    seed: int, stream: int, slot: int, chain: ArrayLike, step: ArrayLike, start: int, stop: int
+) -> Words:
+    """The 32-bit words at elements start to stop - 1; shape: chain and step broadcast, then elements."""
+    blocks, span = _blocks(start, stop)
+    lanes = philox(_counters(stream, slot, chain, step, blocks), _seed(seed))
+    return _elements(lanes, span)
+
+
+def uniforms(
+    seed: int, stream: int, slot: int, chain: ArrayLike, step: ArrayLike, start: int, stop: int
+) -> Floats:
+    """Uniform numbers in (0, 1) at elements start to stop - 1; shape as in `bits`."""
+    return _unit(bits(seed, stream, slot, chain, step, start, stop))
+
+
+def normals(
+    seed: int, stream: int, slot: int, chain: ArrayLike, step: ArrayLike, start: int, stop: int
+) -> Floats:
+    """Standard normal numbers at elements start to stop - 1; shape as in `bits`."""
+    blocks, span = _blocks(start, stop)
+    lanes = philox(_counters(stream, slot, chain, step, blocks), _seed(seed))
+    return _elements(box_muller(lanes), span)
+
+
+def box_muller(lanes: Words) -> Floats:
+    """Four standard normal numbers for the four words of each block, an array (4, ...)."""
+    radius = np.sqrt(-2.0 * np.log(_unit(lanes[0::2])))
+    angle = 2.0 * np.pi * _unit(lanes[1::2])
+    normal = np.empty(lanes.shape)
+    normal[0::2] = radius * np.cos(angle)
+    normal[1::2] = radius * np.sin(angle)
+    return normal
+
+
+def gammas(shape: float, seed: int, stream: int, slot: int, chain: ArrayLike, step: int) -> Floats:
+    """Gamma numbers of a shape >= 1, one for each chain, by Marsaglia and Tsang.
+
+    Attempt i takes the normal number of element i in `slot`, and the uniform one in slot + 1.
+    """
+    chains = np.asarray(chain)
+    d = shape - 1 / 3
+    c = 1 / np.sqrt(9 * d)
+    x = normals(seed, stream, slot, chains, step, 0, ATTEMPTS)
+    u = uniforms(seed, stream, slot + 1, chains, step, 0, ATTEMPTS)
+    v = (1 + c * x) ** 3
+    with np.errstate(invalid="ignore", divide="ignore"):
+        accepted = (v > 0) & (np.log(u) < 0.5 * x**2 + d - d * v + d * np.log(v))
+    accepted[..., -1] = True  # after 64 attempts, of which one in twenty fails at the most
+    first = accepted.argmax(axis=-1)
+    return np.asarray(d * np.take_along_axis(v, first[..., None], axis=-1)[..., 0])
+
+
+def example_gammas(
+    shape: ArrayLike, seed: int, stream: int, slot: int, chain: ArrayLike, step: int, count: int
+) -> Floats:
+    """Gamma numbers of shapes > 0, one for each chain and example, by Marsaglia and Tsang.
+
+    Attempt j takes the block of the example in slot + j: a normal number from words 0 and 1, and the uniform
+    one from word 2. A shape below 1 is drawn as one more, times u^(1/shape) with u from word 3.
+    """
+    chains, examples = np.asarray(chain)[..., None], np.arange(count)
+    made = np.full(np.broadcast_shapes(chains.shape, examples.shape), np.nan)
+    shapes = np.broadcast_to(np.asarray(shape, np.float64), made.shape)
+    d = shapes + (shapes < 1) - 1 / 3
+    c = 1 / np.sqrt(9 * d)
+    for attempt in range(SLOTS):
+        words = philox(pack(stream, slot + attempt, chains, step, examples), _seed(seed))
+        x, (_, _, u, boost) = box_muller(words)[0], _unit(words)
+        v = (1 + c * x) ** 3
+        with np.errstate(invalid="ignore", divide="ignore"):
+            accepted = (v > 0) & (np.log(u) < 0.5 * x**2 + d - d * v + d * np.log(v))
+        number = d * v * np.where(shapes < 1, boost ** (1 / shapes), 1.0)
+        last = attempt == SLOTS - 1  # of which one in twenty fails at the most
+        made = np.where(np.isnan(made) & (accepted | last), number, made)
+        if not np.isnan(made).any():
+            break
+    return made
+
+
+def batch(seed: int, chain: int, step: int, count: int, size: int) -> NDArray[np.int64]:
+    """The mini-batch of a step: `size` of `count` data without replacement, each subset alike (Floyd)."""
+    words = bits(seed, BATCH, 0, chain, step, 0, size)
+    chosen: list[int] = []
+    for k, word in enumerate(words):
+        last = count - size + k
+        drawn = int(word) * (last + 1) >> 32
+        chosen.append(last if drawn in chosen else drawn)
+    return np.array(chosen, dtype=np.int64)
+
+
+def epoch(seed: int, chain: int, number: int, count: int) -> NDArray[np.int64]:
+    """The order of all data in an epoch, each order alike (Fisher and Yates)."""
+    words = bits(seed, BATCH, 1, chain, number, 0, count)
+    order = np.arange(count)
+    for last in range(count - 1, 0, -1):
+        drawn = int(words[last]) * (last + 1) >> 32
+        order[last], order[drawn] = order[drawn], order[last]
+    return order
+
+
+def _unit(words: Words) -> Floats:
+    return (words.astype(np.float64) + 0.5) * 2.0**-32
+
+
+def _blocks(start: int, stop: int) -> tuple[NDArray[np.int64], slice]:
+    """The blocks (tiles, 64) that hold elements start to stop - 1, and where those lie among their elements.
+
+    The first elements of all are the first lane of as many blocks, and no more are needed.
+    """
+    start = whole("start", start, low=0)
+    stop = whole("stop", stop, low=start, high=4 * 2**_BLOCK_BITS + 1)
+    if stop <= ROW:
+        return np.arange(stop)[None], slice(start, stop)
+    first, end = start // TILE, -(-stop // TILE)
+    tiles = np.arange(first, max(first, end))
+    return ROW * tiles[:, None] + np.arange(ROW), slice(start - first * TILE, stop - first * TILE)
+
+
+def _counters(stream: int, slot: int, chain: ArrayLike, step: ArrayLike, blocks: NDArray[np.int64]) -> Words:
+    """The counters (4, ..., tiles, 64)."""
+    chains, steps = (np.asarray(value)[..., None, None] for value in (chain, step))
+    return pack(stream, slot, chains, steps, blocks)
+
+
+def _elements(lanes: NDArray[Any], span: slice) -> NDArray[Any]:
+    """Lanes (4, ..., tiles, 64) in the order of the elements, cut to those asked for."""
+    rows = np.moveaxis(lanes, 0, -2)
+    return rows.reshape(*rows.shape[:-3], -1)[..., span]
+
+
+def _seed(seed: int) -> int:
+    return whole("seed", seed, low=0, high=2**64)
+
+
+def _field(name: str, values: ArrayLike, width: int) -> Words:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be a whole number or an array of them, got {array.dtype}")
+    if array.size and (array.min() < 0 or int(array.max()) >= 2**width):
+        raise ValueError(f"{name} must be from 0 to 2^{width} - 1, got {array.min()} to {array.max()}")
+    return array.astype(np.uint64)

@@ -1,0 +1,1 @@
+"""Blocks of chains, computed by other threads, processes or machines."""

@@ -1,0 +1,1 @@
+"""`Sampler`: draw networks from the posterior of a module."""

@@ -1,0 +1,1 @@
+"""`tune` for modules."""

@@ -1,0 +1,228 @@
+"""Fourteen files as people have them: each is trained on and predicted by one command with its target."""
+
+import bz2
+import csv
+import gzip
+import io
+import sys
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import heatbath as hb
+from heatbath.cli.settings import problem_of
+from heatbath.cli.tuning import _options
+from heatbath.runs.serialise import checksum
+from heatbath.training import defaults
+from tests.cli.conftest import call as call
+from tests.cli.conftest import no_pictures as no_pictures
+
+QUICK = ["--method", "lol", "--hidden", "4", "--steps", "20", "--chains", "2"]
+LESS = {"HIDDEN": (4,), "CHAINS": 2, "STEPS": 100, "FEWEST_STEPS": 100}  # of the usual work
+RNG = np.random.default_rng(0)
+ROWS = 60
+
+
+def customers(rows=ROWS):
+    """A table with all kinds of columns, and whether a customer has left."""
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(1, rows + 1),
+            "name": [f"customer {i}" for i in range(rows)],
+            "age": RNG.integers(18, 80, rows).astype(object),
+            "town": RNG.choice(["Köln", "Bern", "Århus"], rows),
+            "zip": RNG.choice(["00501", "10001", "94016"], rows),
+            "since": pd.date_range("2015-01-05", periods=rows, freq="37D").strftime("%d.%m.%Y"),
+            "paid": RNG.choice(["True", "False"], rows),
+            "spent": RNG.exponential(100, rows).round(2),
+            "country": "EU",
+        }
+    )
+    frame.loc[3, "age"], frame.loc[4, "age"], frame.loc[5, "town"] = "NA", "", ""
+    frame["left"] = np.where(frame["spent"] + RNG.normal(0, 50, rows) > 100, "no", "yes")
+    return frame
+
+
+def text(frame, **options):
+    return frame.to_csv(index=False, **options).encode(options.get("encoding", "utf-8"))
+
+
+def wide_or_long(rows, columns):
+    """Numbers, of which the first tells of the target."""
+    frame = pd.DataFrame(RNG.normal(size=(rows, columns)).astype(np.float32).round(2)).add_prefix("x")
+    return text(frame.assign(y=(frame["x0"] + RNG.normal(0, 0.1, rows)).round(2)))
+
+
+CUSTOMERS = customers()
+NUMBERS = pd.DataFrame(RNG.normal(size=(ROWS, 3)).round(3), columns=["a", "b", "c"])
+NUMBERS["y"] = (NUMBERS["a"] * 2 + RNG.normal(0, 0.1, ROWS)).round(3)
+FILES = {
+    "text, dates, truth values and empty cells": (text(CUSTOMERS), ["left"]),
+    "semicolons and decimal commas": (text(CUSTOMERS, sep=";", decimal=","), ["spent"]),
+    "tabs": (text(CUSTOMERS, sep="\t"), ["left"]),
+    "latin-1": (text(CUSTOMERS, encoding="latin-1"), ["town"]),
+    "gzip": (gzip.compress(text(CUSTOMERS)), ["left"]),
+    "UTF-16 in bzip2": (bz2.compress(text(CUSTOMERS, encoding="utf-16")), ["left"]),
+    "labels of rows and quotes": (NUMBERS.to_csv(quoting=csv.QUOTE_NONNUMERIC).encode(), ["y"]),
+    "one column beside the target": (text(NUMBERS[["a", "y"]]), ["y"]),
+    "several targets": (text(NUMBERS), ["y", "c"]),
+    "counts that are classes": (text(NUMBERS.assign(y=np.arange(ROWS) % 3)), ["y"]),
+    "more columns than rows": (
+        text(pd.DataFrame(RNG.normal(size=(20, 150)).round(2)).add_prefix("gene ").assign(y=range(20))),
+        ["y"],
+    ),
+    "three thousand rows, of which many are the same": (text(pd.concat([CUSTOMERS] * 50)), ["left"]),
+    "50,000 rows of 30 columns": (partial(wide_or_long, 50_000, 29), ["y"]),
+    "200 rows of 2,000 columns": (partial(wide_or_long, 200, 1_999), ["y"]),
+}
+WITH_PRIOR = {"text, dates, truth values and empty cells", "several targets"}  # for which there must be steps
+
+
+def rows_of(out):
+    return list(csv.DictReader(io.StringIO(out)))
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_is_trained_on_and_predicted_by_one_command_each(
+    kind, tmp_path, call, no_pictures, monkeypatch
+):
+    """Nothing is said but the target; only the usual work is less."""
+    for name, value in LESS.items():
+        monkeypatch.setattr(defaults, name, 400 if "STEPS" in name and kind in WITH_PRIOR else value)
+    content, targets = FILES[kind]
+    path, folder = tmp_path / "table.data", tmp_path / "run"
+    path.write_bytes(content() if callable(content) else content)
+    named = [word for target in targets for word in ("--target", target)]
+    code, _, err = call("train", "--data", path, *named, "--out", folder)
+    assert code == 0, err
+    assert "the posterior is sampled, as no method is named: 2 chains of at most" in err
+    code, out, err = call("predict", folder, path)
+    assert (code, err) == (0, "")
+    said, run = rows_of(out), hb.load(folder / "run.nc")
+    table = hb.read_table(path).frame
+    assert len(said) == len(table)
+    prediction = run.predict(table)
+    ends = [""] if run.problem.outputs == 1 or len(targets) == 1 else [f"_{target}" for target in targets]
+    if run.problem.task == "regression":
+        found = np.array([[float(row[f"prediction{end}"]) for end in ends] for row in said])
+        np.testing.assert_array_equal(found, prediction.mean)
+    else:
+        found = [float(row[f"probability_{run.problem.targets[-1]}"]) for row in said]
+        np.testing.assert_array_equal(found, prediction.mean[:, -1])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run on the customers, by Python, in a file; and their table."""
+    folder = tmp_path_factory.mktemp("twelve")
+    (folder / "new.csv").write_bytes(text(CUSTOMERS))
+    problem = hb.from_table(folder / "new.csv", "left")
+    hb.train(problem, hb.MLP((4,)), hb.LOL(), steps=20, chains=2).save(folder / "run.nc")
+    return folder
+
+
+def predicted(call, *arguments):
+    code, out, err = call("predict", *arguments)
+    assert code == 0, err
+    return [row["probability_yes"] for row in rows_of(out)], err
+
+
+def test_other_orders_other_types_and_other_columns_say_the_same(trained, tmp_path, call):
+    expected, _ = predicted(call, trained / "run.nc", trained / "new.csv")
+    fewer = CUSTOMERS[["spent", "paid", "zip", "since", "town", "age"]].assign(more="x")
+    (tmp_path / "turned.csv").write_bytes(text(fewer, sep=";", encoding="cp1252"))
+    assert predicted(call, trained / "run.nc", tmp_path / "turned.csv") == (expected, "")
+    (tmp_path / "commas.csv").write_bytes(text(CUSTOMERS, sep=";", decimal=","))
+    code, out, _ = call("predict", trained / "run.nc", tmp_path / "commas.csv")
+    assert code == 0
+    written = pd.read_csv(io.StringIO(out), dtype=str, keep_default_na=False)  # with commas and points
+    assert written["spent"].tolist() == CUSTOMERS["spent"].astype(str).tolist()
+    assert written["since"].tolist() == CUSTOMERS["since"].tolist()
+    pytest.importorskip("pyarrow")
+    typed = CUSTOMERS.assign(
+        age=pd.to_numeric(CUSTOMERS["age"], errors="coerce"),
+        since=pd.to_datetime(CUSTOMERS["since"], dayfirst=True),
+        paid=CUSTOMERS["paid"] == "True",
+    )
+    typed.to_parquet(tmp_path / "typed.parquet")
+    assert predicted(call, trained / "run.nc", tmp_path / "typed.parquet") == (expected, "")
+
+
+def test_columns_that_lack_are_named_and_new_cells_warned_of(trained, tmp_path, call):
+    (tmp_path / "lacks.csv").write_bytes(text(CUSTOMERS.drop(columns=["zip", "age"])))
+    code, out, err = call("predict", trained / "run.nc", tmp_path / "lacks.csv")
+    assert (code, out) == (2, "")
+    assert "lacks.csv: there are no columns 'age', 'zip'; there are 'id', 'name', 'town'" in err
+    (tmp_path / "new.csv").write_bytes(text(CUSTOMERS.assign(town="Oslo")))
+    said, err = predicted(call, trained / "run.nc", tmp_path / "new.csv")
+    assert len(said) == ROWS
+    told = f"line 2, column 'town': 'Oslo' was not there in training (and {ROWS - 1} more)"
+    assert err == f"heatbath: warning: {told}\n"
+
+
+def test_predictions_in_pieces_and_from_the_standard_input_are_the_same(trained, tmp_path, call, monkeypatch):
+    expected, _ = predicted(call, trained / "run.nc", trained / "new.csv")
+    monkeypatch.setattr("heatbath.models.dense.PIECE", 8)  # and blocks, which are of other digits
+    pieces, _ = predicted(call, trained / "run.nc", trained / "new.csv")
+    np.testing.assert_allclose(list(map(float, pieces)), list(map(float, expected)), rtol=1e-14)
+    assert call("predict", trained / "run.nc", trained / "new.csv", "--out", tmp_path / "said.csv")[0] == 0
+    assert [row["probability_yes"] for row in rows_of((tmp_path / "said.csv").read_text())] == pieces
+    stream = io.TextIOWrapper(io.BufferedReader(io.BytesIO(text(CUSTOMERS))))
+    monkeypatch.setattr(sys, "stdin", stream)
+    assert predicted(call, trained / "run.nc", "-")[0] == pieces
+
+
+def test_a_run_s_file_has_its_encoder(trained):
+    run = hb.load(trained / "run.nc")
+    assert run.problem.encoder.notes()[-1] == "country: left out: it is 'EU' everywhere"
+    assert "since: a date, day.month.year, as years since 2000, the time of the year" in " ".join(
+        run.problem.encoder.notes()
+    )
+    settings = run.to_xarray().attrs["settings"]
+    assert settings.count('"kind": "left out"') == 3
+
+
+def test_options_of_columns_stand_in_the_settings_which_make_the_same_again(trained):
+    given = {
+        "data": str(trained / "new.csv"),
+        "target": "left",
+        "ignore": ["town"],
+        "categorical": ["age"],
+        "keep": ["id"],
+    }
+    problem, section = problem_of(given)
+    kinds = {name: column.kind for name, column in problem.encoder.columns_.items()}
+    assert (kinds["town"], kinds["age"], kinds["id"]) == ("left out", "category", "number")
+    assert checksum(problem_of(section)[0]) == checksum(problem)
+    words = _options("problem", section | {"target": ["left", "spent"]})
+    for option in ("--ignore", "town"), ("--categorical", "age"), ("--keep", "id"), ("--target", "spent"):
+        assert option in pairwise(words)
+    with pytest.raises(TypeError, match="ignore must be the name of a column, or a list of names, got 3"):
+        problem_of(given | {"ignore": 3})
+    with pytest.raises(ValueError, match=r"new.csv has 2 problems: there is no column 'a'.* no column 'b'"):
+        problem_of(given | {"ignore": ["a", "b"]})
+
+
+def test_the_command_line_says_how_columns_are_read_and_takes_options_of_them(
+    trained, tmp_path, call, no_pictures
+):
+    options = [
+        "--ignore",
+        "town",
+        "--ignore",
+        "zip",
+        "--categorical",
+        "age",
+        *QUICK,
+        "--out",
+        tmp_path / "run",
+    ]
+    code, _, err = call("train", "--data", trained / "new.csv", "--target", "left", *QUICK, *options)
+    assert code == 0
+    assert "heatbath: town: left out: as asked for\n" in err
+    assert "heatbath: name: left out: it names the rows, with 48 different texts in 48 of them\n" in err
+    assert "heatbath: country: left out: it is 'EU' everywhere\n" in err
+    assert hb.load(tmp_path / "run" / "run.nc").problem.encoder.columns_["age"].kind == "category"

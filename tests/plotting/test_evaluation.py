@@ -1,0 +1,103 @@
+"""Pictures of forecasts, and of what they are made of."""
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from heatbath import evaluation, plotting
+from heatbath.diagnostics.statistics import Measured
+from heatbath.evaluation import Dependence, Forecast, Importance
+from tests.evaluation.runs import trained
+from tests.plotting.pictures import drawn, judged, ticks
+
+
+def rare(count=2000):
+    """An event of some 5 %, said as probable as it is."""
+    rng = np.random.default_rng(0)
+    p = rng.beta(1, 19, count)
+    y = (rng.random(count) < p).astype(float)
+    return Forecast("binary", ("no", "$ & yes"), y[:, None], p[:, None])
+
+
+def test_a_roc_curve_is_scikit_learn_s_and_says_its_area():
+    said = judged("binary")
+    ax = plotting.roc(said)
+    lines = drawn(ax)
+    for (label, one), (name, line) in zip(said.items(), lines.items(), strict=True):
+        wrong, right, _ = metrics.roc_curve(one.labels, one.mean[:, 0])
+        np.testing.assert_allclose(line.get_xydata(), np.column_stack([wrong, right]))
+        area = metrics.roc_auc_score(one.labels, one.mean[:, 0])
+        assert name == f"{label}, AUC {area:.3f}".removeprefix(", ")
+    classes = judged("classes")[""]
+    assert [label.partition(",")[0] for label in drawn(plotting.roc(classes))] == list(classes.targets)
+    with pytest.raises(ValueError, match="all of one"):
+        plotting.roc(Forecast("binary", ("a", "b"), np.ones((4, 1)), np.full((4, 1), 0.5)))
+
+
+def test_rare_events_have_bins_of_equally_many_and_a_corner_of_their_own():
+    said = rare()
+    ax = plotting.calibration(said)
+    (line,) = drawn(ax).values()
+    p, rate = line.get_xydata().T
+    edges = np.quantile(said.mean[:, 0], np.linspace(0, 1, 11))
+    assert len(p) == 10
+    for place in range(10):
+        inside = (said.mean[:, 0] > edges[place]) & (said.mean[:, 0] <= edges[place + 1])
+        if place:
+            assert rate[place] == pytest.approx(said.labels[inside].mean())
+            assert p[place] == pytest.approx(said.mean[inside, 0].mean())
+    assert ax.get_xlim()[1] < 0.4
+    assert ax.get_xlabel() == r"predicted probability of \$ & yes"
+
+
+def test_confusion_has_the_counts_and_long_names_are_cut():
+    said = judged("classes")[""]
+    ax = plotting.confusion(said)
+    expected = metrics.confusion_matrix(said.labels, said.mean.argmax(axis=1), labels=[0, 1, 2])
+    assert [t.get_text() for t in ax.texts] == [str(n) if n else "·" for n in expected.ravel()]
+    long = Forecast("binary", ("a" * 40, "b"), said.y.clip(max=1), said.mean[:, :1])
+    assert ticks(plotting.confusion(long).yaxis)[0] == "a" * 13 + "…"
+
+
+def test_predictions_outside_their_intervals_are_told_apart_and_all_are_counted():
+    y = np.linspace(0, 1e6, 500)[:, None]
+    high = np.where(np.arange(500)[:, None] % 5 == 0, y - 5, y + 10)
+    said = Forecast("regression", ("price",), y, y + 50, y - 10, high)
+    ax = plotting.predicted(said)
+    labels = ax.get_legend_handles_labels()[1]
+    assert labels == ["in its interval (400 of 500)", "outside (100 of 500)"]
+    assert sum(len(dots.get_offsets()) for dots in ax.collections if len(dots.get_offsets())) >= 150
+    assert ticks(ax.xaxis)[1:3] == ["0", "250k"]
+    bare = plotting.predicted(Forecast("regression", ("price",), y, y + 50))
+    assert bare.get_legend() is None
+
+
+def test_columns_are_in_order_with_their_intervals():
+    found = [Importance(f"c{i}", Measured(1.0 / (i + 1), 0.0, 2.0 / (i + 1))) for i in range(20)]
+    ax = plotting.column_importance(found, "what", most=5)
+    assert ticks(ax.yaxis) == ["c0", "c1", "c2", "c3", "c4"]
+    assert [bar.get_width() for bar in ax.patches] == [one.rise.value for one in found[:5]]
+    assert ax.get_xlabel() == "what"
+
+
+def test_a_dependence_is_a_line_with_a_band_or_dots_for_categories():
+    (effect,) = evaluation.dependence(trained("binary"), ["x1"])
+    ax = plotting.dependence(effect, ["b"], "probability")
+    np.testing.assert_allclose(ax.get_lines()[0].get_xydata()[:, 1], effect.mean[:, 0])
+    assert ax.get_ylabel() == "probability"
+    several = np.arange(6.0).reshape(3, 2)
+    named = Dependence("city", None, ("a", "b", "c"), several, several - 1, several + 1, np.empty(0))
+    ax = plotting.dependence(named, ["first", "second"])
+    assert ticks(ax.xaxis) == ["a", "b", "c"]
+    assert list(drawn(ax)) == ["first", "second"]
+
+
+def test_what_is_no_forecast_is_refused():
+    with pytest.raises(TypeError, match="a Forecast is needed"):
+        plotting.roc(np.ones(3))
+    with pytest.raises(ValueError, match="this picture is of classes"):
+        plotting.calibration(judged("regression"))
+    with pytest.raises(TypeError, match="what importance"):
+        plotting.column_importance([])
+    with pytest.raises(TypeError, match="what dependence"):
+        plotting.dependence("x1", ["a"])

@@ -1,0 +1,291 @@
+"""Large steps on the threads of torch's OpenMP, on our own pool, and on one: the same bits, and no hangs."""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import numba
+import numpy as np
+import pytest
+import torch
+
+import heatbath as hb
+from heatbath.engine.openmp import for_each, parallel_region
+from heatbath.engine.threads import spread
+from heatbath.torch.optim import numba_step
+from heatbath.torch.optim.optimizer import Partitioned
+from tests.patience import PATIENCE
+
+SIZES = 100_000, 3, 77_777, 40_000  # more pieces than one thread is left with
+openmp = pytest.mark.skipif(
+    not (sys.platform == "linux" and torch.backends.openmp.is_available()), reason="torch has no OpenMP here"
+)
+
+
+def stepped(method, kind=torch.float32, steps=3):
+    """θ after some steps from a fixed start."""
+    generator = torch.Generator().manual_seed(1)
+    params = [torch.nn.Parameter(torch.randn(n, generator=generator, dtype=kind)) for n in SIZES]
+    for p in params:
+        p.grad = torch.randn(len(p), generator=generator, dtype=kind)
+    optimizer = Partitioned([{"params": params, "method": method}], 1e-2, seed=3)
+    for _ in range(steps):
+        optimizer.step()
+    return np.concatenate([p.detach().numpy() for p in params])
+
+
+@pytest.fixture
+def teams(monkeypatch):
+    """The team of every call of compiled code, and how often the pool was asked."""
+    noted = []
+    step = numba_step.fused_step
+
+    def noting(like, team, *rest):
+        noted.append(("openmp" if team[0] else "here", team[1]))
+        step(like, team, *rest)
+
+    def noting_pool(work, count, threads, even):
+        noted.append(("pool", threads))
+        spread(work, count, threads, even)
+
+    monkeypatch.setattr(numba_step, "fused_step", noting)
+    monkeypatch.setattr(numba_step, "spread", noting_pool)
+    return noted
+
+
+# The loop
+
+
+@numba.njit
+def _count_one(i, done, bad):
+    if i == bad:
+        raise OverflowError("bad")
+    done[i] += 1
+
+
+@numba.njit(nogil=True)
+def _count(region, threads, done, bad):
+    for_each(region, threads, len(done), _count_one, (done, bad))
+
+
+REGIONS = [pytest.param(lambda: 0, id="alone"), pytest.param(parallel_region, id="openmp", marks=openmp)]
+
+
+@pytest.mark.parametrize("region", REGIONS)
+@pytest.mark.parametrize(("count", "threads"), [(0, 2), (1, 3), (1000, 1), (1000, 7)])
+def test_a_loop_does_everything_once_on_any_number_of_threads(region, count, threads):
+    done = np.zeros(count, int)
+    _count(region(), threads, done, -1)
+    assert (done == 1).all()
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_an_exception_in_any_thread_reaches_the_caller_and_the_next_loop_is_whole(region):
+    for bad in (0, 500, 999):
+        done = np.zeros(1000, int)
+        with pytest.raises(OverflowError, match="bad"):
+            _count(region(), 3, done, bad)
+        assert done[bad] == 0
+    done = np.zeros(1000, int)
+    _count(region(), 3, done, -1)
+    assert done.all()
+
+
+@openmp
+def test_no_two_threads_take_the_same_turn():
+    library = ctypes.CDLL(None)
+    meet, who = library.GOMP_barrier, library.omp_get_thread_num
+    meet.argtypes, meet.restype, who.argtypes, who.restype = [], None, [], ctypes.c_int
+
+    @numba.njit
+    def take_turn(i, turns):
+        if i < 2:
+            meet()  # so that each thread has one of them, and both run through the rest side by side
+        turns[who()] += 1
+
+    @numba.njit(nogil=True)
+    def take_all(region, count, turns):
+        for_each(region, 2, count, take_turn, (turns,))
+
+    turns = np.zeros(2, int)
+    take_all(parallel_region(), 10_000_000, turns)
+    assert turns.all()
+    assert turns.sum() == 10_000_000
+
+
+@openmp
+def test_the_threads_of_a_region_are_as_many_as_asked_for_and_work_at_the_same_time():
+    library = ctypes.CDLL(None)
+    meet, who = library.GOMP_barrier, library.pthread_self
+    meet.argtypes, meet.restype, who.argtypes, who.restype = [], None, [], ctypes.c_size_t
+
+    @numba.njit
+    def note(i, names):
+        meet()  # waits for all threads of the region, so each has one i
+        names[i] = who()
+
+    @numba.njit(nogil=True)
+    def run(region, names):
+        for_each(region, len(names), len(names), note, (names,))
+
+    for region, threads in ((parallel_region(), 3), (0, 1)):
+        names = np.zeros(3, np.uint64)
+        run(region, names)
+        assert len(set(names.tolist())) == threads
+
+
+# Steps
+
+
+@openmp
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "method", [hb.Langevin(1.0, 1e-3), hb.AdaptiveLangevin(1e-3, 0.05, 0.1), hb.Adam()], ids=lambda m: m.title
+)
+def test_openmp_and_the_pool_and_one_thread_give_the_same_bits(monkeypatch, teams, method, kind):
+    monkeypatch.setenv("HEATBATH_THREADS", "3")
+    on_openmp = stepped(method, kind)
+    assert set(teams) == {("openmp", 3)}
+    teams.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(numba_step, "parallel_region", lambda: 0)
+        on_the_pool = stepped(method, kind)
+    assert ("pool", 3) in teams
+    teams.clear()
+    monkeypatch.setenv("HEATBATH_THREADS", "1")
+    alone = stepped(method, kind)
+    assert set(teams) == {("here", 1)}
+    np.testing.assert_array_equal(on_openmp, alone)
+    np.testing.assert_array_equal(on_the_pool, alone)
+
+
+@openmp
+def test_a_step_has_as_many_threads_as_torch_unless_heatbath_threads_says_otherwise(monkeypatch, teams):
+    monkeypatch.delenv("HEATBATH_THREADS", raising=False)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            teams.clear()
+            stepped(hb.Langevin(1.0, 1e-3), steps=1)
+            assert set(teams) == {("openmp" if threads > 1 else "here", threads)}
+        monkeypatch.setenv("HEATBATH_THREADS", "2")
+        teams.clear()
+        stepped(hb.Langevin(1.0, 1e-3), steps=1)
+        assert set(teams) == {("openmp", 2)}
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_two_python_threads_can_step_at_once(monkeypatch):
+    monkeypatch.setenv("HEATBATH_THREADS", "2")
+    method = hb.AdaptiveLangevin(1e-3, 0.05, 0.1)
+    alone = stepped(method, steps=20)
+    results = []
+    workers = [threading.Thread(target=lambda: results.append(stepped(method, steps=20))) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for result in results:
+        np.testing.assert_array_equal(result, alone)
+    assert len(results) == 2
+
+
+# Processes. A child that hangs is ended by its alarm.
+
+STEPS = """
+import hashlib, json, os, signal, warnings
+import torch
+warnings.simplefilter("ignore")  # of forking with threads
+
+def optimiser():
+    import heatbath as hb
+    from heatbath.torch import Partitioned
+    parameter = torch.nn.Parameter(torch.linspace(-1, 1, 300_000))
+    parameter.grad = torch.ones(300_000)
+    method = hb.AdaptiveLangevin(1e-3, 0.05, 0.1)
+    return Partitioned([{"params": [parameter], "method": method}], 1e-2, seed=3)
+
+def steps(optimizer, number=3):
+    for _ in range(number):
+        optimizer.step()
+    return optimizer.param_groups[0]["params"][0].detach().numpy().tobytes()
+
+def in_a_child(work):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(300)
+        os._exit(work())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+told = {}
+"""
+ALONE = """
+told["bits"] = hashlib.sha256(steps(optimiser())).hexdigest()
+"""
+BEFORE = """
+torch.ones(1_000_000).exp()  # on all of torch's threads
+def work():
+    torch.set_num_threads(1)  # torch itself would hang
+    return steps(optimiser()) == b""
+told["child of torch's"] = in_a_child(work)
+"""
+AFTER = """
+from heatbath.engine.openmp import parallel_region
+expected = steps(optimiser(), 6)
+optimizer = optimiser()
+steps(optimizer)
+told["on OpenMP"] = parallel_region() != 0
+told["child of ours"] = in_a_child(lambda: parallel_region() != 0 or steps(optimizer) != expected)
+told["parent"] = steps(optimizer) == expected
+
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+try:
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    steps(optimizer, 1_000_000)
+except KeyboardInterrupt:
+    steps(optimizer)
+    told["Ctrl-C"] = "went on"
+"""
+
+
+def python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS + code + "print(json.dumps(told))"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HEATBATH_THREADS": "2", **environment},
+        timeout=2 * PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What a process says of all that it has tried, in this order."""
+    return python(BEFORE + ALONE + AFTER)
+
+
+@openmp
+def test_a_forked_child_can_step_on_the_pool_after_its_parent_stepped_on_openmp(told):
+    assert (told["on OpenMP"], told["child of ours"], told["parent"]) == (True, 0, True)
+
+
+@openmp
+def test_a_forked_child_can_step_if_only_torch_used_openmp_before_it(told):
+    assert told["child of torch's"] == 0
+
+
+@openmp
+def test_results_are_the_same_with_fewer_threads_than_asked_for(told):
+    assert python(ALONE, OMP_THREAD_LIMIT="1") == {"bits": told["bits"]}
+
+
+@openmp
+def test_ctrl_c_ends_a_loop_of_steps_and_the_next_ones_run(told):
+    assert told["Ctrl-C"] == "went on"

@@ -1,0 +1,722 @@
+"""From a trained module to an answer: what is sampled, resumed, saved and said of it."""
+
+import copy
+import itertools
+import math
+import signal
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import heatbath as hb
+import heatbath.torch as ht
+from heatbath.diagnostics import statistics
+from heatbath.evaluation import metrics
+from heatbath.torch.sampling import sampler as home
+from heatbath.torch.sampling.batches import Epochs
+from heatbath.torch.sampling.report import Report
+from heatbath.torch.sampling.trajectory import Trajectory
+
+QUIET = pytest.mark.filterwarnings(
+    "ignore::heatbath.torch.NotConvergedWarning", "ignore::heatbath._internal.warnings.OffTemperatureWarning"
+)  # of runs that are short on purpose
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def classes(n=40):
+    x = torch.randn(n, 2, generator=generator())
+    return x, (x[:, 0] + 0.5 * torch.randn(n, generator=generator(1)) > 0).long()
+
+
+def network(outputs=2):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Tanh(), torch.nn.Linear(5, outputs))
+
+
+def values(n=60):
+    x = torch.randn(n, 2, dtype=torch.float64, generator=generator())
+    noise = 0.5 * torch.randn(n, 1, dtype=torch.float64, generator=generator(1))
+    return x, x @ torch.tensor([[1.0], [-0.5]], dtype=torch.float64) + 0.3 + noise
+
+
+def fitted(x, y):
+    """The linear model with the least squares."""
+    line = torch.nn.Linear(x.shape[1], 1).double()
+    best = torch.linalg.lstsq(torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], dim=1), y).solution
+    with torch.no_grad():
+        line.weight.copy_(best[:-1].T)
+        line.bias.copy_(best[-1])
+    return line
+
+
+def same(some, others):
+    """Whether two samplers have the same samples and chains, bit for bit."""
+    return all(
+        a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+        for a, b in zip(
+            [*some._course.samples, some.chains.state_dict()],
+            [*others._course.samples, others.chains.state_dict()],
+            strict=True,
+        )
+    )
+
+
+def quick(data=None, model=None, loss="cross_entropy", **options):
+    options = {"chains": 2, "lr": 0.1, "samples": 8, "seed": 1} | options
+    data = classes() if data is None else data
+    return ht.Sampler(network() if model is None else model, loss, data, **options)
+
+
+# The law
+
+
+@pytest.fixture(scope="module", params=[1.0, 0.3])
+def conjugate(request):
+    """Draws of a linear model with known noise, in units in which the exact posterior at T = 1 has mean 0
+    and covariance 1; and the sampler."""
+    x, y = values()
+    noise, prior, T = 0.5, 0.4, request.param
+    A = torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], dim=1)
+    precision = (A.T @ A / noise**2 + torch.eye(3) / prior**2).numpy()
+    mean = np.linalg.solve(precision, (A.T @ y).numpy().ravel() / noise**2)
+    model = torch.nn.Linear(2, 1).double()
+    with torch.no_grad():  # trained
+        model.weight.copy_(torch.tensor(mean[None, :2]))
+        model.bias.copy_(torch.tensor(mean[2:]))
+    options = {"noise": noise, "prior": prior, "temperature": T, "chains": 16, "seed": 1}
+    sampler = ht.Sampler(model, "mse_loss", (x, y), **options).run(steps=400)
+    rows = [
+        [torch.cat([own["weight"].ravel(), own["bias"]]).numpy() for own in sampler.chains.states(state)]
+        for state in sampler._states().values()
+    ]
+    return T, (np.stack(rows, axis=1) - mean) @ np.linalg.cholesky(precision), sampler
+
+
+def test_a_conjugate_linear_model_has_its_posterior_mean_and_covariance(conjugate):
+    """At T = 1 and 0.3, nothing chosen. Nine means within four standard errors: with the t of at least 15
+    degrees of freedom one of them fails by chance in a hundred runs at most. The controls fail."""
+    T, z, sampler = conjugate
+    first = [statistics.mean(z[..., i]) for i in range(3)]
+    second = {(i, j): statistics.mean(z[..., i] * z[..., j]) for i in range(3) for j in range(i + 1)}
+    for found in first:
+        assert abs(found.value) < 4 * found.error
+        assert found.error < 0.1
+    for (i, j), found in second.items():
+        assert abs(found.value - T * (i == j)) < 4 * found.error, (i, j, found)
+    trace = statistics.mean((z**2).mean(axis=-1))
+    assert abs(trace.value - T) < 4 * trace.error
+    assert trace.error < 0.1 * T
+    for wrong in (T**2, math.sqrt(T), 1.3) if T != 1 else (0.7, 1.5):
+        assert abs(trace.value - wrong) > 4 * trace.error
+    assert sampler.lr == 0.4
+    assert sampler.has_converged
+
+
+def test_its_temperatures_are_right_in_both_ways(conjugate):
+    ((kinetic, configurational),) = conjugate[2].temperatures().values()
+    for heat, most in ((kinetic, 0.1), (configurational, 0.3)):
+        assert abs(heat.value - 1) < 4 * heat.error
+        assert heat.error < most
+
+
+def test_predictions_are_of_new_data_with_their_noise(conjugate):
+    sampler = conjugate[2]
+    x, _ = values()
+    said = sampler.predict(x)
+    every = np.concatenate(
+        [
+            (x @ own["weight"].T + own["bias"]).numpy()[None]
+            for state in sampler._states().values()
+            for own in sampler.chains.states(state)
+        ]
+    )
+    np.testing.assert_allclose(said.mean, every.mean(axis=0))
+    np.testing.assert_allclose(said.variance, every.var(axis=0) + 0.25)
+
+
+def test_a_report_of_values_has_the_law_of_the_mixture(conjugate):
+    sampler = conjugate[2]
+    x, y = values(30)
+    report = sampler.report(x, y)
+    means = np.concatenate(ht.outputs(sampler.chains, sampler._states().values(), x, task="regression"))
+    density = np.log(norm.pdf(y.numpy(), means, 0.5).mean(axis=0))
+    assert report.averaged["log_score"].value == pytest.approx(-density.mean())
+    single = sampler._single(x).detach().numpy()
+    assert report.single["log_score"].value == pytest.approx(-norm.logpdf(y.numpy(), single, 0.5).mean())
+    assert report.difference.value == pytest.approx(
+        report.averaged["log_score"].value - report.single["log_score"].value
+    )
+    assert 0.8 < report.averaged["coverage"].value <= 1
+    assert report.plot().get_ylabel().startswith("predicted")
+
+
+@QUIET
+def test_the_noise_of_a_regression_is_sampled_with_the_parameters():
+    """s² has the law of a linear regression with a wide prior: near Σr²/(n - 3) = 0.25, not the variance of
+    the targets, 1.4, where it starts; and it is in the predictions and the report."""
+    x, y = values(200)
+    model = torch.nn.Linear(2, 1).double()
+    sampler = ht.Sampler(model, "mse_loss", (x, y), chains=4, seed=1).run(steps=300)
+    A = torch.cat([x, torch.ones(200, 1, dtype=x.dtype)], dim=1)
+    rest = float((A @ torch.linalg.lstsq(A, y).solution - y).square().sum()) / 197
+    noises = sampler._noises()
+    mean = statistics.mean(noises)
+    assert abs(mean.value - rest) < 0.1 * rest  # the bias of the priors is below 2 %, the error about 2 %
+    assert noises.std() == pytest.approx(rest * math.sqrt(2 / 200), rel=0.4)
+    assert sampler.noise == pytest.approx(mean.value)
+    assert float(sampler.predict(x).noise) == pytest.approx(mean.value)
+    report = sampler.report(x, y)
+    assert report.averaged["log_score"].value == pytest.approx(
+        0.5 * math.log(2 * math.pi * rest) + 0.5, abs=0.05
+    )
+    # the single network is the module as it was, with the noise that its training residuals have
+    residuals = float((model(x).detach() - y).square().mean())
+    assert report.single["log_score"].value == pytest.approx(0.5 * math.log(2 * math.pi * residuals) + 0.5)
+
+
+def test_temperature_targets_and_prior_are_those_of_the_posterior():
+    """Of outputs with classes on their last axis every target counts."""
+    x, y = torch.randint(6, (30, 4), generator=generator()), torch.randint(3, (30, 4), generator=generator(1))
+    model = torch.nn.Sequential(torch.nn.Embedding(6, 5), torch.nn.Linear(5, 3))
+    sampler = quick((x, y), model, temperature=0.3, prior=[0.5, 2.0])
+    assert sampler.settings.targets == 4
+    groups = sampler._course.optimizer.param_groups
+    assert [group["tau"] for group in groups] == pytest.approx([0.3 / 120] * 2)
+    assert [group["weight_decay"] for group in groups] == pytest.approx([1 / (0.25 * 120), 1 / (4 * 120)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sampler.run(steps=10)
+        assert sampler.predict(x).mean.shape == (30, 4, 3)
+        assert sampler.report(x, y).forecasts["single"].mean.shape == (120, 3)
+
+
+# The trajectory
+
+
+@QUIET
+@pytest.mark.parametrize("n", [40, 300])
+def test_it_is_the_loop_by_hand(n):
+    """Also with mini-batches, each chain with its own."""
+    x, y = classes(n)
+    model = network()
+    sampler = quick((x, y), model, gamma=0.7, temperature=0.5).run(steps=12)
+    chains = ht.Chains(copy.deepcopy(model).eval(), 2, "same")
+    posterior = ht.LossPosterior("cross_entropy", n, temperature=0.5)
+    optimizer = ht.Langevin(chains, 0.1, 0.7, posterior=posterior, seed=1)
+    batches = Epochs((x, y), None if n < 256 else 128, 2, 1, torch.device("cpu"))
+    for step in range(12):
+        optimizer.zero_grad()
+        if n < 256:
+            losses = chains.each(F.cross_entropy, chains(x), y)
+        else:
+            own, targets = batches.at(step)
+            losses = torch.stack(
+                [F.cross_entropy(o, t) for o, t in zip(chains(own, each=True), targets, strict=True)]
+            )
+        losses.sum().backward()
+        optimizer.step()
+    for name, value in chains.state_dict().items():
+        torch.testing.assert_close(sampler.chains.state_dict()[name], value, rtol=1e-6, atol=1e-7)
+
+
+def test_epochs_show_every_example_once_and_are_a_function_of_the_step():
+    x = torch.arange(20)[:, None]
+    data = Epochs((x, x[:, 0]), 6, 2, 3, torch.device("cpu"))
+    assert (data.own, data.n, data.batch, data.length) == (True, 20, 6, 3)
+    steps = [data.at(step) for step in range(9)]
+    for chain in range(2):
+        epoch = torch.cat([inputs[chain].ravel() for inputs, _ in steps[:3]])
+        assert len(set(epoch.tolist())) == 18
+        assert not torch.equal(epoch, torch.cat([inputs[chain].ravel() for inputs, _ in steps[3:6]]))
+    assert not torch.equal(steps[0][0][0], steps[0][0][1])
+    again = Epochs((x, x[:, 0]), 6, 2, 3, torch.device("cpu"))
+    for step in (7, 2, 2, 0):
+        assert torch.equal(again.at(step)[0], steps[step][0])
+        assert torch.equal(again.at(step)[1], steps[step][0][..., 0])
+
+
+def test_loaders_give_each_chain_batches_and_an_epoch_is_a_function_of_its_number():
+    x = torch.arange(22)[:, None]
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    loader = DataLoader(TensorDataset(x, x[:, 0]), 4, shuffle=True)
+    data = Epochs(loader, None, 2, 3, torch.device("cpu"))
+    assert (data.own, data.n, data.batch, data.length) == (True, 22, 4, 5)  # one is too short
+    steps = [data.at(step) for step in range(6)]
+    assert torch.equal(torch.get_rng_state(), before)
+    epoch = torch.cat([inputs.ravel() for inputs, _ in steps])[:20]
+    assert len(set(epoch.tolist())) == 20
+    again = Epochs(loader, None, 2, 3, torch.device("cpu"))
+    for step in (4, 5, 1):
+        assert torch.equal(again.at(step)[0], steps[step][0])
+    whole = Epochs([(x, x[:, 0])], None, 2, 3, torch.device("cpu"))
+    assert not whole.own
+    assert torch.equal(whole.at(7)[0], x)
+    lists = iter([[(x[:4], x[:4, 0])] * 3, [(x[:4], x[:4, 0])]])
+
+    class Shrinking:
+        def __iter__(self):
+            return iter(next(lists))
+
+    with pytest.raises(RuntimeError, match="gave 1 batches of 4 examples in an epoch, and 3"):
+        Epochs(Shrinking(), None, 2, 3, torch.device("cpu")).at(0)
+
+
+@pytest.mark.parametrize("chains", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("length", [2, 3, 4, 6])
+def test_every_chain_comes_to_all_batches_of_a_loader_that_is_not_shuffled(chains, length):
+    """Equally often: one that saw some only would sample the posterior of these."""
+    batches = [(torch.full((5, 1), float(k)), torch.full((5,), k)) for k in range(length)]
+    data = Epochs(batches, None, chains, 0, torch.device("cpu"))
+    seen = torch.stack([data.at(step)[1][:, 0] for step in range(chains * length)], dim=1)
+    for own in seen:
+        assert torch.bincount(own, minlength=length).tolist() == [chains] * length
+
+
+@QUIET
+def test_a_loader_of_everything_is_as_good_as_tensors():
+    x, y = classes()
+    assert same(quick().run(steps=6), quick([(x, y)]).run(steps=6))
+    loader = DataLoader(TensorDataset(x, y), 10, shuffle=True)
+    first, second = (quick(loader).run(steps=6) for _ in range(2))
+    assert first.settings.batch == 10
+    assert same(first, second)
+    assert not same(first, quick(loader, seed=2).run(steps=6))
+
+
+# Going on, interruptions, files
+
+
+def killed_at(step, monkeypatch, how):
+    """From now on something happens before this step."""
+    advance = Trajectory.advance
+
+    def interrupted(self):
+        if self.step == step:
+            monkeypatch.setattr(Trajectory, "advance", advance)
+            how()
+        return advance(self)
+
+    monkeypatch.setattr(Trajectory, "advance", interrupted)
+
+
+def killed():
+    raise MemoryError("killed")
+
+
+def samplers():
+    """Functions that make a sampler: mini-batches, a loader, a noise that is sampled; and a loss of one's
+    own with a stepsize that is found."""
+    x, y = classes(300)
+    loader = DataLoader(TensorDataset(x, y), 30, shuffle=True)
+    line = torch.nn.Linear(2, 1).double()
+    return {
+        "batches": lambda: quick((x, y)),
+        "loader": lambda: quick(loader),
+        "noise": lambda: quick(values(), copy.deepcopy(line), "mse_loss"),
+        "own": lambda: quick(values(), copy.deepcopy(line), F.mse_loss, task="regression", lr="auto"),
+    }
+
+
+@QUIET
+@pytest.mark.parametrize("kind", samplers())
+def test_after_a_kill_the_same_calls_go_on_with_the_same_bits(kind, tmp_path, monkeypatch):
+    make, path = samplers()[kind], tmp_path / "sampler.safetensors"
+    whole = make().run(steps=9).run(steps=12)
+    for step in (5, 14):  # in the first call, and in the second
+        path.unlink(missing_ok=True)
+        killed_at(step, monkeypatch, killed)
+        with pytest.raises(MemoryError):
+            make().run(steps=9, checkpoint=path, every=1e-9).run(steps=12, checkpoint=path, every=1e-9)
+        again = make().run(steps=9, checkpoint=path)
+        assert again.step == (9 if step < 9 else 14)
+        assert again._course.samples.thin == 2
+        again.run(steps=12, checkpoint=path)
+        assert again.step == 21
+        assert same(whole, again)
+        assert again.gradients == whole.gradients
+        for before, after in zip(whole._course.notes.values(), again._course.notes.values(), strict=True):
+            np.testing.assert_array_equal(before.said, after.said)
+            np.testing.assert_array_equal(before.noise, after.noise)
+    x = values()[0] if kind in ("noise", "own") else classes()[0]
+    assert torch.equal(whole.predict(x).mean, again.predict(x).mean)
+
+
+@QUIET
+def test_other_calls_and_other_samplers_do_not_go_on_from_a_checkpoint(tmp_path):
+    path = tmp_path / "sampler.safetensors"
+    quick().run(steps=6, checkpoint=path)
+    content = path.read_bytes()
+    with pytest.raises(ValueError, match=r"made by run\(steps=6\), and this is run\(steps=7\)"):
+        quick().run(steps=7, checkpoint=path)
+    other = network()
+    other[0].weight.data += 1
+    for wrong, match in [
+        (quick(temperature=0.5), "other temperature"),
+        (quick(seed=2, gamma=1.0), "other gamma, seed"),
+        (quick(model=other), "other model"),
+        (quick(data=(classes()[0] + 1, classes()[1])), "other data"),
+    ]:
+        with pytest.raises(ValueError, match=f"{match}: it is left alone"):
+            wrong.run(steps=6, checkpoint=path)
+    assert path.read_bytes() == content
+    assert quick().run(steps=6, checkpoint=path).step == 6
+    (tmp_path / "letter.txt").write_text("Dear all")
+    with pytest.raises(ValueError, match="not a file of a sampler"):
+        quick().run(steps=6, checkpoint=tmp_path / "letter.txt")
+    with pytest.raises(FileExistsError, match="left alone"):
+        quick().save(tmp_path / "letter.txt")
+    assert (tmp_path / "letter.txt").read_text() == "Dear all"
+
+
+@QUIET
+def test_ctrl_c_returns_what_is_there_and_the_next_call_goes_on(monkeypatch):
+    whole = quick().run(steps=20)
+    killed_at(10, monkeypatch, lambda: signal.raise_signal(signal.SIGINT))
+    sampler = quick()
+    with pytest.warns(hb.InterruptedWarning, match="interrupted at step 11"):
+        sampler.run(steps=20)
+    assert sampler.step == 11
+    assert sampler.predict(classes()[0]).mean.shape == (40, 2)
+    sampler.run(steps=9)
+    assert same(whole, sampler)
+
+
+@QUIET
+def test_budgets_are_kept():
+    told = []
+    sampler = quick().run(steps=7)
+    assert (sampler.step, sampler.gradients) == (7, 14)
+    assert sampler.run(steps=3).step == 10
+    spent = sampler.seconds
+    sampler.run(seconds=0.25, progress=told.append)
+    assert sampler.seconds - spent >= 0.25
+    assert sampler.step > 10
+    assert isinstance(told[-1], hb.Progress)
+    assert told[-1].first == 10
+    assert told[-1].step <= sampler.step
+    assert math.isfinite(told[-1].loss)
+
+
+def test_without_a_budget_it_ends_when_predictions_have_converged(monkeypatch):
+    monkeypatch.setattr(home, "FIRST", 100)
+    options = {"noise": 0.5, "lr": 0.4, "samples": 64, "chains": 4}
+    sampler = quick(values(), fitted(*values()), "mse_loss", **options)
+    sampler.run()
+    assert sampler.step in (100, 200, 400, 800)
+    assert sampler.has_converged
+    assert sampler.convergence.rhat <= 1.1
+
+
+@QUIET
+def test_a_saved_sampler_says_the_same_and_goes_on_with_the_same_bits(tmp_path):
+    path = tmp_path / "sampler.safetensors"
+    x, y = classes()
+    sampler = quick(prior=(0.5, 2.0)).run(steps=11)
+    sampler.save(path)
+    other = network()
+    torch.nn.init.zeros_(other[0].weight)  # what it has does not matter
+    loaded = ht.Sampler.load(path, other)
+    for a, b in zip(sampler.predict(x)[:5], loaded.predict(x)[:5], strict=True):
+        assert torch.equal(a, b)
+    assert repr(loaded) == repr(sampler)
+    assert repr(loaded.report(x, y)) == repr(sampler.report(x, y))
+    with pytest.raises(ValueError, match=r"no data: .*load\(path, model, data=\)"):
+        loaded.run(steps=3)
+    with pytest.raises(ValueError, match="not the data"):
+        ht.Sampler.load(path, other, (x + 1, y))
+    going = ht.Sampler.load(path, other, (x, y)).run(steps=9)
+    assert same(sampler.run(steps=9), going)
+    assert ht.Sampler.load(path, other).settings == sampler.settings
+    loaded.save(path)  # it replaces its own kind, and loses nothing
+    assert same(ht.Sampler.load(path, other, (x, y)), loaded)
+
+
+class Tied(torch.nn.Module):
+    """With a matrix that two layers share, a scalar, an empty parameter, a mask, and what is not stored."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+        self.last.weight = self.first.weight
+        self.scale, self.nothing = torch.nn.Parameter(torch.ones(())), torch.nn.Parameter(torch.zeros(0))
+        self.register_buffer("mask", torch.tensor([0.0, float("-inf")]))
+        self.register_buffer("shift", torch.ones(2), persistent=False)
+
+    def forward(self, x):
+        return self.scale * self.last(torch.tanh(self.first(x))) + torch.softmax(self.mask, 0) * self.shift
+
+
+@QUIET
+@pytest.mark.parametrize("make", [Tied, lambda: network().bfloat16()], ids=["tied", "bfloat16"])
+def test_samplers_of_odd_modules_are_saved_and_go_on_with_the_same_bits(make, tmp_path):
+    """Of half precision that takes the float32 copies, too, in which small steps add up."""
+    path, model = tmp_path / "sampler.safetensors", make()
+    x, y = classes()
+    x = x.to(model.get_parameter("first.weight" if isinstance(model, Tied) else "0.weight").dtype)
+    sampler = quick((x, y), model, lr=0.01).run(steps=11)
+    sampler.save(path)
+    loaded = ht.Sampler.load(path, make(), (x, y))
+    assert torch.equal(loaded.predict(x).mean, sampler.predict(x).mean)
+    assert same(sampler.run(steps=9), loaded.run(steps=9))
+
+
+@QUIET
+def test_files_are_safetensors_and_one_that_was_altered_is_refused(tmp_path):
+    from safetensors.torch import load_file
+
+    path, bad = tmp_path / "sampler.safetensors", tmp_path / "bad.safetensors"
+    quick().run(steps=3).save(path)
+    assert load_file(path)["single/0.weight"].shape == (5, 2)
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    places = [
+        0,
+        9,
+        8 + content[8 : 8 + size].index(b"sha256") + 12,
+        8 + content[8:].index(b"gradients"),
+        size + 8,
+    ]
+    for place in [*places, len(content) - 1]:
+        bad.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(ValueError, match=r"bad.safetensors is (damaged|not a file of a sampler)"):
+            ht.Sampler.load(bad, network())
+    for kept in (0, 5, size, len(content) - 3):
+        bad.write_bytes(content[:kept])
+        with pytest.raises(ValueError, match="not a file of a sampler"):
+            ht.Sampler.load(bad, network())
+    torch.save({"a": 1}, bad)
+    with pytest.raises(ValueError, match="not a file of a sampler"):
+        ht.Sampler.load(bad, network())
+    with pytest.raises(ValueError, match="not a sampler of this model"):
+        ht.Sampler.load(path, torch.nn.Linear(2, 2))
+    with pytest.raises(OSError, match="cannot be read"):
+        ht.Sampler.load(tmp_path / "nothing", network())
+
+
+# What is found, and what is said
+
+
+@QUIET
+def test_the_stepsize_is_halved_where_chains_diverge_or_are_too_hot():
+    x, y = values()
+    steep = torch.nn.Linear(2, 1).double()
+    sampler = ht.Sampler(steep, "mse_loss", (10 * x, y), noise=0.5, chains=4, seed=1).run(steps=60)
+    assert sampler.lr == 0.1  # the curvature is about 2 x 100, and h² k < 4
+    assert [h for h, _ in sampler.tried] == [0.4, 0.2]
+    assert sampler.step == 60
+    assert sampler.gradients > 240  # trials count
+    # noisy gradients: batches heat in proportion to h
+    x = torch.randn(400, 30, dtype=torch.float64, generator=generator())
+    y = torch.randn(400, 1, dtype=torch.float64, generator=generator(1))
+    options = {"noise": 1.0, "batch": 50, "chains": 8, "seed": 1}
+    found = ht.Sampler(fitted(x, y), "mse_loss", (x, y), **options).run(steps=140)
+    assert found.lr < 0.2
+    heats = [heat for _, heat in found.tried]
+    assert heats[-1] > 1.3
+    assert all(following < one for one, following in itertools.pairwise(heats))
+    # far from the minimum it is hot at any stepsize, which is not the fault of that
+    far = ht.Sampler(torch.nn.Linear(2, 1).double(), "mse_loss", values(), noise=0.5, chains=8, seed=1)
+    assert far.run(steps=40).lr == 0.2
+    assert far.tried[0][1] > 2
+
+
+@pytest.mark.filterwarnings("ignore::heatbath._internal.warnings.OffTemperatureWarning")
+def test_warnings_say_what_is_wrong():
+    x, y = values(400)
+    line = torch.nn.Linear(2, 1).double()
+    options = {"noise": 0.2, "batch": 4, "chains": 8, "seed": 1, "lr": 0.4}
+    with pytest.warns() as caught:
+        ht.Sampler(line, "mse_loss", (x, y), **options).run(steps=200)
+    texts = {one.category: str(one.message) for one in caught}
+    assert "kinetic" in str([str(one.message) for one in caught])
+    assert "larger batches" in texts[hb.OffTemperatureWarning]
+    with pytest.warns(ht.NotConvergedWarning, match="not converged in 3 steps.*too few samples"):
+        quick().run(steps=3)
+    with pytest.warns(ht.NotConvergedWarning, match="too few samples, or chains"):
+        quick(chains=1).run(steps=20)
+    assert caught[0].filename == __file__
+
+
+@QUIET
+def test_a_chain_that_diverges_is_reported_and_left_out():
+    x, _ = classes()
+    sampler = quick(chains=3).run(steps=4)
+    with torch.no_grad():
+        next(iter(sampler.chains.parameters()))[1] = math.nan
+    with pytest.warns(hb.DivergedWarning, match="chains 1 diverged by step 5"):
+        sampler.run(steps=30)
+    with pytest.warns(RuntimeWarning, match="not finite"):
+        said = sampler.predict(x)
+    assert said.mean.isfinite().all()
+    assert sampler.convergence is not None
+    with torch.no_grad():
+        next(iter(sampler.chains.parameters()))[:] = math.nan
+    with pytest.raises(FloatingPointError, match=r"all chains diverged by step 35.*smaller lr than 0.1"):
+        sampler.run(steps=5)
+
+
+@QUIET
+def test_the_noise_is_that_of_the_chains_that_are_alive(monkeypatch):
+    """The first of three dies: its noise stays, and the other two have their own in the report."""
+    x, y = values(100)
+    sampler = ht.Sampler(torch.nn.Linear(2, 1).double(), "mse_loss", (x, y), chains=3, lr=0.1, seed=1)
+    sampler.run(steps=20)
+    with torch.no_grad():
+        next(iter(sampler.chains.parameters()))[0] = math.nan
+    stays = sampler._course.optimizer.noise[0]
+    with pytest.warns(hb.DivergedWarning, match="chains 0 diverged"):
+        sampler.run(steps=120)
+    now = sampler._course.optimizer.noise
+    assert now[0] == stays
+    noises = np.stack([n.noise for s, n in sampler._course.notes.items() if s > sampler.burn_in], axis=1)
+    assert sampler.noise == pytest.approx(noises[1:].mean(), rel=1e-12)
+    given = []
+    of_values = Report.of_values
+
+    def noted(task, y, said, single, law):
+        given.append((said, law))
+        return of_values(task, y, said, single, law)
+
+    monkeypatch.setattr(Report, "of_values", staticmethod(noted))
+    with pytest.warns(hb.DivergedWarning, match="chains 0 are not finite.*left out"):
+        assert sampler.predict(x).mean.isfinite().all()
+    sampler.report(x, y)
+    ((said, (variances, _)),) = given
+    assert len(said) == len(variances) == 2 * noises.shape[1]
+    np.testing.assert_array_equal(variances, noises[1:].ravel())
+    assert not np.isin(stays, variances)
+    assert sampler.temperatures()
+
+
+@QUIET
+@pytest.mark.parametrize("loss", ["cross_entropy", "binary_cross_entropy_with_logits"])
+def test_a_report_has_the_numbers_of_scikit_learn_for_both(loss):
+    x, y = classes(80)
+    binary = loss.startswith("binary")
+    model = network(1 if binary else 2)
+    sampler = quick((x, y[:, None] if binary else y), model, loss).run(steps=40)
+    report = sampler.report(x, y)
+    with torch.no_grad():
+        alone = model(x).double()
+    alone = torch.cat([-alone, alone], dim=1).mul(0.5).softmax(1) if binary else alone.softmax(1)
+    together = sampler.predict(x).mean
+    together = torch.cat([1 - together, together], dim=1) if binary else together
+    for found, p in ((report.averaged, together.numpy()), (report.single, alone.numpy())):
+        assert found["log_loss"].value == pytest.approx(log_loss(y, p))
+        assert found["accuracy"].value == pytest.approx(accuracy_score(y, p.argmax(axis=1)))
+        times = 1 if binary else 2
+        assert found["brier"].value == pytest.approx(times * brier_score_loss(y, p[:, 1]))
+        assert found["calibration_error"].value == pytest.approx(metrics.calibration_error(p, y))
+        assert found["accuracy"].low < found["accuracy"].value < found["accuracy"].high
+    gap = report.averaged["log_loss"].value - report.single["log_loss"].value
+    assert report.difference.value == pytest.approx(gap)
+    assert "calibration error" in repr(report)
+    legend = [text.get_text() for text in report.plot().get_legend().get_texts()]
+    assert [text.partition(",")[0] for text in legend] == ["averaged", "single"]
+    loader = DataLoader(TensorDataset(x, y), 30)
+    assert repr(sampler.report(loader)) == repr(report)
+
+
+@QUIET
+def test_an_average_that_is_worse_than_the_single_network_is_said_to_be():
+    x, y = classes(200)
+    model = network()
+    fit = torch.optim.Adam(model.parameters(), 0.05)
+    for _ in range(100):
+        fit.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        fit.step()
+    hot = quick((x, y), model, temperature=100.0, lr=0.4).run(steps=60)
+    with pytest.warns(ht.WorseThanSingleWarning, match="temperature=0.1"):
+        report = hot.report(x, y)
+    assert report.difference.low > 0
+    assert "worse" in repr(report)
+    cold = quick((x, y), model, temperature=1e-4).run(steps=20)
+    assert abs(cold.report(x, y).difference.value) < 0.01  # and does not warn
+
+
+@QUIET
+def test_dropout_is_off_batch_norms_keep_their_statistics_and_the_module_is_not_touched():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(2, 6), torch.nn.BatchNorm1d(6), torch.nn.Dropout(), torch.nn.Linear(6, 2)
+    )
+    model[1].running_mean += 0.3
+    model[3].bias.requires_grad_(False)
+    before = copy.deepcopy(model.state_dict())
+    sampler = quick(model=model).run(steps=10)
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    for state in sampler._course.samples:
+        for own in sampler.chains.states(state):
+            for name in ("1.running_mean", "1.running_var", "1.num_batches_tracked", "3.bias"):
+                assert torch.equal(own[name], before[name])
+            assert not torch.equal(own["0.weight"], before["0.weight"])
+    x = classes()[0]
+    assert torch.equal(sampler.predict(x).mean, sampler.predict(x).mean)
+
+
+def test_everything_that_is_wrong_is_said_at_once():
+    x, y = classes()
+    with pytest.raises(
+        ValueError, match=r"model must be.*loss must be.*data must be.*chains must.*lr, unless"
+    ):
+        ht.Sampler(F.relu, "hinge", x, chains=0, lr=-1.0)
+    frozen = network().requires_grad_(False)
+    with pytest.raises(
+        ValueError, match=r"no parameter.*task, which a loss of your own needs.*as many targets"
+    ):
+        ht.Sampler(frozen, F.cross_entropy, (x, y[:3]))
+    with pytest.raises(ValueError, match=r"one of them, or none.*steps must be.*progress must be"):
+        quick().run(steps=0, seconds=3.0, progress=3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"task": "binary"}, "the task of cross_entropy is 'classes'"),
+        ({"loss": F.mse_loss, "task": "sums"}, "task, which a loss of your own needs, must be one of"),
+        ({"data": [(classes())], "batch": 3}, "batch is for tensors"),
+        ({"data": []}, "no batches"),
+        ({"batch": 0}, "batch must be"),
+        ({"gamma": 0.0}, "gamma must be"),
+        ({"temperature": 0.0}, "temperature must be"),
+        ({"samples": 2}, "samples must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"prior": -1.0}, "prior"),
+        ({"noise": 0.1}, "noise is for mse_loss"),
+        ({"model": network(1)}, "'classes' needs an output for each class"),
+        ({"model": torch.nn.Linear(3, 2)}, "does not take inputs"),
+        ({"data": (classes()[0], classes()[1] + 5)}, "whole numbers from 0 to 1"),
+        ({"loss": "mse_loss"}, "targets of the shape of the outputs"),
+        ({"loss": lambda f, y: f, "task": "classes"}, "one number for a batch"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_anything_moves(wrong, match):
+    with pytest.raises(ValueError, match=match):
+        quick(**wrong)
+
+
+@QUIET
+def test_reports_need_targets_that_fit():
+    x, y = classes()
+    sampler = quick()
+    with pytest.raises(ValueError, match="no samples yet"):
+        sampler.predict(x)
+    sampler.run(steps=5)
+    with pytest.raises(ValueError, match="targets are needed"):
+        sampler.report(x)
+    with pytest.raises(ValueError, match="as many targets as inputs"):
+        sampler.report(x, y[:3])
+    with pytest.raises(ValueError, match="indices of classes"):
+        sampler.report(x, y + 7)
