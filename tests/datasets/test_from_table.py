@@ -3,6 +3,7 @@
 import io
 import re
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -279,7 +280,7 @@ def large(tmp_path, monkeypatch):
 
 def test_a_table_that_would_not_fit_in_memory_is_refused_before_it_is_read(large, monkeypatch):
     from_table(large, "y")
-    monkeypatch.setattr(from_table, "free_memory", lambda: 500_000)
+    monkeypatch.setattr(import_module("heatbath.datasets.from_table"), "free_memory", lambda: 500_000)
     read = []
     frame = opening._frame
     monkeypatch.setattr(opening, "_frame", lambda *given: read.append(len(given[2])) or frame(*given))

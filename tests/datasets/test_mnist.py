@@ -6,6 +6,7 @@ import io
 import os
 import urllib.error
 from http.client import IncompleteRead
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from heatbath.datasets import mnist
 from tests.conftest import data_beside
 from tests.datasets.problems import same
 
+MODULE = import_module("heatbath.datasets.mnist")
 TINY = {
     "train-images-idx3-ubyte": (6, 28, 28),
     "train-labels-idx1-ubyte": (6,),
@@ -34,9 +36,9 @@ CONTENT = {name: idx(name, shape) for name, shape in TINY.items()}
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
     """A small MNIST, an empty cache, no HEATBATH_DATA and no network."""
-    monkeypatch.setattr(mnist, "MNIST", TINY)
+    monkeypatch.setattr(MODULE, "MNIST", TINY)
     monkeypatch.setattr(
-        mnist, "SHA256", {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
+        MODULE, "SHA256", {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
     )
     monkeypatch.delenv("HEATBATH_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -55,7 +57,7 @@ class Net:
         assert timeout <= 60
         self.asked.append(url)
         mirror, _, name = url.rpartition("/")
-        return io.BytesIO(self.answer(mnist.MIRRORS.index(mirror), name.removesuffix(".gz")))
+        return io.BytesIO(self.answer(MODULE.MIRRORS.index(mirror), name.removesuffix(".gz")))
 
 
 def packed(mirror, name):
@@ -107,7 +109,7 @@ def test_mnist_is_fetched_once_and_then_read_from_the_cache(tiny, tmp_path, monk
     tiny.answer = packed
     monkeypatch.setenv("HEATBATH_DATA", str(tmp_path / "nothing"))
     first = mnist()
-    assert tiny.asked == [f"{mnist.MIRRORS[0]}/{name}.gz" for name in TINY]
+    assert tiny.asked == [f"{MODULE.MIRRORS[0]}/{name}.gz" for name in TINY]
     assert leftovers(tmp_path) == sorted(f"{name}.gz" for name in TINY)
     assert same(first, mnist())
     assert len(tiny.asked) == 4
@@ -118,7 +120,7 @@ def test_only_the_missing_files_are_fetched(tiny, tmp_path):
     (cache / "t10k-labels-idx1-ubyte").unlink()
     tiny.answer = packed
     mnist()
-    assert tiny.asked == [f"{mnist.MIRRORS[0]}/t10k-labels-idx1-ubyte.gz"]
+    assert tiny.asked == [f"{MODULE.MIRRORS[0]}/t10k-labels-idx1-ubyte.gz"]
 
 
 def unreachable(name):
@@ -160,7 +162,7 @@ def test_when_no_mirror_is_good_the_error_names_what_was_tried_and_nothing_is_le
     monkeypatch.setenv("HEATBATH_DATA", str(tmp_path / "nothing"))
     with pytest.raises(FileNotFoundError) as caught:
         mnist()
-    tried = [str(tmp_path / "nothing"), str(tmp_path / "cache"), *mnist.MIRRORS]
+    tried = [str(tmp_path / "nothing"), str(tmp_path / "cache"), *MODULE.MIRRORS]
     for part in (*tried, says, "mnist(folder=...)", "set HEATBATH_DATA", "train-images-idx3-ubyte"):
         assert part in str(caught.value)
     assert leftovers(tmp_path) == []
@@ -245,4 +247,4 @@ def test_the_real_mnist_is_what_it_is_known_to_be():
     # the checksum of the file itself, computed back from what was read
     header = bytes([0, 0, 8, 3]) + np.array([10000, 28, 28], ">u4").tobytes()
     pixels = np.rint(problem.X_test * 255).astype(np.uint8).tobytes()
-    assert hashlib.sha256(header + pixels).hexdigest() == mnist.SHA256["t10k-images-idx3-ubyte"]
+    assert hashlib.sha256(header + pixels).hexdigest() == MODULE.SHA256["t10k-images-idx3-ubyte"]

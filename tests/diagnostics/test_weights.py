@@ -9,6 +9,7 @@ import torch
 
 import heatbath as hb
 from heatbath import diagnostics as d
+from heatbath.torch import module_roughness
 from heatbath.torch.prediction.samples import Samples
 from tests.diagnostics.linear import LINEAR, on_quadratic, problem_of
 from tests.runs import SMALL, SPIRALS
@@ -86,7 +87,7 @@ def test_roughness_is_the_mean_norm_of_the_gradient_by_chain():
     expected = (np.linalg.norm(run.theta[:, :2], axis=1) * p * (1 - p)).mean(axis=0)
     np.testing.assert_allclose(d.roughness(run, -2, 3, points=20), expected, rtol=1e-8, atol=1e-12)
     for chain in range(3):
-        found = d.module_roughness(run.to_torch(chain), -2, 3, points=20, task="binary")
+        found = module_roughness(run.to_torch(chain), -2, 3, points=20, task="binary")
         assert found == pytest.approx(expected[chain], rel=1e-9)
     scaled = logistic([[1.0, 2.0]], standardise=True)
     w = np.array([1.0, 2.0]) / scaled.problem.scale
@@ -103,8 +104,8 @@ def test_roughness_of_several_classes_is_over_all_their_probabilities():
     one = torch.nn.Linear(2, 1).double()
     with torch.no_grad():
         one.weight[0], one.bias[0] = two[0].weight[1] - two[0].weight[0], two[0].bias[1] - two[0].bias[0]
-    assert d.module_roughness(two, -1, 1, task="classes") == pytest.approx(
-        math.sqrt(2) * d.module_roughness(one, -1, 1, task="binary"), rel=1e-9
+    assert module_roughness(two, -1, 1, task="classes") == pytest.approx(
+        math.sqrt(2) * module_roughness(one, -1, 1, task="binary"), rel=1e-9
     )
     assert two.training
     assert two[1].training
@@ -112,7 +113,7 @@ def test_roughness_of_several_classes_is_over_all_their_probabilities():
     flat = hb.datasets.from_arrays(problem.X_train[0][:, :2], np.arange(30) % 3, test_share=0.0)
     run = hb.train(flat, hb.MLP((5,), "tanh"), hb.LOL(), 5, 10, chains=2, dtype="float64")
     for chain, found in enumerate(d.roughness(run, -1, 1, points=10)):
-        exact = d.module_roughness(run.to_torch(chain), -1, 1, points=10, task="classes")
+        exact = module_roughness(run.to_torch(chain), -1, 1, points=10, task="classes")
         assert found == pytest.approx(exact, rel=1e-6)
 
 
@@ -122,4 +123,4 @@ def test_roughness_refuses_what_is_not_a_classifier_of_the_plane():
     with pytest.raises(ValueError, match="low must be below high"):
         d.roughness(logistic([[1.0, 2.0]]), 1, 1)
     with pytest.raises(ValueError, match="task must be one of 'binary', 'classes'"):
-        d.module_roughness(torch.nn.Linear(2, 1), -1, 1, task="regression")
+        module_roughness(torch.nn.Linear(2, 1), -1, 1, task="regression")

@@ -157,7 +157,7 @@ def test_rounding_is_all_that_keeps_longer_runs_from_passing_it(make, monkeypatc
     estimator, name = make(batch=1000, method=hb.AdLaLa(h=0.3)), make.__name__
     with pytest.raises(AssertionError, match="not equivalent"):
         check_sample_weight_equivalence_on_dense_data(name, estimator)
-    monkeypatch.setattr("heatbath.training.train.train", partial(train, dtype="float64"))
+    monkeypatch.setattr("heatbath.estimators.base.train", partial(train, dtype="float64"))
     check_sample_weight_equivalence_on_dense_data(name, estimator)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
+from heatbath.diagnostics.drift import FALSE_ALARMS
 from heatbath.runs import run as runs
 
 RNG = np.random.default_rng(0)
@@ -121,7 +122,7 @@ def test_networks_that_diverge_on_what_comes_are_begun_anew():
     assert fitted.run_.problem.X_train.shape[1] == 200
     assert np.isfinite(fitted.predict(X)).all()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("heatbath.training.train.train", diverging)
+        patch.setattr("heatbath.estimators.base.train", diverging)
         with pytest.raises(FloatingPointError):
             hb.ThermodynamicRegressor(method=OWN, **QUICK).partial_fit(X, y)
 
@@ -195,7 +196,7 @@ def test_a_change_of_the_data_is_told_and_what_was_before_is_forgotten(flips):
         X = rng.standard_normal((10, 2))
         y = (X[:, 0] > 0) ^ (flips and call >= 60)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("heatbath._internal.warnings.warn", told.append)
+            patch.setattr("heatbath.estimators.base.warn", told.append)
             fitted.partial_fit(X, y, classes=[False, True])
         if told and flips:
             break
@@ -232,7 +233,7 @@ def test_the_friction_of_adaptive_parts_is_watched_where_the_window_is_full():
     past, (watch,) = fitted._past, fitted._past.frictions.values()
     assert watch.series == "the friction of part 'hidden'"
     assert 6 <= watch.step <= 8  # of ten calls the first two fill the window
-    assert past.watch.false_alarms == watch.false_alarms == 2 * hb.drift.FALSE_ALARMS
+    assert past.watch.false_alarms == watch.false_alarms == 2 * FALSE_ALARMS
     rng = np.random.default_rng(3)
     assert not any(past.feel({"hidden": value}, True) for value in rng.normal(0.0, 1.0, 100))
     told = next(d for value in rng.normal(3.0, 1.0, 50) if (d := past.feel({"hidden": value}, True)))

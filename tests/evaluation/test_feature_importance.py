@@ -100,6 +100,6 @@ def test_columns_of_a_table_are_as_the_user_has_them():
     raw = frame.drop(columns="size").assign(city="Oslo")
     rows = evaluation.examples_of(run)
     X = rows.raw
-    X[:, evaluation.influence.groups(own)["city"]] = [0.0, 1.0, 0.0]
+    X[:, feature_importance.groups(own)["city"]] = [0.0, 1.0, 0.0]
     np.testing.assert_allclose(found["city"].mean[1, 0], run.predict(X).mean.mean(), rtol=1e-9)
     assert run.predict(raw).mean.shape == (200, 1)

@@ -85,7 +85,7 @@ def message(random):
 
 
 def test_the_server_survives_ten_thousand_fuzzed_messages(served, page, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.messages.A_SECOND", 10**6)
+    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 10**6)
     page.setup()
     chance = random.Random(7)
     workers = {thread.name for thread in threading.enumerate() if thread.name.startswith("heatbath")}

@@ -457,7 +457,7 @@ def test_a_flood_of_messages_is_warned_of_and_then_ended_and_others_are_not_dist
 ):
     page.setup()
     page.steps(1)
-    monkeypatch.setattr("heatbath.explorer.messages.A_SECOND", 5)  # which any machine can send
+    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 5)  # which any machine can send
     with Page(served) as other:
         other.setup()
         warned = False
@@ -522,7 +522,7 @@ def test_large_networks_have_coarser_maps_and_are_the_same_runs(page):
 
 
 def test_changes_are_limited_and_heat_can_always_be_ended(page, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.settings.CHANGES", 3)
+    monkeypatch.setattr("heatbath.explorer.run_stream.CHANGES", 3)
     page.setup()
     page.ask("change", run="A", h=0.1)
     page.ask("change", run="A", h=0.2)

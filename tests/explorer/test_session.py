@@ -78,7 +78,7 @@ def run(test):
 
 
 def test_pages_that_are_just_gone_keep_their_runs_while_there_is_room(explorer, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.messages.SESSIONS", 4)
+    monkeypatch.setattr("heatbath.explorer.server.SESSIONS", 4)
 
     async def visit(session=""):
         page = Wire(explorer, session)
@@ -467,7 +467,7 @@ def test_blas_has_one_thread_while_runs_play_and_what_it_had_when_they_pause(exp
 
 
 def test_messages_that_are_too_many_are_answered_too(explorer, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.messages.A_SECOND", 3)
+    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 3)
     monkeypatch.setattr("heatbath.explorer.server.WAITING", 20)
     monkeypatch.setattr("heatbath.explorer.server.time", SimpleNamespace(monotonic=lambda: 0.0))
 

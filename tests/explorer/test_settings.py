@@ -414,7 +414,7 @@ def test_lines_have_fewer_points_where_networks_are_large_and_both_ends(monkeypa
     def line(problem, network, one, two, at, split, threads):
         return {"loss": types.SimpleNamespace(values=at)}
 
-    monkeypatch.setattr("heatbath.landscape.line", line)
+    monkeypatch.setattr("heatbath.explorer.loss_lines.landscape.line", line)
     given = settings.read_settings({
         "problem": {"kind": "blobs", "points": points}, "network": {"hidden": np.atleast_1d(hidden).tolist()},
     })  # fmt: skip

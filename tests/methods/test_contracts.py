@@ -75,10 +75,10 @@ def test_a_preset_takes_a_prior_and_what_its_methods_take(name):
 
 # they export methods, or choose one
 CHOOSING = {
-    "__init__.py", "defaults.py", "presets.py", "runs/live.py", "runs/simulation.py", "sampling.py",
-    "torch/__init__.py", "torch/learning.py", "torch/sampler.py",
+    "__init__.py", "training/defaults.py", "runs/live.py", "runs/simulation.py", "sampling.py",
+    "torch/__init__.py", "torch/llc.py", "torch/sampling/trajectory.py",
 }  # fmt: skip
-CHOOSING_PACKAGES = ("methods", "experiments", "estimators")
+CHOOSING_PACKAGES = ("methods", "paper", "estimators")
 
 
 def asks(tree: ast.AST) -> list[str]:
@@ -121,7 +121,7 @@ def test_nobody_outside_methods_asks_which_method_it_has(path):
     chooses = str(place) in CHOOSING or place.parts[0] in CHOOSING_PACKAGES
     if not chooses:
         assert not named(tree)
-    if place.parts[0] != "experiments" and str(place) not in CHOOSING:
+    if place.parts[0] != "paper" and str(place) not in CHOOSING:
         assert not asks(tree)
 
 

@@ -170,7 +170,7 @@ def test_networks_that_go_through_the_training_examples_have_the_intervals_of_th
     found = estimator.predict_interval(X[80:], 0.9)
     np.testing.assert_array_equal(found, [end[:, 0] for end in law.interval(0.9)])
     assert held(*found) > 0.85
-    monkeypatch.setattr("heatbath.prediction.calibration.MOST_LEVERAGE", 2.0)  # control
+    monkeypatch.setattr("heatbath.runs.run.MOST_LEVERAGE", 2.0)  # control
     low, high = estimator.run_._calibration(None).interval(law, 0.9)
     assert held(low[:, 0], high[:, 0]) < 0.75
 

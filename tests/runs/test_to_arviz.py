@@ -344,7 +344,7 @@ def test_the_latest_samples_are_enough_where_memory_is_not(two, monkeypatch):
     np.testing.assert_array_equal(
         latest.log_likelihood["y"], two.to_arviz().log_likelihood["y"].values[:, -10:]
     )
-    monkeypatch.setattr("heatbath._internal.memory.free_memory", lambda: 300_000)
+    monkeypatch.setattr("heatbath.runs.to_arviz.free_memory", lambda: 300_000)
     with pytest.raises(MemoryError, match=r"300 samples .* 40 training examples need .* take the latest="):
         two.to_arviz(groups=["log_likelihood"])
     two.to_arviz(groups=["log_likelihood"], latest=1, X=X[:1])

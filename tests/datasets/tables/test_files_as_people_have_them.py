@@ -16,7 +16,7 @@ import heatbath as hb
 from heatbath.cli.settings import problem_of
 from heatbath.cli.tuning import _options
 from heatbath.runs.serialise import checksum
-from heatbath.training import defaults
+from heatbath.training import budget
 from tests.cli.conftest import call as call
 from tests.cli.conftest import no_pictures as no_pictures
 
@@ -91,7 +91,7 @@ def test_a_file_is_trained_on_and_predicted_by_one_command_each(
 ):
     """Nothing is said but the target; only the usual work is less."""
     for name, value in LESS.items():
-        monkeypatch.setattr(defaults, name, 400 if "STEPS" in name and kind in WITH_PRIOR else value)
+        monkeypatch.setattr(budget, name, 400 if "STEPS" in name and kind in WITH_PRIOR else value)
     content, targets = FILES[kind]
     path, folder = tmp_path / "table.data", tmp_path / "run"
     path.write_bytes(content() if callable(content) else content)

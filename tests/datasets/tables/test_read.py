@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chi2
 
 from heatbath._internal.warnings import UnforeseenDataWarning
-from heatbath.datasets.tables import open_chunks, read_table
+from heatbath.datasets.tables import open_chunks, read_table, sniff
 from heatbath.datasets.tables import read as opening
 from heatbath.datasets.tables.parsing import numbers
 from heatbath.datasets.tables.sniff import HEAD, LONGEST, SEPARATORS
@@ -397,7 +397,7 @@ def test_pieces_are_full_though_lines_are_empty():
 
 
 def test_few_characters_are_read_at_a_time(monkeypatch):
-    monkeypatch.setattr(opening, "LARGEST", 50)
+    monkeypatch.setattr(sniff, "LARGEST", 50)
     sizes = []
     frame = opening._frame
     monkeypatch.setattr(opening, "_frame", lambda *given: sizes.append(len(given[2])) or frame(*given))

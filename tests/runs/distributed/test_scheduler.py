@@ -29,7 +29,8 @@ from heatbath.engine.loop import run_chains
 from heatbath.paper import runner
 from heatbath.runs import dataset, file, simulation
 from heatbath.runs.distributed import block as blocks
-from heatbath.runs.distributed import pools
+from heatbath.runs.distributed import pools, scheduler, worker
+from heatbath.runs.distributed import store as store_module
 from heatbath.runs.distributed.block import About, Shared, Stopped, Task
 from heatbath.runs.distributed.scheduler import SECONDS, BlockScheduler, Means, Sizes
 from heatbath.runs.distributed.store import Store
@@ -208,7 +209,7 @@ def test_blocks_that_may_have_other_bits_are_refused_or_told(problem, monkeypatc
     shared = Shared.of(plan)
     block = compute(Task(shared.digest, (), 0, 8, 20), shared.content)
     here = machine(plan, ()) | {name: "another"}
-    monkeypatch.setattr(blocks, "machine", lambda *_: here)
+    monkeypatch.setattr(store_module, "machine", lambda *_: here)
     store = Store(plan)
     if outcome is ValueError:
         with pytest.raises(ValueError, match="another version of heatbath"):
@@ -334,12 +335,12 @@ def test_sizes_are_limited_by_the_bytes_of_the_results(problem, monkeypatch):
     a_record, state = 8 * 2 * (1 + 1 + 1) + 8 * 1 + 4 * 21, 4 * 2 * 21 + 8 * 3 + 8  # and the steps of records
     total = sum(dataset.sizes(plan, 1000, range(16)).values())
     assert abs(total - 16 * (1000 * a_record + state)) <= 8 * 1000 + 16 * 64
-    monkeypatch.setattr(pools, "LARGEST", total // 10)
+    monkeypatch.setattr(scheduler, "LARGEST", total // 10)
     assert sizes.chains(400) == sizes.unit
     first = sizes.until(16, 0)
     assert 90 <= first <= 100
     assert 2 * first - 1 <= sizes.until(16, first) <= 2 * first + 1
-    monkeypatch.setattr(pools, "LARGEST", 1)
+    monkeypatch.setattr(scheduler, "LARGEST", 1)
     assert sizes.until(16, 300) == 301
 
 
@@ -463,7 +464,7 @@ def test_a_folder_that_cannot_be_written_is_named(problem, tmp_path, monkeypatch
         patch.setattr("builtins.open", refuse)
         with pytest.raises(OSError, match=r"run/.lock cannot be written: Read-only"):
             hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", **SIZES)
-    monkeypatch.setattr(blocks.Path, "mkdir", refuse)
+    monkeypatch.setattr(store_module.Path, "mkdir", refuse)
     with pytest.raises(OSError, match=r"new cannot be made: Read-only"):
         hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "new", **SIZES)
 
@@ -540,7 +541,7 @@ def test_a_block_that_is_refused_or_cannot_be_written_is_no_fault_of_a_worker(pr
         with pytest.raises(RuntimeError, match="came back from a worker and cannot be taken: ValueError: it"):
             hb.sweep(problem, NETWORK, GRID, executor=AtOnce(), **SIZES)
     store = Store(make_plan(problem, NETWORK, GRID, steps=20, chains=2), tmp_path / "run")
-    monkeypatch.setattr(blocks.writing, "write", full)
+    monkeypatch.setattr(store_module.atomic_write, "write", full)
     with pytest.raises(OSError, match="No space left"):
         BlockScheduler(pools.Pool(AtOnce()), store, 1, 4.0).run(None)
 
@@ -549,7 +550,7 @@ def test_a_finished_folder_is_read_by_another_version(problem, alone, cut, monke
     pytest.importorskip("dask", reason="the extra dask is not installed")
     cut(28)
     hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", **SIZES)
-    monkeypatch.setattr(blocks, "library", lambda: "a later one")
+    monkeypatch.setattr(worker, "library", lambda: "a later one")
     xr.testing.assert_identical(hb.load(tmp_path / "run").data.load(), alone.data)
 
 
@@ -617,9 +618,9 @@ def test_blocks_of_a_run_that_is_joined_are_removed_and_not_in_the_way(problem, 
     assert longer.step == 40
     assert not folder.exists()
     with monkeypatch.context() as patch:
-        patch.setattr(blocks.Path, "rmdir", lambda self: 1 / 0)  # the plan is the last to go
+        patch.setattr(store_module.Path, "rmdir", lambda self: 1 / 0)  # the plan is the last to go
         gone = []
-        patch.setattr(blocks.Path, "unlink", lambda self, missing_ok=False: gone.append(self.name))
+        patch.setattr(store_module.Path, "unlink", lambda self, missing_ok=False: gone.append(self.name))
         store = Store(run.plan, folder)
         store.add(compute(Task(store.shared.digest, (), 0, 8, 20), store.shared.content))
         with pytest.raises(ZeroDivisionError):
@@ -841,7 +842,7 @@ class Elsewhere(pools.Pool):
 
 def test_the_rungs_of_a_search_give_the_user_s_own_data_to_the_workers_once(monkeypatch):
     pool = Elsewhere()
-    monkeypatch.setattr("heatbath.runs.distributed.pools.chosen_pool", lambda executor: pool)
+    monkeypatch.setattr("heatbath.tuning.search.chosen_pool", lambda executor: pool)
     problem = own_data()
     options = dict(candidates=8, steps=64, chains=2, batch=10)
     found = hb.tune(problem, NETWORK, hb.LOL, executor="these", **options)
@@ -925,7 +926,7 @@ def test_a_folder_remembers_that_a_former_version_began_its_run(problem, tmp_pat
     assert longer.former == hb.load(tmp_path / "longer").former == "0.0.1"
 
 
-@pytest.mark.parametrize(("total", "kind"), [(40, "Group"), (3, "Alone")])
+@pytest.mark.parametrize(("total", "kind"), [(40, "LaneGroup"), (3, "Alone")])
 def test_all_blocks_of_a_plan_have_one_layout(problem, monkeypatch, total, kind):
     """However many threads this computer has, and however few chains are left for the last block."""
     plan = make_plan(problem, NETWORK, hb.LOL(), steps=20, chains=total)
@@ -954,8 +955,8 @@ def test_a_second_kind_of_code_in_a_plan_is_compiled_by_one_process_at_a_time(pr
         locked.append(1)
         yield
 
-    monkeypatch.setattr(blocks, "once", lock)
-    monkeypatch.setattr(blocks, "_ready", set())
+    monkeypatch.setattr(worker, "once", lock)
+    monkeypatch.setattr(worker, "_ready", set())
     monkeypatch.setattr(simulation.Simulation, "prepare", lambda self: None)
     monkeypatch.setattr(simulation.Simulation, "run", lambda self, *_, **options: False)
     counts = []
@@ -1089,7 +1090,7 @@ def test_a_study_asks_the_same_of_others(threads):
 
 def test_processors_with_other_instructions_are_told_apart(monkeypatch):
     def found(**features):
-        monkeypatch.setattr(blocks.llvmlite.binding, "get_host_cpu_features", lambda: features)
+        monkeypatch.setattr(worker.llvmlite.binding, "get_host_cpu_features", lambda: features)
         instructions.cache_clear()
         return instructions()
 
@@ -1100,7 +1101,7 @@ def test_processors_with_other_instructions_are_told_apart(monkeypatch):
         def unknown():
             raise RuntimeError("on purpose")
 
-        monkeypatch.setattr(blocks.llvmlite.binding, "get_host_cpu_features", unknown)
+        monkeypatch.setattr(worker.llvmlite.binding, "get_host_cpu_features", unknown)
         instructions.cache_clear()
         assert instructions() == "unknown"
     finally:
