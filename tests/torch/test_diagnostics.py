@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from heatbath import diagnostics as d
+from heatbath.torch import diagnostics as d
 from heatbath.torch.prediction.samples import Samples
 from tests.diagnostics.linear import rows
 

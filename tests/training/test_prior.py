@@ -112,7 +112,7 @@ def test_a_checkpoint_goes_on_with_the_prior_found(tmp_path, monkeypatch):
 
     with pytest.raises(RuntimeError, match="stopped"):
         hb.train(*given, **options, checkpoint=path, progress=stop)
-    monkeypatch.setattr(auto.evidence, "updated", lambda *_: pytest.fail("the prior is known"))
+    monkeypatch.setattr(evidence, "updated", lambda *_: pytest.fail("the prior is known"))
     again = hb.train(*given, **options, checkpoint=path)
     np.testing.assert_array_equal(again.theta, whole.theta)
     assert again.found == whole.found

@@ -35,12 +35,12 @@ def is_loader(data: object, *, repeatable: bool = False) -> bool:
     """
     if repeatable and isinstance(data, Iterator):
         return False
-    if isinstance(data, list) and data:
+    if isinstance(data, list):
+        if not data:
+            return repeatable  # a loader without batches, which training refuses by name
         first = data[0][0] if isinstance(data[0], (list, tuple)) and data[0] else data[0]
         return isinstance(first, (Tensor, Mapping))
-    return isinstance(data, Iterable) and not isinstance(
-        data, (Tensor, np.ndarray, Mapping, list, tuple, str)
-    )
+    return isinstance(data, Iterable) and not isinstance(data, (Tensor, np.ndarray, Mapping, tuple, str))
 
 
 def inputs_of(model: nn.Module, batch: Any) -> Any:

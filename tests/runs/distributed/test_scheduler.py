@@ -819,7 +819,7 @@ class Elsewhere(pools.Pool):
 
     def __init__(self):
         super().__init__(AtOnce())
-        self.given, self.read = [], []
+        self.given, self.read, self.plans = [], [], {}
 
     def _give(self, checksum, piece):
         self.given.append(set(file.opened(piece, checksum).variables))
@@ -831,13 +831,19 @@ class Elsewhere(pools.Pool):
         return read
 
     def submit(self, task, content):
-        driver, blocks.known_plans = blocks.known_plans, self.plans
+        driver = dict(blocks.known_plans)
+        self.know(self.plans)
         try:
             return super().submit(task, content)
         finally:
-            self.plans, blocks.known_plans = blocks.known_plans, driver
+            self.plans = dict(blocks.known_plans)
+            self.know(driver)
 
-    plans = blocks.OrderedDict()
+    @staticmethod
+    def know(plans):
+        """Have this process know these plans and no others, as another process would."""
+        blocks.known_plans.clear()
+        blocks.known_plans.update(plans)
 
 
 def test_the_rungs_of_a_search_give_the_user_s_own_data_to_the_workers_once(monkeypatch):
