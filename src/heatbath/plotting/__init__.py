@@ -16,8 +16,8 @@ from heatbath.plotting.evaluation import confusion as confusion
 from heatbath.plotting.evaluation import predicted as predicted
 from heatbath.plotting.evaluation import reliability as reliability
 from heatbath.plotting.evaluation import roc as roc
-from heatbath.plotting.importance import column_importance as column_importance
-from heatbath.plotting.importance import dependence as dependence
+from heatbath.plotting.feature_importance import column_importance as column_importance
+from heatbath.plotting.feature_importance import dependence as dependence
 from heatbath.plotting.landscapes import line as line
 from heatbath.plotting.landscapes import surface as surface
 from heatbath.plotting.output import embed as embed
