@@ -136,7 +136,7 @@ def test_a_checkpoint_of_another_start_is_another_run(tmp_path):
 
 def test_rounds_that_are_too_hot_leave_the_prior_and_cool_down(monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(auto, "is_hot", lambda estimate, alone=False: True)
+        patch.setattr(auto, "is_hot", lambda estimate, single_chain=False: True)
         with pytest.warns(
             hb.OffTemperatureWarning, match="short runs were too hot to find a prior: it stays at 1"
         ):
@@ -145,7 +145,7 @@ def test_rounds_that_are_too_hot_leave_the_prior_and_cool_down(monkeypatch):
         assert "as at first" in run.found.summary()
     cold = hb.train(PROBLEM, NETWORK, partition("auto", temperature=0.01), 4000, 40, 8, samples=8, record=1)
     assert len(cold.found.priors) > 4  # the first rounds are hot, and go on from where they came to
-    assert is_hot(Estimate(3.0, math.nan), alone=True)
+    assert is_hot(Estimate(3.0, math.nan), single_chain=True)
     assert not is_hot(Estimate(3.0, math.nan))
 
 

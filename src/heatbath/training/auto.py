@@ -239,7 +239,9 @@ class AutomaticRun:
             assert run is not None
             alive = run.died < 0
             heat = self._ratio(run) if alive.all() else UNKNOWN
-            if is_hot(heat, alone=self.chains == 1):  # which says nothing of the prior, and may cool down
+            if is_hot(
+                heat, single_chain=self.chains == 1
+            ):  # which says nothing of the prior, and may cool down
                 if h is not None and was_hot:
                     h /= FACTOR
                 was_hot = True
