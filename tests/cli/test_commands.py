@@ -247,7 +247,7 @@ def test_every_method_is_the_library_s_and_its_table_makes_it_again(given, expec
 def test_methods_that_come_twice_bear_their_coefficients():
     found = methods.labelled([methods.method_of(text) for text in ("sgd:h=0.1", "sgd:h=0.2", "lol")])
     assert list(found) == ["SGD h=0.1", "SGD h=0.2", "LOL"]
-    with pytest.raises(ValueError, match=r"SGD h=0\.1 is there twice"):
+    with pytest.raises(ValueError, match=r"SGD h=0\.1 occurs twice"):
         methods.labelled([methods.method_of("sgd:h=0.1")] * 2)
 
 
@@ -763,14 +763,14 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
     ("arguments", "told"),
     [
         (["train"], "say --problem NAME or --data FILE"),
-        (["train", "--problem", "spirals", "--tau", "1"], "say --method NAME; accepted: adlala, lol"),
-        (["sweep", "--problem", "spirals"], "say --method NAME; accepted: adlala, lol"),
+        (["train", "--problem", "spirals", "--tau", "1"], "choose a method with --method NAME; accepted: adlala, lol"),
+        (["sweep", "--problem", "spirals"], "choose a method with --method NAME; accepted: adlala, lol"),
         (["train", "--nonsense"], "No such option: --nonsense"),
         (["nonsense"], "No such command 'nonsense'"),
         (["train", "--problem", "circles", "--method", "lol"], "there is no problem 'circles'"),
         (["train", "--problem", "rings", "--turns", "4", "--method", "lol"], "rings has no turns; accepted"),
         (["train", "--problem", "spirals", "--method", "lbfgs"], "there is no method 'lbfgs'"),
-        (["train", *SMALL, "--method", "sgd"], "method SGD needs h: say --h NUMBER"),
+        (["train", *SMALL, "--method", "sgd"], "method SGD needs h: add --h NUMBER"),
         (["train", *SMALL, "--method", "sgd", "--h", "0.1", "--tau", "1"], "SGD has no tau; accepted: h"),
         (["train", *SMALL, "--method", "sgd", "--h", "fast"], "h must be a number, got 'fast'"),
         (["train", *SMALL, "--method", "sgd", "--h", "-1"], "h must be > 0"),
@@ -786,7 +786,7 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
         (["train", *SMALL, "--method", "lol", "--chains", "100000000000"], "GB are free"),
         (["sweep", *SMALL, "--method", "lol"], "a sweep needs several values"),
         (["compare", *SMALL], "say what to compare"),
-        (["compare", *SMALL, "--method", "sgd:h"], "a method is written as sgld:h=0.1,sigma=0.01"),
+        (["compare", *SMALL, "--method", "sgd:h"], "write a method as sgld:h=0.1,sigma=0.01"),
         (["train", "--settings", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["train", "--data", "nowhere.csv", "--target", "y", "--method", "lol"], "nowhere.csv cannot be"),
         (["train", "--data", "nowhere.csv", "--method", "lol"], "say --data FILE --target COLUMN"),

@@ -376,7 +376,7 @@ def test_what_is_not_named_has_its_usual_range_and_what_is_named_its_own():
             "LaLa: tune looks within ranges such as h=0.01..0.5, and takes no list",
         ),
         (["--method", "adam:beta1=1.5"], "beta1 must be"),
-        (["--method", "adam", "--method", "adam"], "the method Adam is there twice"),
+        (["--method", "adam", "--method", "adam"], "the method Adam occurs twice"),
         (["--method", "adam", "--steps", "7"], "must be a whole number >= 8, got 7"),
         (["--method", "adam", "--validation", "0"], "there are no validation data"),
         (["--method", "adam", "--validation", "1"], "validation must be >= 0 and < 1, got 1.0"),

@@ -1,42 +1,27 @@
-"""Methods by name, with coefficients as the command line and settings files give them.
+"""Make partitions from methods as the command line and settings files write them.
 
-They are made from the presets and the methods of the library, those that were registered too, and have the
-same arguments and defaults: `--method adlala:tau=1e-5` is `heatbath.AdLaLa(tau=1e-5)`.
+The methods are the presets and the registered methods, with the arguments and defaults that they have in
+Python: `--method adlala:tau=1e-5` is `heatbath.AdLaLa(tau=1e-5)`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import Field, fields
-from inspect import Parameter, signature
+from collections.abc import Mapping
+from dataclasses import fields
+from inspect import Parameter
 from typing import Any, NamedTuple
 
 from heatbath.cli.parsing import AUTO, numbers, whole_number
-from heatbath.methods import Method, known_methods, module_of
+from heatbath.methods.base import Argument
 from heatbath.methods.partition import Partition
 from heatbath.methods.posterior import Posterior
-from heatbath.methods.presets import PRESETS
+from heatbath.methods.presets import OUTPUT, MethodChoice, method_choices
 from heatbath.methods.schedules import from_plain
 
-OUTPUT = "_output"  # how the coefficients of the output layer end
 
-
-class MethodEntry(NamedTuple):
-    """A method: what it is called in tables, what makes it of its arguments, what these are and take.
-
-    `module` is that of a method of the user's own.
-    """
-
-    title: str
-    make: Callable[..., Partition]
-    arguments: dict[str, Parameter]
-    kinds: dict[str, str]
-    module: str | None = None
-
-
-class Argument(NamedTuple):
-    """An argument of methods: what kind of value it takes, what it is, and which methods have it."""
+class MethodOption(NamedTuple):
+    """An argument as an option of the command line: its kind, its help text, and the methods that take it."""
 
     name: str
     kind: str
@@ -44,191 +29,170 @@ class Argument(NamedTuple):
     methods: list[str]
 
 
-def known() -> dict[str, MethodEntry]:
-    """All presets and methods by the names that the command line knows."""
-    methods = {}
-    for name, preset in PRESETS.items():
-        taken = {name: p for name, p in signature(preset).parameters.items() if name != "posterior"}
-        kinds = {p.name: _kind_of_annotation(str(p.annotation)) for p in taken.values()}
-        methods[name.lower()] = MethodEntry(name, preset, taken, kinds)
-    for kind in known_methods().values():
-        h = Parameter("h", Parameter.KEYWORD_ONLY, annotation="Stepsize")
-        taken = {"h": h, **signature(kind).parameters}
-        kinds = {"h": "stepsize"} | {f.name: _kind_of_field(f) for f in fields(kind)}
-        methods[kind.title.lower()] = MethodEntry(
-            kind.title, _everywhere(kind), taken, kinds, module_of(kind)
-        )
-    return methods
+def known() -> dict[str, MethodChoice]:
+    """Return all presets and methods by their names on the command line."""
+    return {choice.title.lower(): choice for choice in method_choices().values()}
 
 
-def arguments() -> list[Argument]:
-    """All that some method takes, each once."""
-    texts = {"h": "Stepsize; train finds it where it is auto.", "word": "The splitting, such as BAOAB."}
-    for kind in known_methods().values():
-        for f in fields(kind):
-            choices = f.metadata.get("choices", ())
-            text = f.metadata.get("text", "")
-            texts.setdefault(f.name, f"{text}: {' or '.join(map(str, choices))}." if choices else text)
-    collected: dict[str, Argument] = {}
-    for name, method in known().items():
-        for parameter in method.arguments.values():
-            whose = parameter.name.removesuffix(OUTPUT)
-            text = texts.get(whose, "")
-            if whose != parameter.name:
-                text = f"Of the output layer: {text[:1].lower()}{text[1:]}"
-            blank = Argument(parameter.name, method.kinds[parameter.name], text, [])
-            collected.setdefault(parameter.name, blank).methods.append(name)
-    return list(collected.values())
+def arguments() -> list[MethodOption]:
+    """Return the arguments of all methods, each once."""
+    options: dict[str, MethodOption] = {}
+    for method, choice in known().items():
+        for argument in choice.arguments.values():
+            option = MethodOption(argument.name, argument.kind, _help_text(argument), [])
+            options.setdefault(argument.name, option).methods.append(method)
+    return list(options.values())
+
+
+def _help_text(argument: Argument) -> str:
+    if argument.kind == "stepsize":
+        return "Stepsize; train finds it if it is auto."
+    if argument.choices:
+        return f"{argument.text}: {' or '.join(map(str, argument.choices))}."
+    return argument.text
 
 
 def partition_of(
-    given: Mapping[str, Any], posterior: Posterior | None = None
+    table: Mapping[str, Any], posterior: Posterior | None = None
 ) -> tuple[Partition, dict[str, Any]]:
-    """The partition of a table such as {name: "sgld", h: 0.1, sigma: 0.01}, and the table with defaults.
+    """Make a partition from a table such as {name: "sgld", h: 0.1, sigma: 0.01}.
 
-    Parts that no preset has are tables of their own, {h: 0.1, parts: {hidden: {name: "sgld", ...}, ...}}.
-    What a posterior sets is left out of both.
+    Parts that form no preset are tables of their own: {h: 0.1, parts: {hidden: {name: "sgld", ...}, ...}}.
+
+    Returns
+    -------
+    Partition
+        The partition with this posterior.
+    dict
+        The table with the defaults filled in, without what the posterior sets.
     """
-    if "parts" in given:
-        return _of_parts(given, posterior)
-    title, make, accepted, kinds, module = find(given.get("name"), given.get("module"))
-    given = {name: value for name, value in given.items() if name != "module"}
-    plain = {name: _plain(kinds.get(name), name, value) for name, value in given.items() if name != "name"}
-    needed = [name for name, p in accepted.items() if _is_needed(p, posterior) and name not in plain]
-    if needed:
-        raise ValueError(
-            f"method {title} needs {' and '.join(needed)}: say {_example(given['name'], needed, module)}"
-        )
-    if unknown := [name for name in plain if name not in accepted]:
-        raise ValueError(f"method {title} has no {', '.join(unknown)}; accepted: {', '.join(accepted)}")
-    partition = make(posterior=posterior, **{name: _value(value) for name, value in plain.items()})
-    left = () if posterior is None else _left_out(partition)
-    defaults = {
-        name: p.default
-        for name, p in accepted.items()
-        if p.default not in (Parameter.empty, None) and name.removesuffix(OUTPUT) not in left
+    if "parts" in table:
+        return _partition_of_parts(table, posterior)
+    choice = find(table.get("name"), table.get("module"))
+    name = table["name"]
+    given = {
+        key: _parse_value(choice.arguments.get(key), key, value)
+        for key, value in table.items()
+        if key not in ("name", "module")
     }
-    origin = {} if module is None else {"module": module}
-    return partition, {"name": given["name"], **origin, **defaults, **plain}
+    missing = [argument for argument in choice.required(posterior is not None) if argument not in given]
+    if missing:
+        example = _example_of_options(name, missing, choice.module)
+        raise ValueError(f"method {choice.title} needs {' and '.join(missing)}: add {example}")
+    unknown = [argument for argument in given if argument not in choice.arguments]
+    if unknown:
+        raise ValueError(
+            f"method {choice.title} has no {', '.join(unknown)}; accepted: {', '.join(choice.arguments)}"
+        )
+    values = {argument: _schedule_from_plain(value) for argument, value in given.items()}
+    partition = choice.make(posterior=posterior, **values)
+    set_by_posterior = set() if posterior is None else _set_by_posterior(partition)
+    defaults = {
+        argument.name: argument.default
+        for argument in choice.arguments.values()
+        if argument.default not in (Parameter.empty, None)
+        and argument.name.removesuffix(OUTPUT) not in set_by_posterior
+    }
+    module = {} if choice.module is None else {"module": choice.module}
+    return partition, {"name": name, **module, **defaults, **given}
 
 
-def _of_parts(given: Mapping[str, Any], posterior: Posterior | None) -> tuple[Partition, dict[str, Any]]:
-    """The partition of parts with a method each, and the table with defaults."""
-    parts = given["parts"]
-    if given.keys() != {"h", "parts"} or not isinstance(parts, Mapping) or not parts:
+def _partition_of_parts(
+    table: Mapping[str, Any], posterior: Posterior | None
+) -> tuple[Partition, dict[str, Any]]:
+    """Make a partition from a table with a method for each part, as `partition_of` does."""
+    parts = table["parts"]
+    if table.keys() != {"h", "parts"} or not isinstance(parts, Mapping) or not parts:
         raise ValueError(
             "a method with parts has h and a section for each of them, such as [method.parts.hidden] with "
-            f"name and coefficients, and nothing else; got {', '.join(given)}"
+            f"name and coefficients, and nothing else; got {', '.join(table)}"
         )
-    methods, tables = {}, {}
-    for part, table in parts.items():
-        if not isinstance(table, Mapping) or "h" in table:
-            raise ValueError(f"part {part} must be a section without h, which is one for all: got {table!r}")
-        alone, complete = partition_of({**table, "h": given["h"]}, posterior)
-        if list(alone.methods) != ["all"]:
+    methods, complete_parts = {}, {}
+    for part, part_table in parts.items():
+        if not isinstance(part_table, Mapping) or "h" in part_table:
             raise ValueError(
-                f"part {part} must have a method, and {table['name']!r} is a preset for all parts"
+                f"part {part} must be a section without h, since all parts share one h: got {part_table!r}"
             )
-        methods[part] = alone.methods["all"]
-        tables[part] = {name: value for name, value in complete.items() if name != "h"}
-    return Partition(methods, alone.h, posterior), {"h": complete["h"], "parts": tables}
+        partition, complete = partition_of({**part_table, "h": table["h"]}, posterior)
+        if list(partition.methods) != ["all"]:
+            raise ValueError(
+                f"part {part} must have a method, and {part_table['name']!r} is a preset for all parts"
+            )
+        methods[part] = partition.methods["all"]
+        complete_parts[part] = {name: value for name, value in complete.items() if name != "h"}
+    return Partition(methods, partition.h, posterior), {"h": complete["h"], "parts": complete_parts}
 
 
 def table_of(partition: Partition) -> dict[str, Any]:
-    """The table of a partition that has one method of the library for all parts."""
+    """Return the table of a partition with one method for all parts, without its default values."""
     (method,) = partition.methods.values()
-    given = {f.name: value for f in fields(method) if (value := getattr(method, f.name)) != f.default}
-    return {"name": method.title.lower(), "h": partition.h, **given}
+    values = {f.name: getattr(method, f.name) for f in fields(method)}
+    changed = {f.name: values[f.name] for f in fields(method) if values[f.name] != f.default}
+    return {"name": method.title.lower(), "h": partition.h, **changed}
 
 
-def _is_needed(parameter: Parameter, posterior: Posterior | None) -> bool:
-    """Whether an argument cannot be left out: a temperature only where there is a posterior."""
-    thermal = parameter.default is None and parameter.name in ("tau", "sigma")
-    return (thermal and posterior is None) or parameter.default is Parameter.empty
-
-
-def _left_out(partition: Partition) -> set[str]:
-    """What a posterior sets, of all parts of a partition."""
+def _set_by_posterior(partition: Partition) -> set[str]:
+    """Return the arguments that the posterior of a partition sets in all its parts."""
     thermal = {m.thermal if m.needs_temperature else "" for m in partition.methods.values()}
     return {"weight_decay", *(thermal if len(thermal) == 1 else ())}
 
 
 def method_of(text: str) -> dict[str, Any]:
-    """The table of a method that is written as `sgld:h=0.1,sigma=0.01`; several values as `sigma=[0,0.1]`."""
-    name, _, rest = text.partition(":")
+    """Return the table of a method written as `sgld:h=0.1,sigma=0.01`, or `sgld:h=0.1,sigma=[0,0.1]`."""
+    name, _, coefficients = text.partition(":")
     table: dict[str, Any] = {"name": name.strip()}
-    pairs = re.split(r",(?![^\[]*\])", rest)  # at commas that are not within brackets
+    pairs = re.split(r",(?![^\[]*\])", coefficients)  # at commas outside of brackets
     for pair in filter(None, map(str.strip, pairs)):
         key, equals, value = map(str.strip, pair.partition("="))
         if not (key and equals and value) or key in table:
-            raise ValueError(f"a method is written as sgld:h=0.1,sigma=0.01 (each name once), got {text!r}")
+            raise ValueError(f"write a method as sgld:h=0.1,sigma=0.01 (each name once), got {text!r}")
         table[key] = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     return table
 
 
 def labelled(tables: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Methods by what they are called in tables: with their coefficients, where a method comes twice."""
+    """Return the tables by their titles, with the coefficients where a title occurs more than once."""
     titles = [find(table.get("name")).title for table in tables]
-    by_label: dict[str, dict[str, Any]] = {}
+    tables_by_label: dict[str, dict[str, Any]] = {}
     for title, table in zip(titles, tables, strict=True):
         values = " ".join(f"{name}={value}" for name, value in table.items() if name != "name")
         label = title if titles.count(title) == 1 else f"{title} {values}".strip()
-        if label in by_label:
-            raise ValueError(f"the method {label} is there twice: leave out one, or change a coefficient")
-        by_label[label] = table
-    return by_label
+        if label in tables_by_label:
+            raise ValueError(f"the method {label} occurs twice: remove one, or change a coefficient")
+        tables_by_label[label] = table
+    return tables_by_label
 
 
-def find(name: object, module: object = None) -> MethodEntry:
-    """The method of a name; `module` is where a settings file says that it is defined."""
+def find(name: object, module: object = None) -> MethodChoice:
+    """Return the preset or method of this name; `module` is its module in a settings file, if it has one."""
     methods = known()
     if isinstance(name, str) and name in methods and module in (None, methods[name].module):
         return methods[name]
-    problem = "say --method NAME" if name is None else f"there is no method {name!r}"
-    cure = f"heatbath --import {module or 'MODULE'} ..."
+    problem = "choose a method with --method NAME" if name is None else f"there is no method {name!r}"
+    remedy = f"heatbath --import {module or 'MODULE'} ..."
     if module is None:
-        cure = f"one of your own: {cure}"
-    raise ValueError(f"{problem}; accepted: {', '.join(methods)} ({cure})")
+        remedy = f"for a method of your own: {remedy}"
+    raise ValueError(f"{problem}; accepted: {', '.join(methods)} ({remedy})")
 
 
-def _everywhere(kind: type[Method]) -> Callable[..., Partition]:
-    def make(h: Any, posterior: Posterior | None, **values: Any) -> Partition:
-        return Partition(kind(**values), h, posterior)
-
-    return make
-
-
-def _kind_of_field(field: Field[Any]) -> str:
-    """What a field of a method takes: text, a whole number, or a coefficient."""
-    choices = field.metadata.get("choices", ())
-    if choices:
-        return "text" if all(isinstance(choice, str) for choice in choices) else "whole"
-    return "text" if field.name == "word" else "coefficient"
-
-
-def _kind_of_annotation(annotation: str) -> str:
-    """What an argument of a preset takes."""
-    if annotation == "Stepsize":
-        return "stepsize"
-    return "text" if annotation.startswith(("str", "Literal")) else "coefficient"
-
-
-def _example(name: str, needed: list[str], module: str | None) -> str:
+def _example_of_options(name: str, missing: list[str], module: str | None) -> str:
+    """Return the options that would give what is missing; a user's own method takes them after its name."""
     if module is None:
-        return " ".join(f"--{argument.replace('_', '-')} NUMBER" for argument in needed)
-    return f"--method {name}:{','.join(f'{argument}=NUMBER' for argument in needed)}"
+        return " ".join(f"--{argument.replace('_', '-')} NUMBER" for argument in missing)
+    return f"--method {name}:{','.join(f'{argument}=NUMBER' for argument in missing)}"
 
 
-def _plain(kind: str | None, name: str, value: Any) -> Any:
-    """A value as it is written to a settings file: text of numbers as numbers."""
-    if not isinstance(value, str) or kind in (None, "text"):
+def _parse_value(argument: Argument | None, name: str, value: Any) -> Any:
+    """Return a value as it is written to a settings file: numbers in text as numbers."""
+    if not isinstance(value, str) or argument is None or argument.kind == "text":
         return value
-    if kind == "stepsize" and value.lower() == AUTO:
+    if argument.kind == "stepsize" and value.lower() == AUTO:
         return AUTO
-    return whole_number(name, value) if kind == "whole" else numbers(name, value)
+    return whole_number(name, value) if argument.kind == "whole" else numbers(name, value)
 
 
-def _value(plain: Any) -> Any:
-    if isinstance(plain, list):
-        return [from_plain(single) if isinstance(single, Mapping) else single for single in plain]
-    return from_plain(plain) if isinstance(plain, Mapping) else plain
+def _schedule_from_plain(value: Any) -> Any:
+    """Replace tables that describe schedules by these schedules, in a list too."""
+    if isinstance(value, list):
+        return [_schedule_from_plain(item) for item in value]
+    return from_plain(value) if isinstance(value, Mapping) else value

@@ -56,8 +56,8 @@ def _columns(values: Values) -> Columns:
 class Adam(Method):
     """Adam as in torch, with the prior outside the moments (torch calls that AdamW)."""
 
-    beta1: Coefficient = varying(SHARE, "Decay of the mean of the gradient.", 0.9)
-    beta2: Coefficient = varying(SHARE, "Decay of the mean of its squares.", 0.999)
+    beta1: Coefficient = varying(SHARE, "Decay of the mean of the gradient.", 0.9, symbol="β₁")
+    beta2: Coefficient = varying(SHARE, "Decay of the mean of its squares.", 0.999, symbol="β₂")
     eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the squares.", 1e-8)
     weight_decay: Coefficient = gaussian_prior()
 

@@ -141,9 +141,9 @@ class AdaptiveLangevin(Method):
     - `damping`: the friction γ that ξ finds where gradients have no noise: σ is √(2γτ).
     """
 
-    tau: Coefficient = varying(NON_NEGATIVE, "Temperature.", 1e-4, tempered=True)
-    sigma: Coefficient = varying(NON_NEGATIVE, "Driving noise.", 0.01)
-    epsilon: Coefficient = varying(NON_NEGATIVE, "Coupling of the thermostat.", 0.03)
+    tau: Coefficient = varying(NON_NEGATIVE, "Temperature.", 1e-4, symbol="τ", tempered=True)
+    sigma: Coefficient = varying(NON_NEGATIVE, "Driving noise.", 0.01, symbol="σ")
+    epsilon: Coefficient = varying(NON_NEGATIVE, "Coupling of the thermostat.", 0.03, symbol="ε")
     word: str = "BACDEDCAB"
     xi: Coefficient = starting("Where the friction ξ starts.", 0.1)
     friction: Literal["map", "sde"] = option("Friction of the thermostat", "map", "sde")
@@ -164,10 +164,29 @@ class AdaptiveLangevin(Method):
     letters: ClassVar[dict[str, Letter]] = {
         "A": DRIFT,
         "B": KICK,
-        "C": Letter(_act_c, ((operations.C, _columns_c),)),
-        "D": Letter(_act_d, ((operations.S, _columns_d),), draws=True),
-        "E": Letter(_act_e, ((operations.THERMOSTAT, _columns_e),), reads=True),
-        "F": Letter(_act_f, ((operations.F, _columns_f),), draws=True),
+        "C": Letter(
+            _act_c,
+            ((operations.C, _columns_c),),
+            formula="dp = -ξ p dt",
+            text="Friction ξ, which the thermostat moves.",
+        ),
+        "D": Letter(
+            _act_d, ((operations.S, _columns_d),), draws=True, formula="dp = σ dW", text="Driving noise."
+        ),
+        "E": Letter(
+            _act_e,
+            ((operations.THERMOSTAT, _columns_e),),
+            reads=True,
+            formula="dξ = ε (p·p - Nτ) dt",
+            text="Thermostat: ξ rises while p is too hot, and falls while it is too cold.",
+        ),
+        "F": Letter(
+            _act_f,
+            ((operations.F, _columns_f),),
+            draws=True,
+            formula="dp = -ξ p dt + σ dW",
+            text="Friction ξ and driving noise together.",
+        ),
     }
 
     def check(self) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self, TypeVar
+from inspect import Parameter
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
-from heatbath._internal.checks import FINITE, NON_NEGATIVE, Interval, choice, store
+from heatbath._internal.checks import FINITE, NON_NEGATIVE, POSITIVE, Interval, choice, store
 from heatbath.methods import operations
 from heatbath.methods.letters import Letter
 from heatbath.methods.ranges import Between, between
@@ -20,29 +21,78 @@ from heatbath.methods.schedules import Coefficient, Schedule, SimulatedTempering
 from heatbath.methods.splitting import Substep, WordError, gradients, parse, rotate
 
 
-def varying(accepted: Interval, text: str, default: float | Any = MISSING, *, tempered: bool = False) -> Any:
-    """A field for a coefficient: a number, a schedule, or a list (an axis of a sweep); `text` says which.
+def varying(
+    accepted: Interval, text: str, default: float | Any = MISSING, *, symbol: str = "", tempered: bool = False
+) -> Any:
+    """Return a dataclass field for a coefficient: a number, a schedule, or a list (an axis of a sweep).
 
-    `tempered`: it is a temperature, which may also be a `SimulatedTempering`. With the default None it may be
-    left to a `Posterior`.
+    Parameters
+    ----------
+    accepted : Interval
+        The values that the coefficient may take at any step.
+    text : str
+        What it is, for the command line and the explorer.
+    default : float or None, optional
+        None leaves a temperature to a `Posterior`. Without a default the coefficient must be given.
+    symbol : str, optional
+        Its letter in formulas, such as "γ". The default is its name.
+    tempered : bool, optional
+        True for a temperature, which may also be a `SimulatedTempering`.
     """
-    metadata = {"accepted": accepted, "text": text, "tempered": tempered, "varies": True}
+    metadata = {"accepted": accepted, "text": text, "symbol": symbol, "tempered": tempered, "varies": True}
     return field(default=default, metadata=metadata)
 
 
 def gaussian_prior() -> Any:
-    """The field `weight_decay`: λ adds λ|θ|²/2 to the loss that G descends."""
-    return varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0)
+    """Return the field `weight_decay`: λ adds λ|θ|²/2 to the loss that G descends."""
+    return varying(NON_NEGATIVE, "Precision of the Gaussian prior.", 0.0, symbol="λ")
 
 
 def starting(text: str, default: float) -> Any:
-    """A field for where ξ starts: a number, or a list."""
+    """Return a dataclass field for the initial value of ξ: a number, or a list (an axis of a sweep)."""
     return field(default=default, metadata={"accepted": FINITE, "text": text, "varies": False})
 
 
-def option(text: str, default: str | int, *others: str | int) -> Any:
-    """A field for a choice between the default and others."""
-    return field(default=default, metadata={"choices": (default, *others), "text": text})
+def option(text: str, default: str | int, *alternatives: str | int) -> Any:
+    """Return a dataclass field for a choice between a default and its alternatives."""
+    return field(default=default, metadata={"choices": (default, *alternatives), "text": text})
+
+
+class Argument(NamedTuple):
+    """Description of one argument of a method or preset, as the command line and the explorer show it.
+
+    Attributes
+    ----------
+    kind : str
+        What it takes: a "coefficient", a "stepsize" (a coefficient, or "auto"), a "whole" number or "text".
+    text, symbol : str
+        What it is, and its letter in formulas.
+    default : object
+        `inspect.Parameter.empty` if it has none.
+    varies : bool
+        True if it may change during a run.
+    accepted : Interval or None
+        The accepted numbers.
+    choices : tuple
+        The accepted values of an option.
+    """
+
+    name: str
+    kind: Literal["coefficient", "stepsize", "whole", "text"]
+    text: str
+    default: object = Parameter.empty
+    symbol: str = ""
+    varies: bool = False
+    accepted: Interval | None = None
+    choices: tuple[str | int, ...] = ()
+
+    def is_required(self, has_posterior: bool = False) -> bool:
+        """Return True if a value must be given. Only a posterior can set a temperature that is left out."""
+        is_open_temperature = self.default is None and self.name in ("tau", "sigma")
+        return self.default is Parameter.empty or (is_open_temperature and not has_posterior)
+
+
+STEPSIZE = Argument("h", "stepsize", "Stepsize.", symbol="h", varies=True, accepted=POSITIVE)
 
 
 @dataclass(frozen=True, repr=False)
@@ -272,6 +322,30 @@ def _names(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]
     varies = {f.name: bool(f.metadata.get("varies")) for f in fields(kind)}
     coefficients = tuple(name for name, varying in varies.items() if varying)
     return tuple(varies), coefficients, tuple(name for name in varies if name not in coefficients)
+
+
+def describe(kind: type[Method]) -> dict[str, Argument]:
+    """Return a description of each argument of a method, by its name."""
+    return {f.name: _describe_field(f) for f in fields(kind)}
+
+
+def _describe_field(field: Field[object]) -> Argument:
+    default = Parameter.empty if field.default is MISSING else field.default
+    if field.name == "word":
+        return Argument("word", "text", "Splitting scheme, such as BAOAB.", default, "word")
+    metadata = field.metadata
+    choices = metadata.get("choices", ())
+    is_text = all(isinstance(choice, str) for choice in choices)
+    return Argument(
+        field.name,
+        ("text" if is_text else "whole") if choices else "coefficient",
+        metadata.get("text", ""),
+        default,
+        metadata.get("symbol") or field.name,
+        bool(metadata.get("varies")),
+        metadata.get("accepted"),
+        choices,
+    )
 
 
 def singles(value: Coefficient) -> tuple[Value, ...]:

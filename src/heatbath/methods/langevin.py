@@ -43,8 +43,8 @@ class Langevin(Method):
     h²/2. Equations (6) and (7) of the paper; section 2.2 for the words.
     """
 
-    gamma: Coefficient = varying(FRICTION, "Friction.")
-    tau: Coefficient | None = varying(NON_NEGATIVE, "Temperature.", None, tempered=True)
+    gamma: Coefficient = varying(FRICTION, "Friction.", symbol="γ")
+    tau: Coefficient | None = varying(NON_NEGATIVE, "Temperature.", None, symbol="τ", tempered=True)
     word: str = "BAOAB"
     weight_decay: Coefficient = gaussian_prior()
 
@@ -58,7 +58,14 @@ class Langevin(Method):
     letters: ClassVar[dict[str, Letter]] = {
         "A": DRIFT,
         "B": KICK,
-        "O": Letter(_act, ((operations.S, _columns),), draws=True, reads=True),
+        "O": Letter(
+            _act,
+            ((operations.S, _columns),),
+            draws=True,
+            reads=True,
+            formula="dp = -γ p dt + √(2γτ) dW",
+            text="Ornstein-Uhlenbeck: friction and noise of one temperature.",
+        ),
     }
 
     def check(self) -> None:

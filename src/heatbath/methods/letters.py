@@ -112,6 +112,7 @@ class Letter:
     - `lower` are the operations that carry it out, each with a function that makes its columns from `Values`.
     - Whether it `draws` noise (it then has a slot of its own), `reads` p·p, which is where a temperature is
       read, `moves` θ, or `kicks`: needs the gradient at θ as it finds it.
+    - `formula` and `text` describe it in the explorer.
     """
 
     act: Callable[[Moment], None]
@@ -120,6 +121,20 @@ class Letter:
     reads: bool = False
     moves: bool = False
     kicks: bool = False
+    formula: str = ""
+    text: str = ""
+
+    @property
+    def description(self) -> str:
+        """Return its text. Without one, list what it does to θ and p."""
+        effects = {
+            "moves θ": self.moves,
+            "needs the gradient": self.kicks,
+            "draws noise": self.draws,
+            "reads p·p": self.reads,
+        }
+        listed = ", ".join(effect for effect, applies in effects.items() if applies)
+        return self.text or (listed and f"{listed[0].upper()}{listed[1:]}.")
 
 
 def A(theta: Array, p: Array, t: float) -> Array:
@@ -140,8 +155,20 @@ def _kick(now: Moment) -> None:
     now.p = B(now.p, now.force / now.unit, now.t)
 
 
-DRIFT = Letter(_drift, ((operations.A, lambda values: [values.t]),), moves=True)
-KICK = Letter(_kick, ((operations.B, lambda values: [values.t, values.t * values.prior]),), kicks=True)
+DRIFT = Letter(
+    _drift,
+    ((operations.A, lambda values: [values.t]),),
+    moves=True,
+    formula="θ += t p",
+    text="Drift: the parameters move with their momenta.",
+)
+KICK = Letter(
+    _kick,
+    ((operations.B, lambda values: [values.t, values.t * values.prior]),),
+    kicks=True,
+    formula="p += t G",
+    text="Kick: the momenta follow the force, the negative gradient.",
+)
 
 
 def temper(

@@ -45,7 +45,7 @@ class Momentum(Method):
     - kind 2: v = μ v + (1 - μ) G, θ += h v.
     """
 
-    mu: Coefficient = varying(SHARE, "What is left of the velocity after a step.")
+    mu: Coefficient = varying(SHARE, "What is left of the velocity after a step.", symbol="μ")
     kind: Literal[1, 2] = option("Kind of momentum", 1, 2)
     weight_decay: Coefficient = gaussian_prior()
 

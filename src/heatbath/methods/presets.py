@@ -7,10 +7,13 @@ leave out `tau` (but for Adaptive Langevin, where σ and ε are meant for that t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from functools import partial
+from inspect import signature
+from typing import Any, Literal, NamedTuple
 
-from heatbath.methods import AdaptiveLangevin, Langevin
+from heatbath.methods import AdaptiveLangevin, Langevin, Method, known_methods, module_of
+from heatbath.methods.base import STEPSIZE, Argument, describe
 from heatbath.methods.partition import Partition
 from heatbath.methods.posterior import Posterior
 from heatbath.methods.ranges import Between, between
@@ -178,7 +181,78 @@ SEARCHED: dict[str, dict[str, Between]] = {
         "sigma_output": between(1e-4, 0.05),
     },
 }
-"""Where `tune` looks for their coefficients, if not told."""
+"""Ranges in which `tune` searches for their coefficients by default."""
+
+OUTPUT = "_output"  # suffix of the arguments of presets that are for the output layer
+
+
+class MethodChoice(NamedTuple):
+    """A choice of method for all layers: a preset, or one registered method.
+
+    Attributes
+    ----------
+    title : str
+        The name in tables and, in lower case, on the command line.
+    make : callable
+        Makes the partition from `h`, the other arguments, and `posterior`.
+    arguments : dict
+        A description of each argument, without `posterior`.
+    searched : dict
+        The range in which `tune` searches for each argument by default.
+    module : str or None
+        The module of a method that is not heatbath's own.
+    """
+
+    title: str
+    make: Callable[..., Partition]
+    arguments: dict[str, Argument]
+    searched: Mapping[str, Between]
+    module: str | None = None
+
+    def required(self, has_posterior: bool = False) -> list[str]:
+        """Return the names of the arguments that must be given."""
+        return [name for name, argument in self.arguments.items() if argument.is_required(has_posterior)]
+
+
+def method_choices() -> dict[str, MethodChoice]:
+    """Return every preset and every registered method, by its name in Python."""
+    presets = {
+        name: MethodChoice(name, preset, _describe_preset(preset), SEARCHED[name])
+        for name, preset in PRESETS.items()
+    }
+    methods = {
+        name: MethodChoice(
+            kind.title,
+            partial(_use_everywhere, kind),
+            {"h": STEPSIZE, **describe(kind)},
+            kind.searched,
+            module_of(kind),
+        )
+        for name, kind in known_methods().items()
+    }
+    return presets | methods
+
+
+def _describe_preset(preset: Callable[..., Partition]) -> dict[str, Argument]:
+    """Describe the arguments of a preset by the fields of its methods, with the defaults of the preset."""
+    fields = {"h": STEPSIZE} | describe(Langevin) | describe(AdaptiveLangevin)
+    arguments = {}
+    for name, parameter in signature(preset).parameters.items():
+        if name == "posterior":
+            continue
+        argument = fields[name.removesuffix(OUTPUT)]
+        text = argument.text
+        if name.endswith(OUTPUT):
+            text = f"For the output layer: {text[0].lower()}{text[1:]}"
+        arguments[name] = argument._replace(name=name, text=text, default=parameter.default)
+    return arguments
+
+
+def _use_everywhere(
+    method_class: type[Method], /, h: Stepsize, posterior: Posterior | None = None, **values: Any
+) -> Partition:
+    """Return a partition that uses one method for all layers."""
+    return Partition(method_class(**values), h, posterior)
 
 
 def _check_one(

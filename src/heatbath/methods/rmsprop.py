@@ -36,7 +36,7 @@ def _columns(values: Values) -> Columns:
 class RMSprop(Method):
     """RMSprop as in torch, with the prior outside the mean of squares; p is the last G."""
 
-    alpha: Coefficient = varying(SHARE, "Decay of the mean of squares.", 0.99)
+    alpha: Coefficient = varying(SHARE, "Decay of the mean of squares.", 0.99, symbol="α")
     eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the squares.", 1e-8)
     weight_decay: Coefficient = gaussian_prior()
 

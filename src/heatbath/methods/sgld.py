@@ -36,7 +36,7 @@ class SGLD(Method):
     Algorithm 3 of the paper.
     """
 
-    sigma: Coefficient | None = varying(NON_NEGATIVE, "Driving noise.", None)
+    sigma: Coefficient | None = varying(NON_NEGATIVE, "Driving noise.", None, symbol="σ")
     weight_decay: Coefficient = gaussian_prior()
 
     searched: ClassVar[dict[str, Between]] = {"h": between(0.01, 2.0), "sigma": between(1e-4, 0.1)}
