@@ -4,7 +4,6 @@ import csv
 import html
 import io
 import json
-import math
 import re
 import shlex
 import shutil
@@ -217,14 +216,14 @@ def test_a_colder_end_that_cannot_be_is_refused(options, told, refused, tmp_path
 
 
 def test_a_method_of_which_none_comes_to_the_end_is_told_so(tmp_path, call, monkeypatch):
-    judge = search.judged
+    score_candidates = search.score_candidates
 
-    def breaking(run, chosen):
-        late = {"diverged": True, "loss": math.nan, "accuracy": math.nan}
-        scores = judge(run, chosen)
-        return {name: s | late if run.step == 80 and "SGD" in name else s for name, s in scores.items()}
+    def with_diverged_finalists(run, rows):
+        scores = score_candidates(run, rows)
+        late = {name for name in scores if run.step == 80 and "SGD" in name}
+        return scores | {name: search.Scores(diverged=True) for name in late}
 
-    monkeypatch.setattr(search, "judged", breaking)
+    monkeypatch.setattr(search, "score_candidates", with_diverged_finalists)
     options = [*SPIRALS, "--steps", "80", "--candidates", "12", "--fresh", "2", "--method", "sgd"]
     code, out, _ = call("tune", *options, "--method", "adam:beta1=0.9", "--out", tmp_path / "run")
     assert code == 0

@@ -18,7 +18,7 @@ from heatbath.evaluation.metrics import losses
 from heatbath.methods.presets import PRESETS, SEARCHED
 from heatbath.tuning import search
 from heatbath.tuning.halving import ladder
-from heatbath.tuning.search import held_out, judged
+from heatbath.tuning.search import held_out, score_candidates
 from heatbath.tuning.search_space import design, families, points
 from heatbath.tuning.trials import FEWEST, RUNGS, Trial
 
@@ -198,7 +198,7 @@ def test_the_best_are_run_again_with_more_chains(found):
     alone = hb.train(sets, NETWORK, found.partition, 400, 10, 10, seed=3 + 2, record=1)
     assert np.array_equal(found.run.theta, alone.theta)
     best = found.best[found.winner]
-    assert best.accuracy == judged(found.lasts[-1], chosen)[best.name]["accuracy"]
+    assert best.accuracy == score_candidates(found.lasts[-1], chosen)[best.name].accuracy
     assert set(found.lasts[-1].plan.named) == {t.name for t in found.trials if t.rung == RUNGS + 1}
 
 
@@ -246,7 +246,7 @@ def test_weights_count():
     sets, chosen = held_out(problem, 0.2, 1, 0)
     means = last.averages()["mean"].values[0, chosen[0], 0]
     expected = log_loss(sets.Y_test[0, :, 0], means, sample_weight=sets.weights_test[0])
-    assert judged(last, chosen)[next(iter(last.plan.named))]["loss"] == pytest.approx(expected)
+    assert score_candidates(last, chosen)[next(iter(last.plan.named))].loss == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("folds", [1, 2, 4, 5])
@@ -428,7 +428,7 @@ def test_where_finalists_diverge_the_next_best_are_run_to_the_end():
     assert lost.loss.isna().all()
     sets, chosen = held_out(SPIRALS, 0.2, 2, 0)
     run = next(run for run in found.lasts if best.name in run.plan.named)
-    assert best.loss == judged(run, chosen)[best.name]["loss"]
+    assert best.loss == score_candidates(run, chosen)[best.name].loss
     alone = hb.train(sets, NETWORK, best.candidate.made, 400, 10, 2, record=1)
     assert np.array_equal(run.select(method=best.name).theta, alone.theta)
     assert found.table[found.table.best].method.tolist() == ["late", "as it is"]

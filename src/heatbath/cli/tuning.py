@@ -73,7 +73,7 @@ class Tuning:
         self, folder: Path, manner: dict[str, Any], progress: Callable[[Progress], None]
     ) -> TuningResult:
         """What the search finds; it goes on from where the folder stands."""
-        tuned = replace(self.search, manner=manner, checkpoint=folder / SEARCH).run(progress)
+        tuned = replace(self.search, execution=manner, checkpoint=folder / SEARCH).run(progress)
         if not tuned.finished:
             raise KeyboardInterrupt
         return tuned

@@ -1,38 +1,240 @@
-"""Successive halving: how many candidates train for how long."""
+"""Successive halving: train many candidates for a short time, the better half of them longer, and so on.
+
+This module has the rules and the control flow of a search: how many candidates train for how long, which of
+them go on, and how the best are compared at the end. It doesn't train anything: that's up to a
+`CandidateTrainer`. The engine's (`heatbath.tuning.search`) trains all candidates of a rung in one ensemble;
+that of `heatbath.torch.tune` trains one model after the other and forgets the losers at once.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, Protocol
 
-from heatbath.tuning.trials import (
-    RUNGS,
-    Trials,
-)
+import numpy as np
 
-if TYPE_CHECKING:
-    pass
+from heatbath.tuning.search_space import Candidate, Family, points
+from heatbath.tuning.trials import RUNGS, Trial, Trials, ranked
 
-FACTOR = 2  # the steps of a candidate double from rung to rung, and half of them go on
+FACTOR = 2  # the steps of a candidate double from rung to rung, and half of the candidates go on
+
+
+@dataclass(frozen=True)
+class RoundRule:
+    """How candidates are split into rounds: the first fills the ranges, the second is near its best."""
+
+    fewest_for_two: int = 16  # candidates; half of fewer would not fill the ranges
+    neighbours: int = 16  # one in this many of the first round is a centre of the second, but at least 2
+    width: float = 0.3  # of the boxes around the centres, as a share of the ranges
+
+
+@dataclass(frozen=True)
+class FinalRule:
+    """How the best are run again, with other chains, to take out the luck of the winner."""
+
+    share: int = 20  # one candidate in this many, but at least 2 of each method
+    chains: int = 5  # times as many chains as in the search
+    attempts: int = 3  # the next best take the place of finalists that all diverged, at most this often
+
+
+ROUNDS, FINAL = RoundRule(), FinalRule()
 
 
 class Rung(NamedTuple):
-    """`size` candidates of each method go on to step `steps`."""
+    """A rung of the ladder: `size` candidates of each method train up to step `steps`."""
 
     steps: int
     size: int
 
 
+class CandidateTrainer(Protocol):
+    """What trains candidates and judges them; `SuccessiveHalving` decides which.
+
+    Ctrl-C in any of these raises KeyboardInterrupt, which `SuccessiveHalving` passes on.
+    """
+
+    def train(self, candidates: Sequence[Candidate], rung: Rung, number: int) -> Iterable[Trial]:
+        """Train candidates from where they stand up to the steps of a rung, and yield how each one scores.
+
+        The first rung (`number` 1) starts them. A trial is yielded as soon as it's known, so that losers can
+        be dropped before the next candidate is trained. A candidate that diverged has `diverged=True`. The
+        caller fills in `rung` and `steps` of the trials.
+        """
+        ...
+
+    def train_again(self, candidates: Sequence[Candidate], attempt: int) -> Iterable[Trial]:
+        """Train finalists from a new start, with other chains, to the end; yield how each one scores."""
+        ...
+
+    def drop(self, losers: Sequence[Trial]) -> None:
+        """Forget the states of candidates that don't go on, or keep what the result needs of them."""
+        ...
+
+
+@dataclass(eq=False)
+class SuccessiveHalving:
+    """The control flow of a search: rounds of rungs, then a last run of the best.
+
+    Parameters
+    ----------
+    trainer
+        What trains candidates and judges them.
+    families
+        The methods that are searched.
+    steps
+        Steps to the end of the ladder.
+    by
+        Score that ranks candidates.
+    trials
+        What is known of every candidate, by its name; `run_round` and `run_finalists` write into it, so it's
+        up to date when Ctrl-C stops them.
+    """
+
+    trainer: CandidateTrainer
+    families: Sequence[Family]
+    steps: int
+    by: Literal["loss", "accuracy"]
+    trials: dict[str, Trial] = field(default_factory=dict)
+
+    def run_round(self, candidates: Sequence[Candidate], count: int) -> None:
+        """Train candidates rung by rung; the better half of each method goes on to the next rung.
+
+        Parameters
+        ----------
+        candidates
+            The candidates of all methods.
+        count
+            How many of them each method has (one, if it has no ranges).
+        """
+        self.trials |= {candidate.name: Trial(candidate) for candidate in candidates}
+        rungs = ladder(self.steps, count)
+        sizes = [*(rung.size for rung in rungs[1:]), 0]
+        for number, (rung, next_size) in enumerate(zip(rungs, sizes, strict=True), start=1):
+            if candidates:
+                candidates = self._train_rung(candidates, rung, number, next_size)
+
+    def _train_rung(
+        self, candidates: Sequence[Candidate], rung: Rung, number: int, next_size: int
+    ) -> list[Candidate]:
+        """Train candidates to the end of a rung; return the best `next_size` of each method."""
+        best: dict[Family, list[Trial]] = {family: [] for family in self.families}
+        for trial in self.trainer.train(candidates, rung, number):
+            self.trials[trial.name] = replace(trial, rung=number, steps=rung.steps)
+            if trial.diverged:
+                continue
+            family = trial.candidate.family
+            ranking = sorted([*best[family], self.trials[trial.name]], key=lambda known: known.worth(self.by))
+            best[family] = ranking[:next_size]
+            self.trainer.drop(ranking[next_size:])
+        return [trial.candidate for trials in best.values() for trial in trials]
+
+    def run_finalists(self, finalists: int, goal: int) -> None:
+        """Run the best of each method from a new start, so that a lucky score doesn't decide.
+
+        Parameters
+        ----------
+        finalists
+            How many of each method with ranges are run again.
+        goal
+            The rung that they then have. `RUNGS` runs only candidates in place of finalists that diverged;
+            `RUNGS + 1` runs the best of every method.
+        """
+        for attempt in range(FINAL.attempts):
+            candidates = [
+                trial.candidate
+                for family in self.families
+                for trial in self._reserves(family, goal)[: finalists if family.ranges else 1]
+            ]
+            if not candidates:
+                return
+            for trial in self.trainer.train_again(candidates, attempt):
+                self.trials[trial.name] = replace(trial, rung=goal, steps=self.steps)
+
+    def _reserves(self, family: Family, goal: int) -> list[Trial]:
+        """Return the trials of a method, best first, if none of them has come to the rung `goal` yet."""
+        stable = [t for t in ranked(self.trials, family, self.by) if t.rung and not t.diverged]
+        return [] if any(trial.rung >= goal for trial in stable) else stable
+
+
 def ladder(steps: int, count: int) -> list[Rung]:
-    """Rungs with half as many candidates each, and twice as many steps."""
+    """Return the rungs from `count` candidates of each method up to those that make all `steps`."""
     return [Rung(steps // FACTOR ** (RUNGS - 1 - k), math.ceil(count / FACTOR**k)) for k in range(RUNGS)]
 
 
-def check_outcome(found: Trials, steps: int, stepsize: str = "h") -> None:
-    """Refuse what has found nothing, though nobody stopped it."""
-    if found.finished and not found.best:
-        reasons = "; ".join(f"{method}: {why}" for method, why in found.without.items())
-        raise FloatingPointError(
-            f"nothing was found in {steps:,} steps ({reasons}): search at smaller {stepsize}, or with more "
-            "friction"
-        )
+def round_sizes(candidates: int) -> list[int]:
+    """Return how many candidates of a method there are in each round of a search."""
+    if candidates < ROUNDS.fewest_for_two:
+        return [candidates]
+    return [candidates - candidates // 2, candidates // 2]
+
+
+def finalist_count(candidates: int) -> int:
+    """Return how many of a method's candidates are run again at the end."""
+    return max(2, candidates // FINAL.share)
+
+
+def propose_candidates(
+    number: int,
+    counts: Sequence[int],
+    family: Family,
+    trials: dict[str, Trial],
+    by: Literal["loss", "accuracy"],
+    seed: int,
+) -> list[Candidate]:
+    """Return the candidates of a method in a round.
+
+    Parameters
+    ----------
+    number
+        The round, from 0: candidates of the first fill the ranges, later ones are near the best so far.
+    counts
+        How many candidates of a method each round has.
+    family
+        The method and its ranges.
+    trials
+        What is known of the candidates of the rounds before.
+    by
+        The score that tells which are the best.
+    seed
+        Decides where in the ranges they lie.
+    """
+    stable = [trial for trial in ranked(trials, family, by) if not trial.diverged]
+    if number and not stable:
+        return []
+    centres = [trial.candidate for trial in stable[: max(2, counts[0] // ROUNDS.neighbours)]]
+    return points(family, counts[number], seed + number, sum(counts[:number]), centres, ROUNDS.width)
+
+
+def planned_steps(families: Sequence[Family], counts: Sequence[int], steps: int) -> int:
+    """Return the steps that all candidates make in all rounds, if none diverges."""
+    searched = sum(bool(family.ranges) for family in families)
+    total = 0
+    for number, count in enumerate(counts):
+        rungs = ladder(steps, count)
+        fixed = len(families) - searched if number == 0 else 0  # a method without ranges has one candidate
+        lengths = np.diff([0, *(rung.steps for rung in rungs)])
+        total += int(lengths @ np.array([searched * rung.size + fixed for rung in rungs]))
+    return total
+
+
+def check_outcome(result: Trials, steps: int, stepsize: str = "h") -> None:
+    """Raise FloatingPointError if a search that ran to its end has no best candidate.
+
+    Parameters
+    ----------
+    result
+        The trials of the search.
+    steps
+        Its steps, for the message.
+    stepsize
+        What users call the stepsize, for the message.
+    """
+    if not result.finished or result.best:
+        return
+    reasons = "; ".join(f"{method}: {why}" for method, why in result.without.items())
+    raise FloatingPointError(
+        f"nothing was found in {steps:,} steps ({reasons}): search at smaller {stepsize}, or with more "
+        "friction"
+    )

@@ -1,4 +1,4 @@
-"""The search: all candidates in one ensemble, halved again and again, the better ones going on."""
+"""`tune` on the engine: all candidates of a rung train in one ensemble, and the better half goes on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from heatbath._internal.warnings import DivergedWarning, StaleNoiseWarning
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, each_class
+from heatbath.evaluation.metrics import losses
 from heatbath.models.dense import MLP
 from heatbath.runs.distributed.pools import chosen_pool
 from heatbath.runs.launch import check_manner, simulate
@@ -27,28 +28,27 @@ from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run
 from heatbath.runs.simulation import warn_of_stale_noise
+from heatbath.tuning.halving import (
+    FACTOR,
+    FINAL,
+    Rung,
+    SuccessiveHalving,
+    check_outcome,
+    finalist_count,
+    ladder,
+    planned_steps,
+    propose_candidates,
+    round_sizes,
+)
 from heatbath.tuning.optuna import Asked, batches, checked
 from heatbath.tuning.search_space import Candidate, Family, Searched, families
-from heatbath.tuning.trials import (
-    RESERVES,
-    RUNGS,
-    Trial,
-    TuningResult,
-    in_round,
-    ranked,
-    reserves,
-    rounds,
-    warn_of_edges,
-)
+from heatbath.tuning.trials import RUNGS, Trial, TuningResult, warn_of_edges
 
 if TYPE_CHECKING:
     import optuna
-from heatbath.evaluation.metrics import losses
-from heatbath.tuning.halving import FACTOR, Rung, check_outcome, ladder
 
 LOOKS = 50  # networks of each chain whose predictions are averaged, in the second half of a rung
-RECORDS = 10  # and at which single networks are looked at
-AGAIN, MORE = 20, 5  # one in so many is run again in the end, with so many times as many chains
+RECORDS = 10  # records on which the scores of single networks are averaged, in the second half of a rung
 
 
 def tune(
@@ -126,10 +126,10 @@ def tune(
     folder = None if checkpoint is None else Path(checkpoint)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"the checkpoint of a search is a folder, and {folder} is a file")
-    manner = dict(threads=threads, every=every, pool=chosen_pool(executor))
-    found = replace(search, manner=manner, checkpoint=folder).run(progress)
-    warn_of_edges(found)
-    return found
+    execution = dict(threads=threads, every=every, pool=chosen_pool(executor))
+    result = replace(search, execution=execution, checkpoint=folder).run(progress)
+    warn_of_edges(result)
+    return result
 
 
 def prepare(
@@ -146,348 +146,465 @@ def prepare(
     study: optuna.Study | None = None,
     **settings: Any,
 ) -> HalvingSearch:
-    """What `tune` carries out; all that is wrong is refused."""
-    given = families(methods)
-    wrong = _wrong(problem, by, validation)
-    if wrong:
-        raise ValueError(f"tune: {'; '.join(wrong)}")
+    """Check the arguments of `tune` and return the search that they describe, which has not begun.
+
+    Parameters
+    ----------
+    problem, network, methods, steps, batch, chains, candidates, by, validation, study
+        As in `tune`.
+    settings
+        `seed`, `dtype` and `shuffled` for the runs of all candidates.
+    """
+    searched = families(methods)
+    problems = _problems_of_judging(problem, by, validation)
+    if problems:
+        raise ValueError(f"tune: {'; '.join(problems)}")
     steps = whole(
         f"steps (of which the first of {RUNGS} rungs has an eighth)", steps, low=FACTOR ** (RUNGS - 1)
     )
     candidates = whole("candidates", candidates, low=1, high=2**16)
-    seed = whole("seed", settings["seed"], low=0, high=2**64 - 8)  # others follow from it
-    sets, chosen = held_out(problem, validation, whole("chains", chains, low=1), seed)
+    seed = whole("seed", settings["seed"], low=0, high=2**64 - 8)  # later rounds add small numbers to it
     return HalvingSearch(
         problem=problem,
-        sets=sets,
-        chosen=chosen,
+        split=held_out(problem, validation, whole("chains", chains, low=1), seed),
         network=network,
-        families=given,
-        counts=rounds(candidates) if study is None else batches(candidates),
+        families=searched,
+        counts=round_sizes(candidates) if study is None else batches(candidates),
         steps=steps,
         by=by,
         validation=validation,
         settings=dict(batch=batch, chains=chains, **settings),
-        study=None if study is None else checked(study, given, by),
+        study=None if study is None else checked(study, searched, by),
     )
 
 
-def _wrong(problem: object, by: object, validation: object) -> list[str]:
-    """All that is wrong with what is judged, and by what."""
+def _problems_of_judging(problem: object, by: object, validation: object) -> list[str]:
+    """Return what makes it impossible to judge candidates, in words."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     choice("by", by, ("loss", "accuracy"))
     share = real("validation", validation, SHARE)
-    wrong = []
+    problems = []
     if problem.draws > 1:
-        wrong.append(f"it needs one data set, and the problem has {problem.draws}: make it with draws=1")
+        problems.append(f"it needs one data set, and the problem has {problem.draws}: make it with draws=1")
     rows = problem.X_train.shape[1]
     if share == 0 or rows < 2:
-        wrong.append(
+        problems.append(
             f"there are no validation data: of {rows} training examples a share between 0 and 1 is set aside "
             f"to judge by, got validation={validation!r}"
         )
     if by == "accuracy" and not TASKS[problem.task].classes:
-        wrong.append(f"{problem.task!r} has no accuracy: take by='loss'")
-    return wrong
+        problems.append(f"{problem.task!r} has no accuracy: take by='loss'")
+    return problems
 
 
-def held_out(problem: Problem, share: float, folds: int, seed: int) -> tuple[Problem, NDArray[np.int64]]:
-    """Data sets side by side, one for each chain, in which other training examples are set aside as the test
-    examples; and which these are, (folds, examples).
+class ValidationSplit(NamedTuple):
+    """Training examples that are set aside to judge candidates by.
+
+    Parameters
+    ----------
+    problem
+        One data set for each chain; its test examples are those for validation.
+    rows
+        Which training examples of the user's problem these are, (chains, examples).
+    """
+
+    problem: Problem
+    rows: NDArray[np.int64]
+
+
+def held_out(problem: Problem, share: float, chains: int, seed: int) -> ValidationSplit:
+    """Set a share of the training examples aside, other ones for each chain.
 
     They are taken evenly over the classes, or over the values of the first target, and one after another, so
-    that no example is set aside again before all have been.
+    that no example is set aside a second time before all have been.
     """
-    rows = problem.X_train.shape[1]
-    count = min(max(1, round(share * rows)), rows - 1)
-    shuffled = np.random.default_rng(np.random.SeedSequence((seed, rows))).permutation(rows)
+    count_all = problem.X_train.shape[1]
+    count = min(max(1, round(share * count_all)), count_all - 1)
+    shuffled = np.random.default_rng(np.random.SeedSequence((seed, count_all))).permutation(count_all)
     order = shuffled[np.argsort(problem.Y_train[0, shuffled, 0], kind="stable")]
-    apart = rows / count
-    first = np.arange(folds) * max(1.0, apart / folds) % apart
-    chosen = order[((np.arange(count) * apart + first[:, None]) % rows).astype(np.int64)]
-    rest = np.array([np.setdiff1d(np.arange(rows), fold) for fold in chosen])
+    spacing = count_all / count
+    offsets = np.arange(chains) * max(1.0, spacing / chains) % spacing
+    places = (np.arange(count) * spacing + offsets[:, None]) % count_all
+    validation = order[places.astype(np.int64)]
+    training = np.array([np.setdiff1d(np.arange(count_all), fold) for fold in validation])
     X, Y, weights = problem.X_train[0], problem.Y_train[0], problem.weights_train
-    sets = replace(
+    split = replace(
         problem,
         name=f"{problem.name}, validation",
-        X_train=X[rest],
-        Y_train=Y[rest],
-        X_test=X[chosen],
-        Y_test=Y[chosen],
-        weights_train=None if weights is None else weights[0][rest],
-        weights_test=None if weights is None else weights[0][chosen],
+        X_train=X[training],
+        Y_train=Y[training],
+        X_test=X[validation],
+        Y_test=Y[validation],
+        weights_train=None if weights is None else weights[0][training],
+        weights_test=None if weights is None else weights[0][validation],
         recipe=None,
     )
-    return sets, chosen
+    return ValidationSplit(split, validation)
 
 
 @dataclass(frozen=True, eq=False)
 class HalvingSearch:
-    """A search that was prepared."""
+    """A search that has been checked and can be run.
+
+    Parameters
+    ----------
+    problem
+        The user's problem.
+    split
+        Its examples for training and validation.
+    network, families, steps, by, validation
+        As in `tune`; a family for each method.
+    counts
+        Candidates of each method in each round.
+    settings
+        Arguments of `make_plan` that all candidates share.
+    execution
+        Arguments of `simulate` that don't change results: `threads`, `every`, `pool`.
+    checkpoint
+        A folder for the state of the search.
+    study
+        The study of Optuna that proposes candidates, if there is one.
+    """
 
     problem: Problem
-    sets: Problem  # whose test examples are those for validation, others for each chain
-    chosen: NDArray[np.int64]  # which these are
+    split: ValidationSplit
     network: MLP
     families: list[Family]
-    counts: list[int]  # candidates of each method in each round
+    counts: list[int]
     steps: int
     by: Literal["loss", "accuracy"]
     validation: float
     settings: dict[str, Any]
-    manner: dict[str, Any] = field(default_factory=dict)
+    execution: dict[str, Any] = field(default_factory=dict)
     checkpoint: Path | None = None
     study: Asked | None = None
 
+    @property
+    def chains(self) -> int:
+        """Chains of each candidate."""
+        return int(self.settings["chains"])
+
+    @property
+    def runs_finalists(self) -> bool:
+        """True if the best are run again with more chains, which decides between them."""
+        return len(self.counts) > 1 and self.study is None
+
     def first_plan(self) -> Plan:
-        """The plan of all candidates on the first rung."""
-        return self._plan(self._tried(0, {}), ladder(self.steps, self.counts[0])[0].steps)
+        """Return the plan of all candidates on the first rung."""
+        return self.plan(self._propose(0, {}), ladder(self.steps, self.counts[0])[0].steps)
+
+    def plan(self, candidates: Sequence[Candidate], length: int) -> Plan:
+        """Return the plan of candidates from their start, for `length` steps."""
+        schedule = _RungSchedule.of(length, length)
+        problem = self.problem
+        return make_plan(
+            self.split.problem, self.network, {c.name: c.made for c in candidates}, length,
+            call="compare", record=schedule.records,
+            average=problem.X_train[0] * problem.scale + problem.shift,
+            burn_in=length - schedule.looks * schedule.thin, thin=schedule.thin, **self.settings,
+        )  # fmt: skip
+
+    def with_fresh_chains(self) -> HalvingSearch:
+        """Return the search of the finalists: more chains, another seed, other validation examples."""
+        chains, seed = FINAL.chains * self.chains, self.settings["seed"] + len(self.counts)
+        split = held_out(self.problem, self.validation, chains, seed)
+        return replace(self, split=split, settings=self.settings | {"chains": chains, "seed": seed})
 
     def run(self, progress: Callable[[Progress], None] | None) -> TuningResult:
-        """Search in the whole ranges, then near the best that were found, and decide between the best.
-        Others that compute are given the data once."""
-        with self.manner.get("pool") or nullcontext():
+        """Search, and return what was tried; `progress` counts the steps of all chains.
+
+        A pool of workers is given the data once.
+        """
+        with self.execution.get("pool") or nullcontext():
             return self._run(progress)
 
     def _run(self, progress: Callable[[Progress], None] | None) -> TuningResult:
         if self.checkpoint is not None:
             os.makedirs(self.checkpoint, exist_ok=True)
-        trials: dict[str, Trial] = {}
-        lasts: list[Run] = []
-        finished = True
-        counted = _Counted(progress, self._work())
-        for number, count in enumerate(self.counts):
-            tried = self._tried(number, trials)
-            if not tried:  # no method has a range
-                break
-            try:
-                last, finished = self._halve(number, ladder(self.steps, count), tried, trials, counted)
-            finally:
-                if self.study is not None:
-                    self.study.tell([trials[name] for name in tried], self.steps)
-            lasts += [] if last is None else [last]
-            if not finished:
-                break
-        if finished:
-            again, finished = self._run_again(trials, counted)
-            lasts += again
-        found = TuningResult(self.families, list(trials.values()), self.by, lasts, finished=finished)
-        if not finished and not found.best:
+        trainer = EnsembleTrainer(self, _SearchProgress(progress, self._planned_chain_steps()))
+        halving = SuccessiveHalving(trainer, self.families, self.steps, self.by)
+        try:
+            for number, count in enumerate(self.counts):
+                self._run_round(halving, number, count)
+            if self.study is None:  # a study asks for other candidates itself
+                finalists = finalist_count(sum(self.counts))
+                halving.run_finalists(finalists, RUNGS + 1 if self.runs_finalists else RUNGS)
+            finished = True
+        except KeyboardInterrupt:
+            finished = False
+        trials = list(halving.trials.values())
+        result = TuningResult(self.families, trials, self.by, trainer.runs, finished=finished)
+        if not finished and not result.best:
             raise KeyboardInterrupt
-        check_outcome(found, self.steps)
-        return found
+        check_outcome(result, self.steps)
+        return result
 
-    @property
-    def _confirms(self) -> bool:
-        """Whether the best are run again."""
-        return len(self.counts) > 1 and self.study is None
-
-    def _tried(self, number: int, trials: dict[str, Trial]) -> dict[str, Candidate]:
-        """The candidates of a round, by name."""
-        if self.study is not None:
-            return {one.name: one for one in self.study.ask(self.families[0], self.counts[number])}
-        seed = self.settings["seed"]
-        some = [in_round(number, self.counts, family, trials, self.by, seed) for family in self.families]
-        return {one.name: one for own in some for one in own}
-
-    def _run_again(self, trials: dict[str, Trial], counted: _Counted) -> tuple[list[Run], bool]:
-        """The best of each method again, with more chains, which decides between them; or, without a last
-        comparison, those that take the place of finalists that diverged. Their runs, and whether nobody
-        stopped them."""
-        search, goal = self, RUNGS
-        if self._confirms:
-            chains, seed = MORE * self.settings["chains"], self.settings["seed"] + len(self.counts)
-            sets, chosen = held_out(self.problem, self.validation, chains, seed)
-            settings = self.settings | {"chains": chains, "seed": seed}
-            search, goal = replace(self, sets=sets, chosen=chosen, settings=settings), RUNGS + 1
-        runs: list[Run] = []
-        for number in range(RESERVES if self.study is None else 0):  # a study asks for others itself
-            some = [reserves(trials, f, self.by, goal, self._confirmed(f)) for f in self.families]
-            going = {one.name: one.candidate for own in some for one in own}
-            if not going:
-                break
-            label = f"again-{number}.nc" if number or not self._confirms else "confirmed.nc"
-            file = None if self.checkpoint is None else self.checkpoint / label
-            work = self.steps * len(going) * search.settings["chains"]
-            counted.work = max(counted.work, counted.past + work)
-            try:
-                run = search._climb(None, going, Rung(self.steps, len(going)), file, counted)
-            except KeyboardInterrupt:
-                return runs, False
-            counted.past += work
-            if run is None:
-                trials |= {name: trials[name].lost(goal, self.steps) for name in going}
-                continue
-            runs.append(run)
-            for name, scores in judged(run, search.chosen).items():
-                trials[name] = replace(trials[name], rung=goal, steps=self.steps, **scores)
-        return runs, True
-
-    def _confirmed(self, family: Family) -> int:
-        return max(2, sum(self.counts) // AGAIN) if family.ranges else 1
-
-    def _halve(
-        self,
-        number: int,
-        rungs: list[Rung],
-        tried: dict[str, Candidate],
-        trials: dict[str, Trial],
-        counted: _Counted,
-    ) -> tuple[Run | None, bool]:
-        """The run of those that came to the last rung, or as far as it came (None if to none), and whether
-        nobody stopped it."""
-        trials |= {name: Trial(candidate) for name, candidate in tried.items()}
-        going, run, last, before = list(tried), None, None, 0
-        for place, rung in enumerate(rungs, start=1):
-            file = None if self.checkpoint is None else self.checkpoint / f"round-{number + 1}-{place}.nc"
-            try:
-                run = self._climb(run, {name: tried[name] for name in going}, rung, file, counted)
-            except KeyboardInterrupt:
-                return last, False
-            if run is None:
-                trials |= {name: trials[name].lost(place, rung.steps) for name in going}
-                counted.past += (rung.steps - before) * len(going) * int(self.settings["chains"])
-                return last, True
-            last = run
-            for name, scores in judged(run, self.chosen).items():
-                trials[name] = replace(trials[name], rung=place, steps=rung.steps, **scores)
+    def _run_round(self, halving: SuccessiveHalving, number: int, count: int) -> None:
+        """Train the candidates of a round; a study is told how they ended, whatever happens."""
+        candidates = self._propose(number, halving.trials)
+        try:
+            halving.run_round(candidates, count)
+        finally:
             if self.study is not None:
-                self.study.report(trials[name] for name in going)
-            counted.past += (rung.steps - before) * len(run.theta)
-            before = rung.steps
-            if place == len(rungs):
-                return last, True
-            here = {name: trials[name] for name in going}
-            better = [ranked(here, family, self.by)[: rungs[place].size] for family in self.families]
-            going = [trial.name for some in better for trial in some if not trial.diverged]
-            if not going:
-                return last, True
-        return last, True
+                self.study.tell([halving.trials[c.name] for c in candidates], self.steps)
 
-    def _climb(
-        self, run: Run | None, going: dict[str, Candidate], rung: Rung, file: Path | None, counted: _Counted
-    ) -> Run | None:
-        """The run of the candidates that go on, at the end of a rung; None if all their chains diverge.
-        Ctrl-C, which ends a run before that, is passed on."""
-        before = 0 if run is None else run.step
-        length = rung.steps - before
-        chains = len(going) * int(self.settings["chains"])
+    def _propose(self, number: int, trials: dict[str, Trial]) -> list[Candidate]:
+        """Return the candidates of round `number`, of all methods; none if no method has a range."""
+        if self.study is not None:
+            return self.study.ask(self.families[0], self.counts[number])
+        seed = self.settings["seed"]
+        return [
+            candidate
+            for family in self.families
+            for candidate in propose_candidates(number, self.counts, family, trials, self.by, seed)
+        ]
+
+    def _planned_chain_steps(self) -> int:
+        """Return the steps of all chains in the whole search, if none diverges."""
+        steps = planned_steps(self.families, self.counts, self.steps)
+        if self.runs_finalists:
+            finalists = finalist_count(sum(self.counts))
+            count = sum(finalists if family.ranges else 1 for family in self.families)
+            steps += FINAL.chains * self.steps * count
+        return steps * self.chains
+
+
+@dataclass(eq=False)
+class EnsembleTrainer:
+    """Trains all candidates of a rung in one ensemble: the `CandidateTrainer` of the engine.
+
+    Parameters
+    ----------
+    search
+        What is searched, and with which settings.
+    progress
+        Counts the steps of all chains.
+    runs
+        The run of those that came furthest in each round, and those of the finalists.
+    """
+
+    search: HalvingSearch
+    progress: _SearchProgress
+    runs: list[Run] = field(default_factory=list)
+    _round: int = 0
+    _run: Run | None = None  # of the candidates that are under way
+
+    def train(self, candidates: Sequence[Candidate], rung: Rung, number: int) -> list[Trial]:
+        """Train candidates from where they stand to the end of a rung, and return their scores."""
+        if number == 1:
+            self._round, self._run = self._round + 1, None
+        first_step = 0 if self._run is None else self._run.step
+        run = self._simulate(self.search, candidates, rung.steps, f"round-{self._round}-{number}.nc")
+        self.progress.add((rung.steps - first_step) * len(candidates) * self.search.chains)
         if run is None:
-            plan = self._plan(going, length)
+            return [Trial(candidate, diverged=True) for candidate in candidates]
+        self.runs = [*self.runs, run] if number == 1 else [*self.runs[:-1], run]
+        self._run = run
+        trials = _trials(candidates, run, self.search.split)
+        if self.search.study is not None:
+            self.search.study.report(replace(trial, steps=rung.steps) for trial in trials)
+        return trials
+
+    def train_again(self, candidates: Sequence[Candidate], attempt: int) -> list[Trial]:
+        """Train finalists from a new start to the end, and return their scores.
+
+        Where no last comparison was planned, they replace finalists that diverged, with the same chains.
+        """
+        search, file = self.search, f"again-{attempt}.nc"
+        if search.runs_finalists:
+            search = search.with_fresh_chains()
+            file = "confirmed.nc" if attempt == 0 else file
+        self._run = None
+        chain_steps = search.steps * len(candidates) * search.chains
+        self.progress.expect(chain_steps)
+        run = self._simulate(search, candidates, search.steps, file)
+        self.progress.add(chain_steps)
+        if run is None:
+            return [Trial(candidate, diverged=True) for candidate in candidates]
+        self.runs = [*self.runs, run]
+        return _trials(candidates, run, search.split)
+
+    def drop(self, losers: Sequence[Trial]) -> None:
+        """Do nothing: the next rung's ensemble only has the candidates that go on."""
+
+    def _simulate(
+        self, search: HalvingSearch, candidates: Sequence[Candidate], end: int, file: str
+    ) -> Run | None:
+        """Run candidates on to step `end`, from where they stand or from the checkpoint in `file`.
+
+        Return None if all their chains diverge. Ctrl-C raises KeyboardInterrupt.
+        """
+        first_step = 0 if self._run is None else self._run.step
+        length, former, chains = end - first_step, None, len(candidates) * search.chains
+        if self._run is None:
+            plan = search.plan(candidates, length)
         else:
-            looks, thin, records = _looks(length, rung.steps)
-            run = run.with_methods(list(going)).on_other_examples(
-                self.sets, length, looks, thin, batch=run.plan.batch
+            schedule = _RungSchedule.of(length, end)
+            former = self._run.with_methods([candidate.name for candidate in candidates])
+            former = former.on_other_examples(
+                search.split.problem, length, schedule.looks, schedule.thin, batch=former.plan.batch
             )
-            plan = run.plan.extended(run.step, length, records)
-        if not counted.past:
-            warn_of_stale_noise(plan, self.steps)
-        manner = {**self.manner, "progress": counted.of(before, chains), "checkpoint": file}
+            plan = former.plan.extended(first_step, length, schedule.records)
+        if self.progress.is_new:
+            warn_of_stale_noise(plan, search.steps)
+        execution = {**search.execution, "progress": self.progress.of_run(first_step, chains)}
+        checkpoint = None if search.checkpoint is None else search.checkpoint / file
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergedWarning)
-            warnings.simplefilter("ignore", StaleNoiseWarning)  # of the whole search there was one
+            warnings.simplefilter("ignore", StaleNoiseWarning)  # there was one for the whole search
             try:
-                climbed = simulate(plan, run, **manner)
+                run = simulate(plan, former, checkpoint=checkpoint, **execution)
             except FloatingPointError:
                 return None
-            except ValueError as error:  # the plan is right, so that it is the file
+            except ValueError as error:  # the plan has been checked, so it's the file
                 raise ValueError(
-                    f"{self.checkpoint} holds another search, or is damaged: call tune as it was called to "
+                    f"{search.checkpoint} holds another search, or is damaged: call tune as it was called to "
                     f"continue it, or with another folder; {error}"
                 ) from None
-        if not climbed.finished:
+        if not run.finished:
             raise KeyboardInterrupt
-        return climbed
-
-    def _plan(self, going: dict[str, Candidate], length: int) -> Plan:
-        """The plan of a first rung."""
-        looks, thin, records = _looks(length, length)
-        problem = self.problem
-        return make_plan(
-            self.sets, self.network, {name: one.made for name, one in going.items()}, length,
-            call="compare", record=records, average=problem.X_train[0] * problem.scale + problem.shift,
-            burn_in=length - looks * thin, thin=thin, **self.settings,
-        )  # fmt: skip
-
-    def _work(self) -> int:
-        """The steps of all chains, if none diverges."""
-        searched = [family for family in self.families if family.ranges]
-        alone = len(self.families) - len(searched)
-        work = 0
-        for number, count in enumerate(self.counts):
-            rungs = ladder(self.steps, count)
-            lengths = np.diff([0, *(rung.steps for rung in rungs)])
-            sizes = [len(searched) * rung.size + (alone if number == 0 else 0) for rung in rungs]
-            work += int(lengths @ np.array(sizes))
-        if self._confirms:
-            work += MORE * self.steps * sum(map(self._confirmed, self.families))
-        return work * int(self.settings["chains"])
+        return run
 
 
-def _looks(length: int, end: int) -> tuple[int, int, list[int]]:
-    """Of a rung: how many networks are averaged, how many steps apart, and the steps of the records."""
-    looks = min(LOOKS, length)
-    records = sorted({end - length * k // (2 * RECORDS) for k in range(RECORDS)})
-    return looks, max(1, length // (2 * looks)), records
+class _RungSchedule(NamedTuple):
+    """What is sampled and recorded on a rung.
 
-
-class _Counted:
-    """Progress in the steps of all chains, those that were made before included."""
-
-    def __init__(self, progress: Callable[[Progress], None] | None, work: int) -> None:
-        self.progress, self.work, self.past = progress, work, 0
-        self.first, self.begin = (
-            -1,
-            math.nan,
-        )  # where this process began, and when, known with the first slice
-
-    def of(self, before: int, chains: int) -> Callable[[Progress], None]:
-        """What a run of so many chains tells of itself, that begins where others ended before."""
-
-        def tell(now: Progress) -> None:
-            if self.first < 0:
-                self.first = self.past + (now.first - before) * chains
-                self.begin = time.perf_counter() - now.seconds  # without compilation
-            if self.progress is not None:
-                step, seconds = self.past + (now.step - before) * chains, time.perf_counter() - self.begin
-                told = replace(
-                    now, step=step, steps=self.work, seconds=seconds, first=self.first, finding=True
-                )
-                self.progress(told)
-
-        return tell
-
-
-def judged(run: Run, chosen: NDArray[np.int64]) -> dict[str, dict[str, Any]]:
-    """What the predictions of each candidate of a comparison are worth, and the single networks.
-
-    The loss is the mean over the test examples of every chain, in units of the standardised targets.
+    Parameters
+    ----------
+    looks
+        Networks of each chain whose predictions are averaged.
+    thin
+        Steps between them.
+    records
+        Steps at which single networks are judged.
     """
-    problem, chains = run.problem, run.plan.chains
+
+    looks: int
+    thin: int
+    records: list[int]
+
+    @classmethod
+    def of(cls, length: int, end: int) -> _RungSchedule:
+        """Return the schedule for the second half of a rung of `length` steps that ends at step `end`."""
+        looks = min(LOOKS, length)
+        records = sorted({end - length * k // (2 * RECORDS) for k in range(RECORDS)})
+        return cls(looks, max(1, length // (2 * looks)), records)
+
+
+class _SearchProgress:
+    """Counts the steps of all chains of a search, including those made before it was continued.
+
+    Parameters
+    ----------
+    progress
+        The user's function, or None.
+    total
+        Steps of all chains in the whole search.
+    """
+
+    def __init__(self, progress: Callable[[Progress], None] | None, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+        self._first: int | None = None  # chain steps at which this process began; known with the first report
+        self._began = math.nan  # the time at which it did, without compilation
+
+    @property
+    def is_new(self) -> bool:
+        """True until a rung has been completed."""
+        return not self._done
+
+    def add(self, chain_steps: int) -> None:
+        """Count the steps of a rung that is complete."""
+        self._done += chain_steps
+
+    def expect(self, chain_steps: int) -> None:
+        """Allow for this many steps to come, if the total doesn't already."""
+        self._total = max(self._total, self._done + chain_steps)
+
+    def of_run(self, first_step: int, chains: int) -> Callable[[Progress], None]:
+        """Return the `progress` of a run of `chains` chains that continues from `first_step`.
+
+        It passes on what the run reports, in steps of all chains of the search.
+        """
+
+        def report(progress: Progress) -> None:
+            if self._first is None:
+                self._first = self._done + (progress.first - first_step) * chains
+                self._began = time.perf_counter() - progress.seconds
+            if self._progress is not None:
+                step = self._done + (progress.step - first_step) * chains
+                seconds = time.perf_counter() - self._began
+                self._progress(
+                    replace(
+                        progress,
+                        step=step,
+                        steps=self._total,
+                        seconds=seconds,
+                        first=self._first,
+                        finding=True,
+                    )
+                )
+
+        return report
+
+
+class Scores(NamedTuple):
+    """Scores of a candidate on the validation examples; NaN if one of its chains diverged."""
+
+    diverged: bool
+    loss: float = math.nan
+    accuracy: float = math.nan
+    single_loss: float = math.nan
+    single_accuracy: float = math.nan
+
+
+def _trials(candidates: Sequence[Candidate], run: Run, split: ValidationSplit) -> list[Trial]:
+    """Return the trials of candidates that a run has trained."""
+    scores = score_candidates(run, split.rows)
+    return [Trial(candidate, **scores[candidate.name]._asdict()) for candidate in candidates]
+
+
+def score_candidates(run: Run, rows: NDArray[np.int64]) -> dict[str, Scores]:
+    """Score the averaged predictions of each candidate of a comparison, and its single networks.
+
+    Parameters
+    ----------
+    run
+        A comparison that averages outputs at all training examples of the user's problem.
+    rows
+        The validation examples among these, (chains, examples).
+
+    Returns
+    -------
+    Scores by name. Losses are means over the validation examples of every chain, in units of the standardised
+    targets.
+    """
+    chains = run.plan.chains
     names = list(run.plan.named)
+    scores = _scores_of_averages(run, rows)
+    for name in ("loss", "accuracy"):
+        scores[f"single_{name}"] = run.data[name].sel(split="test").values[:, -RECORDS:].mean(axis=1)
+    means = {key: values.reshape(len(names), chains).mean(axis=1) for key, values in scores.items()}
+    diverged = (run.died >= 0).reshape(len(names), chains).any(axis=1)
+    return {
+        name: Scores(True) if diverged[i] else Scores(False, **{k: float(v[i]) for k, v in means.items()})
+        for i, name in enumerate(names)
+    }
+
+
+def _scores_of_averages(run: Run, rows: NDArray[np.int64]) -> dict[str, Floats]:
+    """Return loss and accuracy of each chain's averaged prediction, (chains of all candidates,)."""
+    problem = run.problem
     means = run.averages()["mean"].values
     if problem.task == "regression":
         means = (means - problem.target_shift) / problem.target_scale
-    draw = np.arange(len(means)) % chains
-    means, y = means[np.arange(len(means))[:, None], chosen[draw]], problem.Y_test[draw]
+    chain = np.arange(len(means))
+    draw = chain % run.plan.chains
+    means, y = means[chain[:, None], rows[draw]], problem.Y_test[draw]
     weights = problem.relative_weights("test")
-    known = np.ones(means.shape[:2]) if weights is None else weights[draw]
-    columns: dict[str, Floats] = {
-        "loss": losses(problem.task, means, y),
-        "accuracy": np.full(means.shape[:2], math.nan),
-    }
+    weights = np.ones(means.shape[:2]) if weights is None else weights[draw]
+    accuracy = np.full(means.shape[:2], math.nan)
     if TASKS[problem.task].classes:
-        columns["accuracy"] = np.asarray(each_class(means).argmax(axis=-1) == y[..., 0], np.float64)
-    scores = {key: (values * known).mean(axis=1) for key, values in columns.items()}
-    for name in ("loss", "accuracy"):
-        scores[f"single_{name}"] = run.data[name].sel(split="test").values[:, -RECORDS:].mean(axis=1)
-    by_candidate = {key: values.reshape(len(names), chains).mean(axis=1) for key, values in scores.items()}
-    lost = [bool(chains.any()) for chains in (run.died >= 0).reshape(len(names), chains)]
-    return {
-        name: {
-            "diverged": lost[i],
-            **{key: math.nan if lost[i] else float(values[i]) for key, values in by_candidate.items()},
-        }
-        for i, name in enumerate(names)
-    }
+        accuracy = np.asarray(each_class(means).argmax(axis=-1) == y[..., 0], np.float64)
+    loss = losses(problem.task, means, y)
+    return {"loss": (loss * weights).mean(axis=1), "accuracy": (accuracy * weights).mean(axis=1)}
