@@ -7,7 +7,7 @@ import pytest
 
 import heatbath as hb
 from heatbath.diagnostics.drift import FALSE_ALARMS
-from heatbath.runs import run as runs
+from heatbath.runs import continuation
 
 RNG = np.random.default_rng(0)
 OWN = hb.Partition(hb.Langevin(1.0), 0.3, hb.Posterior(prior=2.0, noise=0.5))
@@ -211,7 +211,7 @@ def test_a_change_of_the_data_is_told_and_what_was_before_is_forgotten(flips):
 
 
 def test_records_do_not_grow_without_end(monkeypatch):
-    monkeypatch.setattr(runs, "MOST_RECORDS", 25)
+    monkeypatch.setattr(continuation, "MOST_RECORDS", 25)
     X, y = lines(60)
     fitted = hb.ThermodynamicRegressor(method=OWN, window=20, **QUICK)
     for rows in np.array_split(np.arange(60), 6):

@@ -5,6 +5,7 @@ import pytest
 
 import heatbath as hb
 from heatbath.methods.schedules import Exponential, Piecewise
+from heatbath.runs.continuation import plan_differences
 
 PROBLEM = hb.datasets.spirals(n_train=60, n_test=30)
 NETWORK = hb.MLP((6,))
@@ -28,7 +29,7 @@ def assert_same(one, two):
     for name in one.data.variables:
         a, b = one.data[name].values, two.data[name].values
         assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), name
-    assert one.plan.differences(two.plan) == []
+    assert plan_differences(one.plan, two.plan) == []
 
 
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE)

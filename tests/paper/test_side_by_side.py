@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
+from heatbath.runs.continuation import extend_plan
 
 
 def test_axes_become_dimensions():
@@ -28,6 +29,6 @@ def test_a_run_that_ctrl_c_cut_short_is_no_result():
 
     run = hb.train(hb.datasets.spirals(n_train=50), hb.MLP((5,)), hb.LOL(), steps=10, batch=5)
     assert complete(run) is run
-    longer = hb.Run(run.plan.extended(10, 10, None), run.step, run.data)
+    longer = hb.Run(extend_plan(run.plan, 10, 10), run.step, run.data)
     with pytest.raises(KeyboardInterrupt):
         complete(longer)

@@ -9,6 +9,7 @@ from scipy.special import ndtr, ndtri
 import heatbath as hb
 from heatbath.prediction import Calibration, Mixture
 from heatbath.prediction.calibration import PSEUDO, left_out
+from heatbath.runs import predictions
 
 N, FEATURES, NOISE, PRIOR = 30, 4, 0.3, 1.5
 
@@ -170,8 +171,8 @@ def test_networks_that_go_through_the_training_examples_have_the_intervals_of_th
     found = estimator.predict_interval(X[80:], 0.9)
     np.testing.assert_array_equal(found, [end[:, 0] for end in law.interval(0.9)])
     assert held(*found) > 0.85
-    monkeypatch.setattr("heatbath.runs.run.MOST_LEVERAGE", 2.0)  # control
-    low, high = estimator.run_._calibration(None).interval(law, 0.9)
+    monkeypatch.setattr("heatbath.runs.predictions.MOST_LEVERAGE", 2.0)  # control
+    low, high = predictions.calibrate(estimator.run_, None).interval(law, 0.9)
     assert held(low[:, 0], high[:, 0]) < 0.75
 
 
@@ -234,7 +235,7 @@ def test_one_network_and_chains_with_different_data_are_not_calibrated():
 
 
 def test_of_large_tables_some_examples_stand_for_all(monkeypatch):
-    monkeypatch.setattr("heatbath.runs.run.MOST_PLACES", 150)
+    monkeypatch.setattr("heatbath.runs.predictions.MOST_PLACES", 150)
     X, y = data_of_two_noises(0)
     calibration = run_of(hb.datasets.from_arrays(X, y, task="regression", test_share=0.0), 2).calibration()
     assert len(calibration.places) == 134

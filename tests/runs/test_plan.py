@@ -1,5 +1,6 @@
 """Plans: what is refused before anything runs, defaults, and what a plan says of itself."""
 
+from dataclasses import fields
 from inspect import signature
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 
 import heatbath as hb
 from heatbath.cli.settings import merged, plan_of
-from heatbath.runs.plan import BATCH, Plan, make_plan
-from heatbath.runs.record_steps import sampling
+from heatbath.runs.continuation import change_plan, extend_plan, plan_differences, sample_again
+from heatbath.runs.plan import BATCH, Plan, RunSettings, make_plan
+from heatbath.runs.record_steps import spread_samples
 from tests.runs import SMALL, SPIRALS
 
 
@@ -49,9 +51,10 @@ def test_all_examples_can_be_asked_for():
 
 def test_training_and_plans_have_the_same_defaults():
     plan, train = (signature(function).parameters for function in (make_plan, hb.train))
-    shared = [name for name in train if name in plan]
-    assert len(shared) > 15
-    assert all(plan[name].default == train[name].default for name in shared)
+    assert all(plan[name].default == train[name].default for name in ("batch", "chains"))
+    settings = {setting.name: setting.default for setting in fields(RunSettings)}
+    assert len(settings) == 14
+    assert {name: train[name].default for name in settings} == settings
 
 
 def test_chains_is_how_many_there_are_for_each_point_and_total_is_all_of_them():
@@ -78,7 +81,7 @@ def test_chains_is_how_many_there_are_for_each_point_and_total_is_all_of_them():
 )
 def test_two_of_samples_burn_in_and_thin_decide_the_third(given, burn_in, thin):
     known = {"samples": None, "burn_in": None, "thin": None} | given
-    assert sampling(120, **known) == (burn_in, thin)
+    assert spread_samples(120, **known) == (burn_in, thin)
     run = short(**given)
     expected = [burn_in + thin * (i + 1) for i in range(given["samples"])]
     assert run.data["sample_step"].values.tolist() == expected
@@ -217,18 +220,31 @@ def test_a_number_of_records_that_cannot_be_listed_is_refused():
 
 
 def test_other_examples_must_be_of_the_kind_that_the_chains_know():
-    plan = make_plan(SPIRALS, SMALL, hb.LOL(), 10)
-    moved = plan.on_other_examples(hb.datasets.rings(n_train=20, n_test=5), None, burn_in=3, thin=2, most=4)
-    assert (moved.batch, moved.burn_in, moved.thin, moved.records) == (20, 3, 2, plan.records[-4:])
+    run = hb.train(SPIRALS, SMALL, hb.LOL(), 10)
+    moved = run.on_other_examples(hb.datasets.rings(n_train=20, n_test=5), 9, samples=3, thin=2).plan
+    assert (moved.batch, moved.burn_in, moved.thin, moved.records) == (20, 13, 2, run.plan.records)
     X = np.zeros((9, 3))
     for other, wrong in (
         (hb.datasets.from_arrays(X, np.arange(9) % 2), "inputs they have, 2"),
         (hb.datasets.from_arrays(X[:, :2], np.arange(9.0)), "task they have, binary"),
     ):
         with pytest.raises(ValueError, match=f"the chains continue with the {wrong}; got Problem"):
-            plan.on_other_examples(other, None, burn_in=0, thin=1, most=4)
+            run.on_other_examples(other, 9, samples=3, thin=2)
     with pytest.raises(TypeError, match="problem must be a Problem, got 3"):
-        plan.on_other_examples(3, None, burn_in=0, thin=1, most=4)
+        run.on_other_examples(3, 9, samples=3, thin=2)
+
+
+def test_a_run_that_is_sampled_again_keeps_its_state_and_its_latest_records(monkeypatch):
+    monkeypatch.setattr("heatbath.runs.continuation.MOST_RECORDS", 4)
+    run = short(samples=5, average=SPIRALS.X_test[0], record=10)
+    fresh = sample_again(run, 40, 8, 5)
+    np.testing.assert_array_equal(fresh.theta, run.theta)
+    assert fresh.plan.records == run.plan.records[-4:] == tuple(fresh.data["step"].values)
+    assert fresh.data.sizes["sample"] == 0
+    assert not fresh.data["average"].values.any()
+    longer = fresh.resume(40)
+    assert longer.data["sample_step"].values.tolist() == list(range(125, 161, 5))
+    np.testing.assert_array_equal(longer.theta, run.resume(40).theta)
 
 
 # Plans as values
@@ -238,17 +254,17 @@ def test_what_differs_between_two_plans_is_named():
     def plan(seed=0, partition=None, **options):
         return make_plan(SPIRALS, SMALL, partition or hb.LOL(), 10, seed=seed, record=2, **options)
 
-    assert plan().differences(plan()) == []
-    assert plan().differences(plan(seed=1, partition=hb.LOL(h=0.2))) == ["partition", "seed"]
-    assert plan().differences(plan(start=np.zeros(81), shuffled=True)) == ["shuffled", "start"]
+    assert plan_differences(plan(), plan()) == []
+    assert plan_differences(plan(), plan(seed=1, partition=hb.LOL(h=0.2))) == ["partition", "seed"]
+    assert plan_differences(plan(), plan(start=np.zeros(81), shuffled=True)) == ["shuffled", "start"]
     other = make_plan(hb.datasets.rings(n_train=200, n_test=9), SMALL, hb.LOL(), 10, record=2)
-    assert plan().differences(other) == ["problem"]
-    later = plan().extended(10, 10)
-    assert plan().differences(later) == ["steps", "records", "losses"]
-    assert plan().differences(later, until=10) == []
-    changed = plan().with_change(hb.LOL(h=0.3), 5)
-    assert plan().differences(changed, until=5) == []
-    assert plan().differences(changed, until=6) == ["partition"]
+    assert plan_differences(plan(), other) == ["problem"]
+    later = extend_plan(plan(), 10, 10)
+    assert plan_differences(plan(), later) == ["steps", "records", "losses"]
+    assert plan_differences(plan(), later, until=10) == []
+    changed = change_plan(plan(), hb.LOL(h=0.3), 5)
+    assert plan_differences(plan(), changed, until=5) == []
+    assert plan_differences(plan(), changed, until=6) == ["partition"]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +275,7 @@ def test_a_change_comes_with_the_next_step_of_a_word_to_begin(word, rotated, ste
     before, after = (hb.Partition(hb.Langevin(0.5, tau, word), 0.1) for tau in (1e-3, 1e-2))
     plan = make_plan(SPIRALS, SMALL, before, 10, record=2, rotated=rotated)
     changed = hb.Langevin(0.5, hb.schedules.Piecewise([1e-3, 1e-2], [step]), word)
-    assert plan.with_change(after, 5).partition == hb.Partition(changed, 0.1)
+    assert change_plan(plan, after, 5).partition == hb.Partition(changed, 0.1)
 
 
 def test_a_plan_is_the_same_after_it_has_been_plain_values():
@@ -269,7 +285,7 @@ def test_a_plan_is_the_same_after_it_has_been_plain_values():
         SPIRALS, SMALL, partitions, 10, 5, 2, start=start, samples=3, histogram=(-1, 1, 4), shuffled=True
     )
     again = Plan.from_plain(plan.plain, {"start": plan.start}, None)
-    assert plan.differences(again) == []
+    assert plan_differences(plan, again) == []
 
 
 def test_a_plan_says_what_will_be_done():

@@ -5,7 +5,7 @@ import pytest
 
 import heatbath as hb
 from heatbath.methods.schedules import Linear, Piecewise, SimulatedTempering
-from heatbath.runs.grid import changed, same_until
+from heatbath.runs.grid import change_coefficients, is_same_until
 from tests.runs import SMALL, SPIRALS, Interrupting, differences, same_bits
 
 PARTITIONS = {
@@ -175,19 +175,21 @@ def test_a_change_leaves_the_past_alone_and_acts_at_once():
 
 
 def test_changes_that_meet_are_joined():
-    first = changed(hb.LOL(h=0.1), hb.LOL(h=0.2), 50)
+    first = change_coefficients(hb.LOL(h=0.1), hb.LOL(h=0.2), 50)
     assert first.h == Piecewise([0.1, 0.2], [50])
-    assert changed(first, hb.LOL(h=0.3), 50).h == Piecewise([0.1, 0.3], [50])
-    assert changed(first, hb.LOL(h=0.2), 70) == first  # nothing new
-    assert changed(first, first, 70) == first
-    assert changed(hb.LOL(h=0.1), hb.LOL(h=0.2), 0).h == 0.2
+    assert change_coefficients(first, hb.LOL(h=0.3), 50).h == Piecewise([0.1, 0.3], [50])
+    assert change_coefficients(first, hb.LOL(h=0.2), 70) == first  # nothing new
+    assert change_coefficients(first, first, 70) == first
+    assert change_coefficients(hb.LOL(h=0.1), hb.LOL(h=0.2), 0).h == 0.2
     planned = Piecewise([0.1, 0.2, 0.3], [50, 500])
-    assert changed(hb.LOL(h=planned), hb.LOL(h=0.4), 70).h == Piecewise([0.1, 0.2, 0.4], [50, 70])
-    assert same_until(hb.LOL(h=0.1), first, 50)
-    assert not same_until(hb.LOL(h=0.1), first, 51)
-    assert not same_until(hb.LOL(h=0.1), hb.LOL(h=0.2), 0)
-    assert not same_until(hb.LOL(), hb.AdLaLa(), 0)
-    assert changed(hb.LOL(h=0.4), hb.LOL(h=planned), 70).h == Piecewise([0.4, 0.2, 0.3], [70, 500])
+    assert change_coefficients(hb.LOL(h=planned), hb.LOL(h=0.4), 70).h == Piecewise([0.1, 0.2, 0.4], [50, 70])
+    assert is_same_until(hb.LOL(h=0.1), first, 50)
+    assert not is_same_until(hb.LOL(h=0.1), first, 51)
+    assert not is_same_until(hb.LOL(h=0.1), hb.LOL(h=0.2), 0)
+    assert not is_same_until(hb.LOL(), hb.AdLaLa(), 0)
+    assert change_coefficients(hb.LOL(h=0.4), hb.LOL(h=planned), 70).h == Piecewise(
+        [0.4, 0.2, 0.3], [70, 500]
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_changes_that_meet_are_joined():
 )
 def test_what_is_more_than_a_change_of_coefficients_is_refused(before, after, told):
     with pytest.raises(ValueError, match=told):
-        changed(before, after, 50)
+        change_coefficients(before, after, 50)
 
 
 def test_a_change_must_be_a_partition():

@@ -34,6 +34,7 @@ from heatbath.methods.posterior import Posterior, Prior
 from heatbath.models.dense import MLP
 from heatbath.prediction import Prediction
 from heatbath.runs import grid
+from heatbath.runs.continuation import replace_examples
 from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run
 from heatbath.training import defaults
@@ -227,7 +228,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
         network = MLP(self.hidden, self.activation)
         self._check_same(before, network)
         arguments = self._arguments(problem)
-        alive = before.on_other_examples(problem, 1, 0, 1, arguments["batch"]).theta[before.died < 0]
+        alive = replace_examples(before, problem, arguments["batch"]).theta[before.died < 0]
         arguments["chains"], arguments["warm"] = before.plan.chains, 0
         start = np.resize(alive, before.theta.shape)
         progress = _tell if self.verbose else None
@@ -294,7 +295,7 @@ class Thermodynamic(BaseEstimator):  # type: ignore[misc]
             self._check_same(before, network)
             if share < 1 and self.method is None:
                 assert isinstance(before.partition, Partition)
-                method = grid.latest(before.partition)
+                method = grid.latest_coefficients(before.partition)
             if method.finds_stepsize:
                 method = method.at_stepsize(before.plan.points[0].partition.h)
             former = before.plan.points[0].partition.posterior

@@ -57,8 +57,8 @@ class Found:
         tried = [[h, _plain(temperature)] for h, temperature in self.tried]
         return values | {"tried": tried, "priors": [list(layers) for layers in self.priors]}
 
-    def of_start(self) -> Found:
-        """What stays true of a run that goes on: the stepsizes and priors that were tried."""
+    def without_results(self) -> Found:
+        """Return what stays true when the run continues: the stepsizes and priors that were tried."""
         return Found(self.tried, restarts=self.restarts, priors=self.priors, begun=self.begun)
 
     def summary(self) -> str:

@@ -9,7 +9,7 @@ part.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -25,6 +25,7 @@ from heatbath.methods.partition import Part
 from heatbath.methods.posterior import Posterior
 from heatbath.runs import grid
 from heatbath.runs.plan import Plan
+from heatbath.runs.record_steps import record_count, records_until, sample_count, sample_steps
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def _keeps_samples(plan: Plan) -> bool:
 
 
 def _posteriors(plan: Plan) -> list[Posterior]:
-    given = [partition.posterior for partition in grid.named(plan.partition).values()]
+    given = [partition.posterior for partition in grid.partitions_by_name(plan.partition).values()]
     return [posterior for posterior in given if posterior is not None]
 
 
@@ -202,8 +203,8 @@ def lengths(plan: Plan, step: int, chains: range | None = None, first: int = 0) 
     return {
         "chain": plan.total if chains is None else len(chains),
         "parameter": plan.parameters,
-        "record": plan.record_count(step) - plan.record_count(first),
-        "sample": plan.samples_by(step) - plan.samples_by(first),
+        "record": record_count(plan, step) - record_count(plan, first),
+        "sample": sample_count(plan, step) - sample_count(plan, first),
         "split": 2,
         "point": 0 if plan.average is None else len(plan.average),
         "output": plan.likelihood.outputs,
@@ -282,8 +283,8 @@ class Piece(NamedTuple):
 
 def place(plan: Plan, result: ResultVariable, piece: Piece) -> tuple[slice, ...]:
     """Where the values of a piece are among those of all chains at the last step."""
-    counts = {"record": plan.record_count, "sample": plan.samples_by}
-    spans = {name: slice(count(piece.begin), count(piece.end)) for name, count in counts.items()}
+    counts = {"record": record_count, "sample": sample_count}
+    spans = {name: slice(count(plan, piece.begin), count(plan, piece.end)) for name, count in counts.items()}
     spans["chain"] = slice(piece.chains.start, piece.chains.stop)
     return tuple(spans.get(name, slice(None)) for name in result.dimensions)
 
@@ -381,26 +382,24 @@ def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
     return matching[0]
 
 
-def data_at(plan: Plan, alone: Plan, data: xr.Dataset, point: int) -> xr.Dataset:
-    """The data of one point of a plan, as those of the plan of that point `alone`."""
-    chains = np.arange(point * plan.chains, (point + 1) * plan.chains)
-    return _data_of(chains, plan, alone, data).drop_vars(plan.axes)
+def select_chains(data: xr.Dataset, chosen: NDArray[np.int64], plan: Plan, fewer: Plan) -> xr.Dataset:
+    """Return the data of some chains, with the results, parts and thermostats of a plan of them alone.
 
-
-def data_with(plan: Plan, data: xr.Dataset, methods: Sequence[str]) -> xr.Dataset:
-    """The data of some methods of a comparison, as if there had been no others."""
-    some = plan.with_methods(methods)
-    return _data_of(plan.chains_of(list(some.partition)), plan, some, data)  # type: ignore[arg-type]
-
-
-def _data_of(chosen: NDArray[np.int64], plan: Plan, fewer: Plan, data: xr.Dataset) -> xr.Dataset:
-    """The data of some chains, with the results, parts and thermostats that a plan of them alone has."""
+    Parameters
+    ----------
+    data
+        The data of all chains of `plan`.
+    chosen
+        The numbers of the chains, in order.
+    plan, fewer
+        The plan of all chains, and that of the chosen ones.
+    """
     chains = data.isel(chain=chosen).assign_coords(chain=np.arange(len(chosen)))
-    there = {result.name for result in results(fewer)}
-    chains = chains.drop_vars([r.name for r in results(plan) if r.name not in there])
+    kept = {result.name for result in results(fewer)}
+    chains = chains.drop_vars([result.name for result in results(plan) if result.name not in kept])
     chains = chains.sel(part=_part_names(fewer))
-    if names := _thermostat_names(fewer):
-        return chains.sel(thermostat=names)
+    if thermostats := _thermostat_names(fewer):
+        return chains.sel(thermostat=thermostats)
     return chains.drop_dims("thermostat", errors="ignore")
 
 
@@ -449,14 +448,14 @@ def _labels(plan: Plan, step: int, chains: range, first: int = 0) -> dict[str, A
         "repeat": ("chain", repeat),
         "draw": ("chain", repeat % plan.problem.draws),
         "part": np.array(_part_names(plan), dtype=object),
-        "step": ("record", np.array(plan.records_by(step)[plan.record_count(first) :], np.int64)),
+        "step": ("record", np.array(records_until(plan, step)[record_count(plan, first) :], np.int64)),
     }
     if thermostats := _thermostat_names(plan):
         labels["thermostat"] = np.array(thermostats, dtype=object)
     if plan.keep:
         labels["sample_step"] = (
             "sample",
-            np.array(plan.sample_steps(step)[plan.samples_by(first) :], np.int64),
+            np.array(sample_steps(plan, step)[sample_count(plan, first) :], np.int64),
         )
     if plan.histogram:
         edges = np.linspace(plan.histogram[0], plan.histogram[1], plan.histogram[2] + 1)

@@ -1,12 +1,15 @@
-"""Grids: the points of a run, spanned by lists in coefficients or by named partitions; and coefficients that
-change on the way."""
+"""Grids: the points of a run, spanned by lists in coefficients or by named partitions.
+
+The second half of this file changes coefficients in the middle of a run: the changed coefficient is a
+`Piecewise` schedule, with one value before the step of the change and another one from there on.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple, TypeAlias
 
 from heatbath.methods import Method, choices, names
@@ -15,188 +18,226 @@ from heatbath.methods.schedules import Coefficient, Piecewise, SimulatedTemperin
 
 Methods: TypeAlias = Partition | Mapping[str, Partition]
 
+ONLY_COEFFICIENTS = "only coefficients may change in a run; for another method, train with start=run.theta"
+
 
 class GridPoint(NamedTuple):
-    """A point of a grid: what it is called on each axis, and its partition."""
+    """A point of a grid: its label on each axis, and its partition."""
 
     labels: dict[str, Any]
     partition: Partition
 
 
-def named(methods: Methods) -> dict[str, Partition]:
-    """The partitions by name; a single one has none."""
+class Piece(NamedTuple):
+    """A value of a coefficient, and the step from which on it holds."""
+
+    start: int
+    value: Any
+
+
+def partitions_by_name(methods: Methods) -> dict[str, Partition]:
+    """Return the partitions by name; the name of a single one is empty."""
     return {"": methods} if isinstance(methods, Partition) else dict(methods)
 
 
 def axes(methods: Methods) -> dict[str, tuple[Any, ...]]:
-    """The axes of a grid with their values: those of a partition's lists, or the `method` of a comparison.
+    """Return the axes of a grid with their values: the lists of a partition, or the names of several methods.
 
-    An axis is called as in the partition, but `xi_start` where ξ starts, since ξ itself is a result.
+    An axis has the name that it has in the partition, but that of the initial ξ is `xi_start`, since ξ itself
+    is a result.
     """
     if isinstance(methods, Partition):
         return {"xi_start" if name == "xi" else name: values for name, values in methods.axes().items()}
     return {"method": tuple(methods)}
 
 
-def size(methods: Methods) -> int:
-    """How many points a grid has: it may be too large to be made."""
+def count_points(methods: Methods) -> int:
+    """Return the number of points of a grid, without making them, as there may be too many."""
     return math.prod(map(len, axes(methods).values()))
 
 
 def points(methods: Methods) -> list[GridPoint]:
-    """The points of a grid; the last axis runs fastest. A partition without lists is one point."""
+    """Return the points of a grid, the last axis fastest. A partition without lists is one point."""
     if not isinstance(methods, Partition):
         return [GridPoint({"method": name}, partition) for name, partition in methods.items()]
-    swept, names = methods.axes(), list(axes(methods))
-    if not swept:
+    lists, labels = methods.axes(), list(axes(methods))
+    if not lists:
         return [GridPoint({}, methods)]
-    grid = []
-    for chosen in product(*(range(len(values)) for values in swept.values())):
-        place = dict(zip(swept, chosen, strict=True))
-
-        def pick(name: str, value: Coefficient, place: dict[str, int] = place) -> Value:
-            if not isinstance(value, tuple):
-                return value  # type: ignore[return-value]
-            candidates = (axis for axis in swept if axis.rpartition(".")[2] == name and swept[axis] == value)
-            return value[place[next(candidates)]]  # type: ignore[no-any-return]
-
-        at_point = {key: replace(method, **_picked(method, pick)) for key, method in methods.methods.items()}
-        values = (swept[axis][i] for axis, i in place.items())
-        grid.append(
-            GridPoint(
-                dict(zip(names, values, strict=True)),
-                Partition(at_point, pick("h", methods.h), methods.posterior),
-            )
-        )
-    return grid
+    indices = product(*(range(len(values)) for values in lists.values()))
+    return [_point_at(methods, lists, labels, index) for index in indices]
 
 
-def first(partition: Partition) -> Partition:
-    """The first point of a grid."""
+def _point_at(
+    partition: Partition, lists: Mapping[str, tuple[Value, ...]], labels: list[str], index: tuple[int, ...]
+) -> GridPoint:
+    """Return the point with the values at an index.
 
-    def pick(name: str, value: Coefficient) -> Value:
-        return value[0] if isinstance(value, tuple) else value  # type: ignore[return-value]
-
-    methods = {key: replace(method, **_picked(method, pick)) for key, method in partition.methods.items()}
-    return Partition(methods, pick("h", partition.h), partition.posterior)
-
-
-def _picked(method: Method, pick: Callable[[str, Coefficient], Value]) -> dict[str, Any]:
-    return {name: pick(name, getattr(method, name)) for name in names(type(method))}
-
-
-def changed(before: Partition, after: Partition, step: int) -> Partition:
-    """The partition that has the coefficients of `before` until `step`, and those of `after` from then on.
-
-    Only coefficients may differ: the parts, their methods and words stay. `after` may have one value where
-    `before` has a list, for all points of the sweep.
+    Parameters
+    ----------
+    partition
+        The partition that spans the grid.
+    lists
+        Its lists by axis, such as `tau`, or `hidden.tau` where parts have different ones.
+    labels
+        The names of these axes in the results.
+    index
+        The position on each axis.
     """
-    if before.methods.keys() != after.methods.keys():
-        raise ValueError(
-            f"a run continues with the parts it has, {', '.join(map(repr, before.methods))}; "
-            f"got {', '.join(map(repr, after.methods))}. For other parts, train anew with start=run.theta"
-        )
-    if before.posterior != after.posterior:
-        raise ValueError(
-            f"a run continues with the posterior it has, {before.posterior}; got {after.posterior}. For "
-            "another, train anew with start=run.theta"
-        )
-    joined = Partition(
-        {key: _changed_method(key, old, after.methods[key], step) for key, old in before.methods.items()},
-        _joined("h", before.h, after.h, step),
-        before.posterior,
-    )
-    old_axes, new_axes = before.axes(), joined.axes()
-    if [(name, len(old_axes[name])) for name in old_axes] != [(n, len(v)) for n, v in new_axes.items()]:
-        raise ValueError(
-            f"a sweep continues with the axes it has, {', '.join(old_axes) or 'none'}; "
-            f"got {', '.join(new_axes)}"
-        )
-    return joined
+    position = dict(zip(lists, index, strict=True))
+
+    def value_at_index(name: str, value: Coefficient) -> Value:
+        if not isinstance(value, tuple):
+            return value  # type: ignore[return-value]
+        axis = next(axis for axis in lists if axis.rpartition(".")[2] == name and lists[axis] == value)
+        return value[position[axis]]  # type: ignore[no-any-return]
+
+    values = (lists[axis][i] for axis, i in position.items())
+    return GridPoint(dict(zip(labels, values, strict=True)), _map_coefficients(partition, value_at_index))
 
 
-def last_change(partition: Partition) -> int:
-    """The step from which on no coefficient changes from one piece to another."""
-    values = [partition.h, *(v for m in partition.methods.values() for v in vars(m).values())]
+def first_point(partition: Partition) -> Partition:
+    """Return the partition with the first value of every list."""
+    return _map_coefficients(partition, lambda _, value: value[0] if isinstance(value, tuple) else value)
+
+
+def latest_coefficients(partition: Partition) -> Partition:
+    """Return the partition with the last piece of every coefficient, which holds from the last change on."""
+    return _map_coefficients(partition, lambda _, value: _pieces(value)[-1].value)
+
+
+def _map_coefficients(partition: Partition, function: Callable[[str, Any], Any]) -> Partition:
+    """Return the partition with `function(name, value)` in place of every value of its methods and of h."""
+
+    def mapped(method: Method) -> Method:
+        values = {name: function(name, getattr(method, name)) for name in names(type(method))}
+        return replace(method, **values)
+
+    methods = {key: mapped(method) for key, method in partition.methods.items()}
+    return Partition(methods, function("h", partition.h), partition.posterior)
+
+
+def last_change_step(partition: Partition) -> int:
+    """Return the step from which on no coefficient changes from one piece to another; 0 without changes."""
+    values = [partition.h]
+    for method in partition.methods.values():
+        values += vars(method).values()
     return max((value.steps[-1] for value in values if isinstance(value, Piecewise)), default=0)
 
 
-def latest(partition: Partition) -> Partition:
-    """The partition with the last piece of every coefficient, as it is from the last change on."""
+def change_coefficients(old: Partition, new: Partition, step: int) -> Partition:
+    """Return the partition with the coefficients of `old` until `step`, and those of `new` from then on.
 
-    def pick(name: str, value: Coefficient) -> Any:
-        return _pieces(value)[-1][1]
-
-    methods = {key: replace(method, **_picked(method, pick)) for key, method in partition.methods.items()}
-    return Partition(methods, pick("h", partition.h), partition.posterior)
-
-
-def same_until(one: Methods, two: Methods, step: int) -> bool:
-    """Whether two grids are the same up to a step: names, parts, methods, and all coefficients before it."""
-    some, others = named(one), named(two)
-    return some.keys() == others.keys() and all(
-        _same_partition_until(partition, others[name], step) for name, partition in some.items()
+    Only coefficients may differ: the parts, their methods and words stay. `new` may have one value where
+    `old` has a list: it is then for all points of the sweep.
+    """
+    if old.methods.keys() != new.methods.keys():
+        raise ValueError(
+            f"a run continues with the parts it has, {', '.join(map(repr, old.methods))}; "
+            f"got {', '.join(map(repr, new.methods))}. For other parts, train with start=run.theta"
+        )
+    if old.posterior != new.posterior:
+        raise ValueError(
+            f"a run continues with the posterior it has, {old.posterior}; got {new.posterior}. For "
+            "another, train with start=run.theta"
+        )
+    changed = Partition(
+        {key: _change_method(key, method, new.methods[key], step) for key, method in old.methods.items()},
+        _join_values("h", old.h, new.h, step),
+        old.posterior,
     )
+    old_lengths = {name: len(values) for name, values in old.axes().items()}
+    new_lengths = {name: len(values) for name, values in changed.axes().items()}
+    if list(old_lengths.items()) != list(new_lengths.items()):
+        raise ValueError(
+            f"a sweep continues with the axes it has, {', '.join(old_lengths) or 'none'}; "
+            f"got {', '.join(new_lengths)}"
+        )
+    return changed
 
 
-def _same_partition_until(one: Partition, two: Partition, step: int) -> bool:
-    if one.methods.keys() != two.methods.keys() or one.posterior != two.posterior:
-        return False
-    pairs: list[tuple[Any, Any]] = [(one.h, two.h)]
-    for key, method in one.methods.items():
-        other = two.methods[key]
-        if type(method) is not type(other):
-            return False
-        pairs += [(getattr(method, name), getattr(other, name)) for name in names(type(method))]
-    return all(_until(a, step) == _until(b, step) for a, b in pairs)
-
-
-def _until(value: Any, step: int) -> Any:
-    if isinstance(value, tuple):
-        return [_until(single, step) for single in value]
-    return [piece for piece in _pieces(value) if piece[0] < max(step, 1)]
-
-
-def _changed_method(key: object, old: Method, new: Method, step: int) -> Method:
-    hint = "only coefficients may change in a run; for another method, train anew with start=run.theta"
+def _change_method(part: object, old: Method, new: Method, step: int) -> Method:
+    """Return the method of a part with the coefficients of `old` until `step`, and then those of `new`."""
     if type(old) is not type(new):
-        raise ValueError(f"part {key!r} continues as {type(old).__name__}, got {type(new).__name__}: {hint}")
+        raise ValueError(
+            f"part {part!r} continues as {type(old).__name__}, got {type(new).__name__}: {ONLY_COEFFICIENTS}"
+        )
     values: dict[str, Any] = {}
     for name in names(type(old)):
-        before, after = getattr(old, name), getattr(new, name)
-        if name in choices(type(old)):
-            if before != after:
-                raise ValueError(f"part {key!r}: {name} is {before!r} and stays so, got {after!r}: {hint}")
-            values[name] = before
+        value, new_value = getattr(old, name), getattr(new, name)
+        if name not in choices(type(old)):
+            values[name] = _join_values(f"part {part!r}: {name}", value, new_value, step)
+        elif value == new_value:
+            values[name] = value
         else:
-            values[name] = _joined(f"part {key!r}: {name}", before, after, step)
+            raise ValueError(
+                f"part {part!r}: {name} is {value!r} and cannot change, got {new_value!r}: "
+                f"{ONLY_COEFFICIENTS}"
+            )
     return replace(old, **values)
 
 
-def _joined(label: str, before: Coefficient, after: Coefficient, step: int) -> Coefficient:
-    if before == after:
-        return before
-    if isinstance(before, tuple):
-        others = after if isinstance(after, tuple) else (after,) * len(before)
-        if len(others) != len(before):
-            raise ValueError(f"{label}: this axis has {len(before)} values, got {len(others)}")
-        return tuple(_joined(label, *pair, step) for pair in zip(before, others, strict=True))  # type: ignore[misc]
-    if isinstance(after, tuple):
-        raise ValueError(f"{label} has one value and cannot become an axis of a sweep on the way: {after!r}")
-    if isinstance(before, SimulatedTempering) or isinstance(after, SimulatedTempering):
-        raise ValueError(f"{label}: a ladder cannot be changed on the way, from {before!r} to {after!r}")
-    pieces = [(start, value) for start, value in _pieces(before) if start < step]
-    later = [(max(start, step), value) for start, value in _pieces(after)]
-    # of what `after` has before the change, only the piece in force at the change counts
-    pieces += [piece for i, piece in enumerate(later) if i + 1 == len(later) or later[i + 1][0] > step]
-    kept = [piece for i, piece in enumerate(pieces) if i == 0 or piece[1] != pieces[i - 1][1]]
-    if len(kept) == 1:
-        return kept[0][1]  # type: ignore[no-any-return]
-    return Piecewise([value for _, value in kept], [start for start, _ in kept[1:]])
+def _join_values(label: str, old: Coefficient, new: Coefficient, step: int) -> Coefficient:
+    """Return the coefficient that is `old` until `step`, and `new` from then on."""
+    if old == new:
+        return old
+    if isinstance(old, tuple):
+        values = new if isinstance(new, tuple) else (new,) * len(old)
+        if len(values) != len(old):
+            raise ValueError(f"{label}: this axis has {len(old)} values, got {len(values)}")
+        return tuple(_join_values(label, *pair, step) for pair in zip(old, values, strict=True))  # type: ignore[misc]
+    if isinstance(new, tuple):
+        raise ValueError(f"{label} has one value and cannot become an axis of a sweep in a run: {new!r}")
+    if isinstance(old, SimulatedTempering) or isinstance(new, SimulatedTempering):
+        raise ValueError(f"{label}: a ladder cannot be changed in a run, from {old!r} to {new!r}")
+    pieces = [piece for piece in _pieces(old) if piece.start < step]
+    return _as_coefficient(pieces + _pieces_from(new, step))
 
 
-def _pieces(value: Coefficient) -> list[tuple[int, Any]]:
-    """The values of a coefficient in the order of time, each with the step it begins at."""
+def _pieces_from(value: Coefficient, step: int) -> list[Piece]:
+    """Return the pieces of a coefficient that hold at `step` or later, the first of them from `step` on."""
+    pieces = _pieces(value)
+    ended = sum(following.start <= step for _, following in pairwise(pieces))
+    return [Piece(max(piece.start, step), piece.value) for piece in pieces[ended:]]
+
+
+def _as_coefficient(pieces: list[Piece]) -> Coefficient:
+    """Return the coefficient with these pieces, those with equal values joined."""
+    different = pieces[:1] + [piece for previous, piece in pairwise(pieces) if piece.value != previous.value]
+    if len(different) == 1:
+        return different[0].value  # type: ignore[no-any-return]
+    return Piecewise([piece.value for piece in different], [piece.start for piece in different[1:]])
+
+
+def _pieces(value: Coefficient) -> list[Piece]:
+    """Return the values of a coefficient in the order of time."""
     if not isinstance(value, Piecewise):
-        return [(0, value)]
-    return list(zip((0, *value.steps), value.values, strict=True))
+        return [Piece(0, value)]
+    return [Piece(*pair) for pair in zip((0, *value.steps), value.values, strict=True)]
+
+
+def is_same_until(a: Methods, b: Methods, step: int) -> bool:
+    """Return True if two grids have the same names, parts and methods, and all coefficients before `step`."""
+    first, second = partitions_by_name(a), partitions_by_name(b)
+    return first.keys() == second.keys() and all(
+        _is_same_partition_until(partition, second[name], step) for name, partition in first.items()
+    )
+
+
+def _is_same_partition_until(a: Partition, b: Partition, step: int) -> bool:
+    """Return True if two partitions have the same parts, methods and posterior, and coefficients to `step`."""
+    if a.methods.keys() != b.methods.keys() or a.posterior != b.posterior:
+        return False
+    pairs: list[tuple[Any, Any]] = [(a.h, b.h)]
+    for key, method in a.methods.items():
+        other_method = b.methods[key]
+        if type(method) is not type(other_method):
+            return False
+        pairs += [(getattr(method, name), getattr(other_method, name)) for name in names(type(method))]
+    return all(_values_until(first, step) == _values_until(second, step) for first, second in pairs)
+
+
+def _values_until(value: Any, step: int) -> list[Any]:
+    """Return the first piece of a value and those that begin before `step`; of a list, those of each."""
+    if isinstance(value, tuple):
+        return [_values_until(single, step) for single in value]
+    return [piece for piece in _pieces(value) if piece.start < max(step, 1)]

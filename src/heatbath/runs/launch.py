@@ -13,6 +13,7 @@ from heatbath._internal.checks import NON_NEGATIVE, real
 from heatbath._internal.warnings import InterruptedWarning, warn
 from heatbath.engine.threads import thread_count
 from heatbath.runs import file
+from heatbath.runs.continuation import plan_differences
 from heatbath.runs.dataset import check_memory, gather
 from heatbath.runs.distributed.pools import Pool, pool_here
 from heatbath.runs.distributed.scheduler import BlockScheduler, Sizes
@@ -175,7 +176,7 @@ def _furthest(plan: Plan, before: Run | None, checkpoint: str | os.PathLike[str]
     """Where a plan stands: at its checkpoint, if that is further along, or at the run before."""
     there = load(checkpoint, plan.problem)
     further = before is None or there.step > before.step  # this very call, interrupted
-    if wrong := plan.differences(there.plan, until=None if further else there.step):
+    if wrong := plan_differences(plan, there.plan, until=None if further else there.step):
         raise ValueError(
             f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
             "another name, or continue it with load(...).resume(...)"

@@ -26,6 +26,7 @@ from heatbath.methods.schedules import MOST_STEPS, at
 from heatbath.models.dense import MLP
 from heatbath.models.likelihood import settle
 from heatbath.runs import grid
+from heatbath.runs.continuation import change_plan
 from heatbath.runs.dataset import EnsembleGroup, gather
 from heatbath.runs.plan import Batch, Plan, make_plan
 from heatbath.runs.run import Run
@@ -188,7 +189,7 @@ class LiveRun:
             left = steps
             while left:
                 if self._until and self.step >= self._until:
-                    self._ensemble = self._begin(self._ensemble, grid.latest(self.partition))
+                    self._ensemble = self._begin(self._ensemble, grid.latest_coefficients(self.partition))
                 now = min(left, self._until - self.step) if self._until else left
                 self._ensemble.advance(now)
                 left -= now
@@ -217,12 +218,14 @@ class LiveRun:
         word, the step that has begun ends with the coefficients it began with.)
         """
         if self.step:
-            self._plan = self._plan.with_change(partition, self.step)
+            self._plan = change_plan(self._plan, partition, self.step)
             self._ensemble = self._begin(self._ensemble, self.partition)
             if self._kept[-1].step == self.step:  # one that was gone back to: it is changed with it
                 self._kept[-1] = self._kept[-1]._replace(plan=self._plan)
             return
-        changed = grid.changed(self.partition, partition, 0)  # nothing has begun: it starts with these
+        changed = grid.change_coefficients(
+            self.partition, partition, 0
+        )  # nothing has begun: it starts with these
         self._plan = replace(self._plan, partition=changed)
         self._ensemble = self._begin(None, changed)
         self._kept = deque([self._state()], KEPT)
@@ -318,7 +321,7 @@ class LiveRun:
         program = compile_program(partition, plan.layers, plan.rotated, stops, settled.parts)
         theta = start_of(plan, self._chains) if before is None else before.chains.theta
         # the closing letters of a step belong to the one before, and have its coefficients
-        self._until = change + 1 if (change := grid.last_change(partition)) else 0
+        self._until = change + 1 if (change := grid.last_change_step(partition)) else 0
         return make_ensemble(plan, [program], settled, theta, self._data, self._chains, self._threads, before)
 
     def _with(self, seen: Snapshot) -> list[_Record]:

@@ -1,22 +1,21 @@
-"""Plans: everything that decides what a run computes, checked, as a value that can be written as text.
+"""Plans: everything that decides what a run computes, checked and written as text.
 
-`make_plan` is the one door: training, the command line and the estimators all go through it. A plan is
-changed by its methods only.
+`make_plan` is the only way to a new plan: training, the command line and the estimators all call it. A plan
+of a run that goes on is made by `continuation`.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath._internal.checks import choice, store, whole
 from heatbath.datasets import Problem
+from heatbath.methods import Method
 from heatbath.methods.partition import Layers, Part, Partition
 from heatbath.methods.posterior import Settled
 from heatbath.methods.schedules import MOST_STEPS
@@ -28,13 +27,18 @@ from heatbath.runs.grid import GridPoint, Methods
 from heatbath.runs.plan_checks import (
     Call,
     check_methods,
-    check_range,
     check_type,
+    checked_average,
     checked_histogram,
-    checked_record,
-    same_problem,
+    checked_start,
 )
-from heatbath.runs.record_steps import record_steps, sampling
+from heatbath.runs.record_steps import (
+    checked_record,
+    loss_steps,
+    sample_count,
+    spread_records,
+    spread_samples,
+)
 from heatbath.runs.serialise import (
     methods_from_plain,
     methods_to_plain,
@@ -48,84 +52,10 @@ Batch: TypeAlias = int | Literal["all"] | None
 BATCH = 32  # examples in a mini-batch where no number is given, or all where there are fewer
 
 
-def make_plan(
-    problem: Problem,
-    network: MLP,
-    partition: Methods,
-    steps: int,
-    batch: Batch = None,
-    chains: int = 1,
-    *,
-    call: Call | None = None,
-    seed: int = 0,
-    record: int | Sequence[int] = 100,
-    shuffled: bool = False,
-    rotated: bool = True,
-    momenta: Literal["zero", "thermal"] = "zero",
-    start: ArrayLike | None = None,
-    weights: bool = False,
-    histogram: tuple[float, float, int] | None = None,
-    losses_every: int = 1,
-    samples: int | None = None,
-    burn_in: int | None = None,
-    thin: int | None = None,
-    average: ArrayLike | None = None,
-    dtype: Literal["float32", "float64"] = "float32",
-) -> Plan:
-    """The plan of a new run, or an error that says what is wrong; the arguments are those of `train`.
-
-    `call` says what `partition` must be: one without lists for "train", with lists for "sweep", a dict of
-    partitions by name for "compare"; None accepts all three.
-    """
-    check_methods(partition, call)
-    if samples is None and average is None and (burn_in, thin) != (None, None):
-        raise ValueError("burn_in and thin are for samples: say samples=N, or average=X")
-    burn_in, thin = sampling(steps, samples, burn_in, thin)
-    if isinstance(problem, Problem) and (batch is None or isinstance(batch, str)):
-        rows = problem.X_train.shape[1]
-        if batch not in (None, "all"):
-            raise ValueError(f"batch must be a whole number, 'all', or None for {BATCH}; got {batch!r}")
-        batch = min(BATCH, rows) if batch is None else rows
-    return Plan(
-        problem=problem,
-        network=network,
-        partition=partition if isinstance(partition, Partition) else dict(partition),
-        steps=steps,
-        batch=batch,  # type: ignore[arg-type]
-        chains=chains,
-        seed=seed,
-        shuffled=shuffled,
-        rotated=rotated,
-        momenta=momenta,
-        dtype=dtype,
-        record=record,
-        losses_every=losses_every,
-        weights=weights,
-        histogram=histogram,
-        burn_in=burn_in,
-        thin=thin,
-        keep=samples is not None,
-        start=start,  # type: ignore[arg-type]
-        average=average,  # type: ignore[arg-type]
-    )
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Plan:
-    """A run as it is planned: on `chains` chains for each point of a grid, or for each of several methods.
+class PlanOptions:
+    """Options that a plan takes over as the user gave them; see `train` for their meaning."""
 
-    `partition` may hold lists, or be a dict of named partitions. `records` are the steps at which the state
-    is noted, `losses` those of them at which loss and accuracy are. A sample is taken every `thin` steps
-    after `burn_in` where `keep` asks to keep them, or `average` has inputs at which to average the outputs.
-    `found` tells how its stepsize and its length came about, if it found them by itself.
-    """
-
-    problem: Problem
-    network: MLP
-    partition: Methods
-    steps: int
-    batch: int
-    chains: int = 1
     seed: int = 0
     shuffled: bool = False
     rotated: bool = True
@@ -135,6 +65,114 @@ class Plan:
     losses_every: int = 1
     weights: bool = False
     histogram: tuple[float, float, int] | None = None
+    start: ArrayLike | None = None
+    average: ArrayLike | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class RunSettings(PlanOptions):
+    """All options of `train` that decide what is computed, with their defaults, before they are checked.
+
+    Of `samples`, `burn_in` and `thin`, those that are None follow from the others.
+    """
+
+    samples: int | None = None
+    burn_in: int | None = None
+    thin: int | None = None
+
+
+def make_plan(
+    problem: Problem,
+    network: MLP,
+    partition: Methods,
+    steps: int,
+    batch: Batch = None,
+    chains: int = 1,
+    settings: RunSettings | None = None,
+    *,
+    call: Call | None = None,
+    **options: Any,
+) -> Plan:
+    """Return the plan of a new run, or raise an error that says which argument is wrong.
+
+    Parameters
+    ----------
+    problem, network, partition, steps, batch, chains
+        As in `train`, `sweep` and `compare`.
+    settings
+        The other options, as one value.
+    call
+        What `partition` must be: one without lists for "train", with lists for "sweep", a dict of partitions
+        by name for "compare"; None accepts all three.
+    **options
+        The other options one by one, instead of `settings`.
+    """
+    if settings is None:
+        settings = RunSettings(**options)
+    check_methods(partition, call)
+    without_samples = settings.samples is None and settings.average is None
+    if without_samples and (settings.burn_in, settings.thin) != (None, None):
+        raise ValueError("burn_in and thin apply to samples: give samples=N or average=X, too")
+    burn_in, thin = spread_samples(steps, settings.samples, settings.burn_in, settings.thin)
+    if isinstance(problem, Problem):
+        batch = batch_size(batch, problem)
+    return Plan(
+        problem=problem,
+        network=network,
+        partition=partition if isinstance(partition, Partition) else dict(partition),
+        steps=steps,
+        batch=batch,  # type: ignore[arg-type]  # where the problem is none, the plan says so
+        chains=chains,
+        burn_in=burn_in,
+        thin=thin,
+        keep=settings.samples is not None,
+        **{option.name: getattr(settings, option.name) for option in fields(PlanOptions)},
+    )
+
+
+def batch_size(batch: Batch, problem: Problem) -> int:
+    """Return the number of examples in a mini-batch, with the default and "all" filled in."""
+    examples = problem.X_train.shape[1]
+    if batch is None:
+        return min(BATCH, examples)
+    if not isinstance(batch, str):
+        return batch
+    if batch != "all":
+        raise ValueError(f"batch must be a whole number, 'all', or None for {BATCH}; got {batch!r}")
+    return examples
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Plan(PlanOptions):
+    """Everything that decides what a run computes: a value that can be compared and written as text.
+
+    A plan has `chains` chains for each point of a grid, or for each of several named methods. Its options
+    (`seed`, `dtype`, ...) are those of `train`.
+
+    Attributes
+    ----------
+    problem, network, partition
+        The data, the network and the methods. `partition` may hold lists, or be a dict of partitions by name.
+    steps, batch, chains
+        The number of steps, of examples in a mini-batch, and of chains for each point.
+    burn_in, thin
+        A sample is taken every `thin` steps after `burn_in` steps, if samples are kept or averaged.
+    keep
+        True if samples are kept.
+    records, losses
+        The steps at which the state is recorded, and those of them at which loss and accuracy are computed.
+    start, average
+        Parameters at the start (chains, parameters), and inputs at which outputs are averaged; or None.
+    found
+        How the stepsize, the prior and the length were found, if the run found them by itself.
+    """
+
+    problem: Problem
+    network: MLP
+    partition: Methods
+    steps: int
+    batch: int
+    chains: int = 1
     burn_in: int = 0
     thin: int = 1
     keep: bool = False
@@ -145,151 +183,153 @@ class Plan:
     found: Found | None = None
 
     def __post_init__(self) -> None:
-        for name, kind in (("problem", Problem), ("network", MLP)):
-            check_type(name, getattr(self, name), kind)
+        check_type("problem", self.problem, Problem)
+        check_type("network", self.network, MLP)
         check_methods(self.partition, None)
-        rows = self.problem.X_train.shape[1]
         for name in ("shuffled", "rotated", "weights", "keep"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        self._check_numbers()
+        choice("momenta", self.momenta, ("zero", "thermal"))
+        choice("dtype", self.dtype, ("float32", "float64"))
+        self._check_records()
+        if self.start is not None:
+            points = grid.count_points(self.partition)
+            store(self, start=checked_start(self.start, self.parameters, self.chains, points))
+        if self.average is not None:
+            store(self, average=checked_average(self.average, self.problem.inputs))
+        self.parts()  # raises if methods or posteriors do not fit the network
+
+    def _check_numbers(self) -> None:
+        """Check all numbers, and set them as plain integers and tuples."""
+        examples = self.problem.X_train.shape[1]
         store(
             self,
             steps=whole("steps", self.steps, low=1, high=MOST_STEPS),
-            batch=whole(f"batch (of {rows} training examples)", self.batch, low=1, high=rows + 1),
+            batch=whole(f"batch (of {examples} training examples)", self.batch, low=1, high=examples + 1),
             chains=whole("chains", self.chains, low=1),
             seed=whole("seed", self.seed, low=0, high=2**64),
             losses_every=whole("losses_every", self.losses_every, low=1),
             burn_in=whole("burn_in", self.burn_in, low=0),
             thin=whole("thin", self.thin, low=1),
             histogram=None if self.histogram is None else checked_histogram(self.histogram),
-            record=checked_record(self.record),
+            record=checked_record(self.record, last=None if self.records else self.steps),
         )
-        choice("momenta", self.momenta, ("zero", "thermal"))
-        choice("dtype", self.dtype, ("float32", "float64"))
-        if not self.records:
-            check_range(self.record, 0, self.steps)
-        records = self.records or record_steps(self.record, 0, self.steps)
+
+    def _check_records(self) -> None:
+        """Check the steps of records and losses, and set those that follow from the options."""
+        records = self.records or spread_records(self.record, 0, self.steps)
         records = tuple(whole("record: a step", step, low=0, high=self.steps + 1) for step in records)
-        due = [step for i, step in enumerate(records, start=1) if i % self.losses_every == 0]
-        losses = tuple(self.losses or sorted({*due, records[-1]}))
+        losses = tuple(self.losses or loss_steps(records, self.losses_every))
         if list(records) != sorted(set(records)) or not set(losses) <= set(records):
             raise ValueError("records must be steps in order, and losses some of them")
         store(self, records=records, losses=losses)
-        for name, of_chains in (("start", True), ("average", False)):
-            if getattr(self, name) is not None:
-                store(self, **{name: self._checked_rows(name, getattr(self, name), of_chains)})
-        self.parts()  # refuses methods that do not fit the network, and posteriors
-
-    def _checked_rows(self, name: str, given: ArrayLike, of_chains: bool) -> NDArray[np.float64]:
-        """θ for every chain, or inputs to average at."""
-        try:
-            values = np.asarray(given, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} must be an array of numbers: {error}") from None
-        size = self.parameters if of_chains else self.problem.inputs
-        if of_chains and values.shape == (size,):
-            values = np.tile(values, (self.total, 1))
-        if of_chains and values.shape == (self.chains, size):
-            values = np.tile(values, (self.total // self.chains, 1))
-        if values.ndim != 2 or values.shape[1] != size or (of_chains and len(values) != self.total):
-            accepted = f"({size},) or ({self.total}, {size})" if of_chains else f"(examples, {size})"
-            raise ValueError(f"{name} must have shape {accepted}, got {values.shape}")
-        if not np.isfinite(values).all():
-            raise ValueError(f"{name} holds values that are not finite")
-        return values
 
     def __repr__(self) -> str:
         samples = f", {self.samples} samples of each chain" if self.keep else ""
         averages = "" if self.average is None else f", averages at {len(self.average)} inputs"
         results = f"{len(self.records)} records{samples}{averages}"
-        first = f"{self.steps:,} steps, batch {self.batch}, seed {self.seed}, {self.dtype}"
-        return as_lines(f"Plan: {first}", {**self.summary(), "results": results})
+        title = f"Plan: {self.steps:,} steps, batch {self.batch}, seed {self.seed}, {self.dtype}"
+        return as_lines(title, {**self.summary(), "results": results})
 
     def summary(self) -> dict[str, str]:
-        """Problem, network, methods and chains, in words."""
-        problem, network, methods = self.problem, self.network, self.partition
+        """Return descriptions of problem, network, methods and chains, for `repr`."""
+        problem, network = self.problem, self.network
         draws = f"{problem.draws} draws of " if problem.draws > 1 else ""
         counts = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
-        widths = "-".join(map(str, network.sizes(problem.inputs, self.likelihood.outputs)))
-        if isinstance(methods, Partition):
-            parts = [f"{part}: {method!r}" for part, method in methods.methods.items()]
-            posterior = [] if methods.posterior is None else [f"posterior: {methods.posterior!r}"]
-            chosen = "\n".join([*parts, f"h: {methods.h!r}", *posterior])
-        else:
-            chosen = ", ".join(methods)
-        points = f" at each of {len(self.points)} points ({', '.join(self.axes)})" if self.axes else ""
         weighted = "" if problem.weights_train is None else " with weights"
-        return {
+        widths = "-".join(map(str, network.sizes(problem.inputs, self.likelihood.outputs)))
+        points = f" at each of {len(self.points)} points ({', '.join(self.axes)})" if self.axes else ""
+        entries = {
             "problem": f"{problem.name}, {problem.task}, {draws}{counts}{weighted}",
             "network": f"{widths}, {network.activation}, {self.parameters:,} parameters",
-            "methods": chosen,
+            "methods": self._describe_methods(),
             "chains": f"{self.chains}{points}",
-            **({} if self.found is None else {"found": self.found.summary()}),
         }
+        return entries if self.found is None else {**entries, "found": self.found.summary()}
+
+    def _describe_methods(self) -> str:
+        """Return the methods of all parts line by line, or the names of several methods."""
+        if not isinstance(self.partition, Partition):
+            return ", ".join(self.partition)
+        lines = [f"{part}: {method!r}" for part, method in self.partition.methods.items()]
+        lines.append(f"h: {self.partition.h!r}")
+        if self.partition.posterior is not None:
+            lines.append(f"posterior: {self.partition.posterior!r}")
+        return "\n".join(lines)
 
     @cached_property
     def points(self) -> list[GridPoint]:
-        """The points of its grid: what they are called on each axis, and their partitions."""
+        """Points of the grid, each with its partition and its label on each axis."""
         return grid.points(self.partition)
 
     @property
     def named(self) -> dict[str, Partition]:
-        """Its partitions by name; a single one has none."""
-        return grid.named(self.partition)
+        """Partitions by name; the name of a single one is empty."""
+        return grid.partitions_by_name(self.partition)
 
     @cached_property
     def axes(self) -> list[str]:
-        """What the axes of its grid are called."""
+        """Names of the axes of the grid."""
         return list(grid.axes(self.partition))
 
     @cached_property
     def total(self) -> int:
-        """How many chains it has at all points: number c is repeat c % chains of point c // chains."""
-        return self.chains * grid.size(self.partition)
+        """Number of chains at all points: chain c is repeat c % chains of point c // chains."""
+        return self.chains * grid.count_points(self.partition)
 
     @cached_property
     def parameters(self) -> int:
-        """How many parameters the network has."""
+        """Number of parameters of the network."""
         return sum(map(sum, self.layers.values()))
 
     @cached_property
     def layers(self) -> Layers:
-        """The layers of the network, as a partition takes them."""
+        """Layers of the network, in the form that a partition takes."""
         return self.network.layers(self.problem.inputs, self.likelihood.outputs)
 
     @cached_property
     def likelihood(self) -> Likelihood:
-        """That of the data; of several methods the first one's. All have networks with as many outputs."""
-        named = grid.named(self.partition)
-        given = {name: Likelihood(self.problem, one.posterior) for name, one in named.items()}
-        counts = {name: likelihood.outputs for name, likelihood in given.items()}
+        """Likelihood of the data; of several methods that of the first, and all have as many outputs."""
+        likelihoods = {
+            name: Likelihood(self.problem, partition.posterior) for name, partition in self.named.items()
+        }
+        counts = {name: likelihood.outputs for name, likelihood in likelihoods.items()}
         if len(set(counts.values())) > 1:
             raise ValueError(
-                "the networks of one run have as many outputs, and noise='network' doubles them: compare "
-                "such posteriors with one another; got "
+                "all networks of one run must have the same number of outputs, and noise='network' doubles "
+                "it: compare such posteriors only with one another; got "
                 f"{', '.join(f'{name} with {count}' for name, count in counts.items())}"
             )
-        return next(iter(given.values()))
+        return next(iter(likelihoods.values()))
 
     def parts(self) -> list[Part]:
-        """The parts that its methods make of the network, each once; along an axis only values differ."""
+        """Return the different parts that the methods make of the network.
+
+        The points of a sweep have the same parts with other coefficients, so one of them stands for all.
+        """
         return list(self._parts)
 
     @cached_property
     def _parts(self) -> tuple[Part, ...]:
         parts = {}
-        for partition in grid.named(self.partition).values():
-            known: dict[str, Part] = {}  # at the temperature that a posterior sets
-            if partition.posterior is not None:
-                settled = settle(grid.first(partition), self.network, self.problem, self.batch)
-                known = {part.name: part for part in reversed(settled.parts)}
+        for partition in self.named.values():
+            methods = self._methods_at_posterior(partition)
             for part in partition.parts(self.layers):
-                part = replace(part, method=known.get(part.name, part).method)
-                parts[part.name, part.key, part.tensors, type(part.method), part.thermostats] = part
+                method = methods.get(part.name, part.method)
+                key = (part.name, part.key, part.tensors, type(method), part.thermostats)
+                parts[key] = replace(part, method=method)
         return tuple(parts.values())
 
+    def _methods_at_posterior(self, partition: Partition) -> dict[str, Method]:
+        """Return the methods by part at the temperature that a posterior sets; empty without a posterior."""
+        if partition.posterior is None:
+            return {}
+        settled = settle(grid.first_point(partition), self.network, self.problem, self.batch)
+        return {part.name: part.method for part in reversed(settled.parts)}
+
     def settled(self) -> Settled:
-        """What its posterior says, of one point; without one, its parts as they are."""
+        """Return what the posterior of a single point sets; without a posterior, the parts as they are."""
         return self._settled
 
     @cached_property
@@ -299,141 +339,49 @@ class Plan:
 
     @property
     def samples(self) -> int:
-        """How many samples are taken by its last step."""
-        return self.samples_by(self.steps)
-
-    def samples_by(self, step: int) -> int:
-        """How many samples are taken by `step`, that one included."""
-        sampled = self.keep or self.average is not None
-        return max(0, (step - self.burn_in) // self.thin) if sampled else 0
-
-    def sample_steps(self, step: int) -> list[int]:
-        """The steps of the samples that are taken by `step`."""
-        return [self.burn_in + self.thin * i for i in range(1, self.samples_by(step) + 1)]
-
-    def records_by(self, step: int) -> list[int]:
-        """The records that a run has at `step`; that of the start is made with the first step."""
-        return list(self.records[: self.record_count(step)])
-
-    def record_count(self, step: int) -> int:
-        """How many these are."""
-        return bisect_right(self.records, step) if step else 0
-
-    def extended(self, step: int, steps: int, record: int | Sequence[int] | None = None) -> Plan:
-        """The plan that continues from `step`, where a run stands, for `steps` more."""
-        steps = whole("steps", steps, low=1, high=MOST_STEPS)
-        if record is not None:
-            check_range(record, step + 1, step + steps)
-        record = self.record if record is None else checked_record(record)
-        done = [n for n in self.records if n <= step]
-        new = record_steps(record, step, step + steps)
-        places = enumerate(new, start=len(done) + 1)
-        due = [n for i, n in places if i % self.losses_every == 0 or n == step + steps]
-        losses = (*(n for n in self.losses if n <= step), *due)
-        found = None if self.found is None else self.found.of_start()
-        return replace(
-            self, steps=step + steps, record=record, records=tuple(done + new), losses=losses, found=found
-        )
-
-    def with_change(self, partition: Methods, step: int) -> Plan:
-        """The plan whose coefficients change where a run stands at `step`.
-
-        They change with the next step of a word to begin. Where θ is seen at the kick, in the middle of a
-        word, the step that has begun ends with the coefficients it began with.
-        """
-        if isinstance(self.partition, Partition):
-            if not isinstance(partition, Partition):
-                raise TypeError(f"partition must be a Partition as this run's is, got {partition!r}")
-            return replace(self, partition=self._changed(self.partition, partition, step))
-        new = dict.fromkeys(self.partition, partition) if isinstance(partition, Partition) else partition
-        if not isinstance(new, Mapping) or list(new) != list(self.partition):
-            raise ValueError(f"partition must be a dict for {', '.join(self.partition)}, got {partition!r}")
-        changes = {name: self._changed(old, new[name], step) for name, old in self.partition.items()}
-        return replace(self, partition=changes)
-
-    def _changed(self, before: Partition, after: Partition, step: int) -> Partition:
-        late = self.rotated and _seen_at_kick(before)
-        return grid.changed(before, after, step + late)
+        """Number of samples of each chain that are taken up to the last step."""
+        return sample_count(self, self.steps)
 
     def at_point(self, point: int) -> Plan:
-        """The plan of one point alone."""
+        """Return the plan of one point alone."""
         chains = slice(point * self.chains, (point + 1) * self.chains)
         start = None if self.start is None else self.start[chains]
         return replace(self, partition=self.points[point].partition, start=start)
 
-    def with_methods(self, names: Sequence[str]) -> Plan:
-        """The plan of some of the methods of a comparison alone."""
-        if isinstance(self.partition, Partition):
-            raise ValueError("this is no comparison of methods: a point of a sweep has select")
-        if unknown := [name for name in names if name not in self.partition]:
-            accepted = ", ".join(self.partition)
-            raise ValueError(f"there is no method {', '.join(map(repr, unknown))}: accepted are {accepted}")
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"methods must be some different names, got {list(names)!r}")
-        methods = {name: method for name, method in self.partition.items() if name in set(names)}
-        start = None if self.start is None else self.start[self.chains_of(list(methods))]
-        return replace(self, partition=methods, start=start)
-
-    def chains_of(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """The chains of some of the methods of a comparison, in order."""
-        places = {name: place for place, name in enumerate(self.partition)}  # type: ignore[arg-type]
-        first = np.array([places[name] for name in names], np.int64) * self.chains
-        return np.asarray((first[:, None] + np.arange(self.chains)).ravel())
-
-    def on_other_examples(
-        self, problem: Problem, batch: int | None, burn_in: int, thin: int, most: int
-    ) -> Plan:
-        """The same chains on other examples of what they were trained on, sampled as is said from here on;
-        of the records there are `most`, the latest."""
-        check_type("problem", problem, Problem)
-        for name in ("task", "inputs", "outputs"):
-            if getattr(problem, name) != getattr(self.problem, name):
-                raise ValueError(
-                    f"the chains continue with the {name} they have, {getattr(self.problem, name)}; "
-                    f"got {problem!r}"
-                )
-        batch = min(BATCH, problem.X_train.shape[1]) if batch is None else batch
-        records = self.records[-most:]
-        losses = tuple(step for step in self.losses if not records or step >= records[0])
-        return replace(
-            self, problem=problem, batch=batch, burn_in=burn_in, thin=thin, records=records, losses=losses
-        )
-
-    def differences(self, other: Plan, until: int | None = None) -> list[str]:
-        """In what another plan is not this one: in anything, or in what decides a run up to a step."""
-        wrong = [] if same_problem(self.problem, other.problem) else ["problem"]
-        here, there = self._settings(), other._settings()
-        names = [name for name in here if here[name] != there[name]]
-        if until is not None:
-            names = [n for n in names if n not in ("steps", "record", "records", "losses", "partition")]
-            done = [[n for n in plan.records if n <= until] for plan in (self, other)]
-            names += ["records"] if done[0] != done[1] else []
-            names += [] if grid.same_until(self.partition, other.partition, until) else ["partition"]
-        arrays = ("start", "average")  # None is equal to None only
-        differ = [n for n in arrays if not np.array_equal(getattr(self, n), getattr(other, n))]
-        return [*wrong, *names, *differ]
-
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """All of it but the arrays, as plain values; made once, since checksums take time."""
+        """Everything but the arrays as plain values; made once, since checksums take time."""
         found = {} if self.found is None else {"found": self.found.plain()}
-        return {"problem": problem_to_plain(self.problem), **self._settings(), **found}
+        return {"problem": problem_to_plain(self.problem), **self.plain_settings(), **found}
 
-    def _settings(self) -> dict[str, Any]:
-        """All but the problem and the arrays, as plain values."""
-        apart = ("problem", "network", "partition", "start", "average", "found")
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
-        return {
+    def plain_settings(self) -> dict[str, Any]:
+        """Return everything but the problem, the arrays and what was found as plain values."""
+        separate = ("problem", "network", "partition", "start", "average", "found")
+        plain: dict[str, Any] = {
             "network": network_to_plain(self.network),
             "partition": methods_to_plain(self.partition),
-            **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
         }
+        plain |= {"steps": self.steps, "batch": self.batch, "chains": self.chains}  # first, as in older files
+        for name in (option.name for option in fields(self) if option.name not in separate):
+            value = getattr(self, name)
+            plain[name] = list(value) if isinstance(value, tuple) else value
+        return plain
 
     @classmethod
     def from_plain(
         cls, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], problem: Problem | None
     ) -> Plan:
-        """The plan that `plain` tells of, with its arrays; `problem` in place of its recipe, if given."""
+        """Return the plan that was written as `plain`.
+
+        Parameters
+        ----------
+        plain
+            The value of the property of this name.
+        arrays
+            The arrays of a run file by name: `start`, `X_average` and those of the user's data.
+        problem
+            The data, if they should not be made by the recipe in `plain`.
+        """
         values = dict(plain)
         return cls(
             problem=problem_from_plain(values.pop("problem"), arrays, problem),
@@ -447,14 +395,9 @@ class Plan:
 
 
 def as_lines(title: str, entries: Mapping[str, str]) -> str:
-    """A title, and below it a line or more for each entry, in columns."""
+    """Return a title, and below it the entries in two columns, with a line or more for each."""
     lines = [title]
     for name, text in entries.items():
-        first, *others = text.splitlines() or [""]
-        lines += [f"  {name:8} {first}", *(f"  {'':8} {line}" for line in others)]
+        first, *following = text.splitlines() or [""]
+        lines += [f"  {name:8} {first}", *(f"  {'':8} {line}" for line in following)]
     return "\n".join(lines)
-
-
-def _seen_at_kick(partition: Partition) -> bool:
-    """Whether a step of some word has begun, and not ended, where θ is seen."""
-    return any(method.seen_at_kick for method in partition.methods.values())

@@ -6,21 +6,14 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from heatbath._internal.checks import choice, real, whole
-from heatbath.datasets import Problem
+from heatbath.datasets.problem import Floats
 from heatbath.methods import Method
 from heatbath.methods.partition import Partition
-from heatbath.runs.serialise import (
-    checksum,
-)
 
 Call: TypeAlias = Literal["train", "sweep", "compare"]
-
-
-def same_problem(one: Problem, two: Problem) -> bool:
-    """Return whether two problems have the same data."""
-    return one is two or checksum(one) == checksum(two)
 
 
 def check_type(name: str, value: object, kind: type) -> None:
@@ -30,7 +23,16 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 
 def check_methods(methods: object, call: Call | None) -> None:
-    """Refuse what is no partition, nor partitions by name, or not what a call needs."""
+    """Raise unless `methods` is what a call needs: one partition, or a dict of partitions by name.
+
+    Parameters
+    ----------
+    methods
+        What the user gave as partition or partitions.
+    call
+        "train" needs a partition without lists, "sweep" one with lists, "compare" a dict of partitions
+        without lists; None accepts all three.
+    """
     if call is not None:
         choice("call", call, get_args(Call))
     if isinstance(methods, Method):
@@ -38,20 +40,13 @@ def check_methods(methods: object, call: Call | None) -> None:
             f"a method needs a stepsize: say Partition({methods!r}, h=0.1), with an h of your choice"
         )
     if call == "compare" or (call is None and isinstance(methods, Mapping)):
-        if not isinstance(methods, Mapping) or not methods or not all(isinstance(n, str) for n in methods):
-            raise TypeError(
-                f"compare needs a dict of partitions by name, such as {{'LOL': LOL()}}; got {methods!r}"
-            )
-        for name, partition in methods.items():
-            check_type("partition", partition, Partition)
-            _check_known(partition)
-            _check_single(f"compare ({name})", partition)
+        _check_comparison(methods)
         return
     check_type("partition", methods, Partition)
     assert isinstance(methods, Partition)
-    _check_known(methods)
+    _check_nothing_to_find(methods)
     if call == "train":
-        _check_single("train", methods)
+        _check_no_lists("train", methods)
     elif call == "sweep" and not methods.axes():
         raise ValueError(
             "a sweep needs several values of some coefficient, such as tau=[1e-5, 1e-4], or --tau 1e-5,1e-4 "
@@ -59,37 +54,33 @@ def check_methods(methods: object, call: Call | None) -> None:
         )
 
 
-def _check_known(partition: Partition) -> None:
-    """Refuse a partition with coefficients that are not known; a posterior refuses a prior that is not."""
+def _check_comparison(methods: object) -> None:
+    """Raise unless this is a dict of partitions by name, each without lists."""
+    if not isinstance(methods, Mapping) or not methods or not all(isinstance(n, str) for n in methods):
+        raise TypeError(
+            f"compare needs a dict of partitions by name, such as {{'LOL': LOL()}}; got {methods!r}"
+        )
+    for name, partition in methods.items():
+        check_type("partition", partition, Partition)
+        _check_nothing_to_find(partition)
+        _check_no_lists(f"compare ({name})", partition)
+
+
+def _check_nothing_to_find(partition: Partition) -> None:
+    """Raise if a range or h="auto" stands for a number; a posterior itself refuses a prior to be found."""
     if ranges := partition.ranges():
         raise ValueError(
-            f"a range is for tune, which looks for a value in it: say one here for {', '.join(ranges)}, got "
-            f"{', '.join(map(repr, ranges.values()))}"
+            "a range is for tune, which looks for a value in it: give one value here for "
+            f"{', '.join(ranges)}, got {', '.join(map(repr, ranges.values()))}"
         )
     if partition.finds_stepsize:
-        raise ValueError("h='auto' is found by train, for one partition: say a stepsize here, such as h=0.1")
+        raise ValueError("h='auto' is found by train, for one partition: give a stepsize here, such as h=0.1")
 
 
-def _check_single(what: str, partition: Partition) -> None:
-    """Refuse a partition with lists."""
+def _check_no_lists(call: str, partition: Partition) -> None:
+    """Raise if a coefficient has several values."""
     if axes := partition.axes():
-        raise ValueError(f"{what} needs one value of {', '.join(axes)}: several are the axes of a sweep")
-
-
-def checked_record(record: object) -> int | tuple[int, ...]:
-    """Return `record` as a count or a tuple of steps, or raise."""
-    if isinstance(record, (list, tuple, range, np.ndarray)):
-        if not len(record):
-            raise ValueError("record must be a number of records or a list of steps, got an empty one")
-        return tuple(whole("record: a step", step, low=0) for step in record)
-    return whole("record", record, low=1)
-
-
-def check_range(record: object, low: int, high: int) -> None:
-    """Refuse a list of steps of which some are not between the two."""
-    if isinstance(record, (list, tuple, range, np.ndarray)):
-        for step in record:
-            whole("record: a step", step, low=low, high=high + 1)
+        raise ValueError(f"{call} needs one value of {', '.join(axes)}: several are the axes of a sweep")
 
 
 def checked_histogram(histogram: object) -> tuple[float, float, int]:
@@ -100,3 +91,47 @@ def checked_histogram(histogram: object) -> tuple[float, float, int]:
     if low >= high:
         raise ValueError(f"histogram: low must be below high, got {histogram!r}")
     return low, high, whole("histogram: bins", histogram[2], low=1)
+
+
+def checked_start(start: ArrayLike, parameters: int, chains: int, points: int) -> Floats:
+    """Return the parameters at the start as an array with a row for each chain of each point, or raise.
+
+    Parameters
+    ----------
+    start
+        One row for all chains, a row for each chain of a point, or a row for each chain of each point.
+    parameters, chains, points
+        The number of parameters, of chains of each point, and of points.
+    """
+    values = _float_array("start", start)
+    if values.shape == (parameters,):
+        values = np.tile(values, (chains * points, 1))
+    elif values.shape == (chains, parameters):
+        values = np.tile(values, (points, 1))
+    if values.shape != (chains * points, parameters):
+        accepted = f"({parameters},) or ({chains * points}, {parameters})"
+        raise ValueError(f"start must have shape {accepted}, got {values.shape}")
+    return _finite("start", values)
+
+
+def checked_average(inputs: ArrayLike, features: int) -> Floats:
+    """Return the inputs at which outputs are averaged as an array (examples, features), or raise."""
+    values = _float_array("average", inputs)
+    if values.ndim != 2 or values.shape[1] != features:
+        raise ValueError(f"average must have shape (examples, {features}), got {values.shape}")
+    return _finite("average", values)
+
+
+def _float_array(name: str, values: ArrayLike) -> Floats:
+    """Return the values as an array of numbers in double precision, or raise."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers: {error}") from None
+
+
+def _finite(name: str, values: Floats) -> Floats:
+    """Return the array, or raise if a value is not finite."""
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} holds values that are not finite")
+    return values

@@ -1,40 +1,114 @@
-"""The steps at which a run records its state and takes samples."""
+"""Decide at which steps a run records its state and takes samples.
+
+A plan holds the steps of its records as a list, and its samples by two numbers: after `burn_in` steps, every
+`thin`-th step is a sample.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from heatbath._internal.checks import whole
 from heatbath._internal.memory import free_memory
 from heatbath.methods.schedules import MOST_STEPS
 
+if TYPE_CHECKING:
+    from heatbath.runs.plan import Plan
 
-def sampling(steps: int, samples: int | None, burn_in: int | None, thin: int | None) -> tuple[int, int]:
-    """Burn-in and thinning where two of the three decide.
+BYTES_PER_STEP = 40  # of a number in a list, with its place there
+UNCHECKED_RECORDS = 10**6  # fewer records always fit in memory
 
-    samples alone: spread over all steps. With `burn_in`: over the steps after it (the burn-in grows a little
-    if they do not divide). With `thin`: the last of the run. Neither: every step.
+
+def checked_record(record: object, first: int = 0, last: int | None = None) -> int | tuple[int, ...]:
+    """Return the argument `record` as a number of records or a tuple of steps, or raise.
+
+    Parameters
+    ----------
+    record
+        The number of records, or the steps at which to record.
+    first, last
+        The range in which all of these steps must lie, both included; None for no upper limit.
+    """
+    if not isinstance(record, (list, tuple, range, np.ndarray)):
+        return whole("record", record, low=1)
+    if not len(record):
+        raise ValueError("record must be a number of records or a list of steps, got an empty one")
+    beyond = None if last is None else last + 1
+    return tuple(whole("record: a step", step, low=first, high=beyond) for step in record)
+
+
+def spread_records(record: int | Sequence[int], first: int, stop: int) -> list[int]:
+    """Return the steps after `first` at which to record, in order; the last one is always `stop`.
+
+    Parameters
+    ----------
+    record
+        The number of records, which are spread evenly, or the steps themselves. Step 0 is kept only if
+        `first` is 0, that is, if the run begins there.
+    first, stop
+        The step at which this stretch of the run begins, and its last step.
+    """
+    if isinstance(record, Sequence):
+        return sorted({step for step in record if first < step <= stop or step == first == 0} | {stop})
+    count = min(record, stop - first)
+    if count > UNCHECKED_RECORDS and BYTES_PER_STEP * count > free_memory():
+        raise MemoryError(f"{count:,} records do not fit in memory: take fewer")
+    return sorted({first + (stop - first) * (i + 1) // count for i in range(count)})
+
+
+def loss_steps(records: Sequence[int], every: int, earlier: int = 0) -> list[int]:
+    """Return the records at which the loss is computed: every `every`-th one and the last.
+
+    `earlier` is the number of records that the run has before these, as all of them are counted.
+    """
+    numbered = enumerate(records, start=earlier + 1)
+    return [step for number, step in numbered if number % every == 0 or step == records[-1]]
+
+
+def record_count(plan: Plan, step: int) -> int:
+    """Return the number of records that a run has at `step`; one at step 0 is made with the first step."""
+    return bisect_right(plan.records, step) if step else 0
+
+
+def records_until(plan: Plan, step: int) -> list[int]:
+    """Return the steps of the records that a run has at `step`."""
+    return list(plan.records[: record_count(plan, step)])
+
+
+def spread_samples(steps: int, samples: int | None, burn_in: int | None, thin: int | None) -> tuple[int, int]:
+    """Return burn-in and thinning, of which at most one need be given beside the number of samples.
+
+    Samples alone are spread over all steps; with `burn_in`, over the steps after it (the burn-in grows a
+    little if these can't be divided evenly); with `thin`, they are the last ones of the run. Without a number
+    of samples, every step after the burn-in is one.
     """
     steps = whole("steps", steps, low=1, high=MOST_STEPS)
     first = whole("burn_in", 0 if burn_in is None else burn_in, low=0, high=steps)
     if samples is None:
         return first, 1 if thin is None else thin
     count = whole("samples", samples, low=1, high=steps + 1)
-    every = (steps - first) // count if thin is None else whole("thin", thin, low=1)
-    possible = (steps - first) // every if every else 0
-    if every < 1 or possible < count or (burn_in is not None and thin is not None and possible != count):
+    spacing = (steps - first) // count if thin is None else whole("thin", thin, low=1)
+    possible = (steps - first) // spacing if spacing else 0
+    all_given = burn_in is not None and thin is not None
+    if spacing < 1 or possible < count or (all_given and possible != count):
         raise ValueError(
-            f"samples={count} every {every} steps after burn_in={first} do not make {steps} steps"
-            f" (there are {possible}): leave out one of samples, burn_in and thin"
+            f"{steps} steps with burn_in={first} and a sample every {spacing} steps give {possible} samples, "
+            f"not samples={count}: leave out one of samples, burn_in and thin"
         )
-    return steps - count * every, every
+    return steps - count * spacing, spacing
 
 
-def record_steps(record: int | Sequence[int], first: int, stop: int) -> list[int]:
-    """The steps after `first` (step 0 among them) at which to record: in order, and always with the last."""
-    if isinstance(record, Sequence):
-        return sorted({step for step in record if first < step <= stop or step == first == 0} | {stop})
-    count = min(record, stop - first)
-    if count > 10**6 and 40 * count > free_memory():  # bytes of a number in a list
-        raise MemoryError(f"{count:,} records do not fit in memory: take fewer")
-    return sorted({first + (stop - first) * (i + 1) // count for i in range(count)})
+def sample_count(plan: Plan, step: int) -> int:
+    """Return the number of samples that are taken up to and including `step`."""
+    if not (plan.keep or plan.average is not None):
+        return 0
+    return max(0, (step - plan.burn_in) // plan.thin)
+
+
+def sample_steps(plan: Plan, step: int) -> list[int]:
+    """Return the steps of the samples that are taken up to and including `step`."""
+    return [plan.burn_in + plan.thin * i for i in range(1, sample_count(plan, step) + 1)]

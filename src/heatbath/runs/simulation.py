@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 from heatbath._internal.interrupts import PATIENCE, deferred_interrupts
 from heatbath._internal.warnings import DivergedWarning, StaleNoiseWarning, warn
 from heatbath.runs.progress import Progress
+from heatbath.runs.record_steps import record_count, sample_count
 
 FAR, MANY = 100.0, 16  # h of a step down, so that little is rounded; chains of a usual run
 ENOUGH = 2**12  # chains: of more the layout is the same
@@ -84,8 +85,8 @@ class Simulation:
         self._large = _shape(plan).uses_blas
         data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
         test = tabulate(problem.X_test, problem.Y_test, kind, problem.relative_weights("test"))
-        records = plan.records[plan.record_count(step) : plan.record_count(self.last)]
-        done = plan.samples_by(step)
+        records = plan.records[record_count(plan, step) : record_count(plan, self.last)]
+        done = sample_count(plan, step)
         losses = np.isin(records, plan.losses).tolist()
         average = None
         if plan.average is not None:
@@ -101,7 +102,7 @@ class Simulation:
                 records, losses, test,
                 weights=plan.weights, histogram=plan.histogram or (0.0, 1.0, 0),
                 burn_in=plan.burn_in, thin=plan.thin, last=plan.steps if plan.samples else 0,
-                done=done, samples=plan.samples_by(self.last) - done if plan.keep else 0, average=average,
+                done=done, samples=sample_count(plan, self.last) - done if plan.keep else 0, average=average,
             )  # fmt: skip
             self.groups.append(EnsembleGroup(ensemble, own - self.chains.start))
             if before is not None:
@@ -178,7 +179,7 @@ class Simulation:
         rows = plan.problem.X_train.shape[1] + plan.problem.X_test.shape[1]
         first, last = np.searchsorted(plan.losses, [step + 1, step + steps + 1])
         averaged = 0 if plan.average is None else len(plan.average)
-        samples = plan.samples_by(step + steps) - plan.samples_by(step)
+        samples = sample_count(plan, step + steps) - sample_count(plan, step)
         return float(steps + ((last - first) * rows + samples * averaged) / (3 * plan.batch))
 
     def _steps_worth(self, work: int) -> int:

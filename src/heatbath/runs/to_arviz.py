@@ -1,16 +1,17 @@
-"""What a run has for ArviZ: groups, each made where it is wanted and what it needs is known."""
+"""Make the groups of a run for ArviZ, each only if it is wanted and what it needs is known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from heatbath._internal.checks import whole
 from heatbath._internal.memory import free_memory
 from heatbath.datasets.problem import Floats
 from heatbath.models.dense import MLP
@@ -18,18 +19,24 @@ from heatbath.models.likelihood import Likelihood, draw_prior
 from heatbath.prediction import Mixture
 from heatbath.prediction.ensemble import laws
 from heatbath.prediction.predictive_distributions import Categorical
+from heatbath.runs.predictions import kept_samples, noise_variances, standardised_inputs
 
-PRIOR = 500  # networks of the prior
-WORK = 3  # arrays of all that the networks say of the examples, that are needed on the way
-OF_LIKELIHOOD = ("log_likelihood", "posterior_predictive", "predictions")
-OF_PRIOR = ("prior", "prior_predictive")
-GROUPS = ("posterior", *OF_LIKELIHOOD, *OF_PRIOR, "observed_data")
+if TYPE_CHECKING:
+    from heatbath.runs.run import Run
+
+PRIOR_DRAWS = 500  # networks of the prior
+WORKING_COPIES = 3  # arrays of all outputs at the examples that are in memory at the same time
+LIKELIHOOD_GROUPS = ("log_likelihood", "posterior_predictive", "predictions")
+PRIOR_GROUPS = ("prior", "prior_predictive")
+GROUPS = ("posterior", *LIKELIHOOD_GROUPS, *PRIOR_GROUPS, "observed_data")
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Where networks are asked: at points, and at the examples they were trained on, both standardised. The
-    latter have targets y (examples, columns), in the user's units, and perhaps weights."""
+class PredictionInputs:
+    """Inputs at which networks predict: points, and the training examples, both standardised.
+
+    The examples have targets y (examples, columns) in the user's units, and perhaps weights.
+    """
 
     likelihood: Likelihood
     network: MLP
@@ -40,97 +47,171 @@ class Places:
 
 
 @dataclass(frozen=True, eq=False)
-class Networks:
-    """Networks of one law: θ (chain, draw, parameter), and the variances of the targets around each, (chain,
-    draw, target), or None; what the draws are called, and the seed of new data."""
+class NetworkSamples:
+    """Networks that sample one law, the posterior or the prior.
 
-    places: Places
+    Attributes
+    ----------
+    inputs
+        Where they predict.
+    theta
+        Parameters (chain, draw, parameter).
+    variances
+        Variances of the targets around each network (chain, draw, target), or None.
+    draws
+        The labels of the draws.
+    seed
+        The seed of new data.
+    """
+
+    inputs: PredictionInputs
     theta: NDArray[Any]
     variances: Floats | None
     draws: NDArray[np.int64]
     seed: int
 
     @cached_property
-    def at_points(self) -> Mixture | Categorical:
-        """The laws of new data at the points."""
-        return self._laws(self.places.points)
+    def law_at_points(self) -> Mixture | Categorical:
+        """Laws of new data at the points."""
+        return self._laws(self.inputs.points)
 
     @cached_property
-    def at_examples(self) -> Mixture | Categorical:
-        """The laws of new data at the training examples."""
-        return self._laws(self.places.examples)
+    def law_at_examples(self) -> Mixture | Categorical:
+        """Laws of new data at the training examples."""
+        return self._laws(self.inputs.examples)
 
-    def function(self, parameters: bool) -> xr.Dataset:
-        """What they say of the points, their noise where it is sampled, and their parameters if asked for."""
-        likelihood, law = self.places.likelihood, self.at_points
+    def function_group(self, with_parameters: bool) -> xr.Dataset:
+        """Return predictions at the points, the noise if it is sampled, and the parameters if asked for."""
+        likelihood, law = self.inputs.likelihood, self.law_at_points
         problem, posterior = likelihood.problem, likelihood.posterior
-        said = problem.decode(law.logits) if isinstance(law, Categorical) else law.means
-        found = {"prediction": self._by_chain(said, "point", "output")}
+        outputs = problem.decode(law.logits) if isinstance(law, Categorical) else law.means
+        variables = {"prediction": self._by_chain(outputs, "point", "output")}
         if self.variances is not None and posterior is not None and posterior.noise == "sampled":
             sigma = np.sqrt(self.variances) * problem.target_scale
-            found["sigma"] = self._by_chain(*_columns(sigma, "target"))
-        if parameters:
-            found["theta"] = self._by_chain(self.theta, "parameter")
-        outputs = problem.targets[1:] if problem.task == "binary" else problem.targets
-        return self._labelled(found, output=list(outputs))
+            variables["sigma"] = self._by_chain(*_without_single_column(sigma, "target"))
+        if with_parameters:
+            variables["theta"] = self._by_chain(self.theta, "parameter")
+        names = problem.targets[1:] if problem.task == "binary" else problem.targets
+        return self._labelled(variables, output=list(names))
 
-    def new_data(self, law: Mixture | Categorical, along: str, seed: int) -> xr.Dataset:
-        """Data drawn from each, along points or examples."""
-        drawn: NDArray[Any] = law.draw(self.seed + seed)
-        if isinstance(law, Mixture) and law.law.whole and drawn.max(initial=0) < 2**63:
-            drawn = drawn.astype(np.int64)
-        return self._labelled({"y": self._by_chain(*_columns(drawn, along, "target"))})
+    def new_data_group(self, law: Mixture | Categorical, dimension: str, seed: int) -> xr.Dataset:
+        """Return `y`, data drawn from a law of each network.
 
-    def log_likelihood(self) -> xr.Dataset:
-        """Of every training example, to the power that is its weight."""
-        each = self.at_examples.log_likelihood(self.places.y).sum(axis=-1)
-        if self.places.weights is not None:
-            each = each * self.places.weights
-        return self._labelled({"y": self._by_chain(each, "example")})
+        Parameters
+        ----------
+        law
+            The laws, at points or examples.
+        dimension
+            The name of these: "point" or "example".
+        seed
+            A number that is added to the seed of these networks.
+        """
+        y: NDArray[Any] = law.draw(self.seed + seed)
+        if isinstance(law, Mixture) and law.law.whole and y.max(initial=0) < 2**63:
+            y = y.astype(np.int64)
+        return self._labelled({"y": self._by_chain(*_without_single_column(y, dimension, "target"))})
+
+    def log_likelihood_group(self) -> xr.Dataset:
+        """Return `y`, the log likelihood of every training example, times its weight if it has one."""
+        log_likelihood = self.law_at_examples.log_likelihood(self.inputs.y).sum(axis=-1)
+        if self.inputs.weights is not None:
+            log_likelihood = log_likelihood * self.inputs.weights
+        return self._labelled({"y": self._by_chain(log_likelihood, "example")})
 
     def _laws(self, x: Floats) -> Mixture | Categorical:
-        rows = self.theta.shape[0] * self.theta.shape[1]
-        variances = None if self.variances is None else self.variances.reshape(rows, -1)
-        thetas = self.theta.reshape(rows, -1)
-        return laws(self.places.likelihood, self.places.network, thetas, x, variances)
+        """Return the laws of new data at standardised inputs, with a component for each network."""
+        count = self.theta.shape[0] * self.theta.shape[1]
+        variances = None if self.variances is None else self.variances.reshape(count, -1)
+        return laws(self.inputs.likelihood, self.inputs.network, self.theta.reshape(count, -1), x, variances)
 
     def _by_chain(self, values: NDArray[Any], *dims: str) -> xr.Variable:
-        """An array (chain and draw, ...) or (chain, draw, ...)."""
-        own = values.shape[values.ndim - len(dims) :]
-        return xr.Variable(("chain", "draw", *dims), values.reshape(*self.theta.shape[:2], *own))
+        """Return values (networks, ...) or (chain, draw, ...) as a variable by chain, draw and `dims`."""
+        shape = values.shape[values.ndim - len(dims) :]
+        return xr.Variable(("chain", "draw", *dims), values.reshape(*self.theta.shape[:2], *shape))
 
     def _labelled(self, variables: dict[str, xr.Variable], **labels: Any) -> xr.Dataset:
+        """Return a data set with a label for each dimension: a number, or what is given in `labels`."""
         data = xr.Dataset(variables)
-        names = {name: np.arange(size) for name, size in data.sizes.items()} | {"draw": self.draws}
+        coordinates = {name: np.arange(size) for name, size in data.sizes.items()} | {"draw": self.draws}
         if "target" in data.sizes:
-            names["target"] = np.array(self.places.likelihood.problem.targets)
-        return data.assign_coords(names | labels)
+            coordinates["target"] = np.array(self.inputs.likelihood.problem.targets)
+        return data.assign_coords(coordinates | labels)
 
 
-def make_groups(samples: Networks, wanted: Sequence[str] | None, parameters: bool) -> dict[str, xr.Dataset]:
-    """The groups that are wanted, or all that are known."""
-    chosen = _chosen(wanted, samples)
-    _check_memory(chosen, samples, parameters)
+def samples_of_run(run: Run, X: ArrayLike | None, latest: int | None) -> NetworkSamples:
+    """Return the samples of a run whose chains sample one law, those of diverged chains left out.
+
+    Parameters
+    ----------
+    run
+        A run of a single point.
+    X
+        Inputs (examples, features) in the user's units; None for the test examples, or for the training
+        examples where there are none.
+    latest
+        The number of latest samples of each chain; None for all.
+    """
+    draws = np.unique(run.data["draw"])
+    if len(draws) > 1:
+        raise ValueError(f"the chains have {len(draws)} different data sets, so they sample different laws")
+    problem, draw, alive = run.problem, int(draws[0]), run.died < 0
+    if not alive.any():
+        raise ValueError("all chains of this run diverged: there are no samples to give")
+    chosen = slice(None if latest is None else -whole("latest", latest, low=1), None)
+    theta, variances = kept_samples(run)[alive, chosen], noise_variances(run, "samples")
+    if X is not None:
+        points = standardised_inputs(run, X)
+    else:
+        points = problem.X_test[draw] if problem.X_test.size else problem.X_train[draw]
+    y = problem.Y_train[draw]
+    if problem.task == "regression":
+        y = y * problem.target_scale + problem.target_shift
+    else:
+        y = y.astype(np.int64)
+    inputs = PredictionInputs(
+        likelihood=run.plan.likelihood,
+        network=run.network,
+        points=points,
+        examples=problem.X_train[draw],
+        y=y,
+        weights=None if problem.weights_train is None else problem.weights_train[draw],
+    )
+    return NetworkSamples(
+        inputs,
+        theta.values,
+        None if variances is None else variances[alive, chosen],
+        theta["sample_step"].values,
+        run.plan.seed,
+    )
+
+
+def make_groups(
+    samples: NetworkSamples, wanted: Sequence[str] | None, with_parameters: bool
+) -> dict[str, xr.Dataset]:
+    """Return the groups that are wanted by name, or all that are known if `wanted` is None."""
+    chosen = _chosen_groups(wanted, samples)
+    _check_memory(chosen, samples, with_parameters)
     groups: dict[str, Callable[[], xr.Dataset]] = {
-        "posterior": lambda: samples.function(parameters),
-        "predictions": lambda: samples.new_data(samples.at_points, "point", 0),
-        "log_likelihood": samples.log_likelihood,
-        "posterior_predictive": lambda: samples.new_data(samples.at_examples, "example", 1),
-        "observed_data": lambda: _observed(samples.places),
+        "posterior": lambda: samples.function_group(with_parameters),
+        "predictions": lambda: samples.new_data_group(samples.law_at_points, "point", 0),
+        "log_likelihood": samples.log_likelihood_group,
+        "posterior_predictive": lambda: samples.new_data_group(samples.law_at_examples, "example", 1),
+        "observed_data": lambda: _observed_group(samples.inputs),
     }
-    if set(chosen) & set(OF_PRIOR):
-        prior = _networks_of_prior(samples.places, samples.seed + 2)
-        groups["prior"] = lambda: prior.function(parameters)
-        groups["prior_predictive"] = lambda: prior.new_data(prior.at_examples, "example", 3)
+    if set(chosen) & set(PRIOR_GROUPS):
+        prior = _prior_samples(samples.inputs, samples.seed + 2)
+        groups["prior"] = lambda: prior.function_group(with_parameters)
+        groups["prior_predictive"] = lambda: prior.new_data_group(prior.law_at_examples, "example", 3)
     return {name: groups[name]() for name in chosen}
 
 
-def _chosen(wanted: Sequence[str] | None, samples: Networks) -> list[str]:
-    likelihood, unknown = samples.places.likelihood, set[str]()
+def _chosen_groups(wanted: Sequence[str] | None, samples: NetworkSamples) -> list[str]:
+    """Return the names of the wanted groups, or of all that are known; raise for one that is not known."""
+    likelihood, unknown = samples.inputs.likelihood, set[str]()
     if likelihood.problem.task == "regression" and samples.variances is None and not likelihood.varying:
-        unknown |= set(OF_LIKELIHOOD)
+        unknown |= set(LIKELIHOOD_GROUPS)
     if likelihood.posterior is None:
-        unknown |= set(OF_PRIOR)
+        unknown |= set(PRIOR_GROUPS)
     if wanted is None:
         return [name for name in GROUPS if name not in unknown]
     if isinstance(wanted, str) or not wanted or not set(wanted) <= set(GROUPS):
@@ -144,43 +225,46 @@ def _chosen(wanted: Sequence[str] | None, samples: Networks) -> list[str]:
     return [name for name in GROUPS if name in wanted]
 
 
-def _check_memory(chosen: list[str], samples: Networks, parameters: bool) -> None:
-    """Refuse what would not fit in the memory that is free."""
-    places = samples.places
-    count, outputs = samples.theta.shape[0] * samples.theta.shape[1], places.likelihood.outputs
-    at_points, at_examples = (len(x) * outputs for x in (places.points, places.examples))
-    own = samples.theta.shape[2] if parameters else 0
+def _check_memory(chosen: list[str], samples: NetworkSamples, with_parameters: bool) -> None:
+    """Raise MemoryError if the chosen groups would not fit in the memory that is free."""
+    inputs = samples.inputs
+    count, outputs = samples.theta.shape[0] * samples.theta.shape[1], inputs.likelihood.outputs
+    at_points, at_examples = len(inputs.points) * outputs, len(inputs.examples) * outputs
+    parameters = samples.theta.shape[2] if with_parameters else 0
     numbers = {
-        "posterior": count * (at_points + own),
+        "posterior": count * (at_points + parameters),
         "predictions": count * at_points,
-        "log_likelihood": count * len(places.examples),
+        "log_likelihood": count * len(inputs.examples),
         "posterior_predictive": count * at_examples,
-        "prior": PRIOR * (at_points + own),
-        "prior_predictive": PRIOR * at_examples,
+        "prior": PRIOR_DRAWS * (at_points + parameters),
+        "prior_predictive": PRIOR_DRAWS * at_examples,
     }
     results = sum(numbers.get(name, 0) for name in chosen)
-    most = max(count, PRIOR if set(chosen) & set(OF_PRIOR) else 0)
-    needed, free = 8 * (results + WORK * most * max(at_points, at_examples)), free_memory()
+    networks = max(count, PRIOR_DRAWS if set(chosen) & set(PRIOR_GROUPS) else 0)
+    needed = 8 * (results + WORKING_COPIES * networks * max(at_points, at_examples))
+    free = free_memory()
     if needed > free:
         raise MemoryError(
-            f"{count} samples of {outputs} outputs at {len(places.points)} points and "
-            f"{len(places.examples)} training examples need {needed / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB "
+            f"{count} samples of {outputs} outputs at {len(inputs.points)} points and "
+            f"{len(inputs.examples)} training examples need {needed / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB "
             "are free: take the latest= few of each chain, fewer points X, or only some groups="
         )
 
 
-def _networks_of_prior(places: Places, seed: int) -> Networks:
-    theta, variances = draw_prior(places.likelihood, places.network, PRIOR, seed)
+def _prior_samples(inputs: PredictionInputs, seed: int) -> NetworkSamples:
+    """Return networks that are drawn from the prior, as one chain."""
+    theta, variances = draw_prior(inputs.likelihood, inputs.network, PRIOR_DRAWS, seed)
     of_chain = None if variances is None else variances[None]
-    return Networks(places, theta[None], of_chain, np.arange(PRIOR), seed)
+    return NetworkSamples(inputs, theta[None], of_chain, np.arange(PRIOR_DRAWS), seed)
 
 
-def _observed(places: Places) -> xr.Dataset:
-    values, *dims = _columns(places.y, "example", "target")
+def _observed_group(inputs: PredictionInputs) -> xr.Dataset:
+    """Return `y`, the targets of the training examples."""
+    values, *dims = _without_single_column(inputs.y, "example", "target")
     data = xr.Dataset({"y": (dims, values)}, {"example": np.arange(len(values))})
-    return data if len(dims) == 1 else data.assign_coords(target=np.array(places.likelihood.problem.targets))
+    return data if len(dims) == 1 else data.assign_coords(target=np.array(inputs.likelihood.problem.targets))
 
 
-def _columns(values: NDArray[Any], *dims: str) -> tuple[Any, ...]:
-    """An array with these as its last dimensions, without the last where that is a single column."""
+def _without_single_column(values: NDArray[Any], *dims: str) -> tuple[Any, ...]:
+    """Return an array and the names of its last dimensions, without the last one if that has length 1."""
     return (values[..., 0], *dims[:-1]) if values.shape[-1] == 1 else (values, *dims)

@@ -36,6 +36,7 @@ from heatbath.methods.partition import Partition
 from heatbath.methods.schedules import MOST_STEPS, Coefficient
 from heatbath.models.dense import MLP
 from heatbath.runs.adaptation_record import Found
+from heatbath.runs.continuation import extend_plan, plan_differences, sample_again
 from heatbath.runs.launch import simulate
 from heatbath.runs.plan import Batch, Plan, make_plan
 from heatbath.runs.progress import Progress
@@ -272,7 +273,7 @@ class AutomaticRun:
             h = partition.h if self.partition.finds_stepsize else self.partition.h
             changing = set() if self.budget is None else CHANGING
             like = self._like(there.plan)
-            wrong = [name for name in like._plan(h).differences(there.plan) if name not in changing]
+            wrong = [name for name in plan_differences(like._plan(h), there.plan) if name not in changing]
             if self.partition.finds_prior and not there.found.priors:
                 wrong.append("prior")
             elif (
@@ -374,8 +375,8 @@ class AutomaticRun:
             run = before.resume(**self.manner)
         while self._goes_on(run):
             steps, samples = run.step, run.plan.samples
-            moved = run.on_other_examples(run.problem, steps, samples, steps // samples, run.plan.batch)
-            moved = Run(moved.plan.extended(steps, steps), steps, moved.data, moved.former)
+            moved = sample_again(run, steps, samples, steps // samples)
+            moved = replace(moved, plan=extend_plan(moved.plan, steps, steps))
             self._tell(run)
             self._save(moved)  # with the plan that it goes on with
             run = moved.resume(**self.manner)

@@ -22,6 +22,7 @@ from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, each_class
 from heatbath.evaluation.metrics import losses
 from heatbath.models.dense import MLP
+from heatbath.runs.continuation import extend_plan, sample_again
 from heatbath.runs.distributed.pools import chosen_pool
 from heatbath.runs.launch import check_manner, simulate
 from heatbath.runs.plan import Plan, make_plan
@@ -442,10 +443,8 @@ class EnsembleTrainer:
         else:
             schedule = _RungSchedule.of(length, end)
             former = self._run.with_methods([candidate.name for candidate in candidates])
-            former = former.on_other_examples(
-                search.split.problem, length, schedule.looks, schedule.thin, batch=former.plan.batch
-            )
-            plan = former.plan.extended(first_step, length, schedule.records)
+            former = sample_again(former, length, schedule.looks, schedule.thin)
+            plan = extend_plan(former.plan, first_step, length, schedule.records)
         if self.progress.is_new:
             warn_of_stale_noise(plan, search.steps)
         execution = {**search.execution, "progress": self.progress.of_run(first_step, chains)}

@@ -28,6 +28,7 @@ from heatbath.engine.compile import once, reporting
 from heatbath.engine.loop import run_chains
 from heatbath.paper import runner
 from heatbath.runs import dataset, file, simulation
+from heatbath.runs.continuation import plan_differences
 from heatbath.runs.distributed import block as blocks
 from heatbath.runs.distributed import pools, scheduler, worker
 from heatbath.runs.distributed import store as store_module
@@ -95,7 +96,7 @@ def test_blocks_of_any_size_have_the_bits_of_the_whole(problem, alone, threads, 
     cut(size)
     run = hb.sweep(problem, NETWORK, GRID, executor=threads, **SIZES)
     xr.testing.assert_identical(run.data, alone.data)
-    assert run.plan.differences(alone.plan) == []
+    assert plan_differences(run.plan, alone.plan) == []
 
 
 def test_methods_of_other_kinds_are_in_one_block(problem, threads, cut):
@@ -381,7 +382,7 @@ def test_a_run_goes_on_with_others(problem, cut, monkeypatch):
     longer = start.resume(30, changed, executor=executor)
     xr.testing.assert_identical(longer.data, start.resume(30, changed).data)
     assert len(executor.tasks) == 4 * 2
-    assert longer.plan.differences(start.resume(30, changed).plan) == []
+    assert plan_differences(longer.plan, start.resume(30, changed).plan) == []
 
 
 def test_a_run_in_a_folder_is_the_same_and_is_not_in_memory(problem, alone, cut, monkeypatch, tmp_path):
@@ -396,7 +397,7 @@ def test_a_run_in_a_folder_is_the_same_and_is_not_in_memory(problem, alone, cut,
     again = hb.load(tmp_path / "run")
     assert again.data["samples"].chunks == ((9, 9, 9, 1), (1, 1, 1), (21,))
     xr.testing.assert_identical(again.data.load(), alone.data)
-    assert again.plan.differences(alone.plan) == []
+    assert plan_differences(again.plan, alone.plan) == []
     assert repr(again) == repr(alone)
 
 
@@ -875,7 +876,7 @@ def test_what_a_plan_and_its_data_are_made_of_is_checked_on_arrival():
         with pytest.raises(ValueError, match="the plan that has arrived is not the one that was sent"):
             compute(Task(shared.digest, (), 0, 8, 20), content)
     compute(Task(shared.digest, (), 0, 8, 20), shared.content)
-    assert blocks.known_plans[shared.digest].plan.differences(plan) == []
+    assert plan_differences(blocks.known_plans[shared.digest].plan, plan) == []
 
 
 @pytest.mark.parametrize("lazy", [True, False])

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from heatbath._internal import atomic_write
 from heatbath._internal.warnings import DifferentBitsWarning, warn
 from heatbath.runs import file
+from heatbath.runs.continuation import plan_differences
 from heatbath.runs.dataset import (
     Piece,
     ResultVariable,
@@ -289,7 +290,7 @@ def discard(folder: Path, plan: Plan) -> None:
     """Remove a folder of blocks of a plan whose run is joined: who has joined them was ended before that."""
     if (folder / PLAN).is_file():
         there, _ = file.unpack_plan(file.read(folder / PLAN), plan.problem)
-        if not plan.differences(there):
+        if not plan_differences(plan, there):
             with lock_folder(folder):
                 _remove(folder)
 
@@ -410,7 +411,7 @@ def _plan_in(folder: Path, plan: Plan, begins: Before | None) -> OfFolder:
     content = path.read_bytes()
     packed = file.opened(content, path)
     there, rest = file.unpack_plan(packed, plan.problem)
-    if wrong := plan.differences(there):
+    if wrong := plan_differences(plan, there):
         raise ValueError(
             f"{folder} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
             "another name"

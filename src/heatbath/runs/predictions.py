@@ -1,0 +1,230 @@
+"""Compute what the networks of a run predict: averages, laws of new data and their calibration.
+
+`Run.predict`, `Run.predictive`, `Run.calibration`, `Run.outputs` and `Run.averages` are documented there.
+Chains that diverged take no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from heatbath._internal.checks import whole
+from heatbath.datasets.problem import Floats, numbers
+from heatbath.prediction import Calibration, Mixture, Prediction
+from heatbath.prediction.calibration import MOST_LEVERAGE, left_out, leverages
+from heatbath.prediction.ensemble import average_networks, join_averages, laws
+from heatbath.prediction.predictive_distributions import NORMAL
+from heatbath.runs.record_steps import sample_count
+
+if TYPE_CHECKING:
+    from heatbath.runs.run import Run
+
+Networks: TypeAlias = Literal["samples", "chains"]
+
+MOST_PLACES = 10_000  # examples of a calibration: shares are known to 0.003
+
+
+def predict_together(run: Run, X: ArrayLike, over: Networks, latest: int | None) -> Prediction[Floats]:
+    """Return the average of the networks' predictions at X; one network at a time is in memory.
+
+    Parameters
+    ----------
+    run
+        A run of a single point.
+    X
+        Inputs (examples, features) in the user's units.
+    over
+        Average over the kept samples of all chains, or over the chains as they are now.
+    latest
+        The number of latest samples of each chain; None for all.
+    """
+    parameters = kept_samples(run) if over == "samples" else run.data["theta"]
+    first = _first_sample(latest)
+    variances = noise_variances(run, over)
+    return average_networks(
+        run.plan.likelihood,
+        run.network,
+        _of_living_chains(run, parameters, first),
+        standardised_inputs(run, X),
+        None if variances is None else _of_living_chains(run, variances, first),
+    )
+
+
+def predict_over_steps(run: Run) -> Prediction[Floats]:
+    """Return the prediction that the running averages of all chains give together."""
+    averages = running_averages(run)
+    if not sample_count(run.plan, run.step):
+        raise ValueError(
+            f"nothing is averaged yet: the run is at step {run.step}, in the burn-in of "
+            f"{run.plan.burn_in}; resume it"
+        )
+    alive = run.died < 0
+    means, variances = (averages[name].values[alive] for name in ("mean", "variance"))
+    noise = averages["noise"].values[alive].mean(axis=0) if "noise" in averages else _mean_noise(run)
+    return join_averages(run.problem.task, means, variances, noise)
+
+
+def predictive_law(run: Run, X: ArrayLike, latest: int | None) -> Mixture:
+    """Return the law of new data at X: a mixture with a component for each network.
+
+    The networks are the kept samples of all chains, or the `latest` of each; without samples, those of the
+    chains as they are now.
+    """
+    over: Networks = "samples" if "samples" in run.data or latest is not None else "chains"
+    parameters = kept_samples(run) if over == "samples" else run.data["theta"]
+    first = _first_sample(latest)
+    variances = noise_variances(run, over)
+    law = laws(
+        run.plan.likelihood,
+        run.network,
+        np.array(list(_of_living_chains(run, parameters, first))),
+        standardised_inputs(run, X),
+        None if variances is None else np.array(list(_of_living_chains(run, variances, first))),
+    )
+    assert isinstance(law, Mixture)
+    return law
+
+
+def calibrate(run: Run, latest: int | None) -> Calibration:
+    """Return where the training examples lie in laws that have not seen them.
+
+    The calibration is empty where nothing can be known: see `Run.calibration`.
+    """
+    problem, draws = run.problem, np.unique(run.data["draw"])
+    posterior, rows = run.plan.points[0].partition.posterior, problem.X_train.shape[1]
+    draw, chosen = int(draws[0]), slice(None, None, -(-rows // MOST_PLACES))
+    law = run.predictive(problem.X_train[draw, chosen] * problem.scale + problem.shift, latest)
+    unknown = Calibration(np.empty((0, problem.outputs)), np.empty(0))
+    if posterior is None or law.law is not NORMAL or len(law.means) < 2 or len(draws) > 1:
+        return unknown
+    alive = int(np.count_nonzero(run.died < 0))
+    chains = alive if len(law.means) > alive else 1  # with one network of each chain, they count as one
+    means = law.means.reshape(chains, -1, *law.means.shape[1:])
+    noise = (law.scales**2).reshape(chains, -1, *law.scales.shape[1:]).mean(axis=1)
+    chain_means, variance = means.mean(axis=1), means.var(axis=1, ddof=1)
+    if chains > 1:
+        variance = variance + chain_means.var(axis=0, ddof=1)
+    y = problem.Y_train[draw, chosen] * problem.target_scale + problem.target_shift
+    all_weights = np.ones(rows) if problem.weights_train is None else problem.weights_train[draw]
+    weights, temperature = all_weights[chosen], posterior.temperature
+    if np.minimum(leverages(variance, noise, weights, temperature), 1).mean() > MOST_LEVERAGE:
+        return unknown
+    places = left_out(chain_means, variance, noise, y, weights, temperature)
+    return Calibration(places, weights * (rows / len(y)))
+
+
+def network_outputs(run: Run, X: ArrayLike, samples: bool) -> NDArray[np.float64]:
+    """Return the outputs of every network at X, (chains, examples, outputs), or with samples after chains."""
+    theta = kept_samples(run).values if samples else run.theta
+    x, likelihood = standardised_inputs(run, X), run.plan.likelihood
+    outputs = np.empty((*theta.shape[:-1], len(x), run.problem.outputs))
+    for place in np.ndindex(theta.shape[:-1]):  # one network at a time, to need little memory
+        outputs[place] = likelihood.values(run.network.forward(theta[place], x, likelihood.outputs))
+    return outputs
+
+
+def running_averages(run: Run) -> xr.Dataset:
+    """Return `mean`, `variance` and, if the network predicts it, `noise`, at the inputs of `average`."""
+    if "average" not in run.data:
+        raise ValueError("nothing was averaged: train with average=X, the inputs to average at")
+    count, problem = sample_count(run.plan, run.step), run.problem
+    scale, shift = problem.target_scale, problem.target_shift
+    values, log_variances = slice(problem.outputs), slice(problem.outputs, None)
+    mean = run.data["average"].isel(output=values)
+    variance = run.data["deviations"].isel(output=values) / max(count, 1)
+    if problem.task == "regression":
+        mean, variance = mean * scale + shift, variance * scale**2
+    averages = {"mean": mean, "variance": variance}
+    if run.plan.likelihood.varying:
+        averages["noise"] = run.data["average"].isel(output=log_variances) * scale**2
+    is_unknown = (run.data["died"] >= 0) | (count == 0)
+    return xr.Dataset({name: average.where(~is_unknown) for name, average in averages.items()})
+
+
+def kept_samples(run: Run) -> xr.DataArray:
+    """Return the samples of all chains (chain, sample, parameter), or raise if none were kept."""
+    if "samples" not in run.data or not run.data.sizes["sample"]:
+        raise ValueError(
+            "no samples were kept: train with samples=N, and long enough, or predict over='chains'"
+        )
+    return run.data["samples"]
+
+
+def standardised_inputs(run: Run, X: ArrayLike) -> Floats:
+    """Return standardised inputs; X may be a data frame of raw cells if the run's problem has an encoder."""
+    problem = run.problem
+    if problem.encoder is not None and isinstance(X, pd.DataFrame):
+        X = problem.encoder.transform(X)
+    raw = np.atleast_2d(numbers("X", X, (1, 2)))
+    if raw.shape[1] != problem.inputs:
+        raise ValueError(
+            f"X must be (examples, {problem.inputs} features), got an array of shape {np.shape(X)}"
+        )
+    return np.asarray((raw - problem.shift) / problem.scale)
+
+
+def noise_variances(run: Run, over: Networks) -> NDArray[np.float64] | None:
+    """Return the variances of the targets around each network; None where the run has none.
+
+    The shape is (chain, target), or (chain, sample, target) over samples.
+    """
+    if "noise_now" not in run.data:
+        return None
+    of_chains = np.asarray(run.data["noise_now"].values)
+    if over == "chains":
+        return of_chains
+    if "sample_noise" in run.data:
+        return np.asarray(run.data["sample_noise"].values)
+    return np.repeat(of_chains[:, None], run.data.sizes["sample"], axis=1)
+
+
+def _mean_noise(run: Run) -> NDArray[np.float64] | None:
+    """Return the variance of new data, a mean over the records after the burn-in, or over chains as they are.
+
+    None where the run has none.
+    """
+    variances = noise_variances(run, "chains")
+    if variances is None:
+        return None
+    alive, is_late = run.died < 0, run.data["step"].values > run.plan.burn_in
+    mean = variances[alive].mean(axis=0)
+    if "noise" in run.data and is_late.any():
+        mean = run.data["noise"].values[alive][:, is_late].mean(axis=(0, 1))
+    return run.plan.likelihood.in_units(mean)
+
+
+def _first_sample(latest: int | None) -> int:
+    """Return the index of the first of the `latest` samples, counted from the end; 0 for all."""
+    return 0 if latest is None else -whole("latest", latest, low=1)
+
+
+def _of_living_chains(run: Run, values: xr.DataArray | NDArray[Any], first: int) -> Iterator[NDArray[Any]]:
+    """Yield the values of one network at a time, those of chains that diverged left out.
+
+    Parameters
+    ----------
+    run
+        The run of these chains.
+    values
+        An array (chain, number) or (chain, sample, number).
+    first
+        The index of the first sample.
+    """
+    for of_chain, died in zip(_by_chain(values), run.died, strict=True):
+        if died < 0:
+            yield from of_chain[first:] if values.ndim == 3 else (of_chain,)
+
+
+def _by_chain(values: xr.DataArray | NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield the values of each chain; those in a folder are read a block of chains at a time."""
+    counts = values.chunksizes.get("chain") if isinstance(values, xr.DataArray) else None
+    edges = np.cumsum([0, *(counts or (len(values),))])
+    for first, stop in pairwise(edges):
+        yield from np.asarray(values[first:stop])
