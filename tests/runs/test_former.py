@@ -49,7 +49,7 @@ def test_a_file_of_format_1_loads_and_continues_as_it_would_have(name, tmp_path)
     again = hb.load(tmp_path / "now.nc")
     assert differences(again, longer) == []
     assert again.former == longer.former == run.former != ""
-    with pytest.warns(RuntimeWarning, match="the same run made anew differs from it"):
+    with pytest.warns(RuntimeWarning, match="the run that is made now differs from it"):
         again.replay()
 
 

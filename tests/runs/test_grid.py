@@ -168,7 +168,9 @@ def test_weights_of_a_part_that_differs_between_methods_are_those_of_a_selected_
     }
     run = hb.compare(SPIRALS, hb.MLP((5, 4)), methods, weights=True, **SHORT)
     assert run.select(method="a").weights("rest").sizes["parameter"] == 24 + 5
-    with pytest.raises(ValueError, match="'rest' has other parameters in each method: select one first"):
+    with pytest.raises(
+        ValueError, match="'rest' has other parameters in each method: select one method first"
+    ):
         run.weights("rest")
 
 

@@ -95,7 +95,7 @@ def test_records_of_a_longer_run():
 
 
 def test_a_finished_run_asks_how_many_steps_more():
-    with pytest.raises(ValueError, match=r"all 160 steps are made: say how many more"):
+    with pytest.raises(ValueError, match=r"all 160 steps are made: give the number of further ones"):
         short(hb.LOL()).resume()
     with pytest.raises(ValueError, match="steps must be a whole number >= 1"):
         short(hb.LOL()).resume(0)
@@ -200,7 +200,7 @@ def test_changes_that_meet_are_joined():
         (
             hb.Partition(hb.Langevin(1.0, 0.1), 0.1),
             hb.Partition(hb.Langevin(1.0, 0.1, "OBABO"), 0.1),
-            "part 'all': word is 'BAOAB' and stays so, got 'OBABO': only coefficients may change",
+            "part 'all': word is 'BAOAB' and cannot change, got 'OBABO': only coefficients may change",
         ),
         (hb.LOL(), hb.LOL(tau=[1e-4, 1e-3]), "cannot become an axis"),
         (hb.LOL(tau=[1e-4, 1e-3]), hb.LOL(tau=[1e-4, 1e-3, 1e-2]), "this axis has 2 values, got 3"),

@@ -21,7 +21,7 @@ from heatbath.methods.posterior import Posterior
 from heatbath.models.dense import MLP
 from heatbath.runs.dataset import check_memory
 from heatbath.runs.grid import Methods
-from heatbath.runs.plan import Plan, make_plan
+from heatbath.runs.plan import Plan, RunSettings, make_plan
 from heatbath.runs.plan_checks import Call
 from heatbath.runs.run import load
 from heatbath.runs.serialise import RECIPES, network_to_plain
@@ -188,14 +188,17 @@ def _prepared(
     training = dict(training)
     if (step := training.pop("colder_from", None)) is not None:
         methods = _colder(methods, step, training["steps"])
-    if command == "train":
-        return prepare(problem, network, cast(Partition, methods), **training)
-    if training["steps"] == AUTO or {"budget", "warm", "start"} & training.keys():
+    if command != "train" and (training["steps"] == AUTO or {"budget", "warm", "start"} & training.keys()):
         raise ValueError(
             f"only heatbath train finds how many steps it needs, and where chains begin: for {command} say "
             "--steps NUMBER, without --budget, --warm and --start"
         )
-    return make_plan(problem, network, methods, **training, call=cast(Call, command))
+    names = ("steps", "batch", "chains", "budget", "warm")
+    sizes = {name: training.pop(name) for name in names if name in training}
+    settings = RunSettings(**training)
+    if command == "train":
+        return prepare(problem, network, cast(Partition, methods), **sizes, settings=settings)
+    return make_plan(problem, network, methods, **sizes, settings=settings, call=cast(Call, command))
 
 
 def _start(training: dict[str, Any]) -> dict[str, Any]:

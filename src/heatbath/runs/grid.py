@@ -224,7 +224,7 @@ def is_same_until(a: Methods, b: Methods, step: int) -> bool:
 
 
 def _is_same_partition_until(a: Partition, b: Partition, step: int) -> bool:
-    """Return True if two partitions have the same parts, methods and posterior, and coefficients to `step`."""
+    """Return True if two partitions have the same parts, methods, posterior and coefficients to `step`."""
     if a.methods.keys() != b.methods.keys() or a.posterior != b.posterior:
         return False
     pairs: list[tuple[Any, Any]] = [(a.h, b.h)]

@@ -88,7 +88,7 @@ def make_plan(
     steps: int,
     batch: Batch = None,
     chains: int = 1,
-    settings: RunSettings | None = None,
+    settings: RunSettings = RunSettings(),  # noqa: B008 (a value)
     *,
     call: Call | None = None,
     **options: Any,
@@ -105,10 +105,9 @@ def make_plan(
         What `partition` must be: one without lists for "train", with lists for "sweep", a dict of partitions
         by name for "compare"; None accepts all three.
     **options
-        The other options one by one, instead of `settings`.
+        Options that replace those in `settings`.
     """
-    if settings is None:
-        settings = RunSettings(**options)
+    settings = replace(settings, **options)
     check_methods(partition, call)
     without_samples = settings.samples is None and settings.average is None
     if without_samples and (settings.burn_in, settings.thin) != (None, None):
@@ -132,7 +131,7 @@ def make_plan(
 
 def batch_size(batch: Batch, problem: Problem) -> int:
     """Return the number of examples in a mini-batch, with the default and "all" filled in."""
-    examples = problem.X_train.shape[1]
+    examples: int = problem.X_train.shape[1]
     if batch is None:
         return min(BATCH, examples)
     if not isinstance(batch, str):

@@ -21,7 +21,6 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from heatbath.models.dense import MLP
 from heatbath.runs.adaptation_record import Found
 from heatbath.runs.continuation import extend_plan, plan_differences, sample_again
 from heatbath.runs.launch import simulate
-from heatbath.runs.plan import Batch, Plan, make_plan
+from heatbath.runs.plan import Batch, Plan, RunSettings, make_plan
 from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run, load
 from heatbath.training import prior
@@ -67,8 +66,6 @@ AFFORDED, CHEAP = 0.5, 1e10  # the latter in parameters x examples
 ROUNDS = 4  # of a run of automatic length, each as long as all before, to the budget
 BUDGET, SAMPLES = 20_000, 100  # steps, and samples of each chain, where none are given
 CHANGING = {"steps", "burn_in", "thin", "record", "records", "losses"}  # from round to round
-OPTIONS = [p for p in signature(make_plan).parameters.values() if p.kind is p.KEYWORD_ONLY]
-DEFAULTS = {p.name: p.default for p in OPTIONS if p.name != "call"}  # of settings
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ class AutomaticRun:
     batch: Batch
     chains: int
     budget: int | None
-    settings: dict[str, Any]
+    settings: RunSettings
     manner: dict[str, Any] = field(default_factory=dict)
     warm: Plan | None = None
 
@@ -107,7 +104,8 @@ class AutomaticRun:
         if run is None:  # or all of it diverged, and chains begin as others do
             return self
         return replace(
-            self, settings=self.settings | {"start": np.resize(run.theta[run.died < 0], run.theta.shape)}
+            self,
+            settings=replace(self.settings, start=np.resize(run.theta[run.died < 0], run.theta.shape)),
         )
 
     def _run(self, before: Run | None, found: Found) -> Run:
@@ -182,8 +180,8 @@ class AutomaticRun:
 
     def _plan(self, h: Coefficient) -> Plan:
         return make_plan(
-            self.problem, self.network, self._at(h), self.first, self.batch, self.chains,
-            call="train", **self.settings,
+            self.problem, self.network, self._at(h), self.first, self.batch, self.chains, self.settings,
+            call="train",
         )  # fmt: skip
 
     def _at(self, h: Coefficient) -> Partition:
@@ -197,8 +195,10 @@ class AutomaticRun:
         if partition.finds_prior and plan.found is not None and plan.found.priors:
             partition = partition.at_prior(plan.found.priors[-1])
             begins = begins or prior.effort(self.budget or self.first)[0] > 0
-        start = {"start": plan.start, "momenta": plan.momenta} if begins else {}
-        return replace(self, partition=partition, settings=self.settings | start)
+        settings = self.settings
+        if begins:
+            settings = replace(settings, start=plan.start, momenta=plan.momenta)
+        return replace(self, partition=partition, settings=settings)
 
     @property
     def _given_start(self) -> str:
@@ -206,7 +206,7 @@ class AutomaticRun:
         the prior was found."""
         if self.warm is not None:
             return hashlib.sha256(json.dumps(self.warm.plain, sort_keys=True).encode()).hexdigest()
-        start = self.settings["start"]
+        start = self.settings.start
         if start is None:
             return ""
         return hashlib.sha256(np.ascontiguousarray(start, "<f8").tobytes()).hexdigest()
@@ -225,8 +225,11 @@ class AutomaticRun:
             seed = int(np.random.SeedSequence((plan.seed, number)).generate_state(1)[0])
             short = make_plan(
                 self.problem, self.network, search._at(h or self.partition.h), steps, self.batch, self.chains,
-                call="train", record=1, samples=LOOKS, burn_in=steps // 2,
-                **search._same | {"seed": seed, "start": search.settings["start"]},
+                RunSettings(
+                    record=1, samples=LOOKS, burn_in=steps // 2,
+                    **search._same | {"seed": seed, "start": search.settings.start},
+                ),
+                call="train",
             )  # fmt: skip
             run = self._short(short)
             if run is None and h is None:
@@ -280,7 +283,7 @@ class AutomaticRun:
                 self.partition.finds_prior or self.warm is not None
             ) and there.found.begun != self._given_start:
                 wrong.append("start")
-            if self.budget is not None and there.plan.samples != self.settings["samples"]:
+            if self.budget is not None and there.plan.samples != self.settings.samples:
                 wrong.append("samples")
             if self.partition.finds_stepsize and not there.found.tried:
                 wrong.append("h")
@@ -298,7 +301,7 @@ class AutomaticRun:
         are tried again from where the coolest one came to.
         """
         same = self._same
-        start, top, tried = self.settings["start"], TOP, list[tuple[float, Estimate]]()
+        start, top, tried = self.settings.start, TOP, list[tuple[float, Estimate]]()
         threads = self.manner.get("threads")
         affordable = SHARE * (self.budget or self.first) * self.chains / (RUNGS * MEMBERS)
         steps, members, apart, tries = int(min(affordable, SHORT)), MEMBERS, 1, TRIES
@@ -311,7 +314,7 @@ class AutomaticRun:
             rungs = [top / FACTOR**k for k in range(0, RUNGS, apart)]
             plan = make_plan(
                 self.problem, self.network, self.partition.at_stepsize(rungs), steps, self.batch, members,
-                call="sweep", record=1, samples=LOOKS, burn_in=steps // 2, start=start, **same,
+                RunSettings(record=1, samples=LOOKS, burn_in=steps // 2, start=start, **same), call="sweep",
             )  # fmt: skip
             run = self._short(plan)
             if run is None:
@@ -344,7 +347,9 @@ class AutomaticRun:
     @property
     def _same(self) -> dict[str, Any]:
         """The settings that short runs have, too."""
-        return {name: self.settings[name] for name in ("seed", "shuffled", "rotated", "momenta", "dtype")}
+        return {
+            name: getattr(self.settings, name) for name in ("seed", "shuffled", "rotated", "momenta", "dtype")
+        }
 
     def _short(self, plan: Plan) -> Run | None:
         """A short run before the run itself; None where all its chains diverged."""
@@ -437,20 +442,19 @@ def search(
     chains: int,
     budget: int | None,
     warm: int,
-    settings: dict[str, Any],
+    settings: RunSettings,
 ) -> AutomaticRun:
     """What `train` has to find, by its arguments, which are checked."""
-    settings = DEFAULTS | settings
-    if warm and settings["start"] is not None:
+    if warm and settings.start is not None:
         raise ValueError(f"chains begin at start, or after warm={warm} steps: leave out one of the two")
     if steps == "auto":
-        if settings["burn_in"] is not None or settings["thin"] is not None:
+        if settings.burn_in is not None or settings.thin is not None:
             raise ValueError("burn_in and thin follow from steps='auto': leave them out")
         most = whole("budget", BUDGET if budget is None else budget, low=2**ROUNDS, high=MOST_STEPS)
         first = most >> ROUNDS - 1
-        wanted = SAMPLES if settings["samples"] is None else settings["samples"]
+        wanted = SAMPLES if settings.samples is None else settings.samples
         samples = min(whole("samples", wanted, low=1), first - first // 2)
-        settings = settings | {"samples": samples, "burn_in": first // 2}
+        settings = replace(settings, samples=samples, burn_in=first // 2)
     else:
         most, first = None, whole("steps", steps, low=1, high=MOST_STEPS)
     made = AutomaticRun(problem, network, partition, first, batch, chains, most, settings)

@@ -15,7 +15,7 @@ from heatbath.methods.partition import Partition
 from heatbath.models.dense import MLP
 from heatbath.runs.distributed.pools import Pool, chosen_pool, using
 from heatbath.runs.launch import simulate
-from heatbath.runs.plan import Batch, Plan, make_plan
+from heatbath.runs.plan import Batch, Plan, RunSettings, make_plan
 from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run
 from heatbath.training.auto import AutomaticRun, search
@@ -130,7 +130,7 @@ def train(
     >>> run.accuracy("test").sizes
     Frozen({'chain': 3, 'record': 4})
     """
-    settings: dict[str, Any] = dict(
+    settings = RunSettings(
         seed=seed,
         record=record,
         shuffled=shuffled,
@@ -147,7 +147,7 @@ def train(
         dtype=dtype,
     )
     manner: Manner = {"threads": threads, "progress": progress, "checkpoint": checkpoint, "every": every}
-    prepared = prepare(problem, network, partition, steps, batch, chains, budget, warm, **settings)
+    prepared = prepare(problem, network, partition, steps, batch, chains, budget, warm, settings)
     return carry_out(prepared, folder, **manner)
 
 
@@ -160,7 +160,7 @@ def prepare(
     chains: int = 1,
     budget: int | None = None,
     warm: int = 0,
-    **settings: Any,
+    settings: RunSettings = RunSettings(),  # noqa: B008 (a value)
 ) -> Plan | AutomaticRun:
     """What `train` carries out: a plan, or a search where something is "auto" or comes before; what is wrong
     is refused."""
@@ -171,7 +171,7 @@ def prepare(
         partition.finds_stepsize or partition.finds_prior or steps == "auto" or warm
     ):
         return search(problem, network, partition, steps, batch, chains, budget, warm, settings)
-    return make_plan(problem, network, partition, steps, batch, chains, call="train", **settings)
+    return make_plan(problem, network, partition, steps, batch, chains, settings, call="train")
 
 
 def carry_out(
@@ -223,7 +223,7 @@ def sweep(
     True
     """
     settings, manner = _sorted(options)
-    plan = make_plan(problem, network, partition, steps, batch, chains, call="sweep", **settings)
+    plan = make_plan(problem, network, partition, steps, batch, chains, settings, call="sweep")
     return simulate(plan, pool=chosen_pool(manner.pop("executor", None)), **manner)
 
 
@@ -249,15 +249,16 @@ def compare(
     ['AdLaLa', 'AdLaLa', 'Adam', 'Adam']
     """
     settings, manner = _sorted(options)
-    plan = make_plan(problem, network, partitions, steps, batch, chains, call="compare", **settings)
+    plan = make_plan(problem, network, partitions, steps, batch, chains, settings, call="compare")
     return simulate(plan, pool=chosen_pool(manner.pop("executor", None)), **manner)
 
 
-def _sorted(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:
+def _sorted(options: Options) -> tuple[RunSettings, dict[str, Any]]:
     """The options that decide what is computed, and those that say how."""
     if unknown := [name for name in options if name not in Options.__annotations__]:
         accepted = ", ".join(Options.__annotations__)
         raise TypeError(f"there is no option {', '.join(unknown)}; accepted: {accepted}")
     how = {*Manner.__annotations__, "folder", "executor"}
     manner = {name: value for name, value in options.items() if name in how}
-    return {name: value for name, value in options.items() if name not in manner}, manner
+    settings: dict[str, Any] = {name: value for name, value in options.items() if name not in manner}
+    return RunSettings(**settings), manner
