@@ -120,7 +120,7 @@ def make_plan(
         network=network,
         partition=partition if isinstance(partition, Partition) else dict(partition),
         steps=steps,
-        batch=batch,  # type: ignore[arg-type]  # where the problem is none, the plan says so
+        batch=batch,  # if the problem is none, Plan raises
         chains=chains,
         burn_in=burn_in,
         thin=thin,
