@@ -1,7 +1,8 @@
-"""Whether independent chains agree on a function."""
+"""Check whether independent chains agree on a function, and the one rule for "converged"."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,17 @@ from heatbath.datasets.problem import Floats
 from heatbath.diagnostics.mcmc import rhat_and_ess
 from heatbath.runs.run import Run, check_run
 
-MOST = 100  # examples that are looked at where none are named
+
+@dataclass(frozen=True)
+class ConvergenceRule:
+    """When the predictions of chains count as converged."""
+
+    rhat: float = 1.1  # the worst R-hat over inputs, at most: a few single inputs may not disagree either
+    ess: float = 100.0  # the median effective size, at least: means are known to a tenth of the spread
+    inputs: int = 100  # examples at which predictions are compared; the worst R-hat grows with their number
+
+
+RULE = ConvergenceRule()
 
 
 class Convergence(NamedTuple):
@@ -24,32 +35,57 @@ class Convergence(NamedTuple):
 
 
 def convergence(run: Run, X: ArrayLike | None = None) -> Convergence:
-    """Whether the chains of a run sample one law of functions: at X, or at up to 100 training examples.
+    """Measure how well the chains of a run agree on the function that they sample.
 
     Rank-normalised split R-hat (1 at convergence) and the effective size of the samples of all chains for the
-    mean (bulk ESS), as ArviZ defines them, of what `run.outputs(X, samples=True)` has; median and worst are
-    over inputs and outputs. Needs at least two chains and four samples.
+    mean (bulk ESS), as ArviZ defines them, of `run.outputs(X, samples=True)`. Chains that diverged are left
+    out.
+
+    Parameters
+    ----------
+    run
+        A run of one point, with at least two chains that didn't diverge and four samples.
+    X
+        Inputs (examples, features) at which outputs are compared; None for up to 100 training examples.
+
+    Returns
+    -------
+    Convergence
+        `rhat` and `ess` are medians over inputs and outputs, `rhat_worst` and `ess_worst` the worst.
+
+    Raises
+    ------
+    ValueError
+        If there are too few chains or samples, or the chains have different data sets and no X is given.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> run = hb.train(problem, hb.MLP((5,)), hb.AdLaLa(h=0.25), steps=200, chains=3, samples=20)
+    >>> hb.diagnostics.convergence(run).rhat > 1
+    True
     """
     check_run(run, single=True)
     alive = run.died < 0
-    count = run.data.sizes.get("sample", 0)
-    if np.count_nonzero(alive) < 2 or count < 4:
+    chains, count = np.count_nonzero(alive), run.data.sizes.get("sample", 0)
+    if chains < 2 or count < 4:
         raise ValueError(
-            f"R-hat needs at least 2 chains and 4 samples, got {np.count_nonzero(alive)} and {count}: train "
-            "with more chains, or samples"
+            f"R-hat needs at least 2 chains and 4 samples, got {chains} and {count}: train with more chains, "
+            "or samples"
         )
     problem = run.problem
     if X is None:
         draws = np.unique(run.data["draw"])
         if len(draws) > 1:
             raise ValueError(f"the chains have {len(draws)} different data sets: they sample different laws")
-        rows = np.unique(np.linspace(0, problem.X_train.shape[1] - 1, MOST).astype(int))
+        rows = np.unique(np.linspace(0, problem.X_train.shape[1] - 1, RULE.inputs).astype(int))
         X = problem.X_train[draws[0], rows] * problem.scale + problem.shift
-    return converged(run.outputs(X, samples=True)[alive])
+    return convergence_of(run.outputs(X, samples=True)[alive])
 
 
-def converged(outputs: Floats) -> Convergence:
-    """Of what chains say, (chains, samples, ...)."""
+def convergence_of(outputs: Floats) -> Convergence:
+    """Return the convergence of outputs (chains, samples, ...), where the other axes are inputs and outputs."""
     traces = np.moveaxis(outputs.reshape(*outputs.shape[:2], -1), -1, 0)
     ratios, sizes = rhat_and_ess(traces)
     return Convergence(
@@ -60,9 +96,9 @@ def converged(outputs: Floats) -> Convergence:
     )
 
 
-CONVERGED, EFFECTIVE = 1.1, 100.0  # the worst R-hat of the predictions, and their median effective size
+def has_converged(agreement: Convergence) -> bool:
+    """Return True if the worst R-hat is at most 1.1 and the median effective size at least 100."""
+    return agreement.rhat_worst <= RULE.rhat and agreement.ess >= RULE.ess
 
 
-def has_converged(told: Convergence) -> bool:
-    """Whether R-hat and the effective size of the predictions are good enough."""
-    return told.rhat_worst <= CONVERGED and told.ess >= EFFECTIVE
+CONVERGED, converged = RULE.rhat, convergence_of  # former names, until torch uses those above

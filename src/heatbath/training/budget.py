@@ -1,26 +1,96 @@
-"""How many steps, chains and examples a batch a problem of a given size gets by default."""
+"""Decide how many steps, chains, examples and samples suit a problem of a given size.
+
+Everything here is pure arithmetic on sizes. Work is counted in parameters x examples x chains x steps.
+
+γ: friction of Langevin dynamics.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from heatbath._internal.checks import whole
+from heatbath.training.stepsize import SEARCH, Ladder
 
-HIDDEN = (50,)  # units of each hidden layer
-SAMPLES, RECORDS = 25, 10  # networks that are kept of each chain; records of the losses
-WORK = 6e11  # parameters x examples x chains x steps of a fit: about a minute on two cores
-CHAINS, FEWEST_CHAINS = 8, 4
-STEPS, FEWEST_STEPS = 8000, 500
-BATCHES = 2000  # steps with mini-batches, for half of the work: what is found before takes the other half
-GAMMA, GAMMA_BATCHES = 0.03, 1.0  # friction with full gradients and with mini-batches
-COOLING = 100.0  # friction x steps, at least: heat of the start has to go
-WARM, WARM_BATCH, WARM_SHARE = 10_000, 128, 0.1  # steps of Adam before, at most this share of the work
+HIDDEN = (50,)  # units of each hidden layer where none are given
+SAMPLES, RECORDS = 25, 10  # networks that are kept of each chain, and records of the losses
+FEWEST_CHAINS = 4  # of an estimator; R-hat of fewer says little
+
+
+@dataclass(frozen=True)
+class FitRule:
+    """How large a fit is where nothing is given."""
+
+    work: float = 6e11  # parameters x examples x chains x steps: about a minute on two cores
+    chains: int = 8
+    steps: int = 8000  # at most, with full gradients; small problems converge earlier
+    fewest_steps: int = 500  # below this, full gradients give way to mini-batches
+    batch_steps: int = 2000  # with mini-batches, for half of the work: searches before take the other half
+    gamma: float = 0.03  # friction with full gradients: chains travel far
+    gamma_batches: float = 1.0  # friction with mini-batches, whose noise heats
+    cooling: float = 100.0  # friction x steps, at least: the heat of the start has to go
+    warm_steps: int = 10_000  # of Adam before, at most
+    warm_batch: int = 128  # examples in its mini-batches
+    warm_share: float = 0.1  # of the work that these steps may have
+
+
+@dataclass(frozen=True)
+class TrialRule:
+    """How large the short runs of a stepsize search are, beside the run itself."""
+
+    largest: float = 0.4  # stepsize at the top of the ladder: no problem tried was right at a larger one
+    rungs: int = 8  # stepsizes, down to a tenth of the largest
+    chains: int = 2  # at each stepsize
+    steps: int = 600  # at most: a few relaxation times at the friction of a fit
+    fewest_steps: int = 100  # with fewer, only every second stepsize is tried, with one chain
+    share: float = 0.25  # of the work of the run that all trials of a ladder may have
+    samples: int = 10  # of each chain, in the second half
+    attempts: int = 4  # ladders at most
+    cooling_attempts: int = 2  # ladders where a look at the temperature is dear, or trials are few
+
+
+@dataclass(frozen=True)
+class TemperatureRule:
+    """How many samples a measurement of the temperature looks at: each costs three full gradients."""
+
+    share: float = 0.05  # of the work of a run
+    fewest: int = 16  # samples that give an error worth having
+    most: int = 200  # samples: more would not change what is decided
+    fewest_if_dear: int = 8  # where 16 cost more than the next two
+    affordable_share: float = 0.5  # of the work of a run, for the fewest samples
+    always_affordable: float = 1e10  # parameters x examples: about a second
+
+
+@dataclass(frozen=True)
+class LengthRule:
+    """How long a run with steps="auto" is."""
+
+    rounds: int = 4  # each as long as all before it together
+    steps: int = 20_000  # of all rounds, where no budget is given
+    samples: int = 100  # of each chain, where no number is given
+
+
+FIT, TRIAL, LOOKS, LENGTH = FitRule(), TrialRule(), TemperatureRule(), LengthRule()
 
 
 class Size(NamedTuple):
-    """The chains, the examples of a batch, the steps at most, the friction, and how many steps of
-    Adam come before."""
+    """Size of a fit.
+
+    Parameters
+    ----------
+    chains
+        Independent chains.
+    batch
+        Examples in a mini-batch.
+    steps
+        Steps of each chain, at most.
+    gamma
+        Friction.
+    warm
+        Steps of Adam before.
+    """
 
     chains: int
     batch: int
@@ -30,39 +100,129 @@ class Size(NamedTuple):
 
 
 def size_for(examples: int, parameters: int, refine: float = 1.0) -> Size:
-    """For so many training examples and parameters; `refine` is how much more work may be done."""
-    gradient = examples * parameters
-    chains = CHAINS
-    while chains > FEWEST_CHAINS and gradient * chains * STEPS / 2 > WORK * refine:
+    """Return the size of a fit that costs about a minute; `refine` is how much more work may be done.
+
+    Large problems get fewer chains, then fewer steps, and at last mini-batches.
+    """
+    work, gradient = FIT.work * refine, examples * parameters
+    chains = FIT.chains
+    while chains > FEWEST_CHAINS and gradient * chains * FIT.steps / 2 > work:
         chains //= 2
-    affordable = WORK * refine / (gradient * chains)
-    if affordable >= FEWEST_STEPS * min(refine, 1.0):
-        return settled(
-            Size(chains, examples, int(max(FEWEST_STEPS, min(STEPS * refine, affordable)))), examples
-        )
-    batch = max(1, int(WORK * refine / (2 * parameters * chains * BATCHES)))
-    return settled(Size(chains, min(batch, examples), BATCHES), examples)
+    affordable = work / (gradient * chains)
+    if affordable >= FIT.fewest_steps * min(refine, 1.0):
+        steps = int(max(FIT.fewest_steps, min(FIT.steps * refine, affordable)))
+        return with_friction(Size(chains, examples, steps), examples)
+    batch = max(1, int(work / (2 * parameters * chains * FIT.batch_steps)))
+    return with_friction(Size(chains, min(batch, examples), FIT.batch_steps), examples)
 
 
-def settled(size: Size, examples: int) -> Size:
-    """With the friction and the steps of Adam that suit its chains, batches and steps."""
-    gamma = max(GAMMA, COOLING / size.steps) if size.batch >= examples else GAMMA_BATCHES
-    return size._replace(
-        gamma=gamma, warm=max(1, int(min(WARM, WARM_SHARE * size.steps * size.batch / WARM_BATCH)))
-    )
+def with_friction(size: Size, examples: int) -> Size:
+    """Return a size with the friction and the steps of Adam that suit its batches and steps."""
+    gamma = FIT.gamma_batches if size.batch < examples else max(FIT.gamma, FIT.cooling / size.steps)
+    warm = int(min(FIT.warm_steps, FIT.warm_share * size.steps * size.batch / FIT.warm_batch))
+    return size._replace(gamma=gamma, warm=max(1, warm))
 
 
-def given_size(size: Size, rows: int, steps: int | None, batch: int | None, chains: int | None) -> Size:
-    """With the steps, batch and chains that are given; a fold of a cross-validation may have fewer rows."""
+def given_size(size: Size, examples: int, steps: int | None, batch: int | None, chains: int | None) -> Size:
+    """Return a size with those numbers replaced that are given, after checking them.
+
+    A batch is limited to the examples there are: a fold of a cross-validation may have fewer than the whole.
+    """
     given = {"steps": steps, "batch": batch, "chains": chains}
-    size = size._replace(
-        **{name: whole(name, value, low=1) for name, value in given.items() if value is not None}
-    )
-    return size._replace(batch=min(size.batch, rows))
+    checked = {name: whole(name, value, low=1) for name, value in given.items() if value is not None}
+    size = size._replace(**checked)
+    return size._replace(batch=min(size.batch, examples))
 
 
-def in_second_half(steps: int, samples: int) -> tuple[int, int]:
-    """How many samples there are in the second half of so many steps, one a step at most, and how many steps
-    apart they are."""
+class Sampling(NamedTuple):
+    """How many samples of a chain are kept, and how many steps they are apart."""
+
+    samples: int
+    thin: int
+
+
+def in_second_half(steps: int, samples: int) -> Sampling:
+    """Return how to spread samples over the second half of a run, at most one a step."""
     half = steps - steps // 2
-    return min(samples, half), half // min(samples, half)
+    count = min(samples, half)
+    return Sampling(count, half // count)
+
+
+class TrialSize(NamedTuple):
+    """Steps and chains of the short run at each stepsize."""
+
+    steps: int
+    chains: int
+
+
+def trial_size(steps: int, chains: int) -> TrialSize:
+    """Return the size of the trials for a run of `steps` steps with `chains` chains."""
+    affordable = TRIAL.share * steps * chains / (TRIAL.rungs * TRIAL.chains)
+    trial_steps = int(min(affordable, TRIAL.steps))
+    if trial_steps < TRIAL.fewest_steps:
+        return TrialSize(TRIAL.fewest_steps, 1)
+    return TrialSize(trial_steps, TRIAL.chains)
+
+
+def ladder_for(trial: TrialSize, looks: int) -> Ladder:
+    """Return the ladder of stepsizes to try.
+
+    Parameters
+    ----------
+    trial
+        Size of the short run at each stepsize. With one chain only every second stepsize is tried, and not the
+        largest, since little is seen of each.
+    looks
+        Samples of a ladder's stepsize at which the temperature can be measured.
+    """
+    if trial.chains == 1:
+        return Ladder(
+            largest=TRIAL.largest / SEARCH.factor, factor=SEARCH.factor, rungs=TRIAL.rungs // 2, spacing=2,
+            attempts=TRIAL.cooling_attempts, cooling_attempts=TRIAL.cooling_attempts,
+        )  # fmt: skip
+    is_dear = looks < TRIAL.samples * trial.chains
+    return Ladder(
+        largest=TRIAL.largest, factor=SEARCH.factor, rungs=TRIAL.rungs, attempts=TRIAL.attempts,
+        cooling_attempts=TRIAL.cooling_attempts if is_dear else TRIAL.attempts,
+    )  # fmt: skip
+
+
+def looks_of_trial(work: float, parameters: int, examples: int, stepsizes: int) -> int:
+    """Return at how many samples of each stepsize the temperature may be measured.
+
+    Parameters
+    ----------
+    work
+        Gradients of single examples in the trials of all stepsizes.
+    parameters, examples
+        Of the network and of the training data.
+    stepsizes
+        How many share the work.
+    """
+    looks = affordable_looks(work, parameters, examples) / stepsizes
+    return int(max(looks, LOOKS.fewest_if_dear))
+
+
+def looks_of_run(steps: int, chains: int, batch: int, parameters: int, examples: int) -> int:
+    """Return at how many samples of a run the temperature is measured, for a small share of its work.
+
+    Parameters
+    ----------
+    steps, chains, batch
+        Of the run.
+    parameters, examples
+        Of the network and of the training data.
+    """
+    wanted = LOOKS.share * steps * chains * batch / examples / 3
+    affordable = affordable_looks(steps * chains * batch, parameters, examples)
+    fewest = min(max(affordable, LOOKS.fewest_if_dear), LOOKS.fewest)
+    return int(min(max(wanted, fewest), LOOKS.most))
+
+
+def affordable_looks(work: float, parameters: int, examples: int) -> float:
+    """Return how many samples may be looked at, with three full gradients each, for half of the work.
+
+    A second is always affordable.
+    """
+    gradients = max(LOOKS.affordable_share * work, LOOKS.always_affordable / parameters)
+    return float(gradients / (3 * examples))

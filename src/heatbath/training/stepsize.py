@@ -38,6 +38,7 @@ class TemperatureRule:
 class SearchRule:
     """How the search goes from one stepsize to the next."""
 
+    factor: float = math.sqrt(2)  # quotient of neighbouring stepsizes, and to the next one if chains diverge
     same_excess: float = 0.75  # more of the excess over τ is left at a smaller stepsize that doesn't help
     affordable_ratio: float = 4.0  # where no trial is right: at most this much below the largest stable h
     rounding: float = 2**0.25  # half a rung of the engine's ladder, so that rounding decides nothing
