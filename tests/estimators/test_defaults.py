@@ -15,8 +15,8 @@ from heatbath.diagnostics.statistics import Estimate
 from heatbath.estimators import files
 from heatbath.runs import file
 from heatbath.training import prior
-from heatbath.training.budget import FEWEST_STEPS, STEPS, WORK, size_for
-from heatbath.training.stepsize import is_near
+from heatbath.training.budget import FIT, size_for
+from heatbath.training.stepsize import is_right
 
 pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperatureWarning")  # of very short runs
 WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
@@ -50,14 +50,14 @@ def test_defaults_are_good_for_small_tables():
 def test_it_samples_the_posterior_at_its_temperature_with_full_gradients(sine):
     run = sine.run_
     assert run.partition.posterior == hb.Posterior(prior=run.found.priors[-1])
-    assert 1 < len(run.found.priors) <= 1 + prior.ROUNDS  # rounds that are too hot find none
+    assert 1 < len(run.found.priors) <= 1 + prior.RULE.rounds  # rounds that are too hot find none
     assert run.plan.batch == 80
     assert run.plan.chains == 8
     estimate = Estimate(run.found.temperature, run.found.error)
     assert abs(estimate.value - 1) < 5 * estimate.error < 1.5  # of 8 chains: one in a thousand seeds is not
     assert run.found.ended in ("converged", "budget")
-    assert is_near(estimate) or run.found.ended == "budget"
-    assert sine.n_iter_ <= STEPS * 0.5
+    assert is_right(estimate) or run.found.ended == "budget"
+    assert sine.n_iter_ <= FIT.steps * 0.5
 
 
 def test_the_spread_is_that_of_new_data_and_intervals_hold_what_they_say(sine):
@@ -112,14 +112,14 @@ def test_mini_batches_have_their_own_friction():
 
 def test_sizes_go_from_full_gradients_of_many_chains_to_few_and_to_batches():
     small, large, huge = size_for(300, 400), size_for(40_000, 600), size_for(10**7, 1000)
-    assert (small.chains, small.batch, small.steps) == (8, 300, STEPS)
+    assert (small.chains, small.batch, small.steps) == (8, 300, FIT.steps)
     assert (large.chains, large.batch) == (4, 40_000)
-    assert FEWEST_STEPS <= large.steps < STEPS
+    assert FIT.fewest_steps <= large.steps < FIT.steps
     assert huge.batch < 10**7
-    assert huge.chains * huge.batch * 1000 * huge.steps <= WORK / 2  # what is found before takes as long
+    assert huge.chains * huge.batch * 1000 * huge.steps <= FIT.work / 2  # what is found before takes as long
     for size, parameters in ((small, 400), (large, 600), (huge, 1000)):
-        assert size.chains * size.batch * parameters * size.steps <= 1.01 * WORK
-    assert size_for(300, 400, 2.0).steps == 2 * STEPS
+        assert size.chains * size.batch * parameters * size.steps <= 1.01 * FIT.work
+    assert size_for(300, 400, 2.0).steps == 2 * FIT.steps
     assert 1 <= size_for(10**9, 10**6).batch < 100
     sizes = [size_for(300, 400, refine) for refine in (1e-5, 0.01, 0.06, 0.1, 1.0, 4.0)]
     assert [size.steps for size in sizes] == sorted(size.steps for size in sizes)

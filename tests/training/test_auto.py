@@ -14,8 +14,8 @@ from heatbath.diagnostics.gradients import gradient_moments
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.runs.adaptation_record import Found
 from heatbath.runs.simulation import full_gradients
-from heatbath.training import auto
-from heatbath.training.stepsize import RUNGS, chosen, is_hot, is_near
+from heatbath.training import auto, budget
+from heatbath.training.stepsize import StepsizeTrial, choose_stepsize, is_far_too_hot, is_right
 
 
 def regression(n=60, noise=0.1, seed=0):
@@ -54,18 +54,18 @@ def test_the_temperature_is_the_same_whatever_is_looked_at_together(monkeypatch)
     assert diagnostics.thermal_ratio(run) == pytest.approx(whole, rel=1e-9)
 
 
-@pytest.mark.parametrize(("cheap", "looks", "ladders"), [(auto.CHEAP, 100, 4), (0.0, 8, 2)])
+@pytest.mark.parametrize(("cheap", "looks", "ladders"), [(1e10, 100, 4), (0.0, 8, 2)])
 def test_where_a_look_at_all_examples_takes_long_few_are_taken(cheap, looks, ladders, monkeypatch):
     """Of 200 examples with batches of 2: all stepsizes are said to be too hot, so that all ladders are
     tried."""
     most = []
     hot = lambda run, looks, threads: most.append(looks) or Estimate(5.0, 0.1)
     monkeypatch.setattr(auto, "thermal_ratio", hot)
-    monkeypatch.setattr(auto, "CHEAP", cheap)
+    monkeypatch.setattr(budget, "LOOKS", budget.TemperatureRule(always_affordable=cheap))
     with pytest.warns(hb.OffTemperatureWarning):
         hb.train(regression(200), hb.MLP((3,), "tanh"), langevin(), 4000, 2, 2, samples=4, record=1)
     of_run, of_ladders = most.pop(), most
-    assert len(of_ladders) == ladders * RUNGS
+    assert len(of_ladders) == ladders * budget.TRIAL.rungs
     assert min(of_ladders) >= looks
     assert (set(of_ladders) == {8}) == (cheap == 0)
     assert of_run == (13 if cheap == 0 else 16)
@@ -102,20 +102,20 @@ def test_all_larger_stepsizes_are_too_hot_or_diverge():
     stiff = replace(PROBLEM, X_train=20 * PROBLEM.X_train)
     run = hb.train(stiff, hb.MLP(()), langevin(gamma=2.0), 4000, 60, 8, samples=20, burn_in=2000, record=1)
     assert run.partition.h * 20 * PROBLEM.X_train.std() < 2  # the limit of stability
-    assert all(not is_near(Estimate(t, 0.0)) for h, t in run.found.tried if h > run.partition.h)
+    assert all(not is_right(Estimate(t, 0.0)) for h, t in run.found.tried if h > run.partition.h)
 
 
 def test_what_is_chosen():
     def tried(*temperatures):
-        return [(0.4 / 2**k, Estimate(t, 0.02)) for k, t in enumerate(temperatures)]
+        return [StepsizeTrial(0.4 / 2**k, Estimate(t, 0.02)) for k, t in enumerate(temperatures)]
 
-    assert chosen(tried(math.nan, 1.5, 1.1, 1.0)) == 0.1
-    assert chosen(tried(1.0, 1.5, 1.0)) == 0.4
-    assert chosen(tried(math.nan, 9.0, 5.0, 3.0, 2.0)) == 0.05  # the coolest of 0.2, 0.1 and 0.05
-    assert is_near(Estimate(1.13, 0.02))
-    assert not is_near(Estimate(1.15, 0.02))
-    assert not is_near(Estimate(0.85, 0.02))
-    assert not is_near(Estimate(1.5, 10.0))  # nothing is known
+    assert choose_stepsize(tried(math.nan, 1.5, 1.1, 1.0)) == 0.1
+    assert choose_stepsize(tried(1.0, 1.5, 1.0)) == 0.4
+    assert choose_stepsize(tried(math.nan, 9.0, 5.0, 3.0, 2.0)) == 0.05  # the coolest of 0.2, 0.1 and 0.05
+    assert is_right(Estimate(1.13, 0.02))
+    assert not is_right(Estimate(1.15, 0.02))
+    assert not is_right(Estimate(0.85, 0.02))
+    assert not is_right(Estimate(1.5, 10.0))  # nothing is known
 
 
 def test_a_run_that_is_too_hot_says_so():
@@ -141,7 +141,7 @@ def test_a_run_goes_on_until_its_predictions_have_converged_or_the_budget_is_spe
 
 
 def test_chains_that_diverge_later_begin_anew_at_a_smaller_stepsize(monkeypatch):
-    monkeypatch.setattr(auto, "chosen", lambda tried: 5.0)
+    monkeypatch.setattr(auto, "choose_stepsize", lambda trials: 5.0)
     run = hb.train(PROBLEM, NETWORK, langevin(), 400, 60, 4, samples=10, burn_in=200, record=1)
     assert run.partition.h < 1
     assert (run.died < 0).all()
@@ -173,7 +173,9 @@ def test_a_file_tells_what_was_found_and_a_checkpoint_goes_on(tmp_path, monkeypa
             PROBLEM, NETWORK, langevin(), "auto", 60, 4,
             budget=800, samples=10, record=1, checkpoint=path, progress=stop,
         )  # fmt: skip
-    monkeypatch.setattr(auto.AutomaticRun, "_ladder", lambda self: pytest.fail("the stepsize is known"))
+    monkeypatch.setattr(
+        auto.AutomaticRun, "_try_stepsizes", lambda self: pytest.fail("the stepsize is known")
+    )
     again = hb.train(
         PROBLEM, NETWORK, langevin(), "auto", 60, 4, budget=800, samples=10, record=1, checkpoint=path
     )
@@ -286,15 +288,15 @@ def test_what_is_judged_needs_chains_samples_and_a_temperature():
 
 
 def test_a_run_that_is_far_too_hot_begins_anew_twice_at_most(monkeypatch):
-    monkeypatch.setattr(auto, "is_hot", lambda estimate: True)
+    monkeypatch.setattr(auto, "is_far_too_hot", lambda estimate: True)
     run = hb.train(PROBLEM, NETWORK, langevin(), 2000, 60, 8, samples=10, burn_in=1000, record=1)
     assert run.found.restarts == 2
     assert run.partition.h == pytest.approx(run.found.tried[-1][0] / math.sqrt(2))
     monkeypatch.undo()
-    assert is_hot(Estimate(5.0, 0.1))
-    assert is_hot(Estimate(600.0, 700.0))
-    assert not is_hot(Estimate(3.0, 1.0))
-    assert not is_hot(Estimate(5.0, math.nan))
+    assert is_far_too_hot(Estimate(5.0, 0.1))
+    assert is_far_too_hot(Estimate(600.0, 700.0))
+    assert not is_far_too_hot(Estimate(3.0, 1.0))
+    assert not is_far_too_hot(Estimate(5.0, math.nan))
 
 
 def test_a_given_start_begins_with_the_noise_of_its_residuals():

@@ -9,9 +9,8 @@ import heatbath as hb
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.models.likelihood import Likelihood, draw_prior
 from heatbath.runs.adaptation_record import Found
-from heatbath.training import auto
-from heatbath.training import prior as evidence
-from heatbath.training.stepsize import is_hot
+from heatbath.training import prior as prior_search
+from heatbath.training.stepsize import is_far_too_hot
 
 pytestmark = pytest.mark.filterwarnings("ignore::heatbath.OffTemperatureWarning")  # of very short runs
 LINE = hb.MLP(())
@@ -63,16 +62,19 @@ def test_the_evidence_of_a_linear_model_is_largest_at_the_prior_found(deviation,
 def test_a_round_of_samples_gives_the_deviations_of_each_layer():
     theta = np.array([[1.0, -3.0, 0.1], [1.0, 3.0, 0.3]])
     suited = math.sqrt((2 + 10 / 0.5) / 4), math.sqrt((2 + 0.05 / 0.5) / 3)
-    told = evidence.updated([2.0, 1.0], theta, [2, 1], T=0.5)
+    told = prior_search.update_widths([2.0, 1.0], theta, [2, 1], T=0.5)
     assert told == pytest.approx([2 * (suited[0] / 2) ** 1.5, suited[1] ** 1.5], rel=0.01)
-    assert evidence.updated([100.0, 1e-3], theta, [2, 1], T=1.0) == [50.0, 0.002]  # twice or half at most
+    assert prior_search.update_widths([100.0, 1e-3], theta, [2, 1], T=1.0) == [
+        50.0,
+        0.002,
+    ]  # twice or half at most
 
 
 def test_rounds_have_a_quarter_of_the_steps_or_there_are_none():
-    assert evidence.effort(8000) == (10, 200)
-    assert evidence.effort(10**6) == (10, 300)
-    assert evidence.effort(400) == (3, 33)
-    assert evidence.effort(200) == (0, 0)
+    assert prior_search.plan_rounds(8000) == (10, 200)
+    assert prior_search.plan_rounds(10**6) == (10, 300)
+    assert prior_search.plan_rounds(400) == (3, 33)
+    assert prior_search.plan_rounds(200) == (0, 0)
     run = hb.train(linear(1.0), LINE, partition(), 200, 60, 2, record=1)
     assert run.found.priors == ((1.0,),)
     assert run.plan.start is None
@@ -112,7 +114,7 @@ def test_a_checkpoint_goes_on_with_the_prior_found(tmp_path, monkeypatch):
 
     with pytest.raises(RuntimeError, match="stopped"):
         hb.train(*given, **options, checkpoint=path, progress=stop)
-    monkeypatch.setattr(evidence, "updated", lambda *_: pytest.fail("the prior is known"))
+    monkeypatch.setattr(prior_search, "update_widths", lambda *_: pytest.fail("the prior is known"))
     again = hb.train(*given, **options, checkpoint=path)
     np.testing.assert_array_equal(again.theta, whole.theta)
     assert again.found == whole.found
@@ -136,7 +138,7 @@ def test_a_checkpoint_of_another_start_is_another_run(tmp_path):
 
 def test_rounds_that_are_too_hot_leave_the_prior_and_cool_down(monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(auto, "is_hot", lambda estimate, single_chain=False: True)
+        patch.setattr(prior_search, "is_far_too_hot", lambda temperature, single_chain: True)
         with pytest.warns(
             hb.OffTemperatureWarning, match="short runs were too hot to find a prior: it stays at 1"
         ):
@@ -145,8 +147,8 @@ def test_rounds_that_are_too_hot_leave_the_prior_and_cool_down(monkeypatch):
         assert "as at first" in run.found.summary()
     cold = hb.train(PROBLEM, NETWORK, partition("auto", temperature=0.01), 4000, 40, 8, samples=8, record=1)
     assert len(cold.found.priors) > 4  # the first rounds are hot, and go on from where they came to
-    assert is_hot(Estimate(3.0, math.nan), single_chain=True)
-    assert not is_hot(Estimate(3.0, math.nan))
+    assert is_far_too_hot(Estimate(3.0, math.nan), single_chain=True)
+    assert not is_far_too_hot(Estimate(3.0, math.nan))
 
 
 def test_chains_that_diverge_in_a_round():

@@ -85,7 +85,7 @@ def convergence(run: Run, X: ArrayLike | None = None) -> Convergence:
 
 
 def convergence_of(outputs: Floats) -> Convergence:
-    """Return the convergence of outputs (chains, samples, ...), where the other axes are inputs and outputs."""
+    """Return the convergence of outputs (chains, samples, ...); the last axes are inputs and outputs."""
     traces = np.moveaxis(outputs.reshape(*outputs.shape[:2], -1), -1, 0)
     ratios, sizes = rhat_and_ess(traces)
     return Convergence(
@@ -101,4 +101,4 @@ def has_converged(agreement: Convergence) -> bool:
     return agreement.rhat_worst <= RULE.rhat and agreement.ess >= RULE.ess
 
 
-CONVERGED, converged = RULE.rhat, convergence_of  # former names, until torch uses those above
+MOST, CONVERGED, converged = RULE.inputs, RULE.rhat, convergence_of  # until torch uses those above

@@ -1,15 +1,18 @@
-"""Stepsizes, lengths and priors that a run finds by itself: `train` with h="auto", steps="auto" or
-`Posterior(prior="auto")`; and where its chains begin, with warm=N.
+"""Run what `train` has to find by itself: h="auto", steps="auto", `Posterior(prior="auto")` and warm=N.
 
-A prior is looked for first, in short runs one after another (see `evidence`), and the run begins where they
-ended.
+The search is a pipeline; each stage begins where the chains of the one before ended:
 
-A ladder of stepsizes is tried in one ensemble, a short run for each, as the run itself will be: the largest
-is taken at which no chain diverges and the temperature, measured with full gradients (`thermal_ratio`), is
-within 10 % of τ. Should a chain of the run diverge all the same, or the run be far too hot, it begins anew at
-the next smaller one. It goes on until its predictions have converged, or its budget is spent. Its chains
-are, bit for bit, what `train` gives with the numbers found, which are in its plan; how they were found is in
-`run.found`.
+1. Warm start: some steps of Adam on the same posterior, which cost little and come far.
+2. Prior: short runs, each with the prior widths that suit the samples of the last (`training.prior`).
+3. Stepsize: short runs at a ladder of stepsizes, side by side in one ensemble. The largest is taken at which
+   no chain diverges and the temperature, measured with full gradients, is within 10 % of τ
+   (`training.stepsize`).
+4. The run itself: it doubles until its predictions have converged or its budget is spent
+   (`training.early_stopping`). If a chain diverges all the same, or the run is far too hot, it starts again
+   at the next smaller stepsize.
+
+The final chains are, bit for bit, what `train` gives with the numbers found, which are in the run's plan. How
+they were found is in `run.found`.
 """
 
 from __future__ import annotations
@@ -19,137 +22,134 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heatbath._internal.checks import whole
-from heatbath._internal.warnings import DivergedWarning, InterruptedWarning, OffTemperatureWarning, warn
+from heatbath._internal.warnings import (
+    DivergedWarning,
+    InterruptedWarning,
+    OffTemperatureWarning,
+    StaleNoiseWarning,
+    warn,
+)
 from heatbath.datasets import Problem
-from heatbath.diagnostics.convergence_check import convergence, has_converged
+from heatbath.diagnostics.convergence_check import Convergence, convergence, has_converged
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.diagnostics.temperatures import thermal_ratio
 from heatbath.methods.partition import Partition
 from heatbath.methods.schedules import MOST_STEPS, Coefficient
 from heatbath.models.dense import MLP
+from heatbath.models.likelihood import Likelihood
 from heatbath.runs.adaptation_record import Found
 from heatbath.runs.continuation import extend_plan, plan_differences, sample_again
 from heatbath.runs.launch import simulate
-from heatbath.runs.plan import Batch, Plan, RunSettings, make_plan
+from heatbath.runs.plan import Batch, Plan, RunSettings, batch_size, make_plan
 from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run, load
 from heatbath.training import prior
+from heatbath.training.budget import (
+    LENGTH,
+    TRIAL,
+    ladder_for,
+    looks_of_run,
+    looks_of_trial,
+    trial_size,
+)
 from heatbath.training.defaults import warm_plan
+from heatbath.training.early_stopping import continue_run
 from heatbath.training.stepsize import (
-    COOLINGS,
-    FACTOR,
-    OFF,
-    RUNGS,
-    SURELY,
-    TOP,
+    SEARCH,
     UNKNOWN,
-    UNSURE,
-    chosen,
-    is_hot,
-    is_near,
+    StepsizeTrial,
+    choose_stepsize,
+    is_far_too_hot,
+    is_right,
+    is_surely_off,
+    may_be_right,
+    search_stepsize,
 )
 
-TRIES, FEWEST = 4, 2  # of a ladder: lower where all chains diverge, from a cooler start where all are too hot
-MOST_RUNGS = 20  # tried in all
-MEMBERS, LOOKS = 2, 10  # the chains of a short run, and samples of each in its second half
-SHORT, SHORTEST, SHARE = 600, 100, 0.25  # its steps; all of them have this share of the work of the run
-JUDGING, FEWEST_LOOKS, MOST_LOOKS = 0.05, 16, 200  # the share of the work for a temperature, and samples
-FEW_LOOKS = 8  # at least, where neither AFFORDED, a share of the work, nor CHEAP, about a second, is enough
-AFFORDED, CHEAP = 0.5, 1e10  # the latter in parameters x examples
-ROUNDS = 4  # of a run of automatic length, each as long as all before, to the budget
-BUDGET, SAMPLES = 20_000, 100  # steps, and samples of each chain, where none are given
-CHANGING = {"steps", "burn_in", "thin", "record", "records", "losses"}  # from round to round
+CHANGING = {"steps", "burn_in", "thin", "record", "records", "losses"}  # of a plan, from round to round
+
+
+@dataclass(frozen=True)
+class RestartRule:
+    """How often a run starts again at a smaller stepsize."""
+
+    most_stepsizes: int = 20  # tried in all, with those of the ladder: down to a thousandth of the largest
+    most_hot: int = 2  # runs that are far too hot though short ones weren't: after that it isn't the stepsize
+
+
+RESTART = RestartRule()
+BUDGET = LENGTH.steps  # former name, until torch uses the one above
 
 
 @dataclass(frozen=True)
 class AutomaticRun:
-    """A call of `train` that finds something: its arguments, those that decide what is computed (`settings`)
-    and the others (`manner`). `first` are the steps of the first round, `budget` None where these are all.
-    Where there is a `warm` plan, chains begin where its run ends."""
+    """A call of `train` that has something to find.
+
+    Parameters
+    ----------
+    problem, network, partition, batch, chains, settings
+        As in `train`.
+    first_steps
+        Steps of the first round; of the run, if its length is given.
+    budget
+        Steps of all rounds at most, or None if the length is given.
+    execution
+        Options of `train` that don't change results: `threads`, `progress`, `checkpoint`, `every`.
+    warm
+        Plan of the run at whose end the chains begin, if there is one.
+    """
 
     problem: Problem
     network: MLP
     partition: Partition
-    first: int
+    first_steps: int
     batch: Batch
     chains: int
     budget: int | None
     settings: RunSettings
-    manner: dict[str, Any] = field(default_factory=dict)
+    execution: dict[str, Any] = field(default_factory=dict)
     warm: Plan | None = None
 
     def run(self) -> Run:
-        """The run with what it found."""
-        checkpoint = self.manner.get("checkpoint")
-        before = None if checkpoint is None or not os.path.exists(checkpoint) else self._before(checkpoint)
-        if before is not None and self._is_complete(before):
-            return before
-        if before is not None:
-            return self._like(before.plan)._run(before, before.found or Found())
-        search = self._warmed()
-        if not self.partition.finds_prior:
-            return search._run(None, Found(begun="" if self.warm is None else self._given_start))
-        return search._with_prior()
+        """Find the start, the prior, the stepsize and the length; return the final run.
 
-    def _warmed(self) -> AutomaticRun:
-        """The same from where the steps of Adam end, if there are to be any."""
-        run = None if self.warm is None else self._short(self.warm)
-        if run is None:  # or all of it diverged, and chains begin as others do
-            return self
-        return replace(
-            self,
-            settings=replace(self.settings, start=np.resize(run.theta[run.died < 0], run.theta.shape)),
-        )
-
-    def _run(self, before: Run | None, found: Found) -> Run:
-        """The run with its prior."""
-        checkpoint = self.manner.get("checkpoint")
-        if not self.partition.finds_stepsize:
-            return self._told(self._rounds(before, self.partition.h, found))
-        if before is None:
-            tried = self._ladder()
-            h, found = chosen(tried), replace(found, tried=[(h, e.value) for h, e in tried])
-        else:
-            h, found = before.partition.h, before.found or Found()  # type: ignore[assignment, union-attr]
-        fine = any(abs(temperature - 1) <= OFF + UNSURE for _, temperature in found.tried)
-        while len(found.tried) <= MOST_RUNGS:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DivergedWarning)
-                try:
-                    run, heat = self._rounds(before, h, found), UNKNOWN
-                except FloatingPointError:
-                    run, heat = None, UNKNOWN
-            if run is not None and not run.finished:  # Ctrl-C
-                return run
-            if run is not None and (run.died < 0).all():
-                heat = self._ratio(run)
-                if not (fine and found.restarts < COOLINGS and is_hot(heat)):
-                    return self._told(run, heat)
-                found = replace(found, restarts=found.restarts + 1)
-            if checkpoint is not None and os.path.exists(checkpoint):
-                os.remove(checkpoint)
-            found = replace(found, tried=(*found.tried, (h, heat.value)))
-            before, h = None, h / FACTOR
-        raise FloatingPointError(
-            f"some chains diverge even at h = {h * FACTOR:.3g}: look at the data and their scales"
-        )
+        A complete run in the checkpoint is returned as it is; another one there continues.
+        """
+        former = self._load_checkpoint()
+        if former is None:
+            call, found = self._from_warm_start()._with_best_prior()
+            return call._run_at_best_stepsize(None, found)
+        if self._is_complete(former):
+            return former
+        return self._with_prior_of(former.plan)._run_at_best_stepsize(former, former.found or Found())
 
     def first_plan(self) -> Plan:
-        """The plan of the first round at the first stepsize tried; what cannot be judged is refused."""
-        plan = self._plan(TOP if self.partition.finds_stepsize else self.partition.h)
+        """Return the plan of the first round at the first stepsize tried, or refuse what can't be judged.
+
+        Raises
+        ------
+        ValueError
+            If a method has no temperature to judge by, or there are too few chains or samples for R-hat.
+        """
+        return self._first_plan
+
+    @cached_property
+    def _first_plan(self) -> Plan:
+        plan = self._plan(TRIAL.largest if self.partition.finds_stepsize else self.partition.h)
         thermal = [part.method for part in plan.parts() if part.method.measures_temperature]
-        known = [method.temperature for method in thermal if method.temperature and not method.tempering]
-        if len(known) < len(thermal) or not thermal:
+        if not thermal or any(not method.temperature or method.tempering for method in thermal):
             raise ValueError(
                 "what is 'auto' is judged by the temperature, so methods need one above 0 that is not "
-                "tempered; for others say h, steps and the prior, and no warm steps: got "
+                "tempered: for other methods give h, steps and the prior as numbers, and no warm steps; got "
                 f"{self.partition!r}"
             )
         if self.budget is not None and (plan.chains < 2 or plan.samples < 4):
@@ -159,51 +159,323 @@ class AutomaticRun:
             )
         return plan
 
-    def _is_complete(self, run: Run) -> bool:
-        known = run.found is not None and math.isfinite(run.found.temperature)
-        return known and run.finished and not self._goes_on(run)
-
-    def _ratio(self, run: Run) -> Estimate:
-        """The temperature of a run, for a small share of the work that it was."""
-        plan, rows = run.plan, run.problem.X_train.shape[1]
-        share = JUDGING * run.step * plan.chains * plan.batch / rows / 3
-        fewest = min(max(self._looks(plan, run.step), FEW_LOOKS), FEWEST_LOOKS)
-        looks = int(min(max(share, fewest), MOST_LOOKS))
-        return thermal_ratio(run, looks, self.manner.get("threads"))
-
-    @staticmethod
-    def _looks(plan: Plan, steps: int) -> float:
-        """How many samples can be looked at, with three gradients over all examples each, for a share of the
-        work of so many steps, or in little time."""
-        rows = plan.problem.X_train.shape[1]
-        return float(max(AFFORDED * steps * plan.total * plan.batch, CHEAP / plan.parameters) / (3 * rows))
+    # Plans
 
     def _plan(self, h: Coefficient) -> Plan:
+        """Return the plan of the first round at a stepsize."""
         return make_plan(
-            self.problem, self.network, self._at(h), self.first, self.batch, self.chains, self.settings,
-            call="train",
+            self.problem, self.network, self._partition_at(h), self.first_steps, self.batch, self.chains,
+            self.settings, call="train",
         )  # fmt: skip
 
-    def _at(self, h: Coefficient) -> Partition:
-        """The partition with a stepsize; and with the first prior, where it is not known."""
-        known = self.partition.at_prior(prior.START) if self.partition.finds_prior else self.partition
-        return known.at_stepsize(h)
+    def _partition_at(self, h: Coefficient) -> Partition:
+        """Return the partition with a stepsize, and with the first prior if none has been found."""
+        partition = self.partition
+        if partition.finds_prior:
+            partition = partition.at_prior(prior.RULE.start)
+        return partition.at_stepsize(h)
 
-    def _like(self, plan: Plan) -> AutomaticRun:
-        """The same with the prior that another run has found, and the start."""
-        partition, begins = self.partition, self.warm is not None
+    def _short_plan(
+        self, partition: Partition, steps: int, chains: int, settings: RunSettings, is_ladder: bool
+    ) -> Plan:
+        """Return the plan of a short run, with samples in its second half."""
+        return make_plan(
+            self.problem, self.network, partition, steps, self.batch, chains,
+            call="sweep" if is_ladder else "train", seed=settings.seed, shuffled=settings.shuffled,
+            rotated=settings.rotated, momenta=settings.momenta, dtype=settings.dtype, start=settings.start,
+            record=1, samples=TRIAL.samples, burn_in=steps // 2,
+        )  # fmt: skip
+
+    def _with_prior_of(self, plan: Plan) -> AutomaticRun:
+        """Return the call with the prior that the run of a plan has found, and with its start."""
+        partition, settings = self.partition, self.settings
+        begins_elsewhere = self.warm is not None
         if partition.finds_prior and plan.found is not None and plan.found.priors:
             partition = partition.at_prior(plan.found.priors[-1])
-            begins = begins or prior.effort(self.budget or self.first)[0] > 0
-        settings = self.settings
-        if begins:
+            rounds = prior.plan_rounds(self.budget or self.first_steps)
+            begins_elsewhere = begins_elsewhere or rounds.number > 0
+        if begins_elsewhere:
             settings = replace(settings, start=plan.start, momenta=plan.momenta)
         return replace(self, partition=partition, settings=settings)
 
+    # Stage 1: warm start
+
+    def _from_warm_start(self) -> AutomaticRun:
+        """Return the call with chains that begin where the steps of Adam end, if there are any.
+
+        If all chains of Adam diverge, they begin as others do.
+        """
+        run = None if self.warm is None else self._run_briefly(self.warm)
+        if run is None:
+            return self
+        return replace(self, settings=replace(self.settings, start=_finite_states(run)))
+
+    # Stage 2: prior
+
+    def _with_best_prior(self) -> tuple[AutomaticRun, Found]:
+        """Return the call with the prior that short runs find, beginning where they end; and the record."""
+        if not self.partition.finds_prior:
+            return self, Found(begun="" if self.warm is None else self._checksum_of_start)
+        sizes = [sum(layer) for layer in self.first_plan().layers.values()]
+        search = prior.start_search(sizes, self.partition.posterior.temperature)  # type: ignore[union-attr]
+        rounds = prior.plan_rounds(self.budget or self.first_steps)
+        call = self._at_widths(search)
+        if rounds.number and self.partition.finds_stepsize:
+            short = replace(call, first_steps=rounds.steps, budget=None)
+            search = replace(search, h=choose_stepsize(short._try_stepsizes()))
+        for number in range(rounds.number):
+            run = call._run_prior_round(number, rounds.steps, search.h)
+            if search.h is not None and (run is None or (run.died >= 0).any()):
+                search = search.with_smaller_stepsize()
+                continue
+            assert run is not None  # with a stepsize that was given, that's an error
+            alive = run.died < 0
+            theta = np.asarray(run.data["samples"].values[alive], np.float64).reshape(-1, sum(sizes))
+            temperature = self._temperature_of(run) if alive.all() else UNKNOWN
+            search = search.after_round(theta, temperature, single_chain=self.chains == 1)
+            settings = replace(self.settings, start=_finite_states(run), momenta="thermal")
+            call = replace(self, settings=settings)._at_widths(search)
+        if rounds.number and len(search.widths) == 1:
+            warn(
+                f"short runs were too hot to find a prior: it stays at {prior.RULE.start:g}. Give a standard "
+                "deviation, larger batches or a smaller h",
+                OffTemperatureWarning,
+            )
+        return call, Found(priors=search.widths, begun=self._checksum_of_start)
+
+    def _at_widths(self, search: prior.PriorSearch) -> AutomaticRun:
+        """Return the call with the latest prior widths of a search."""
+        return replace(self, partition=self.partition.at_prior(search.widths[-1]))
+
+    def _run_prior_round(self, number: int, steps: int, h: float | None) -> Run | None:
+        """Make the short run of a round at stepsize h, or at the given one; None if all chains diverge."""
+        seed = int(np.random.SeedSequence((self.settings.seed, number)).generate_state(1)[0])
+        partition = self._partition_at(self.partition.h if h is None else h)
+        settings = replace(self.settings, seed=seed)
+        run = self._run_briefly(self._short_plan(partition, steps, self.chains, settings, is_ladder=False))
+        if run is None and h is None:
+            raise FloatingPointError(
+                f"all chains diverge at h = {self.partition.h} while the prior is searched: choose a smaller "
+                "h, or more friction"
+            )
+        return run
+
+    # Stage 3: stepsize
+
+    def _try_stepsizes(self) -> list[StepsizeTrial]:
+        """Return the trials from which the stepsize is chosen."""
+        trials = EngineTrials(self)
+        return search_stepsize(trials, ladder_for(trials.size, trials.looks))
+
+    # Stage 4: the run itself
+
+    def _run_at_best_stepsize(self, former: Run | None, found: Found) -> Run:
+        """Return the final run; it starts again at smaller stepsizes where chains diverge or are far too hot.
+
+        Parameters
+        ----------
+        former
+            The run of a checkpoint that continues, or None.
+        found
+            What has been found so far.
+        """
+        if not self.partition.finds_stepsize:
+            return self._finish(self._run_until_converged(former, self.partition.h, found))
+        if former is None:
+            trials = self._try_stepsizes()
+            h = choose_stepsize(trials)
+            found = replace(found, tried=[(trial.h, trial.temperature.value) for trial in trials])
+        else:
+            h = former.partition.h  # type: ignore[assignment, union-attr]
+        trial_was_right = any(may_be_right(temperature) for _, temperature in found.tried)
+        while len(found.tried) <= RESTART.most_stepsizes:
+            result = self._run_unless_all_diverge(former, h, found)
+            if result is not None and not result.finished:  # Ctrl-C
+                return result.run
+            temperature = UNKNOWN
+            if result is not None and result.all_alive:
+                temperature = result.temperature
+                may_restart = trial_was_right and found.restarts < RESTART.most_hot
+                if not (may_restart and is_far_too_hot(temperature)):
+                    return self._finish(result)
+                found = replace(found, restarts=found.restarts + 1)
+            self._remove_checkpoint()
+            found = replace(found, tried=(*found.tried, (h, temperature.value)))
+            former, h = None, h / SEARCH.factor
+        raise FloatingPointError(
+            f"some chains diverge even at h = {h * SEARCH.factor:.3g}: check the data and their scales"
+        )
+
+    def _run_unless_all_diverge(self, former: Run | None, h: float, found: Found) -> AssessedRun | None:
+        """Run until converged without warning of divergence; return None if all chains diverge."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DivergedWarning)
+            try:
+                return self._run_until_converged(former, h, found)
+            except FloatingPointError:
+                return None
+
+    def _run_until_converged(self, former: Run | None, h: Coefficient, found: Found) -> AssessedRun:
+        """Run from the start, or on from a checkpoint, in rounds until the predictions have converged."""
+        if former is None:
+            run = simulate(replace(self._plan(h), found=found), **self.execution)
+        else:
+            run = former if former.finished else former.resume(**self.execution)
+        return continue_run(self._assess(run), self._missing_steps, self._extend)
+
+    def _missing_steps(self, result: AssessedRun) -> int:
+        """Return the steps of the next round, as many as there are so far; 0 if none is needed or left."""
+        step = result.run.step
+        if self.budget is None or 2 * step > self.budget or not result.all_alive:
+            return 0
+        return 0 if result.has_converged else step
+
+    def _extend(self, result: AssessedRun, steps: int) -> AssessedRun:
+        """Return the run after another round, sampled anew; its checkpoint has the plan of the round."""
+        run = result.run
+        samples = run.plan.samples
+        extended = sample_again(run, steps, samples, steps // samples)
+        extended = replace(extended, plan=extend_plan(extended.plan, run.step, steps))
+        self._report_round(run)
+        self._save(extended)
+        return self._assess(extended.resume(**self.execution))
+
+    def _finish(self, result: AssessedRun) -> Run:
+        """Return the run with what was found in its plan, saved; warn if its temperature is off.
+
+        An interrupted run, or one with chains that diverged, is returned as it is.
+        """
+        run = result.run
+        if not run.finished or not result.all_alive:
+            return run
+        temperature = result.temperature
+        found = replace(run.found or Found(), temperature=temperature.value, error=temperature.error)
+        if self.budget is not None:
+            agreement = result.agreement
+            found = replace(
+                found,
+                ended="converged" if result.has_converged else "budget",
+                rhat=agreement.rhat_worst,
+                ess=agreement.ess,
+            )
+        if is_surely_off(temperature):
+            larger = "larger batches, " if run.plan.batch < run.problem.X_train.shape[1] else ""
+            warn(
+                f"the temperature of this run is {temperature.value:.2f} ± {temperature.error:.2f} times "
+                f"that of the law it should sample: {larger}a smaller h or more steps bring it closer",
+                OffTemperatureWarning,
+            )
+        run = replace(run, plan=replace(run.plan, found=found))
+        self._save(run)
+        return run
+
+    # Running, measuring and reporting
+
+    def _run_briefly(self, plan: Plan) -> Run | None:
+        """Make a short run and return it, or None if all its chains diverge.
+
+        Ctrl-C raises KeyboardInterrupt, as the run itself hasn't begun.
+        """
+        progress = self.execution.get("progress")
+        report = None if progress is None else lambda latest: progress(replace(latest, finding=True))
+        with warnings.catch_warnings():
+            for kind in (DivergedWarning, InterruptedWarning, StaleNoiseWarning):
+                warnings.simplefilter("ignore", kind)
+            try:
+                run = simulate(plan, threads=self.execution.get("threads"), progress=report)
+            except FloatingPointError:
+                return None
+        if not run.finished:
+            raise KeyboardInterrupt
+        return run
+
+    def _assess(self, run: Run) -> AssessedRun:
+        """Return a run whose temperature and convergence are measured when they are asked for."""
+        return AssessedRun(run, self._temperature_of)
+
+    def _temperature_of(self, run: Run) -> Estimate:
+        """Measure the temperature of a run over τ, for a small share of its work."""
+        plan, examples = run.plan, run.problem.X_train.shape[1]
+        looks = looks_of_run(run.step, plan.chains, plan.batch, plan.parameters, examples)
+        return thermal_ratio(run, looks, self.execution.get("threads"))
+
+    def _report_round(self, run: Run) -> None:
+        """Report a round after which the run goes on, with the run so far."""
+        progress = self.execution.get("progress")
+        if progress is None:
+            return
+        split = "test" if run.problem.X_test.shape[1] else "train"
+        loss, accuracy = (
+            float(np.mean(run.data[name].sel(split=split).values[:, -1])) for name in ("loss", "accuracy")
+        )
+        progress(Progress(run.step, 2 * run.step, 0.0, loss, {}, run.step, accuracy, run=run))
+
+    # Checkpoints
+
     @property
-    def _given_start(self) -> str:
-        """A checksum of the start of this call, or of the plan that leads to it; the run itself begins where
-        the prior was found."""
+    def _checkpoint(self) -> str | os.PathLike[str] | None:
+        path: str | os.PathLike[str] | None = self.execution.get("checkpoint")
+        return path
+
+    def _save(self, run: Run) -> None:
+        """Write the checkpoint, if there is one; a failure is a warning."""
+        if self._checkpoint is None:
+            return
+        try:
+            run.save(self._checkpoint)
+        except (OSError, MemoryError) as error:
+            warn(f"the checkpoint at step {run.step} failed, and the run continues: {error}")
+
+    def _remove_checkpoint(self) -> None:
+        if self._checkpoint is not None and os.path.exists(self._checkpoint):
+            os.remove(self._checkpoint)
+
+    def _load_checkpoint(self) -> Run | None:
+        """Return the run in the checkpoint, or None; refuse one of another call."""
+        path = self._checkpoint
+        if path is None or not os.path.exists(path):
+            return None
+        run = load(path, self.problem)
+        differences = self._differences_from(run)
+        if differences:
+            raise ValueError(
+                f"{path} is of another run, with other {', '.join(differences)}: it is left alone. Choose "
+                "another name, or continue it with load(...).resume(...)"
+            )
+        return run
+
+    def _differences_from(self, run: Run) -> list[str]:
+        """Return in what a run can't be one of this call, by the names of arguments."""
+        partition, found = run.plan.partition, run.found
+        if not isinstance(partition, Partition) or found is None:
+            return ["partition"]
+        plan = self._with_prior_of(run.plan)._plan(
+            partition.h if self.partition.finds_stepsize else self.partition.h
+        )
+        ignored = set() if self.budget is None else CHANGING
+        differences = [name for name in plan_differences(plan, run.plan) if name not in ignored]
+        searched_start = self.partition.finds_prior or self.warm is not None
+        if self.partition.finds_prior and not found.priors:
+            differences.append("prior")
+        elif searched_start and found.begun != self._checksum_of_start:
+            differences.append("start")
+        if self.budget is not None and run.plan.samples != self.settings.samples:
+            differences.append("samples")
+        if self.partition.finds_stepsize and not found.tried:
+            differences.append("h")
+        return differences
+
+    def _is_complete(self, run: Run) -> bool:
+        """Return True if nothing is left to find or to run."""
+        has_temperature = run.found is not None and math.isfinite(run.found.temperature)
+        return has_temperature and run.finished and not self._missing_steps(self._assess(run))
+
+    @property
+    def _checksum_of_start(self) -> str:
+        """Return a checksum of the start of this call, or of the plan that leads to it.
+
+        The run itself begins where the search of the prior ends, so its start doesn't tell.
+        """
         if self.warm is not None:
             return hashlib.sha256(json.dumps(self.warm.plain, sort_keys=True).encode()).hexdigest()
         start = self.settings.start
@@ -211,229 +483,97 @@ class AutomaticRun:
             return ""
         return hashlib.sha256(np.ascontiguousarray(start, "<f8").tobytes()).hexdigest()
 
-    def _with_prior(self) -> Run:
-        """The run with the prior that short ones find, from where they came to (see `evidence`)."""
-        plan = self.first_plan()
-        sizes = [sum(layer) for layer in plan.layers.values()]
-        found = Found(priors=[(prior.START,) * len(sizes)], begun=self._given_start)
-        rounds, steps = prior.effort(self.budget or self.first)
-        T = self.partition.posterior.temperature  # type: ignore[union-attr]
-        search, h, was_hot = self._like(replace(plan, found=found)), None, False
-        if rounds and self.partition.finds_stepsize:
-            h = chosen(replace(search, first=steps, budget=None)._ladder())
-        for number in range(rounds):
-            seed = int(np.random.SeedSequence((plan.seed, number)).generate_state(1)[0])
-            short = make_plan(
-                self.problem, self.network, search._at(h or self.partition.h), steps, self.batch, self.chains,
-                RunSettings(
-                    record=1, samples=LOOKS, burn_in=steps // 2,
-                    **search._same | {"seed": seed, "start": search.settings.start},
-                ),
-                call="train",
-            )  # fmt: skip
-            run = self._short(short)
-            if run is None and h is None:
-                raise FloatingPointError(
-                    f"all chains diverge at h = {self.partition.h} while the prior is looked for: choose a "
-                    "smaller h, or more friction"
-                )
-            if h is not None and (run is None or (run.died >= 0).any()):
-                h /= FACTOR
-                continue
-            assert run is not None
-            alive = run.died < 0
-            heat = self._ratio(run) if alive.all() else UNKNOWN
-            if is_hot(
-                heat, single_chain=self.chains == 1
-            ):  # which says nothing of the prior, and may cool down
-                if h is not None and was_hot:
-                    h /= FACTOR
-                was_hot = True
-            else:
-                theta = np.asarray(run.data["samples"].values[alive], np.float64).reshape(-1, sum(sizes))
-                found = replace(
-                    found, priors=(*found.priors, prior.updated(found.priors[-1], theta, sizes, T))
-                )
-                was_hot = False
-            start = np.resize(run.theta[alive], run.theta.shape)
-            search = self._like(replace(plan, found=found, start=start, momenta="thermal"))
-        if rounds and len(found.priors) == 1:
-            warn(
-                f"short runs were too hot to find a prior: it stays at {prior.START:g}. Say a standard "
-                "deviation, take larger batches, or a smaller h",
-                OffTemperatureWarning,
-            )
-        return search._run(None, found)
 
-    def _begun(self, h: Coefficient, found: Found) -> Run:
-        return simulate(replace(self._plan(h), found=found), **self.manner)
+@dataclass(frozen=True, eq=False)
+class AssessedRun:
+    """A run whose temperature and convergence are measured once, when they are first asked for.
 
-    def _before(self, checkpoint: str | os.PathLike[str]) -> Run:
-        """The run in a checkpoint, if it is one of this call."""
-        there = load(checkpoint, self.problem)
-        partition, wrong = there.plan.partition, ["partition"]
-        if isinstance(partition, Partition) and there.found is not None:
-            h = partition.h if self.partition.finds_stepsize else self.partition.h
-            changing = set() if self.budget is None else CHANGING
-            like = self._like(there.plan)
-            wrong = [name for name in plan_differences(like._plan(h), there.plan) if name not in changing]
-            if self.partition.finds_prior and not there.found.priors:
-                wrong.append("prior")
-            elif (
-                self.partition.finds_prior or self.warm is not None
-            ) and there.found.begun != self._given_start:
-                wrong.append("start")
-            if self.budget is not None and there.plan.samples != self.settings.samples:
-                wrong.append("samples")
-            if self.partition.finds_stepsize and not there.found.tried:
-                wrong.append("h")
-        if wrong:
-            raise ValueError(
-                f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
-                "another name, or continue it with load(...).resume(...)"
-            )
-        return there
+    Parameters
+    ----------
+    run
+        The run.
+    measure_temperature
+        Returns the temperature of a run over τ.
+    """
 
-    def _ladder(self) -> list[tuple[float, Estimate]]:
-        """The stepsizes tried and their temperatures, as shares of τ; NaN where a chain diverged.
-
-        Chains begin far from equilibrium and have to cool down first: while all stepsizes are too hot, they
-        are tried again from where the coolest one came to.
-        """
-        same = self._same
-        start, top, tried = self.settings.start, TOP, list[tuple[float, Estimate]]()
-        threads = self.manner.get("threads")
-        affordable = SHARE * (self.budget or self.first) * self.chains / (RUNGS * MEMBERS)
-        steps, members, apart, tries = int(min(affordable, SHORT)), MEMBERS, 1, TRIES
-        if steps < SHORTEST:  # every second stepsize, one chain for each
-            steps, members, apart, tries = SHORTEST, 1, 2, FEWEST
-            top /= FACTOR  # little is seen of each
-        if start is not None and np.ndim(start) == 2:
-            start = np.resize(start, (members, np.shape(start)[1]))
-        for number in range(tries):
-            rungs = [top / FACTOR**k for k in range(0, RUNGS, apart)]
-            plan = make_plan(
-                self.problem, self.network, self.partition.at_stepsize(rungs), steps, self.batch, members,
-                RunSettings(record=1, samples=LOOKS, burn_in=steps // 2, start=start, **same), call="sweep",
-            )  # fmt: skip
-            run = self._short(plan)
-            if run is None:
-                top = rungs[-1] / FACTOR
-                continue
-            points = [run.select(h=h) for h in rungs]
-            most = int(max(self._looks(plan, steps) / len(rungs), FEW_LOOKS))
-            looked = [
-                (h, thermal_ratio(point, most, threads) if (point.died < 0).all() else UNKNOWN)
-                for h, point in zip(rungs, points, strict=True)
-            ]
-            known = [place for place, (_, estimate) in enumerate(looked) if math.isfinite(estimate.value)]
-            if not known:  # some chain of each; what was seen before is still true
-                top = rungs[-1] / FACTOR
-                continue
-            tried = looked
-            if any(is_near(estimate) for _, estimate in tried):
-                break
-            if number + 1 >= FEWEST and most < LOOKS * members:  # little is affordable
-                break
-            start = points[min(known, key=lambda place: tried[place][1].value)].theta
-            same["momenta"] = "thermal"
-        if not any(math.isfinite(estimate.value) for _, estimate in tried):
-            raise FloatingPointError(
-                f"chains diverge at every stepsize from {TOP} down to {rungs[-1]:.2g}: look at the data and "
-                "their scales, or add friction"
-            )
-        return tried
+    run: Run
+    measure_temperature: Callable[[Run], Estimate]
 
     @property
-    def _same(self) -> dict[str, Any]:
-        """The settings that short runs have, too."""
-        return {
-            name: getattr(self.settings, name) for name in ("seed", "shuffled", "rotated", "momenta", "dtype")
-        }
+    def finished(self) -> bool:
+        """True if Ctrl-C didn't stop it."""
+        return self.run.finished
 
-    def _short(self, plan: Plan) -> Run | None:
-        """A short run before the run itself; None where all its chains diverged."""
-        with warnings.catch_warnings():
-            for kind in (DivergedWarning, InterruptedWarning):
-                warnings.simplefilter("ignore", kind)
-            warnings.filterwarnings("ignore", "the noise of the data is drawn")  # of short runs
-            try:
-                run = simulate(
-                    plan, threads=self.manner.get("threads"), progress=self._progress_of_short_runs()
-                )
-            except FloatingPointError:
-                return None
-        if not run.finished:  # Ctrl-C: nothing has begun yet
-            raise KeyboardInterrupt
-        return run
+    @property
+    def all_alive(self) -> bool:
+        """True if no chain diverged."""
+        return bool((self.run.died < 0).all())
 
-    def _progress_of_short_runs(self) -> Callable[[Progress], None] | None:
-        """What is told of them says what they are."""
-        progress = self.manner.get("progress")
-        return None if progress is None else lambda now: progress(replace(now, finding=True))
+    @cached_property
+    def temperature(self) -> Estimate:
+        """Temperature over τ."""
+        return self.measure_temperature(self.run)
 
-    def _rounds(self, before: Run | None, h: Coefficient, found: Found) -> Run:
-        """A run from its start, or from its checkpoint; then twice as many steps, and again, sampled in the
-        second half, until the predictions converged."""
-        run = self._begun(h, found) if before is None else before
-        if before is not None and not before.finished:
-            run = before.resume(**self.manner)
-        while self._goes_on(run):
-            steps, samples = run.step, run.plan.samples
-            moved = sample_again(run, steps, samples, steps // samples)
-            moved = replace(moved, plan=extend_plan(moved.plan, steps, steps))
-            self._tell(run)
-            self._save(moved)  # with the plan that it goes on with
-            run = moved.resume(**self.manner)
-        return run
+    @cached_property
+    def agreement(self) -> Convergence:
+        """R-hat and effective size of the predictions."""
+        return convergence(self.run)
 
-    def _tell(self, run: Run) -> None:
-        """Tell what there is after a round."""
-        if (progress := self.manner.get("progress")) is not None:
-            split = "test" if run.problem.X_test.shape[1] else "train"
-            loss, accuracy = (
-                float(np.mean(run.data[name].sel(split=split).values[:, -1])) for name in ("loss", "accuracy")
-            )
-            progress(Progress(run.step, 2 * run.step, 0.0, loss, {}, run.step, accuracy, run=run))
-
-    def _save(self, run: Run) -> None:
-        checkpoint = self.manner.get("checkpoint")
-        if checkpoint is not None:
-            try:
-                run.save(checkpoint)
-            except (OSError, MemoryError) as error:
-                warn(f"the checkpoint at step {run.step} failed, and the run continues: {error}")
-
-    def _goes_on(self, run: Run) -> bool:
-        if self.budget is None or not run.finished or (run.died >= 0).any() or 2 * run.step > self.budget:
-            return False
-        return not (has_converged(convergence(run)) and is_near(self._ratio(run)))
-
-    def _told(self, run: Run, estimate: Estimate | None = None) -> Run:
-        """With what was found in its plan, and a word where it has another temperature than it should."""
-        if not run.finished or (run.died >= 0).any():
-            return run
-        estimate = self._ratio(run) if estimate is None else estimate
-        found = replace(run.found or Found(), temperature=estimate.value, error=estimate.error)
-        if self.budget is not None:
-            told = convergence(run)
-            done = has_converged(told) and is_near(estimate)
-            found = replace(
-                found, ended="converged" if done else "budget", rhat=told.rhat_worst, ess=told.ess
-            )
-        if math.isfinite(estimate.error) and abs(estimate.value - 1) > OFF + min(2 * estimate.error, SURELY):
-            larger = "larger batches, " if run.plan.batch < run.problem.X_train.shape[1] else ""
-            warn(
-                f"the temperature of this run is {estimate.value:.2f} ± {estimate.error:.2f} times that of "
-                f"the law that it should sample: {larger}a smaller h or more steps bring it closer",
-                OffTemperatureWarning,
-            )
-        run = Run(replace(run.plan, found=found), run.step, run.data, run.former)
-        self._save(run)
-        return run
+    @property
+    def has_converged(self) -> bool:
+        """True if the predictions have converged and the temperature is right."""
+        return has_converged(self.agreement) and is_right(self.temperature)
 
 
-def search(
+class EngineTrials:
+    """Runs a ladder of stepsizes side by side in one ensemble: the `TrialRunner` of the engine.
+
+    Attributes
+    ----------
+    size
+        Steps and chains of the short run at each stepsize.
+    looks
+        Samples at each stepsize at which the temperature is measured.
+    """
+
+    def __init__(self, call: AutomaticRun) -> None:
+        problem = call.problem
+        outputs = Likelihood(problem, call.partition.posterior).outputs
+        parameters = call.network.parameters(problem.inputs, outputs)
+        self._call = call
+        self.size = trial_size(call.budget or call.first_steps, call.chains)
+        rungs = TRIAL.rungs if self.size.chains > 1 else TRIAL.rungs // 2
+        work = self.size.steps * self.size.chains * rungs * batch_size(call.batch, problem)
+        self.looks = looks_of_trial(work, parameters, problem.X_train.shape[1], rungs)
+
+    def run_trials(self, stepsizes: Sequence[float], start: StepsizeTrial | None) -> list[StepsizeTrial]:
+        """Run chains at each stepsize and measure their temperatures with full gradients."""
+        call, (steps, chains), settings = self._call, self.size, self._call.settings
+        if start is not None:
+            settings = replace(settings, start=start.states, momenta="thermal")
+        elif settings.start is not None and np.ndim(settings.start) == 2:
+            given = np.asarray(settings.start)
+            settings = replace(settings, start=np.resize(given, (chains, given.shape[1])))
+        partition = call.partition.at_stepsize(list(stepsizes))
+        run = call._run_briefly(call._short_plan(partition, steps, chains, settings, is_ladder=True))
+        if run is None:
+            return [StepsizeTrial(h, UNKNOWN) for h in stepsizes]
+        return [self._measure(h, run.select(h=h)) for h in stepsizes]
+
+    def _measure(self, h: float, run: Run) -> StepsizeTrial:
+        """Return the trial of a stepsize from its chains."""
+        if (run.died >= 0).any():
+            return StepsizeTrial(h, UNKNOWN)
+        temperature = thermal_ratio(run, self.looks, self._call.execution.get("threads"))
+        return StepsizeTrial(h, temperature, run.theta)
+
+
+def _finite_states(run: Run) -> NDArray[Any]:
+    """Return θ of all chains of a run, where chains that are finite replace those that diverged."""
+    return np.resize(run.theta[run.died < 0], run.theta.shape)
+
+
+def prepare_automatic_run(
     problem: Problem,
     network: MLP,
     partition: Partition,
@@ -444,22 +584,26 @@ def search(
     warm: int,
     settings: RunSettings,
 ) -> AutomaticRun:
-    """What `train` has to find, by its arguments, which are checked."""
+    """Check the arguments of `train` where something is to be found, and return the call that finds it.
+
+    Parameters are those of `train`; `settings` holds its other options.
+    """
     if warm and settings.start is not None:
         raise ValueError(f"chains begin at start, or after warm={warm} steps: leave out one of the two")
     if steps == "auto":
         if settings.burn_in is not None or settings.thin is not None:
             raise ValueError("burn_in and thin follow from steps='auto': leave them out")
-        most = whole("budget", BUDGET if budget is None else budget, low=2**ROUNDS, high=MOST_STEPS)
-        first = most >> ROUNDS - 1
-        wanted = SAMPLES if settings.samples is None else settings.samples
-        samples = min(whole("samples", wanted, low=1), first - first // 2)
-        settings = replace(settings, samples=samples, burn_in=first // 2)
+        wanted = LENGTH.steps if budget is None else budget
+        most = whole("budget", wanted, low=2**LENGTH.rounds, high=MOST_STEPS)
+        first_steps = most >> LENGTH.rounds - 1
+        samples = whole("samples", LENGTH.samples if settings.samples is None else settings.samples, low=1)
+        samples = min(samples, first_steps - first_steps // 2)
+        settings = replace(settings, samples=samples, burn_in=first_steps // 2)
     else:
-        most, first = None, whole("steps", steps, low=1, high=MOST_STEPS)
-    made = AutomaticRun(problem, network, partition, first, batch, chains, most, settings)
-    plan = made.first_plan()
+        most, first_steps = None, whole("steps", steps, low=1, high=MOST_STEPS)
+    call = AutomaticRun(problem, network, partition, first_steps, batch, chains, most, settings)
+    plan = call.first_plan()
     if not warm:
-        return made
-    before = warm_plan(problem, network, partition.posterior, warm, plan.chains, plan.seed, plan.dtype)
-    return replace(made, warm=before)
+        return call
+    adam = warm_plan(problem, network, partition.posterior, warm, plan.chains, plan.seed, plan.dtype)
+    return replace(call, warm=adam)

@@ -170,8 +170,8 @@ def ladder_for(trial: TrialSize, looks: int) -> Ladder:
     Parameters
     ----------
     trial
-        Size of the short run at each stepsize. With one chain only every second stepsize is tried, and not the
-        largest, since little is seen of each.
+        Size of the short run at each stepsize. With one chain only every second stepsize is tried, and not
+        the largest, since little is seen of each.
     looks
         Samples of a ladder's stepsize at which the temperature can be measured.
     """

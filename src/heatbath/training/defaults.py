@@ -20,15 +20,15 @@ from heatbath.methods.posterior import Posterior, Prior
 from heatbath.models.dense import MLP
 from heatbath.models.likelihood import Likelihood
 from heatbath.runs.plan import Plan, make_plan
-from heatbath.training import prior as evidence
+from heatbath.training import prior as prior_search
 from heatbath.training.budget import (
+    FIT,
     RECORDS,
     SAMPLES,
-    WARM_BATCH,
     given_size,
     in_second_half,
-    settled,
     size_for,
+    with_friction,
 )
 
 UNSOUGHT = 0.5  # the prior where none is found: a run may stop early, or would not stay cool with wider ones
@@ -78,7 +78,7 @@ def arguments(
     rows = problem.X_train.shape[1]
     parameters = network.parameters(problem.inputs, Likelihood(problem, posterior).outputs)
     size = size_for(rows, parameters, real("refine", refine, POSITIVE))
-    size = settled(given_size(size, rows, budget if steps is None else steps, batch, chains), rows)
+    size = with_friction(given_size(size, rows, budget if steps is None else steps, batch, chains), rows)
     wanted = whole("samples", samples, low=1)
     common: Arguments = {
         "partition": Partition(Langevin(size.gamma), "auto", posterior),
@@ -108,8 +108,8 @@ def warm_plan(
     """Some steps of Adam on the same posterior: chains begin where they end."""
     adam = Partition(Adam(), WARM_H, posterior)
     if adam.finds_prior:
-        adam = adam.at_prior(evidence.START)
-    batch = min(WARM_BATCH, problem.X_train.shape[1])
+        adam = adam.at_prior(prior_search.RULE.start)
+    batch = min(FIT.warm_batch, problem.X_train.shape[1])
     return make_plan(
         problem, network, adam, steps, batch, chains, call="train", seed=seed, record=1, dtype=dtype
     )

@@ -1,7 +1,7 @@
 """Continue a run until a rule says that it's done.
 
-`continue_run` is the one loop for this: runs of automatic length double until their predictions have converged,
-and estimators with early stopping go on until the validation loss has stalled.
+`continue_run` is the one loop for this: runs of automatic length double until their predictions have
+converged, and estimators with early stopping go on until the validation loss has stalled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def continue_run(
     run
         The run so far.
     missing_steps
-        Returns how many steps a run should be extended by; 0 if it has converged, stalled or spent its budget.
+        Returns how many steps a run should be extended by; 0 if it has converged, stalled or spent its
+        budget.
     extend
         Returns a run with this many more steps.
     """

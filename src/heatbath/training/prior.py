@@ -44,19 +44,19 @@ RULE = PriorRule()
 
 
 class Rounds(NamedTuple):
-    """How many rounds of a prior search there are, and the steps of each."""
+    """Number of rounds of a prior search, and the steps of each."""
 
-    count: int
+    number: int
     steps: int
 
 
 def plan_rounds(steps: int) -> Rounds:
     """Return the rounds for a run of `steps` steps; none where they would be too few or too short."""
     affordable = int(RULE.share * steps)
-    count = min(RULE.rounds, affordable // RULE.fewest_steps)
-    if count < RULE.fewest_rounds:
+    number = min(RULE.rounds, affordable // RULE.fewest_steps)
+    if number < RULE.fewest_rounds:
         return Rounds(0, 0)
-    return Rounds(count, min(RULE.steps, affordable // count))
+    return Rounds(number, min(RULE.steps, affordable // number))
 
 
 def update_widths(

@@ -226,6 +226,11 @@ def is_right(temperature: Estimate) -> bool:
     return abs(temperature.value - 1) <= TEMPERATURE.tolerance + noise
 
 
+def may_be_right(value: float) -> bool:
+    """Return True if a temperature is within 10 % of τ, or 20 % more, which an error could explain."""
+    return abs(value - 1) <= TEMPERATURE.tolerance + TEMPERATURE.noise_accepted
+
+
 def is_surely_off(temperature: Estimate) -> bool:
     """Return True if a temperature is more than 10 % off τ and its error can't explain that.
 

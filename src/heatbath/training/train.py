@@ -18,7 +18,7 @@ from heatbath.runs.launch import simulate
 from heatbath.runs.plan import Batch, Plan, RunSettings, make_plan
 from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run
-from heatbath.training.auto import AutomaticRun, search
+from heatbath.training.auto import AutomaticRun, prepare_automatic_run
 
 
 class Manner(TypedDict, total=False):
@@ -170,7 +170,9 @@ def prepare(
     if isinstance(partition, Partition) and (
         partition.finds_stepsize or partition.finds_prior or steps == "auto" or warm
     ):
-        return search(problem, network, partition, steps, batch, chains, budget, warm, settings)
+        return prepare_automatic_run(
+            problem, network, partition, steps, batch, chains, budget, warm, settings
+        )
     return make_plan(problem, network, partition, steps, batch, chains, settings, call="train")
 
 
@@ -188,7 +190,7 @@ def carry_out(
                 'folder is for runs of which all is known before: nothing may be "auto", or warm'
             )
         with using(None):
-            return replace(prepared, manner=dict(manner)).run()
+            return replace(prepared, execution=dict(manner)).run()
     return simulate(prepared, folder=folder, pool=pool, **manner)
 
 

@@ -584,7 +584,7 @@ def score_candidates(run: Run, rows: NDArray[np.int64]) -> dict[str, Scores]:
     for name in ("loss", "accuracy"):
         scores[f"single_{name}"] = run.data[name].sel(split="test").values[:, -RECORDS:].mean(axis=1)
     means = {key: values.reshape(len(names), chains).mean(axis=1) for key, values in scores.items()}
-    diverged = (run.died >= 0).reshape(len(names), chains).any(axis=1)
+    diverged = np.any((run.died >= 0).reshape(len(names), chains), axis=1).tolist()
     return {
         name: Scores(True) if diverged[i] else Scores(False, **{k: float(v[i]) for k, v in means.items()})
         for i, name in enumerate(names)

@@ -21,7 +21,6 @@ from tests.cli.conftest import call as call
 from tests.cli.conftest import no_pictures as no_pictures
 
 QUICK = ["--method", "lol", "--hidden", "4", "--steps", "20", "--chains", "2"]
-LESS = {"HIDDEN": (4,), "CHAINS": 2, "STEPS": 100, "FEWEST_STEPS": 100}  # of the usual work
 RNG = np.random.default_rng(0)
 ROWS = 60
 
@@ -90,8 +89,9 @@ def test_a_file_is_trained_on_and_predicted_by_one_command_each(
     kind, tmp_path, call, no_pictures, monkeypatch
 ):
     """Nothing is said but the target; only the usual work is less."""
-    for name, value in LESS.items():
-        monkeypatch.setattr(budget, name, 400 if "STEPS" in name and kind in WITH_PRIOR else value)
+    steps = 400 if kind in WITH_PRIOR else 100
+    monkeypatch.setattr(budget, "HIDDEN", (4,))
+    monkeypatch.setattr(budget, "FIT", budget.FitRule(chains=2, steps=steps, fewest_steps=steps))
     content, targets = FILES[kind]
     path, folder = tmp_path / "table.data", tmp_path / "run"
     path.write_bytes(content() if callable(content) else content)
