@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.optional import is_installed
+
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "passive"
 )  # torch's threads would spin against those of other workers
@@ -38,6 +40,22 @@ settings.register_profile(  # the same examples every time, however long they ta
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("same")
+
+
+def pytest_report_header():
+    """Say at the top of a run that tests of torch are left out, if so."""
+    return None if is_installed("torch") else "PyTorch is not installed: tests that need it are skipped"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip a test that asks for torch on its way, where torch is not installed."""
+    try:
+        return (yield)
+    except ModuleNotFoundError as error:
+        if is_installed("torch") or "torch" not in str(error):
+            raise
+        pytest.skip("torch is not installed")
 
 
 def pytest_collection_finish():

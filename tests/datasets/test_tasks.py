@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
 
 import heatbath as hb
 from heatbath.datasets.tasks import TASKS, each_class
 from heatbath.models.dense import ACTIVATIONS
 from tests.engine.probes import activation_and_slope, layouts, loss_and_derivatives, predictions
+from tests.optional import optional
+
+torch = optional("torch")
 
 LOSSES = {
     "binary": torch.nn.functional.binary_cross_entropy_with_logits,

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 import heatbath as hb
 from heatbath import diagnostics as d
 from heatbath.diagnostics.gradients import gradient_moments
 from heatbath.models.likelihood import Likelihood
 from tests.diagnostics.linear import problem_of
+from tests.optional import optional
 from tests.runs import SMALL
+
+torch = optional("torch")
 
 
 def torch_gradients(problem, network, theta):

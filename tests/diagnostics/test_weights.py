@@ -5,14 +5,16 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 import heatbath as hb
 from heatbath import diagnostics as d
-from heatbath.torch import module_roughness
-from heatbath.torch.prediction.samples import Samples
 from tests.diagnostics.linear import LINEAR, on_quadratic, problem_of
+from tests.optional import optional
 from tests.runs import SMALL, SPIRALS
+
+torch = optional("torch")
+module_roughness = optional("heatbath.torch").module_roughness
+Samples = optional("heatbath.torch.prediction.samples").Samples
 
 
 def test_near_zero_counts_along_the_last_axis():

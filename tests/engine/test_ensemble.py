@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 
 import heatbath as hb
 from heatbath.datasets.tasks import TASKS
@@ -16,6 +15,9 @@ from heatbath.methods.schedules import Cyclical, Exponential, Linear, Piecewise,
 from heatbath.models.dense import ACTIVATIONS, MLP
 from heatbath.reference import random
 from tests.engine.probes import layouts, normals, words
+from tests.optional import optional
+
+torch = optional("torch")
 
 DATA = 30
 

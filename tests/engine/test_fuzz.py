@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import heatbath as hb
-import heatbath.torch as ht
 from heatbath.methods.schedules import Cyclical, Linear, SimulatedTempering
 from heatbath.methods.splitting import MOST_DRAWS, WordError
 from tests.engine import test_ensemble
+from tests.optional import optional
+
+torch = optional("torch")
+ht = optional("heatbath.torch")
 
 SETTINGS = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 FEW = settings(SETTINGS, max_examples=12)

@@ -9,11 +9,9 @@ from fractions import Fraction
 import numba
 import numpy as np
 import pytest
-import torch
 from numba import types
 
 import heatbath as hb
-import heatbath.torch as ht
 from heatbath.engine import simd
 from heatbath.engine.batches import tabulate
 from heatbath.engine.compile import compiled
@@ -38,6 +36,10 @@ from heatbath.engine.simd import (
     traced,
 )
 from tests.engine.probes import layouts
+from tests.optional import optional
+
+torch = optional("torch")
+ht = optional("heatbath.torch")
 
 KINDS = [np.float32, np.float64]
 WHOLE = {np.float32: np.int32, np.float64: np.int64}

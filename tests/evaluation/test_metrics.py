@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from heatbath.evaluation import metrics
+from tests.optional import optional
+
+torch = optional("torch")
 
 THREE = [[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.2, 0.6, 0.2]]
 

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-import heatbath.torch as ht
 from heatbath.methods import Method, coefficients
 from heatbath.methods.schedules import Linear, Piecewise
 from tests.engine import test_ensemble
-from tests.torch.optim import test_optimizer
+from tests.optional import optional
+
+ht = optional("heatbath.torch")
+test_optimizer = optional("tests.torch.optim.test_optimizer")
 
 NETWORK = hb.MLP((4,), activation="tanh")
 LAYERS = {"first": (4, 2), "last": (2, 1)}

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 import heatbath as hb
-import heatbath.torch as ht
 from heatbath.cli.methods import find
 from heatbath.cli.options import SETTINGS
 from heatbath.methods import known_methods, names
 from heatbath.methods.presets import PRESETS
-from heatbath.torch.optim.classes import DEFAULTS, OPTIONS
 from tests.methods.contracts import CONTRACTS, example
+from tests.optional import optional
 from tests.stubs import PLACE, stubs
+
+ht = optional("heatbath.torch")
+classes = optional("heatbath.torch.optim.classes")
 
 SOURCE = Path(hb.__file__).parent
 
@@ -34,8 +36,8 @@ def test_a_preset_has_the_same_arguments_and_defaults_in_python_torch_and_the_co
     ours = {p.name: p.default for p in signature(getattr(hb, name)).parameters.values()}
     assert ours.pop("posterior") is None  # an optimiser has its own, and the command line one for all methods
     torchs = {p.name: p.default for p in signature(getattr(ht, name)).parameters.values()}
-    extra = {"model", "hidden", "output", "parts", *(option.name for option in OPTIONS)}
-    own = DEFAULTS.get(name, {})  # of torch
+    extra = {"model", "hidden", "output", "parts", *(option.name for option in classes.OPTIONS)}
+    own = classes.DEFAULTS.get(name, {})  # of torch
     assert own.items() <= torchs.items()
     assert {("h" if n == "lr" else n): d for n, d in torchs.items() if n not in extra and n not in own} == {
         n: d for n, d in ours.items() if ("lr" if n == "h" else n) not in own
@@ -53,7 +55,7 @@ def test_a_method_has_the_same_arguments_and_defaults_in_python_torch_and_the_co
     ours = {p.name: p.default for p in signature(kind).parameters.values()}
     assert getattr(hb, name) is kind
     torchs = {p.name: p.default for p in signature(getattr(ht, name)).parameters.values()}
-    extra = {"params", "lr", *(option.name for option in OPTIONS)}
+    extra = {"params", "lr", *(option.name for option in classes.OPTIONS)}
     assert {n: d for n, d in torchs.items() if n not in extra} == ours
     commands = find(kind.title.lower())
     assert {n: p.default for n, p in commands.arguments.items() if n != "h"} == ours

@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 import heatbath as hb
 from heatbath.methods import rmsprop as rmsprop_module
+from tests.optional import optional
+
+torch = optional("torch")
 
 K = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, -0.4], [0.0, -0.4, 3.0]])
 START = np.array([[1.0, -2.0, 0.5], [0.1, 0.2, -0.3]])

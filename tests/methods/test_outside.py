@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-import torch
 
 import heatbath as hb
 from heatbath._internal.checks import FRICTION, NON_NEGATIVE
@@ -29,7 +28,10 @@ from tests.methods.contracts import (
     is_followed_by_the_engine,
     is_known_to_the_command_line,
 )
+from tests.optional import optional
 from tests.processes import done_apart
+
+torch = optional("torch")
 
 PROBLEM = hb.datasets.spirals(turns=1, n_train=40, n_test=20, seed=3)
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 import heatbath as hb
 from heatbath.datasets.tasks import TASKS
@@ -17,6 +16,9 @@ from heatbath.engine.simd import lanes
 from heatbath.models.dense import ACTIVATIONS
 from heatbath.models.likelihood import SCALE, SHAPE, settle, spread
 from heatbath.reference.random import VARIANCE, batch, gammas
+from tests.optional import optional
+
+torch = optional("torch")
 
 LANGEVIN = hb.Langevin(gamma=1.0)
 POSTERIOR = hb.Posterior()

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-import torch
 import xarray as xr
 from scipy import stats
 
@@ -20,6 +19,9 @@ from heatbath.engine.simd import lanes
 from heatbath.models.dense import ACTIVATIONS
 from heatbath.models.likelihood import SCALE, SHAPE, Likelihood, settle
 from heatbath.reference.random import TAIL, batch, example_gammas
+from tests.optional import optional
+
+torch = optional("torch")
 
 LANGEVIN = hb.Langevin(gamma=1.0)
 RNG = np.random.default_rng(5)

@@ -3,7 +3,9 @@
 import numpy as np
 
 from heatbath.prediction.averages import Average
-from tests.torch.prediction.models import peak
+from tests.optional import optional
+
+peak = optional("tests.torch.prediction.models").peak
 
 
 def test_disagreement_is_never_negative():

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 import heatbath as hb
 from heatbath.models import dense
+from tests.optional import optional
 from tests.runs import SMALL, SPIRALS
-from tests.torch.prediction.models import peak
+
+torch = optional("torch")
+peak = optional("tests.torch.prediction.models").peak
 
 
 def arrays(seed=0, rows=60):

@@ -9,8 +9,10 @@ import torch
 
 from heatbath.analysis.landscape import line, surface
 from heatbath.torch.landscape import line_torch, surface_torch
-from tests.analysis.landscape.losses import ALPHAS, BETAS, X, thetas
+from tests.analysis.landscape.losses import ALPHAS, BETAS, thetas
 from tests.runs import SMALL, SPIRALS
+
+X = torch.linspace(-1, 1, 60, dtype=torch.float64).reshape(20, 3)
 
 
 def model_of(theta, problem, network):

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import heatbath as hb
 from heatbath import Progress
 from heatbath.engine.threads import spread, thread_count
 from heatbath.models import dense
 from heatbath.reference.quadratic import covariance
+from tests.optional import optional
 from tests.processes import done_apart
+
+torch = optional("torch")
 
 SPIRALS = hb.datasets.spirals(n_train=200, n_test=100)
 SMALL = hb.MLP((20,))
