@@ -729,9 +729,7 @@ def _(_: Path) -> Any:
 def _(_: Path) -> Any:
     s, rng = hb.statistics, np.random.default_rng(0)
     x = np.cumsum(rng.standard_normal((3, 200)), axis=1) * 0.1 + rng.standard_normal((3, 200))
-    autocorrelation_time = (
-        getattr(s, "autocorrelation_time", None) or hb.diagnostics.mcmc.autocorrelation_time
-    )
+    correlation = s if hasattr(s, "autocorrelation_time") else hb.diagnostics.mcmc
     return [
         *(s.mean(x[0]), s.student(x[0]), s.over_chains(x[:, 0]), s.bootstrap(np.median, x[0])),
         *(s.wilson(np.array(0.3), np.array(40)), s.area(0.8, 30, 40), s.effective(np.abs(x[0]))),
