@@ -7,8 +7,8 @@ import threading
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from heatbath.explorer.messages import LARGEST, READ, USUAL, number_of
-from heatbath.explorer.settings import Wrong, read_settings
+from heatbath.explorer.messages import MAX_LENGTH, MAX_RECEIVED_BYTES, MAX_SETUP_LENGTH, find_message_id
+from heatbath.explorer.settings import SettingsError, read_settings
 from tests.explorer.pages import SMALL, Page
 
 VALID = [
@@ -85,7 +85,7 @@ def message(random):
 
 
 def test_the_server_survives_ten_thousand_fuzzed_messages(served, page, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 10**6)
+    monkeypatch.setattr("heatbath.explorer.server.MAX_MESSAGES_PER_SECOND", 10**6)
     page.setup()
     chance = random.Random(7)
     workers = {thread.name for thread in threading.enumerate() if thread.name.startswith("heatbath")}
@@ -112,12 +112,12 @@ def test_settings_are_read_or_refused_with_all_that_is_wrong_and_nothing_else_ha
     for _ in range(1500):
         settings = mutated(random.Random.choice(chance, VALID[:4])["settings"], chance)
         try:
-            plain = read_settings(settings).plain
-        except Wrong as wrong:
-            problems = wrong.problems
+            plain = read_settings(settings).as_json
+        except SettingsError as error:
+            problems = error.errors
         else:
             read_ones += 1
-            assert read_settings(json.loads(json.dumps(plain, allow_nan=False))).plain == plain
+            assert read_settings(json.loads(json.dumps(plain, allow_nan=False))).as_json == plain
             continue
         refused += 1
         assert problems
@@ -129,36 +129,38 @@ def test_settings_are_read_or_refused_with_all_that_is_wrong_and_nothing_else_ha
 def test_the_number_of_a_message_is_found_at_its_ends_and_nowhere_else():
     for text in (
         '{"type":"step","id":7,"steps":0}',
-        '{"id": 7, "type": "none", ' + "x" * LARGEST,
-        '{"type":"setup","settings":"' + "y" * LARGEST + '","id":7}',
+        '{"id": 7, "type": "none", ' + "x" * MAX_SETUP_LENGTH,
+        '{"type":"setup","settings":"' + "y" * MAX_SETUP_LENGTH + '","id":7}',
         ' { "type" : "x" , "id" : 7 } ',
     ):
-        assert number_of(text) == 7, text[:40]
+        assert find_message_id(text) == 7, text[:40]
     for text in (
         b'{"id":7}', "", "7", '{"type":"setup","settings":{"a":1,"id":7}}', '{"id":true}', '{"id":7.5,"a":1}',
         '{"id":"7"}', '{"id":-7}', '[{"a":1,"id":7}]', '{"a":",\\"id\\":7}', '{"id":' + "7" * 400 + "}",
     ):  # fmt: skip
-        assert number_of(text) is None, text[:40]
+        assert find_message_id(text) is None, text[:40]
 
 
 def test_what_is_too_large_is_refused_before_it_is_read(page):
     page.setup()
     page.socket.send(
-        json.dumps({"type": "word", "id": 99, "run": "A", "part": "hidden", "text": "A" * USUAL})
+        json.dumps({"type": "word", "id": 99, "run": "A", "part": "hidden", "text": "A" * MAX_LENGTH})
     )
     refused = page.wait("error")
     assert "characters" in refused["text"]
     assert refused["id"] == 99
-    settings = {"problem": {"kind": "csv", "text": '"' * LARGEST}}
+    settings = {"problem": {"kind": "csv", "text": '"' * MAX_SETUP_LENGTH}}
     page.socket.send(json.dumps({"type": "setup", "settings": settings, "id": 98}))
     assert page.wait("error")["id"] == 98
-    page.socket.send(json.dumps({"type": "setup", "settings": {"view": {"x": "y" * (LARGEST - 100)}}}))
+    page.socket.send(
+        json.dumps({"type": "setup", "settings": {"view": {"x": "y" * (MAX_SETUP_LENGTH - 100)}}})
+    )
     assert "4000" in page.wait("error")["text"]
     page.socket.send("[" * 100_000)
     assert page.wait("error")["text"]
     assert page.steps(1) == {"A": 1, "B": 1}
     with pytest.raises(ConnectionClosed):  # noqa: PT012
-        page.socket.send("y" * (READ + 1))
+        page.socket.send("y" * (MAX_RECEIVED_BYTES + 1))
         page.wait("error")
 
 

@@ -13,7 +13,7 @@ import pytest
 import heatbath as hb
 from heatbath.explorer import LOOPBACK, Served
 from heatbath.explorer import server as explorer_server
-from heatbath.explorer.run_stream import Flight
+from heatbath.explorer.run_stream import RunStream
 from tests.browsers import started, violations
 from tests.explorer.pages import connected
 from tests.patience import PATIENCE, wait_until
@@ -376,12 +376,12 @@ window.release = () => {
 def test_until_new_runs_have_been_seen_there_is_neither_map_nor_number(browser, server, monkeypatch):
     """They may have to be compiled first. A frame that came before them, and was not painted yet, is theirs
     as little."""
-    prepare, on = Flight.prepare, threading.Event()
+    prepare, on = RunStream.prepare, threading.Event()
 
-    def wait(flight):
-        if not flight.prepared:
+    def wait(stream):
+        if not stream.prepared:
             on.wait(PATIENCE)
-        prepare(flight)
+        prepare(stream)
 
     def is_empty():
         colour, shades, numbers = page.evaluate(
@@ -396,7 +396,7 @@ def test_until_new_runs_have_been_seen_there_is_neither_map_nor_number(browser, 
         )
         return colour and shades == 1 and set(numbers) == {"–"}
 
-    monkeypatch.setattr(Flight, "prepare", wait)
+    monkeypatch.setattr(RunStream, "prepare", wait)
     page = window(browser)
     try:
         page.add_init_script(HELD)
@@ -665,7 +665,7 @@ def test_a_run_that_diverges_names_its_part_and_goes_back_to_a_good_state(browse
 
 
 def test_two_windows_are_independent_and_a_closed_one_ends_its_work(browser, server, monkeypatch):
-    assert explorer_server.GRACE <= 2  # seconds, after which nothing of a page is left
+    assert explorer_server.RETURN_SECONDS <= 2  # seconds, after which nothing of a page is left
     monkeypatch.setattr(explorer_server, "GRACE", 0.1)
     with opened(browser, server, small()) as one:
         with opened(browser, server, small()) as two:
@@ -756,9 +756,9 @@ def test_symbols_are_explained_on_hover_and_on_focus(page):
 
 
 def test_when_paused_the_loss_on_the_lines_is_shown_and_before_that_it_is_computed(page, monkeypatch):
-    on, computed = threading.Event(), explorer_server.losses_between
+    on, computed = threading.Event(), explorer_server.losses_on_lines
     monkeypatch.setattr(
-        explorer_server, "losses_between", lambda *given: on.wait(PATIENCE) and computed(*given)
+        explorer_server, "losses_on_lines", lambda *given: on.wait(PATIENCE) and computed(*given)
     )
     page.click("#play")
     reach(page, 100)

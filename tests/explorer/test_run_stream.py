@@ -1,4 +1,4 @@
-"""A run in flight is the run that `train` makes, bit for bit, whatever is done to it on the way."""
+"""A live run equals the run that `train` makes, bit for bit, whatever is changed while it runs."""
 
 import numpy as np
 import pytest

@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import heatbath as hb
 from heatbath.engine import compile
-from heatbath.explorer.messages import SESSIONS
-from heatbath.explorer.run_stream import Flight
+from heatbath.explorer.messages import MAX_SESSIONS
+from heatbath.explorer.run_stream import RunStream
 from heatbath.explorer.session import Session
 from tests.explorer.pages import Page, connected
 from tests.patience import wait_until
@@ -389,12 +389,12 @@ def session_of(page):
 
 def sessions():
     gc.collect()
-    return [thing for thing in gc.get_objects() if type(thing) in (Session, Flight, hb.LiveRun)]
+    return [thing for thing in gc.get_objects() if type(thing) in (Session, RunStream, hb.LiveRun)]
 
 
 @pytest.mark.slow
 def test_fifty_pages_opened_and_closed_leave_no_thread_and_no_memory_behind(served, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.GRACE", 0.1)
+    monkeypatch.setattr("heatbath.explorer.server.RETURN_SECONDS", 0.1)
 
     def visit():
         with Page(served) as page:
@@ -429,17 +429,17 @@ def test_a_closed_page_ends_its_work_at_once(lasting):
     assert wait_until(lambda: not session.attached)
     with session.wake.__self__._lock:
         pass  # no worker is any more about to hold a run since before that
-    assert wait_until(lambda: not any(flight.held for flight in session.flights.values()))
-    steps = [flight.step for flight in session.flights.values()]
+    assert wait_until(lambda: not any(stream.held for stream in session.streams.values()))
+    steps = [stream.step for stream in session.streams.values()]
     time.sleep(0.2)
-    assert [flight.step for flight in session.flights.values()] == steps
+    assert [stream.step for stream in session.streams.values()] == steps
 
 
 def test_too_many_pages_are_told_so(served, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.GRACE", 0.1)
+    monkeypatch.setattr("heatbath.explorer.server.RETURN_SECONDS", 0.1)
     pages = []
     try:
-        while len(pages) < SESSIONS + 8:
+        while len(pages) < MAX_SESSIONS + 8:
             pages.append(Page(served))
             if pages[-1].hello["type"] == "busy":
                 break
@@ -457,7 +457,7 @@ def test_a_flood_of_messages_is_warned_of_and_then_ended_and_others_are_not_dist
 ):
     page.setup()
     page.steps(1)
-    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 5)  # which any machine can send
+    monkeypatch.setattr("heatbath.explorer.server.MAX_MESSAGES_PER_SECOND", 5)  # which any machine can send
     with Page(served) as other:
         other.setup()
         warned = False
@@ -479,14 +479,14 @@ def test_a_flood_of_messages_is_warned_of_and_then_ended_and_others_are_not_dist
 def test_a_fault_of_our_own_ends_one_run_and_the_other_goes_on_and_reset_begins_anew(page, monkeypatch):
     page.setup()
     page.steps(3)
-    note = Flight._record
+    note = RunStream._record
 
-    def broken(flight):
-        if flight.name == "A":
+    def broken(stream):
+        if stream.name == "A":
             raise ZeroDivisionError("on purpose")
-        note(flight)
+        note(stream)
 
-    monkeypatch.setattr(Flight, "_record", broken)
+    monkeypatch.setattr(RunStream, "_record", broken)
     monkeypatch.setattr("tests.explorer.pages.FAULTS", True)
     page.send("step", steps=100)
     assert "error of the explorer" in page.wait("error")["text"]
@@ -522,7 +522,7 @@ def test_large_networks_have_coarser_maps_and_are_the_same_runs(page):
 
 
 def test_changes_are_limited_and_heat_can_always_be_ended(page, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.run_stream.CHANGES", 3)
+    monkeypatch.setattr("heatbath.explorer.run_stream.MAX_CHANGES", 3)
     page.setup()
     page.ask("change", run="A", h=0.1)
     page.ask("change", run="A", h=0.2)

@@ -13,9 +13,9 @@ import pytest
 from starlette.websockets import WebSocket
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from heatbath.explorer.run_stream import Flight, View
+from heatbath.explorer.run_stream import PaceStart, RunStream, TracesSent, View
 from heatbath.explorer.server import Explorer
-from heatbath.explorer.session import ARREARS, REST, TRACES, Session, make_flights
+from heatbath.explorer.session import MAX_ARREARS, TRACE_SECONDS, WAIT_FACTOR, Session, make_streams
 from heatbath.explorer.settings import read_settings
 from heatbath.runs.live import LiveRun
 from tests.explorer.pages import SMALL
@@ -24,7 +24,7 @@ from tests.patience import PATIENCE, wait_until
 
 @pytest.fixture
 def explorer(monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.GRACE", PATIENCE)
+    monkeypatch.setattr("heatbath.explorer.server.RETURN_SECONDS", PATIENCE)
     explorer = Explorer()
     yield explorer
     explorer.close()
@@ -78,7 +78,7 @@ def run(test):
 
 
 def test_pages_that_are_just_gone_keep_their_runs_while_there_is_room(explorer, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.SESSIONS", 4)
+    monkeypatch.setattr("heatbath.explorer.server.MAX_SESSIONS", 4)
 
     async def visit(session=""):
         page = Wire(explorer, session)
@@ -132,17 +132,17 @@ def test_a_page_that_is_back_before_the_server_has_done_with_it_gone_has_its_run
 def test_runs_that_are_replaced_are_silent_and_nothing_asked_of_them_is_left_open(explorer, monkeypatch):
     """Both are replaced while a worker is in the midst of run A, for which a command and a download wait."""
     began, on = threading.Event(), threading.Event()
-    stand = Flight._stand
+    stand = RunStream._update_step
 
-    def slow(flight):
-        stand(flight)
-        if flight.name == "A" and flight.step and not began.is_set():
+    def slow(stream):
+        stand(stream)
+        if stream.name == "A" and stream.step and not began.is_set():
             began.set()
             on.wait(PATIENCE)
-            flight.post('{"type":"diverged","run":"old"}')
-            flight.change({"h": 0.2}, 3)
+            stream.post('{"type":"diverged","run":"old"}')
+            stream.change({"h": 0.2}, 3)
 
-    monkeypatch.setattr(Flight, "_stand", slow)
+    monkeypatch.setattr(RunStream, "_update_step", slow)
 
     async def replace():
         page = Wire(explorer)
@@ -160,10 +160,10 @@ def test_runs_that_are_replaced_are_silent_and_nothing_asked_of_them_is_left_ope
         page.say("reset", id=5)
         await page.until("ready", id=5)
         answers = [await page.until(kind, id=number) for kind, number in (("state", 2), ("error", 4))]
-        assert "begun anew" in answers[1]["text"]
+        assert "restarted" in answers[1]["text"]
         assert (await download).status_code == 404
         on.set()
-        assert "begun anew" in (await page.until("error", id=3))["text"]
+        assert "restarted" in (await page.until("error", id=3))["text"]
         page.say("step", id=6, steps=5)
         assert (await page.until("state", id=6))["steps"] == {"A": 5, "B": 5}
         assert not [message for message in page.texts() if message["type"] == "diverged"]
@@ -180,13 +180,13 @@ def test_what_new_runs_say_comes_after_ready(explorer, monkeypatch):
         install(*given)
         early.wait(PATIENCE)
 
-    def prepare(flight):
-        flight.post('{"type":"compiling"}')
-        flight.prepared = True
+    def prepare(stream):
+        stream.post('{"type":"compiling"}')
+        stream.prepared = True
         early.set()
 
     monkeypatch.setattr(Session, "install", slow)
-    monkeypatch.setattr(Flight, "prepare", prepare)
+    monkeypatch.setattr(RunStream, "prepare", prepare)
 
     async def begin():
         page = Wire(explorer)
@@ -200,20 +200,20 @@ def test_what_new_runs_say_comes_after_ready(explorer, monkeypatch):
 
 def test_steps_of_runs_that_have_ended_are_answered_and_no_worker_spins(explorer, monkeypatch):
     served = Counter()
-    serve, work = Session.serve, Flight.work
+    serve, work = Session.serve, RunStream.work
 
-    def counted(session, flight):
-        served[flight.name] += 1
-        serve(session, flight)
+    def counted(session, stream):
+        served[stream.name] += 1
+        serve(session, stream)
 
-    def slow(flight, *given):
-        if flight.name == "A":
-            flight.alive = False  # as if its chains had diverged
+    def slow(stream, *given):
+        if stream.name == "A":
+            stream.alive = False  # as if its chains had diverged
         else:
             time.sleep(0.1)
-            work(flight, *given)
+            work(stream, *given)
 
-    def broken(flight, *given):
+    def broken(stream, *given):
         raise ZeroDivisionError("on purpose")
 
     monkeypatch.setattr(Session, "serve", counted)
@@ -222,11 +222,11 @@ def test_steps_of_runs_that_have_ended_are_answered_and_no_worker_spins(explorer
         page = Wire(explorer)
         page.say("setup", id=1, settings=SMALL)
         await page.until("ready", id=1)
-        monkeypatch.setattr(Flight, "work", slow)
+        monkeypatch.setattr(RunStream, "work", slow)
         page.say("step", id=2, steps=3)
         assert (await page.until("state", id=2))["steps"] == {"A": 0, "B": 3}
         assert served["A"] < 10
-        monkeypatch.setattr(Flight, "work", broken)
+        monkeypatch.setattr(RunStream, "work", broken)
         page.say("reset", id=3)
         await page.until("ready", id=3)
         for number in (4, 5):  # of which the first ends both
@@ -241,9 +241,9 @@ def test_steps_asked_for_while_others_are_made_are_all_made():
     """Run B is in the midst of a slice, and has not heard of the second ones, when A has made them."""
     said = []
     session = Session(lambda text: said.append(json.loads(text)) if text else None, lambda: None)
-    flights = make_flights(read_settings(SMALL), lambda *message: None)
-    session.install(read_settings(SMALL), flights, "")
-    a, b = flights.values()
+    streams = make_streams(read_settings(SMALL), lambda *message: None)
+    session.install(read_settings(SMALL), streams, "")
+    a, b = streams.values()
     session.make_steps(1, 1)
     session.serve(a)
     session.serve(b)
@@ -260,12 +260,12 @@ def test_steps_asked_for_while_others_are_made_are_all_made():
 
 
 def test_records_are_as_dense_on_a_computer_that_is_busy(monkeypatch):
-    flight = make_flights(read_settings(SMALL), lambda *message: None)["A"]
-    flight.prepare()
+    stream = make_streams(read_settings(SMALL), lambda *message: None)["A"]
+    stream.prepare()
     ticks = count(0.0, 0.001)  # what it takes itself, on any machine
     clock = SimpleNamespace(thread_time=lambda: next(ticks), perf_counter=time.perf_counter)
     monkeypatch.setattr("heatbath.explorer.run_stream.time", clock)
-    flight.work(PATIENCE, 1)
+    stream.work(PATIENCE, 1)
     note = LiveRun.note
 
     def late(live, **how):
@@ -273,43 +273,43 @@ def test_records_are_as_dense_on_a_computer_that_is_busy(monkeypatch):
         return note(live, **how)
 
     monkeypatch.setattr(LiveRun, "note", late)
-    monkeypatch.setattr("heatbath.explorer.run_stream.FIRST", 0.15)
-    flight.work(PATIENCE, 9)
-    assert [point.step for point in flight.trace] == list(range(1, 11))
+    monkeypatch.setattr("heatbath.explorer.run_stream.FREE_RECORD_SECONDS", 0.15)
+    stream.work(PATIENCE, 9)
+    assert [point.step for point in stream.trace] == list(range(1, 11))
 
 
 def test_a_run_that_goes_back_keeps_to_its_speed():
     session = Session(lambda text: None, lambda: None)
-    flights = make_flights(read_settings(SMALL), lambda *message: None)
-    session.install(read_settings(SMALL), flights, "")
+    streams = make_streams(read_settings(SMALL), lambda *message: None)
+    session.install(read_settings(SMALL), streams, "")
     session.set_speed(100)
-    for flight in flights.values():
-        session.serve(flight)
-        flight.work(PATIENCE, 1000)
+    for stream in streams.values():
+        session.serve(stream)
+        stream.work(PATIENCE, 1000)
     session.play(True)
-    assert [flight.step for flight in flights.values()] == [1000, 1000]
+    assert [stream.step for stream in streams.values()] == [1000, 1000]
     begin = time.perf_counter()
-    for flight in flights.values():
-        flight.rewind()
-        flight.told = begin, 0, 0.0
+    for stream in streams.values():
+        stream.rewind()
+        stream.traces_sent = TracesSent(begin, 0, 0.0)
         for _ in range(20):
-            session.serve(flight)
-    most = 100 * (ARREARS + time.perf_counter() - begin) + 1
-    assert all(0 <= flight.step <= most for flight in flights.values())
+            session.serve(stream)
+    most = 100 * (MAX_ARREARS + time.perf_counter() - begin) + 1
+    assert all(0 <= stream.step <= most for stream in streams.values())
 
 
 @pytest.mark.parametrize("late", [0.0, 0.2, 5.0])
 @pytest.mark.parametrize("speed", [1, 3, 10, 100])
 def test_a_slow_run_makes_its_step_however_late_its_worker_comes(speed, late):
     session = Session(lambda text: None, lambda: None)
-    flights = make_flights(read_settings(SMALL), lambda *message: None)
-    session.install(read_settings(SMALL), flights, "")
+    streams = make_streams(read_settings(SMALL), lambda *message: None)
+    session.install(read_settings(SMALL), streams, "")
     session.set_speed(speed)
     session.play(True)
-    flight = flights["A"]
-    flight.paced = time.perf_counter() - 1 / speed - late, flight.step
-    session.serve(flight)
-    assert flight.step >= 1
+    stream = streams["A"]
+    stream.pace_start = PaceStart(time.perf_counter() - 1 / speed - late, stream.step)
+    session.serve(stream)
+    assert stream.step >= 1
 
 
 def test_a_fault_of_our_own_between_slices_ends_the_runs_of_one_page_and_no_worker(explorer, monkeypatch):
@@ -336,7 +336,7 @@ def test_a_fault_of_our_own_between_slices_ends_the_runs_of_one_page_and_no_work
         for number, kind in enumerate(("play", "step", "rewind", "code"), 3):
             fields = {"step": {"steps": 1}, "rewind": {"run": "A"}, "code": {"run": "A", "as": "python"}}
             pages[0].say(kind, id=number, **fields.get(kind, {}))
-            assert "reset begins anew" in (await pages[0].until("error", id=number))["text"]
+            assert "reset to start again" in (await pages[0].until("error", id=number))["text"]
         broken.clear()
         pages[0].say("reset", id=9)
         pages[0].say("step", id=10, steps=3)
@@ -358,7 +358,7 @@ def test_a_page_that_does_not_read_is_given_up(explorer, monkeypatch, limit):
         page.pass_on = stuck
         monkeypatch.setattr(f"heatbath.explorer.server.{limit}", 20)
         if limit == "STUCK":
-            monkeypatch.setattr("heatbath.explorer.server.STUCK", 0.05)
+            monkeypatch.setattr("heatbath.explorer.server.SEND_TIMEOUT", 0.05)
         for _ in range(1 if limit == "STUCK" else 25):
             page.say("pause")  # each of which is answered
         await page.task
@@ -368,14 +368,14 @@ def test_a_page_that_does_not_read_is_given_up(explorer, monkeypatch, limit):
 
 
 def test_a_page_that_is_back_is_told_of_each_run_by_the_worker_that_holds_it(explorer, monkeypatch):
-    asked, entries, layout = [], Flight.entries, Flight.layout
+    asked, entries, layout = [], RunStream.all_changes, RunStream.layout
 
     def watch(name, method):
-        def watched(flight):
-            asked.append((flight.name, name, flight.held))
-            return method(flight)
+        def watched(stream):
+            asked.append((stream.name, name, stream.held))
+            return method(stream)
 
-        monkeypatch.setattr(Flight, name, watched)
+        monkeypatch.setattr(RunStream, name, watched)
 
     async def back():
         page = Wire(explorer)
@@ -384,7 +384,7 @@ def test_a_page_that_is_back_is_told_of_each_run_by_the_worker_that_holds_it(exp
         page.say("step", id=2, steps=3)
         await page.until("state", id=2)
         await page.close()
-        watch("entries", entries)
+        watch("all_changes", entries)
         watch("layout", layout)
         page = Wire(explorer, key)
         page.say("change", id=3, run="B", h=0.01)
@@ -394,7 +394,7 @@ def test_a_page_that_is_back_is_told_of_each_run_by_the_worker_that_holds_it(exp
         ]
         assert kinds[:4] == [("ready", None), ("state", None), ("changed", "A"), ("changed", "B")]
         assert changed["step"] == 3
-        assert {("A", "entries", True), ("B", "entries", True)} <= set(asked)
+        assert {("A", "all_changes", True), ("B", "all_changes", True)} <= set(asked)
         assert all(held for *_, held in asked)
         page.say("step", id=4, steps=2)
         assert (await page.until("state", id=4))["steps"] == {"A": 5, "B": 5}
@@ -405,14 +405,14 @@ def test_a_page_that_is_back_is_told_of_each_run_by_the_worker_that_holds_it(exp
 
 def test_runs_that_are_compiled_keep_neither_a_reset_nor_another_page_waiting(explorer, monkeypatch):
     """More of them than there are workers; and their own page is told as soon as they are ready."""
-    prepare, on = Flight.prepare, threading.Event()
+    prepare, on = RunStream.prepare, threading.Event()
 
-    def compile_first(flight):
-        if flight.settings.seed == 7 and not flight.prepared:
+    def compile_first(stream):
+        if stream.settings.seed == 7 and not stream.prepared:
             on.wait(PATIENCE)
-        prepare(flight)
+        prepare(stream)
 
-    monkeypatch.setattr(Flight, "prepare", compile_first)
+    monkeypatch.setattr(RunStream, "prepare", compile_first)
 
     async def compile_and_go_on():
         pages = [Wire(explorer) for _ in range(4)]
@@ -443,7 +443,7 @@ def test_runs_that_are_compiled_keep_neither_a_reset_nor_another_page_waiting(ex
 
 
 def test_blas_has_one_thread_while_runs_play_and_what_it_had_when_they_pause(explorer, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.RESTING", 0.05)
+    monkeypatch.setattr("heatbath.explorer.server.BLAS_CHECK_SECONDS", 0.05)
 
     def threads():
         return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
@@ -467,8 +467,8 @@ def test_blas_has_one_thread_while_runs_play_and_what_it_had_when_they_pause(exp
 
 
 def test_messages_that_are_too_many_are_answered_too(explorer, monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.server.A_SECOND", 3)
-    monkeypatch.setattr("heatbath.explorer.server.WAITING", 20)
+    monkeypatch.setattr("heatbath.explorer.server.MAX_MESSAGES_PER_SECOND", 3)
+    monkeypatch.setattr("heatbath.explorer.server.MAX_WAITING", 20)
     monkeypatch.setattr("heatbath.explorer.server.time", SimpleNamespace(monotonic=lambda: 0.0))
 
     async def flood():
@@ -476,7 +476,7 @@ def test_messages_that_are_too_many_are_answered_too(explorer, monkeypatch):
         for number in range(100):
             page.say("pause", id=number)
         texts = [(await page.until("error", id=number))["text"] for number in range(100)]
-        assert all("comes after setup" in text for text in texts[:3])
+        assert all("send setup before" in text for text in texts[:3])
         assert all("at most 3 messages a second" in text for text in texts[3:])
         await page.close()
 
@@ -502,42 +502,42 @@ def flying(**settings):
     said = []
     read = read_settings({**SMALL, **settings})
     session = Session(lambda text: said.append(json.loads(text)) if text else None, lambda: None)
-    flights = make_flights(read, lambda text, number=None: said.append(json.loads(text)))
-    session.install(read, flights, "")
-    return session, flights, said
+    streams = make_streams(read, lambda text, number=None: said.append(json.loads(text)))
+    session.install(read, streams, "")
+    return session, streams, said
 
 
 def test_a_run_that_goes_back_does_not_hold_up_the_other():
-    session, flights, _ = flying()
-    a, b = flights.values()
+    session, streams, _ = flying()
+    a, b = streams.values()
     session.play(True)
     a.step, b.step = 3000, 1_000_000  # B went on when A had diverged
     session.rewind(a)
     assert a.step == 0
     now = time.perf_counter()
-    assert session._most(a, now) == session._most(b, now) > 0
-    b.step += session._most(b, now)
-    assert session._most(b, now) == 0  # from here on they stay together
-    assert [flight.name for flight, _ in session.due(now)] == ["A", "B"]
+    assert session._max_steps(a, now) == session._max_steps(b, now) > 0
+    b.step += session._max_steps(b, now)
+    assert session._max_steps(b, now) == 0  # from here on they stay together
+    assert [stream.name for stream, _ in session.due_times(now)] == ["A", "B"]
     a.step += 2000
-    assert [flight.name for flight, _ in session.due(now)] == ["B", "A"]
+    assert [stream.name for stream, _ in session.due_times(now)] == ["B", "A"]
 
 
 def test_traces_that_take_long_leave_time_for_work():
-    session, flights, _ = flying()
-    flight = flights["A"]
-    flight.told = 100.0, 0, 2.0
+    session, streams, _ = flying()
+    stream = streams["A"]
+    stream.traces_sent = TracesSent(100.0, 0, 2.0)
     session.playing = True
-    assert session._next_traces(flight) == 100 + REST * 2.0
+    assert session._next_traces_time(stream) == 100 + WAIT_FACTOR * 2.0
     session.playing = False  # then there is no work to be kept from
-    assert session._next_traces(flight) == 100 + TRACES
-    flight.tell_traces()
-    assert 0 < flight.told[2] < PATIENCE
+    assert session._next_traces_time(stream) == 100 + TRACE_SECONDS
+    stream.send_traces()
+    assert 0 < stream.traces_sent.seconds < PATIENCE
 
 
 def test_losses_are_seen_now_and_then_while_a_run_plays_and_always_when_it_stands_still(monkeypatch):
-    _, flights, _ = flying()
-    flight, look, asked = flights["A"], LiveRun.look, []
+    _, streams, _ = flying()
+    stream, look, asked = streams["A"], LiveRun.look, []
 
     def watched(live, X=None, **how):
         if X is not None:
@@ -545,41 +545,41 @@ def test_losses_are_seen_now_and_then_while_a_run_plays_and_always_when_it_stand
         return look(live, X, **how)
 
     monkeypatch.setattr(LiveRun, "look", watched)
-    monkeypatch.setattr("heatbath.explorer.run_stream.READ", PATIENCE)
-    first = flight.picture(View(size=64), playing=True)
-    flight.work(PATIENCE, 20)
-    second = flight.picture(View(size=64), playing=True)
+    monkeypatch.setattr("heatbath.explorer.run_stream.LOSSES_SECONDS", PATIENCE)
+    first = stream.picture(View(size=64), playing=True)
+    stream.work(PATIENCE, 20)
+    second = stream.picture(View(size=64), playing=True)
     assert second.losses == first.losses
     assert (second.map != first.map).any()
-    third = flight.picture(View(size=64))
+    third = stream.picture(View(size=64))
     assert third.losses != first.losses
-    flight.rewind()
-    assert flight.picture(View(size=64), playing=True).losses == first.losses
-    monkeypatch.setattr("heatbath.explorer.run_stream.READ", 0.0)
-    flight.picture(View(size=64), playing=True)
+    stream.rewind()
+    assert stream.picture(View(size=64), playing=True).losses == first.losses
+    monkeypatch.setattr("heatbath.explorer.run_stream.LOSSES_SECONDS", 0.0)
+    stream.picture(View(size=64), playing=True)
     assert asked == [True, False, True, True, True]
 
 
 def test_the_last_frame_of_runs_that_pause_has_their_losses(monkeypatch):
-    monkeypatch.setattr("heatbath.explorer.run_stream.READ", PATIENCE)
-    session, flights, _ = flying()
+    monkeypatch.setattr("heatbath.explorer.run_stream.LOSSES_SECONDS", PATIENCE)
+    session, streams, _ = flying()
     shown = []
     session.post = lambda message: shown.append(message) if isinstance(message, bytes) else None
 
     def look():
-        session.want_frame()
-        session._last = -PATIENCE
-        for flight in flights.values():
-            flight.told = time.perf_counter() + PATIENCE, flight.step, 0.0
-            if session._is_urgent(flight):
-                session.serve(flight)
+        session.request_frame()
+        session._frame_began = -PATIENCE
+        for stream in streams.values():
+            stream.traces_sent = TracesSent(time.perf_counter() + PATIENCE, stream.step, 0.0)
+            if session._is_urgent(stream):
+                session.serve(stream)
 
-    for flight in flights.values():
-        flight.prepare()
+    for stream in streams.values():
+        stream.prepare()
     session.playing = True
     look()
-    for flight in flights.values():
-        flight.work(PATIENCE, 20)
+    for stream in streams.values():
+        stream.work(PATIENCE, 20)
     look()
     assert shown[0][32:64] == shown[1][32:64]  # losses
     session.playing = False
@@ -593,49 +593,49 @@ def test_the_last_frame_of_runs_that_pause_has_their_losses(monkeypatch):
 def test_a_change_before_those_of_a_link_is_in_its_place_and_the_link_stays_good():
     later = [[50, {"h": 0.2}], [60, {"parts": {"hidden": {"tau": 1e-3}}}]]
     runs = {"A": {"method": "AdLaLa", "history": later}, "B": {"method": "Adam"}}
-    _, flights, said = flying(runs=runs)
-    flight = flights["A"]
-    flight.work(PATIENCE, 20)
-    flight.change({"h": 0.05})
-    flight.rewind(7)
+    _, streams, said = flying(runs=runs)
+    stream = streams["A"]
+    stream.work(PATIENCE, 20)
+    stream.change({"h": 0.05})
+    stream.rewind(7)
     rewound = said[-1]
     assert rewound["history"] == later  # all that is still to come
-    flight.work(PATIENCE, 20)
-    flight.change({"h": 0.07})
+    stream.work(PATIENCE, 20)
+    stream.change({"h": 0.07})
     wanted = [[20, {"h": 0.07}], *later]
-    assert [list(entry) for entry in flight.entries()] == wanted
+    assert [list(entry) for entry in stream.all_changes()] == wanted
     runs["A"]["history"] = wanted
     read_settings({**SMALL, "runs": runs})  # is not refused
-    flight.work(PATIENCE, 35)
-    assert (flight.run.base.h, flight.run.base.methods["hidden"].tau) == (0.2, 1e-4)
-    flight.change({"method": "Adam"})
+    stream.work(PATIENCE, 35)
+    assert (stream.run.base_partition.h, stream.run.base_partition.methods["hidden"].tau) == (0.2, 1e-4)
+    stream.change({"method": "Adam"})
     assert "step 60" in said[-2]["text"]  # Adam has no such part
-    assert said[-1]["history"] == [list(entry) for entry in flight.entries()]
-    assert [step for step, _ in flight.entries()] == [20, 50, 55]
+    assert said[-1]["history"] == [list(entry) for entry in stream.all_changes()]
+    assert [step for step, _ in stream.all_changes()] == [20, 50, 55]
 
 
 def test_a_change_at_the_step_of_one_of_the_link_comes_after_it():
     runs = {"A": {"method": "AdLaLa", "history": [[0, {"h": 0.2}]]}, "B": {"method": "Adam"}}
-    _, flights, _ = flying(runs=runs)
-    flights["A"].change({"h": 0.05})
-    flights["A"].work(PATIENCE, 1)
-    assert flights["A"].run.base.h == 0.05
-    assert [change["h"] for _, change in flights["A"].entries()] == [0.2, 0.05]
+    _, streams, _ = flying(runs=runs)
+    streams["A"].change({"h": 0.05})
+    streams["A"].work(PATIENCE, 1)
+    assert streams["A"].run.base_partition.h == 0.05
+    assert [change["h"] for _, change in streams["A"].all_changes()] == [0.2, 0.05]
 
 
 def test_heat_that_is_on_or_off_already_is_no_change():
-    _, flights, said = flying()
-    flights["A"].set_heat(1.0, 5)
+    _, streams, said = flying()
+    streams["A"].set_heat(1.0, 5)
     assert (said[-1]["type"], said[-1]["id"], said[-1]["entry"]) == ("changed", 5, None)
-    assert flights["A"].entries() == ()
+    assert streams["A"].all_changes() == ()
 
 
 def test_what_fails_by_a_fault_of_our_own_is_answered_too(explorer, monkeypatch):
     def broken(*given):
         raise KeyError("on purpose")
 
-    monkeypatch.setattr(Flight, "change", broken)
-    monkeypatch.setattr("heatbath.explorer.export_code.text", broken)
+    monkeypatch.setattr(RunStream, "change", broken)
+    monkeypatch.setattr("heatbath.explorer.export_code.run_code", broken)
 
     async def ask():
         page = Wire(explorer)

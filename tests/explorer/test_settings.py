@@ -23,8 +23,8 @@ from heatbath.cli import main
 from heatbath.cli.report import figures
 from heatbath.explorer import export_code, method_menu
 from heatbath.explorer import settings as settings
-from heatbath.explorer.loss_lines import losses_between
-from heatbath.explorer.session import make_flights
+from heatbath.explorer.loss_lines import losses_on_lines
+from heatbath.explorer.session import make_streams
 from heatbath.methods import base as registry
 from heatbath.methods.base import varying
 from heatbath.methods.schedules import Exponential
@@ -35,8 +35,8 @@ from tests.processes import done_apart
 SCENES = json.loads((Path(settings.__file__).parent / "scenes.json").read_text(encoding="utf-8"))
 
 
-def flight_of(name="A", **given):
-    return make_flights(settings.read_settings({**SMALL, **given}), lambda *message: None)[name]
+def stream_of(name="A", **given):
+    return make_streams(settings.read_settings({**SMALL, **given}), lambda *message: None)[name]
 
 
 def test_the_catalogue_is_made_of_what_is_registered(monkeypatch):
@@ -76,9 +76,9 @@ def test_every_slider_has_its_default_within_and_reaches_further_than_tune_looks
 
 def test_complete_settings_are_read_as_themselves():
     for given in ({}, SMALL, *(scene["settings"] for scene in SCENES)):
-        plain = settings.read_settings(given).plain
+        plain = settings.read_settings(given).as_json
         again = settings.read_settings(json.loads(json.dumps(plain, allow_nan=False)))
-        assert again.plain == plain
+        assert again.as_json == plain
         assert again.runs == settings.read_settings(given).runs
 
 
@@ -92,7 +92,7 @@ def test_presets_are_those_of_the_library():
 
 def test_annealing_falls_to_the_factor_in_so_many_steps_from_where_it_begins():
     run = settings.read_settings({"runs": {"A": {"method": "LOL"}}}).runs["A"]
-    cold = run.changed({"anneal": {"factor": 0.01, "steps": 100}}, step=50)
+    cold = run.with_change({"anneal": {"factor": 0.01, "steps": 100}}, step=50)
     tau = cold.partition().methods["hidden"].tau
     assert isinstance(tau, Exponential)
     assert tau(50) == pytest.approx(1e-3)
@@ -105,26 +105,28 @@ def test_annealing_falls_to_the_factor_in_so_many_steps_from_where_it_begins():
     sgld = settings.read_settings({"runs": {"A": {"method": "SGLD", "parts": {"all": {"sigma": 0.1}}}}}).runs[
         "A"
     ]
-    assert sgld.heated(4.0).base.methods["all"].sigma == pytest.approx(0.2)  # σ² is a temperature
+    assert sgld.with_temperatures_times(4.0).base_partition.methods["all"].sigma == pytest.approx(
+        0.2
+    )  # σ² is a temperature
 
 
 def test_annealing_that_begins_late_is_from_the_start_after_a_reset():
-    flight = flight_of()
-    flight.work(60, 60)
-    flight.change({"anneal": {"factor": 0.01, "steps": 10}})
-    flight.change({"h": 0.1})
-    again = settings.restarted(flight.settings, {"A": flight}).runs["A"]
-    usual = flight.run.base.methods["hidden"].tau
+    stream = stream_of()
+    stream.work(60, 60)
+    stream.change({"anneal": {"factor": 0.01, "steps": 10}})
+    stream.change({"h": 0.1})
+    again = settings.settings_after_reset(stream.settings, {"A": stream}).runs["A"]
+    usual = stream.run.base_partition.methods["hidden"].tau
     assert again.partition().methods["hidden"].tau == Exponential(usual, 0.01 * usual, 10)
-    assert flight.run.partition().methods["hidden"].tau(60) == pytest.approx(usual)
+    assert stream.run.partition().methods["hidden"].tau(60) == pytest.approx(usual)
 
 
 def test_annealing_that_begins_too_late_says_in_how_many_steps_it_can():
     run = settings.read_settings({"runs": {"A": {"method": "LOL"}}}).runs["A"]
-    with pytest.raises(settings.Wrong, match="from step 10,000,000 on, temperatures can") as found:
-        run.changed({"anneal": {"factor": 0.01, "steps": 20_000}}, step=10_000_000)
+    with pytest.raises(settings.SettingsError, match="from step 10,000,000 on, temperatures can") as found:
+        run.with_change({"anneal": {"factor": 0.01, "steps": 20_000}}, step=10_000_000)
     least = int(str(found.value).split("within ")[1].split()[0].replace(",", ""))
-    late = run.changed({"anneal": {"factor": 0.01, "steps": least}}, step=10_000_000)
+    late = run.with_change({"anneal": {"factor": 0.01, "steps": least}}, step=10_000_000)
     assert late.partition().methods["hidden"].tau(10_000_000) == pytest.approx(1e-3)
 
 
@@ -132,16 +134,18 @@ def test_a_table_has_no_more_rows_than_are_accepted_however_its_lines_end():
     for end in ("\n", "\r", "\r\n"):
         text = end.join(["a,b,c", *(f"{i / 2},{i % 7},{'xy'[i % 2]}" for i in range(settings.MOST_POINTS))])
         assert settings.read_settings({"problem": {"kind": "csv", "text": text}}).problem.inputs == 2
-        with pytest.raises(settings.Wrong, match="1 to 5000 rows"):
+        with pytest.raises(settings.SettingsError, match="1 to 5000 rows"):
             settings.read_settings({"problem": {"kind": "csv", "text": f"{text}{end}1,2,x"}})
-    with pytest.raises(settings.Wrong, match="the table is empty"):
+    with pytest.raises(settings.SettingsError, match="the table is empty"):
         settings.read_settings({"problem": {"kind": "csv", "text": "\ufeff"}})
 
 
 def test_a_table_without_a_header_is_refused_and_told_what_is_missing():
     rows = [f"{i / 2},{i % 7},{'xy'[i % 2]}" for i in range(40)]
     for text in (rows, [f"{row[:-1]}{i % 2}" for i, row in enumerate(rows)]):
-        with pytest.raises(settings.Wrong, match=r"would be called 0.0, 0.*x1,x2,class above the rows"):
+        with pytest.raises(
+            settings.SettingsError, match=r"would be called 0.0, 0.*x1,x2,class above the rows"
+        ):
             settings.read_settings({"problem": {"kind": "csv", "text": "\n".join(text)}})
     given = {"kind": "csv", "text": "\n".join(["1st,2,class", *rows])}
     assert settings.read_settings({"problem": given}).problem.inputs == 2
@@ -161,16 +165,16 @@ def test_scenes_have_a_title_and_two_sentences():
 def played(name, steps, change=None):
     """Both runs of a scene after some steps, as looks at the map; `change` is made to A half way."""
     given = settings.read_settings(next(scene for scene in SCENES if scene["name"] == name)["settings"])
-    flights = make_flights(given, lambda *message: None)
+    streams = make_streams(given, lambda *message: None)
     looks = []
-    for flight in flights.values():
-        live = flight.live
+    for stream in streams.values():
+        live = stream.live
         live.advance(steps // 2)
-        if change and flight.name == "A":
-            live.change(flight.run.changed(change).partition())
-        middle = live.look(flight.domain.grid(40))
+        if change and stream.name == "A":
+            live.change(stream.run.with_change(change).partition())
+        middle = live.look(stream.domain.grid(40))
         live.advance(steps - live.step)
-        looks += [middle, live.look(flight.domain.grid(40))]
+        looks += [middle, live.look(stream.domain.grid(40))]
     return looks
 
 
@@ -198,63 +202,63 @@ def test_scenes_show_what_they_say():
 # Flights
 
 
-def diverged(flight):
+def diverged(stream):
     for _ in range(4):
-        flight.live._worked = 1.0  # as if what there is had taken a while
-        flight.work(60, 20)
-    flight.change({"parts": {"hidden": {"tau": 1e60}}})
-    flight.work(60, 100)
-    assert not flight.alive
+        stream.live._worked = 1.0  # as if what there is had taken a while
+        stream.work(60, 20)
+    stream.change({"parts": {"hidden": {"tau": 1e60}}})
+    stream.work(60, 100)
+    assert not stream.alive
 
 
-def history_makes_the_same(flight):
-    run = {"method": "LaLa", "history": [list(entry) for entry in flight.history]}
-    again = flight_of(runs={"A": run})
-    again.work(60, flight.step)
-    return np.array_equal(again.live.theta, flight.live.theta)
+def history_makes_the_same(stream):
+    run = {"method": "LaLa", "history": [list(entry) for entry in stream.history]}
+    again = stream_of(runs={"A": run})
+    again.work(60, stream.step)
+    return np.array_equal(again.live.theta, stream.live.theta)
 
 
 def test_going_back_lets_go_of_a_heat_button_that_was_held_there():
-    flight = flight_of(runs={"A": {"method": "LaLa"}})
-    flight.work(60, 30)
-    cold = flight.run
-    flight.set_heat(100.0)
-    flight.work(60, 20)
-    diverged(flight)
-    flight.set_heat(1.0)
-    flight.rewind()
-    assert 30 < flight.step < 130
-    assert flight.run == cold
-    flight.work(60, 20)
-    assert flight.live.partition.methods["hidden"].tau.values[-1] == cold.base.methods["hidden"].tau
-    assert history_makes_the_same(flight)
+    stream = stream_of(runs={"A": {"method": "LaLa"}})
+    stream.work(60, 30)
+    cold = stream.run
+    stream.set_heat(100.0)
+    stream.work(60, 20)
+    diverged(stream)
+    stream.set_heat(1.0)
+    stream.rewind()
+    assert 30 < stream.step < 130
+    assert stream.run == cold
+    stream.work(60, 20)
+    assert stream.live.partition.methods["hidden"].tau.values[-1] == cold.base_partition.methods["hidden"].tau
+    assert history_makes_the_same(stream)
 
 
 def test_going_back_twice_to_one_state_leaves_what_the_page_is_told():
-    flight = flight_of(runs={"A": {"method": "LaLa"}})
-    flight.work(60, 30)
-    diverged(flight)
-    flight.rewind()
-    flight.change({"h": 0.123})
-    flight.work(60, 5)
-    flight.rewind()
-    flight.work(60, 20)
-    assert flight.run.base.h == 0.123 == flight.live.partition.h.values[-1]
-    assert history_makes_the_same(flight)
+    stream = stream_of(runs={"A": {"method": "LaLa"}})
+    stream.work(60, 30)
+    diverged(stream)
+    stream.rewind()
+    stream.change({"h": 0.123})
+    stream.work(60, 5)
+    stream.rewind()
+    stream.work(60, 20)
+    assert stream.run.base_partition.h == 0.123 == stream.live.partition.h.values[-1]
+    assert history_makes_the_same(stream)
 
 
 # Code
 
 
-def executed(flight):
+def executed(stream):
     names = {}
-    exec(export_code.text(flight, "python"), names)
+    exec(export_code.run_code(stream, "python"), names)
     return names["run"]
 
 
-def commanded(flight, folder):
+def commanded(stream, folder):
     """The run of commands, which have from a shell what they understand of the text."""
-    command = export_code.text(flight, "command")
+    command = export_code.run_code(stream, "command")
     launcher = folder / "heatbath"
     launcher.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\" '' >> arguments\n")
     launcher.chmod(0o755)
@@ -285,17 +289,17 @@ def test_every_method_as_python_and_as_a_command_that_is_understood(monkeypatch)
     monkeypatch.setattr(
         "heatbath.cli.commands._carry_out", lambda command, plan, *given: understood.append(plan)
     )
-    for name in method_menu.names():
-        flight = flight_of(runs={"A": {"method": name}})
-        flight.work(60, 20)
-        run = executed(flight)
-        assert np.array_equal(run.theta, flight.live.theta), name
-        words = shlex.split(export_code.text(flight, "command"))
+    for name in method_menu.method_names():
+        stream = stream_of(runs={"A": {"method": name}})
+        stream.work(60, 20)
+        run = executed(stream)
+        assert np.array_equal(run.theta, stream.live.theta), name
+        words = shlex.split(export_code.run_code(stream, "command"))
         assert words[0] == "heatbath"
         with suppress(SystemExit):
             main(words[1:])
         assert (understood[-1].partition, understood[-1].steps) == (run.partition, 20), name
-    assert len(understood) == len(method_menu.names())
+    assert len(understood) == len(method_menu.method_names())
 
 
 @pytest.mark.parametrize(
@@ -309,38 +313,38 @@ def test_every_method_as_python_and_as_a_command_that_is_understood(monkeypatch)
 @pytest.mark.slow
 def test_a_command_makes_the_same_run_bit_for_bit(given, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
-    flight = flight_of(**given)
-    flight.work(60, 30)
+    stream = stream_of(**given)
+    stream.work(60, 30)
     if "problem" in given:
-        flight.change({"h": 0.2, "parts": {"hidden": {"tau": 1e-3}}})
-        flight.work(60, 20)
-        flight.change({"anneal": {"factor": 0.1, "steps": 100}})
-    flight.work(60, 25)
-    expected = executed(flight)
-    assert np.array_equal(expected.theta, flight.live.theta)
-    assert np.array_equal(commanded(flight, tmp_path).theta, flight.live.theta)
+        stream.change({"h": 0.2, "parts": {"hidden": {"tau": 1e-3}}})
+        stream.work(60, 20)
+        stream.change({"anneal": {"factor": 0.1, "steps": 100}})
+    stream.work(60, 25)
+    expected = executed(stream)
+    assert np.array_equal(expected.theta, stream.live.theta)
+    assert np.array_equal(commanded(stream, tmp_path).theta, stream.live.theta)
 
 
 @pytest.mark.slow
 def test_a_command_has_every_phase_and_parts_that_no_preset_has(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
-    flight = flight_of()
-    flight.change({"parts": {"output": {"weight_decay": 0.1}}})  # the preset has one for all
-    flight.work(60, 30)
-    flight.change({"parts": {"hidden": {"tau": 1e-3}}})
-    flight.work(60, 20)
-    flight.change({"parts": {"hidden": {"word": "BAFEFAB"}}})
-    flight.work(60, 25)
-    flight.change({"method": "LOL", "parts": {"hidden": {"tau": 1e-4}}})
-    flight.work(60, 25)
-    assert len(flight.phases) == 2
-    assert np.array_equal(executed(flight).theta, flight.live.theta)
-    assert np.array_equal(commanded(flight, tmp_path).theta, flight.live.theta)
+    stream = stream_of()
+    stream.change({"parts": {"output": {"weight_decay": 0.1}}})  # the preset has one for all
+    stream.work(60, 30)
+    stream.change({"parts": {"hidden": {"tau": 1e-3}}})
+    stream.work(60, 20)
+    stream.change({"parts": {"hidden": {"word": "BAFEFAB"}}})
+    stream.work(60, 25)
+    stream.change({"method": "LOL", "parts": {"hidden": {"tau": 1e-4}}})
+    stream.work(60, 25)
+    assert len(stream.phases) == 2
+    assert np.array_equal(executed(stream).theta, stream.live.theta)
+    assert np.array_equal(commanded(stream, tmp_path).theta, stream.live.theta)
 
 
 def test_a_run_that_has_not_begun_is_code_too():
-    flight = flight_of()
-    assert f"steps={export_code.STEPS}" in export_code.text(flight, "python")
+    stream = stream_of()
+    assert f"steps={export_code.STEPS}" in export_code.run_code(stream, "python")
 
 
 # Starting
@@ -403,7 +407,7 @@ def test_a_table_of_too_many_columns_is_refused_before_it_is_read(monkeypatch):
     monkeypatch.setattr("heatbath.datasets.tables.read_table", None)
     for mark in ",;\t":
         text = "a title\r" + mark.join(f"x{i}" for i in range(51)) + "\n"
-        with pytest.raises(settings.Wrong, match=r"at most 50 columns.*lines of 51"):
+        with pytest.raises(settings.SettingsError, match=r"at most 50 columns.*lines of 51"):
             settings.read_settings({"problem": {"kind": "csv", "text": text, "target": None}})
 
 
@@ -419,7 +423,7 @@ def test_lines_have_fewer_points_where_networks_are_large_and_both_ends(monkeypa
         "problem": {"kind": "blobs", "points": points}, "network": {"hidden": np.atleast_1d(hidden).tolist()},
     })  # fmt: skip
     theta = np.zeros((1, 1))
-    found = losses_between(given, {"A": (theta, theta), "B": (theta, theta)}, 0)
+    found = losses_on_lines(given, {"A": (theta, theta), "B": (theta, theta)}, 0)
     at = found["A-B"]["at"]
     assert len(at) == count
     assert {0.0, 1.0} <= set(at)

@@ -1,7 +1,7 @@
-"""The explorer: watch heat baths work, live, in the browser.
+"""Watch two runs train side by side in the browser, and change their settings while they run.
 
-`explore` starts a server for this computer, with one page on it: two runs side by side, whose temperatures
-can be moved while they run. What the page and the server say to each other stands in `messages`.
+`explore` starts a server for this computer and opens its page. The module `messages` documents the messages
+between the page and the server.
 """
 
 from __future__ import annotations
@@ -18,18 +18,50 @@ from typing import Any
 from heatbath._internal.checks import whole
 from heatbath.explorer.address import LOOPBACK, bound_socket, is_loopback
 
-HEIGHT = 820  # pixels of the frame in a notebook
-PATIENCE = 30.0  # seconds in which a server must have started, or ended
+NOTEBOOK_HEIGHT = 820  # pixels of the frame in a notebook
+SERVER_TIMEOUT = 30.0  # seconds in which a server must have started, or ended
 
 
 class Served:
-    """A server that runs in a thread of its own, at `url`, until `close`."""
+    """A running explorer: a server in a thread of its own.
+
+    `explore` returns one. It is also a context manager that closes the server.
+
+    Parameters
+    ----------
+    host : str
+        Address of this computer to serve.
+    port : int
+        Port to serve; 0 finds a free one.
+    token : str or None
+        Token that every address needs, or None.
+    framed : bool
+        Allow pages of any origin to show the explorer in a frame, as notebooks do.
+
+    Attributes
+    ----------
+    url : str
+        Address of the page, with the token.
+    port : int
+        Port of the server.
+    token : str or None
+        The token.
+
+    Raises
+    ------
+    ImportError
+        If the extra `heatbath[explorer]` isn't installed.
+    OSError
+        If the host and port can't be served.
+    RuntimeError
+        If the server doesn't start.
+    """
 
     def __init__(self, host: str, port: int, token: str | None, framed: bool = False) -> None:
         try:
             import uvicorn
 
-            from heatbath.explorer.messages import READ
+            from heatbath.explorer.messages import MAX_RECEIVED_BYTES
             from heatbath.explorer.server import Explorer
         except ImportError as error:
             if error.name not in ("starlette", "uvicorn", "websockets"):
@@ -45,14 +77,14 @@ class Served:
         self.url = f"http://{name}:{self.port}/" + ("" if token is None else f"?token={token}")
         config = uvicorn.Config(
             Explorer(token, framed=framed).app(), log_level="warning", lifespan="on", ws="websockets-sansio",
-            ws_max_size=READ, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
+            ws_max_size=MAX_RECEIVED_BYTES, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, name="heatbath-explorer", daemon=True
         )
         self._thread.start()
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + SERVER_TIMEOUT
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > end:
                 self.close()
@@ -64,18 +96,18 @@ class Served:
 
     @property
     def running(self) -> bool:
-        """Whether it serves pages."""
+        """True while the server runs."""
         return self._thread.is_alive()
 
     def wait(self) -> None:
-        """Return when it has ended."""
+        """Block until the server has ended."""
         while self.running:
-            self._thread.join(0.2)  # in pieces: Ctrl-C is heard between them
+            self._thread.join(0.2)  # a join without end would block Ctrl-C
 
     def close(self) -> None:
         """End the server and all its runs."""
         self._server.should_exit = True
-        self._thread.join(PATIENCE)
+        self._thread.join(SERVER_TIMEOUT)
         self._socket.close()
 
     def __enter__(self) -> Served:
@@ -86,31 +118,59 @@ class Served:
 
 
 def explore(host: str = LOOPBACK, port: int | None = None, browser: bool = True) -> Served:
-    """Start the explorer, and open it in the browser; in a notebook, show it in a frame.
+    """Start the explorer and open it in the browser, or show it in a frame in a notebook.
 
-    It serves this computer only, unless `host` is another address of it (0.0.0.0 for all): then the address
-    has a token in it, which whoever opens it needs. `port` None finds a free one. The server runs in the
-    background until `close()`, or until Python ends.
+    The server runs in the background until `close()`, or until Python ends.
+
+    Parameters
+    ----------
+    host : str, optional
+        Address to serve. The default serves this computer only. With another address (0.0.0.0 for all of
+        them), other computers can open the page if they know its token, which is part of the URL.
+    port : int, optional
+        Port to serve; by default a free one.
+    browser : bool, optional
+        Open the page (default True).
+
+    Returns
+    -------
+    Served
+        The server, with its `url`.
+
+    Raises
+    ------
+    ImportError
+        If the extra `heatbath[explorer]` isn't installed.
+    OSError
+        If the host and port can't be served.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> with hb.explore(browser=False) as served:
+    ...     served.url.startswith("http://127.0.0.1:")
+    True
     """
     if port is not None:
         whole("port", port, low=0, high=65_536)
     prefix = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") if _in_notebook() else None
-    guarded = prefix is not None or not is_loopback(host)
+    needs_token = prefix is not None or not is_loopback(host)
     framed = browser and _in_notebook()
-    served = Served(host, port or 0, secrets.token_urlsafe(16) if guarded else None, framed)
+    served = Served(host, port or 0, secrets.token_urlsafe(16) if needs_token else None, framed)
     if framed:
         from IPython.display import IFrame, display
 
         address = served.url
-        if prefix is not None:  # a hub's proxy serves it at this place, whatever the hub is called
+        if prefix is not None:  # JupyterHub's proxy serves the page under this path, whatever the hub's host
             address = f"{prefix}proxy/{served.port}/?token={served.token}"
-        display(IFrame(address, "100%", HEIGHT))
+        display(IFrame(address, "100%", NOTEBOOK_HEIGHT))
     elif browser:
         webbrowser.open(served.url)
     return served
 
 
 def _in_notebook() -> bool:
+    """Return True in a Jupyter notebook."""
     ipython: Any = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and "IPKernelApp" in shell.config

@@ -1,274 +1,319 @@
-"""A run as code: Python, or a command, that makes the same run again, bit for bit.
+"""Write a run as code, Python or commands, that makes the same run again, bit for bit.
 
-Every phase is a call of `train`, from where the one before has ended; changes of coefficients are in its
-partition.
+Every phase is a call of `train` that starts where the phase before it ended. Changes of coefficients are
+schedules in the phase's partition.
 """
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
-from heatbath.explorer.run_stream import Flight
-from heatbath.explorer.settings import NAMES, PageSettings
+from heatbath.explorer.run_stream import RunStream
+from heatbath.explorer.settings import DATASET_ARGUMENTS, PageSettings
 from heatbath.methods import Method, coefficients, known_methods, module_of
 from heatbath.methods.partition import Partition
 from heatbath.methods.presets import PRESETS
 from heatbath.methods.schedules import Schedule, to_plain
+from heatbath.models.dense import MLP
 from heatbath.runs.plan import Plan
 
-STEPS = 20_000  # of a run that has not begun
-PHASE = "phase"  # what files and folders of phases are called
-OUTPUT = "_output"  # how the arguments of presets for the output layer end
+DEFAULT_STEPS = 20_000  # of a run that has not begun
+PHASE_NAME = "phase"  # names of files and folders of phases begin with it
+OUTPUT_SUFFIX = "_output"  # of the arguments of presets for the output layer
+# Options of the command line that aren't called as their key in a settings file, by section and key
+OPTION_NAMES = {
+    ("problem", "name"): "problem",
+    ("problem", "seed"): "problem-seed",
+    ("network", "scale"): "init-scale",
+}
 
 
-def text(flight: Flight, kind: str) -> str:
-    """The code of a run up to where it stands: "python" or "command"."""
-    plan = flight.live.plan
-    begun = flight.live.step or flight.phases
-    lengths = [*(phase.steps for phase in flight.phases), flight.live.step if begun else STEPS]
-    phases = [*flight.phases, plan]
-    if len(phases) > 1 and not flight.live.step:  # another method, and no step of it yet
-        phases, lengths = phases[:-1], lengths[:-1]
-    write = _python if kind == "python" else _command
-    return write(flight.settings, phases, lengths)
+class Phase(NamedTuple):
+    """A phase of a run: its plan, its number of steps and its partition."""
+
+    plan: Plan
+    steps: int
+    partition: Partition
+
+
+def run_code(stream: RunStream, language: str) -> str:
+    """Return the code of a run up to its present step.
+
+    Parameters
+    ----------
+    stream : RunStream
+        The run.
+    language : str
+        "python" or "command".
+    """
+    plan = stream.live.plan
+    has_begun = stream.live.step or stream.phases
+    steps = [*(phase.steps for phase in stream.phases), stream.live.step if has_begun else DEFAULT_STEPS]
+    plans = [*stream.phases, plan]
+    if len(plans) > 1 and not stream.live.step:  # the present phase has made no step yet
+        plans, steps = plans[:-1], steps[:-1]
+    phases = [Phase(plan, count, _partition(plan)) for plan, count in zip(plans, steps, strict=True)]
+    write = _python_code if language == "python" else _command_code
+    return write(stream.settings, phases)
 
 
 # Python
 
 
-def _python(settings: PageSettings, phases: Sequence[Plan], lengths: Sequence[int]) -> str:
-    kinds = {type(m) for plan in phases for m in _partition(plan).methods.values()}
-    modules = sorted({module for kind in kinds if (module := module_of(kind))})
+def _python_code(settings: PageSettings, phases: Sequence[Phase]) -> str:
+    """Return the phases of a run as a Python script."""
+    modules = _method_modules(method for phase in phases for method in phase.partition.methods.values())
     lines = [
-        *(["import numpy as np"] if settings.of_problem["kind"] == "points" else []),
+        *(["import numpy as np"] if settings.problem_json["kind"] == "points" else []),
         "import heatbath as hb",
         *(f"import {module}" for module in modules),
         "",
-        *_problem_in_python(settings),
-        f"network = hb.MLP({_call(_network(settings))})",
+        *_python_problem(settings),
+        f"network = hb.MLP({_python_arguments(_network_arguments(settings.network))})",
     ]
-    for place, (plan, steps) in enumerate(zip(phases, lengths, strict=True)):
-        going_on = "" if place == 0 else ', start=run.theta, momenta="thermal"'
+    for index, (plan, steps, partition) in enumerate(phases):
+        continued = "" if index == 0 else ', start=run.theta, momenta="thermal"'
         lines += [
             "",
-            *_partition_in_python(_partition(plan)),
+            *_python_partition(partition),
             f"run = hb.train(problem, network, partition, steps={steps}, batch={plan.batch}, "
-            f"chains={plan.chains}, seed={plan.seed}{going_on})",
+            f"chains={plan.chains}, seed={plan.seed}{continued})",
         ]
     return "\n".join([*lines, "print(run)", ""])
 
 
-def _problem_in_python(settings: PageSettings) -> list[str]:
-    given = dict(settings.of_problem)
-    kind = given.pop("kind")
+def _python_problem(settings: PageSettings) -> list[str]:
+    """Return the lines of Python that make the problem."""
+    kind = settings.problem_json["kind"]
     if kind == "csv":
-        kept = f", keep={keep!r}" if (keep := _kept(settings)) else ""
-        return [
-            f'problem = hb.from_table("table.csv", {given["target"]!r}{kept})  # the table that was dropped'
-        ]
+        kept_columns = _kept_columns(settings)
+        keep = f", keep={kept_columns!r}" if kept_columns else ""
+        target = settings.problem_json["target"]
+        return [f'problem = hb.from_table("table.csv", {target!r}{keep})  # the table dropped onto the page']
     if kind == "points":
-        rows = [f"    [{x!r}, {y!r}, {c!r}]," for x, y, c in given["points"]]
+        rows = [f"    [{x!r}, {y!r}, {label!r}]," for x, y, label in settings.problem_json["points"]]
         return [
             "points = np.array([",
             *rows,
             "])",
             'problem = hb.datasets.from_arrays(points[:, :2], points[:, 2], task="binary")',
         ]
-    return [f"problem = hb.datasets.{kind}({_call(_recipe(settings))})"]
+    return [f"problem = hb.datasets.{kind}({_python_arguments(_dataset_arguments(settings))})"]
 
 
-def _kept(settings: PageSettings) -> list[str]:
-    """The columns of a table that are features, whatever they seem to be."""
-    encoder = settings.problem.encoder
-    return list(encoder.keep) if encoder is not None else []
-
-
-def _partition_in_python(partition: Partition) -> list[str]:
-    parts = {key: _method_in_python(method) for key, method in partition.methods.items()}
+def _python_partition(partition: Partition) -> list[str]:
+    """Return the lines of Python that make a partition."""
+    parts = {key: _python_method(method) for key, method in partition.methods.items()}
+    h = _python_value(partition.h)
     if list(parts) == ["all"]:
-        return [f"partition = hb.Partition({parts['all']}, h={_spelled(partition.h)})"]
+        return [f"partition = hb.Partition({parts['all']}, h={h})"]
     rows = [f"        {key!r}: {code}," for key, code in parts.items()]
-    return [
-        "partition = hb.Partition(", "    {", *rows, "    },", f"    h={_spelled(partition.h)},", ")",
-    ]  # fmt: skip
+    return ["partition = hb.Partition(", "    {", *rows, "    },", f"    h={h},", ")"]
 
 
-def _method_in_python(method: Method) -> str:
+def _python_method(method: Method) -> str:
     kind = type(method)
-    return f"{module_of(kind) or 'hb'}.{kind.__name__}({_call(_values(method))})"
+    return f"{module_of(kind) or 'hb'}.{kind.__name__}({_python_arguments(_method_arguments(method))})"
 
 
-def _call(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_spelled(value)}" for name, value in values.items())
+def _python_arguments(values: Mapping[str, Any]) -> str:
+    """Return keyword arguments as Python code."""
+    return ", ".join(f"{name}={_python_value(value)}" for name, value in values.items())
 
 
-def _spelled(value: Any) -> str:
-    """A value as Python writes it."""
+def _python_value(value: Any) -> str:
+    """Return a value as Python code."""
     if isinstance(value, Schedule):
-        fields = {name: v for name, v in vars(value).items()}
-        return f"hb.schedules.{type(value).__name__}({_call(fields)})"
+        return f"hb.schedules.{type(value).__name__}({_python_arguments(vars(value))})"
     if isinstance(value, tuple | list):
-        inner = ", ".join(map(_spelled, value))
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
+        entries = ", ".join(map(_python_value, value))
+        return f"({entries},)" if len(value) == 1 else f"({entries})"
     return 'float("inf")' if value == math.inf else repr(value)
 
 
 # The command line
 
 
-def _command(settings: PageSettings, phases: Sequence[Plan], lengths: Sequence[int]) -> str:
-    kind, lines = settings.of_problem["kind"], []
+def _command_code(settings: PageSettings, phases: Sequence[Phase]) -> str:
+    """Return the phases of a run as shell commands, with the files that they read."""
+    kind, lines = settings.problem_json["kind"], []
     if kind == "csv":
         lines.append("# table.csv is the table that was dropped onto the page")
     if kind == "points":
-        rows = [f"{x!r},{y!r},{c!r}" for x, y, c in settings.of_problem["points"]]
+        rows = [f"{x!r},{y!r},{label!r}" for x, y, label in settings.problem_json["points"]]
         lines += ["cat > table.csv <<'END'", "x1,x2,class", *rows, "END"]
-    for place, (plan, steps) in enumerate(zip(phases, lengths, strict=True), 1):
-        lines += _phase_on_command_line(settings, plan, steps, place, last=place == len(phases))
+    for number, phase in enumerate(phases, 1):
+        lines += _phase_commands(settings, phase, number, is_last=number == len(phases))
     return "\n".join([*lines, ""])
 
 
-def _phase_on_command_line(
-    settings: PageSettings, plan: Plan, steps: int, place: int, last: bool
-) -> list[str]:
-    """A command; in a file what is no option. Each phase but the last has a folder, where the next begins."""
-    partition = _partition(plan)
+def _phase_commands(settings: PageSettings, phase: Phase, number: int, is_last: bool) -> list[str]:
+    """Return the lines of a shell script that train one phase.
+
+    Settings that no option can hold are in a settings file. Each phase but the last one has a folder, where
+    the next phase starts.
+
+    Parameters
+    ----------
+    settings : PageSettings
+        Settings of the page.
+    phase : Phase
+        The phase.
+    number : int
+        Number of the phase, from 1.
+    is_last : bool
+        True for the last phase.
+    """
+    plan, steps, partition = phase
     training: dict[str, Any] = {"steps": steps, "batch": plan.batch, "chains": plan.chains, "seed": plan.seed}
-    if place > 1:
-        training |= {"start": f"{PHASE}{place - 1}", "momenta": "thermal"}
+    if number > 1:
+        training |= {"start": f"{PHASE_NAME}{number - 1}", "momenta": "thermal"}
     sections = {
-        "problem": _problem_on_command_line(settings),
-        "network": _network(settings),
-        "method": _in_toml(_named(partition) or _parts(partition)),
+        "problem": _command_problem(settings),
+        "network": _network_arguments(settings.network),
+        "method": _toml_value(_named_method(partition) or _method_by_parts(partition)),
         "training": training,
     }
-    call = _imports(partition) + "train "
-    out = [] if last else ["--out", f"{PHASE}{place}"]
+    imports = "".join(f"--import {module} " for module in _method_modules(partition.methods.values()))
+    command = f"heatbath {imports}train "
+    out = [] if is_last else ["--out", f"{PHASE_NAME}{number}"]
     if not any(isinstance(value, dict) for value in sections["method"].values()):
-        return [call + shlex.join([*_options(sections), *out])]
-    name = "run.toml" if last and place == 1 else f"{PHASE}{place}.toml"
+        return [command + shlex.join([*_options(sections), *out])]
+    filename = "run.toml" if is_last and number == 1 else f"{PHASE_NAME}{number}.toml"
     content = tomli_w.dumps({"command": "train", **sections}).rstrip()
-    return [f"cat > {name} <<'END'", content, "END", call + shlex.join(["--settings", name, *out])]
-
-
-def _imports(partition: Partition) -> str:
-    modules = sorted({m for method in partition.methods.values() if (m := module_of(type(method)))})
-    return "heatbath " + "".join(f"--import {module} " for module in modules)
+    return [f"cat > {filename} <<'END'", content, "END", command + shlex.join(["--settings", filename, *out])]
 
 
 def _options(sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Settings as options."""
-    flags = {
-        ("problem", "name"): "problem",
-        ("problem", "seed"): "problem-seed",
-        ("network", "scale"): "init-scale",
-    }
-    words = []
+    """Return the sections of a settings file as options of the command line."""
+    options = []
     for section, values in sections.items():
         if section == "method":
-            rest = ",".join(f"{name}={value}" for name, value in values.items() if name != "name")
-            words += ["--method", f"{values['name']}:{rest}"]
+            arguments = ",".join(f"{name}={value}" for name, value in values.items() if name != "name")
+            options += ["--method", f"{values['name']}:{arguments}"]
             continue
         for name, value in values.items():
-            flag = flags.get((section, name), name.replace("_", "-"))
+            option = OPTION_NAMES.get((section, name), name.replace("_", "-"))
             if name == "keep":
-                words += [word for column in value for word in ("--keep", column)]
+                for column in value:
+                    options += ["--keep", column]
             elif isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
+                options.append(f"--{option}" if value else f"--no-{option}")
+            elif isinstance(value, list):
+                options += [f"--{option}", ",".join(map(str, value))]
             else:
-                words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
-    return words
+                options += [f"--{option}", str(value)]
+    return options
 
 
-def _problem_on_command_line(settings: PageSettings) -> dict[str, Any]:
-    kind = settings.of_problem["kind"]
+def _command_problem(settings: PageSettings) -> dict[str, Any]:
+    """Return the section "problem" of a settings file."""
+    kind = settings.problem_json["kind"]
     if kind == "points":
-        kept = {"keep": ["x1", "x2"]}
-        return {"data": "table.csv", "target": "class", "task": "binary", "standardise": False} | kept
+        columns = {"target": "class", "task": "binary", "standardise": False, "keep": ["x1", "x2"]}
+        return {"data": "table.csv"} | columns
     if kind == "csv":
-        kept = {"keep": keep} if (keep := _kept(settings)) else {}
-        return {"data": "table.csv", "target": settings.of_problem["target"]} | kept
-    return {"name": kind, **_recipe(settings)}
+        kept_columns = _kept_columns(settings)
+        keep = {"keep": kept_columns} if kept_columns else {}
+        return {"data": "table.csv", "target": settings.problem_json["target"]} | keep
+    return {"name": kind, **_dataset_arguments(settings)}
 
 
-def _named(partition: Partition) -> dict[str, Any] | None:
-    """What makes a partition on the command line: a method or preset with what is not its default."""
+def _named_method(partition: Partition) -> dict[str, Any] | None:
+    """Return the section "method" for a partition that a single method or a preset makes, or None.
+
+    Arguments of presets that equal their defaults are left out.
+    """
     methods = partition.methods
     if list(methods) == ["all"]:
         method = methods["all"]
-        return {"name": type(method).title.lower(), "h": partition.h, **_values(method)}
+        return {"name": type(method).title.lower(), "h": partition.h, **_method_arguments(method)}
     for name, preset in PRESETS.items():
-        accepted = {n: p for n, p in signature(preset).parameters.items() if n != "posterior"}
-        given = {argument: _argument(argument, partition) for argument in accepted}
-        given = {argument: value for argument, value in given.items() if value is not None}
+        parameters = {n: p for n, p in signature(preset).parameters.items() if n != "posterior"}
+        values = {argument: _preset_argument(argument, partition) for argument in parameters}
+        values = {argument: value for argument, value in values.items() if value is not None}
         try:
-            same = preset(**given) == partition
+            is_same = preset(**values) == partition
         except (ValueError, TypeError):
             continue
-        if same:
-            return {"name": name.lower()} | {n: v for n, v in given.items() if v != accepted[n].default}
+        if is_same:
+            return {"name": name.lower()} | {n: v for n, v in values.items() if v != parameters[n].default}
     return None
 
 
-def _parts(partition: Partition) -> dict[str, Any]:
-    """What makes a partition on the command line that is no preset's: its parts, one by one."""
+def _method_by_parts(partition: Partition) -> dict[str, Any]:
+    """Return the section "method" for a partition that no preset makes: h and the method of each part."""
     parts = {
-        str(key): {"name": type(method).title.lower(), **_values(method)}
+        str(key): {"name": type(method).title.lower(), **_method_arguments(method)}
         for key, method in partition.methods.items()
     }
     return {"h": partition.h, "parts": parts}
 
 
-def _argument(argument: str, partition: Partition) -> Any:
-    """What a partition has for an argument of a preset."""
+def _preset_argument(argument: str, partition: Partition) -> Any:
+    """Return the value that a preset's argument would need to make a partition, or None if there is none."""
     if argument == "h":
         return partition.h
     hidden, output = partition.methods.get("hidden"), partition.methods.get("output")
-    if argument.endswith(OUTPUT):
-        return getattr(output, argument.removesuffix(OUTPUT), None)
+    if argument.endswith(OUTPUT_SUFFIX):
+        return getattr(output, argument.removesuffix(OUTPUT_SUFFIX), None)
     return getattr(hidden, argument) if hasattr(hidden, argument) else getattr(output, argument, None)
 
 
-def _in_toml(value: Any) -> Any:
+def _toml_value(value: Any) -> Any:
+    """Return a value as TOML can hold it: schedules become tables."""
     if isinstance(value, dict):
-        return {name: _in_toml(single) for name, single in value.items()}
+        return {name: _toml_value(entry) for name, entry in value.items()}
     return to_plain(value) if isinstance(value, Schedule) else value
 
 
-# Both
+# Python and the command line
 
 
 def _partition(plan: Plan) -> Partition:
-    assert isinstance(plan.partition, Partition)
+    assert isinstance(plan.partition, Partition)  # a page's plan has no grid of partitions
     return plan.partition
 
 
-def _values(method: Method) -> dict[str, Any]:
-    """What a method is made of, as far as it is not the default; its coefficients always."""
-    usual = {
-        name: p.default for name, p in signature(known_methods()[type(method).__name__]).parameters.items()
-    }
+def _method_modules(methods: Iterable[Method]) -> list[str]:
+    """Return the modules outside heatbath that define methods, sorted."""
+    modules = (module_of(type(method)) for method in methods)
+    return sorted({module for module in modules if module})
+
+
+def _kept_columns(settings: PageSettings) -> list[str]:
+    """Return the columns of a table that are features even if they look like something else."""
+    encoder = settings.problem.encoder
+    return list(encoder.keep) if encoder is not None else []
+
+
+def _method_arguments(method: Method) -> dict[str, Any]:
+    """Return the arguments of a method: all coefficients, the word, and options unlike their defaults."""
+    parameters = signature(known_methods()[type(method).__name__]).parameters
     always = set(coefficients(type(method))) - method.idle | {"word"}
-    values = {name: getattr(method, name) for name in usual}
-    return {name: value for name, value in values.items() if name in always or value != usual[name]}
-
-
-def _recipe(settings: PageSettings) -> dict[str, Any]:
-    """The arguments of a problem that is drawn at random."""
-    given = {name: value for name, value in settings.of_problem.items() if name != "kind"}
-    return {NAMES.get(name, name): value for name, value in given.items()} | {
-        "n_test": settings.problem.X_test.shape[1]
+    values = {name: getattr(method, name) for name in parameters}
+    return {
+        name: value for name, value in values.items() if name in always or value != parameters[name].default
     }
 
 
-def _network(settings: PageSettings) -> dict[str, Any]:
-    network = settings.network
+def _dataset_arguments(settings: PageSettings) -> dict[str, Any]:
+    """Return the arguments of the function of `heatbath.datasets` that draws the problem."""
+    arguments = {
+        DATASET_ARGUMENTS.get(name, name): value
+        for name, value in settings.problem_json.items()
+        if name != "kind"
+    }
+    return arguments | {"n_test": settings.problem.X_test.shape[1]}
+
+
+def _network_arguments(network: MLP) -> dict[str, Any]:
     return {
         "hidden": list(network.hidden),
         "activation": network.activation,

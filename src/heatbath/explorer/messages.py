@@ -1,50 +1,51 @@
-"""What the page and the server say to each other.
+"""Read and write the messages between the page and the server.
 
-Addresses are relative to wherever the page is: `./` is the page, `./page/NAME` its files, `./run/SESSION/A.nc`
-a run as a file, `./socket?session=KEY` the websocket. A server for other computers wants `token=...` in all but
-the files.
+Addresses are relative to the page: `./` is the page, `./page/NAME` its files, `./run/SESSION/A.nc` a run as a
+file, `./socket?session=KEY` the websocket. A server that other computers can reach needs `token=...` in every
+address except those of the page's files.
 
-From the page: text, a JSON object with `type`, a number `id` that the answer bears (last, or first but for the
-type: there it is found in what cannot be read, too), and
+Messages from the page are JSON objects in text, with a `type`, a number `id` that the answer repeats, and the
+fields below. The `id` comes last, or first after the type, where the server finds it even in a message that
+it can't parse.
 
 | type | fields | answer |
 | --- | --- | --- |
-| setup | settings (see `settings`) | `ready`; both runs begin anew, paused |
+| setup | settings (see `settings`) | `ready`; both runs start again, paused |
 | reset | | `ready`: back to step 0, with coefficients as they are |
-| change | run "A" or "B", and what changes of method, h, parts, anneal | `changed`; another method, word or option begins a new phase |
-| heat | run, on, factor | `changed`: temperatures times the factor while it is on |
+| change | run "A" or "B", and any of method, h, parts, anneal | `changed`; another method, word or option begins a new phase |
+| heat | run, on, factor | `changed`; temperatures are multiplied by the factor while it is on |
 | play, pause | | `state` |
-| step | steps | `state`, when both runs have made them |
-| speed | speed: most steps a second, or null | `state` |
-| view | map "mean", "sd" or "chain", chain, units, size | the next frame has it |
-| ready | frame | asks for the next frame, when there is something new |
-| hide, show | | whether the page can be seen: no frames and traces else |
-| word | run, part, text, gamma | `word`: checked, not applied |
-| rewind | run | `rewound`: a good state from before chains diverged |
-| line | | `line`; of runs that stand still |
+| step | steps | `state`, once both runs have made the steps |
+| speed | speed: at most this number of steps a second, or null | `state` |
+| view | map "mean", "sd" or "chain", chain, units, size | the next frame shows it |
+| ready | frame | asks for the next frame, as soon as there is something new |
+| hide, show | | the page is hidden or visible: a hidden page gets no frames and traces |
+| word | run, part, text, gamma | `word`; the word is checked, not applied |
+| rewind | run | `rewound`; the run goes back to a good state from before its chains diverged |
+| line | | `line`; both runs must be paused |
 | code | run, as "python" or "command" | `code` |
 
-To the page: text,
+Messages to the page are text:
 
 | type | fields |
 | --- | --- |
-| hello | version, session, catalogue (see `catalogue`), limits, scenes, defaults (settings) |
+| hello | version, session, catalogue (see `method_menu.catalogue`), limits, scenes, defaults (settings) |
 | ready | settings with every default, domain [left, right, bottom, top], train and test [[x, y, class], ...], targets (names of the classes), parts by run [{name, key, parameters, thermal, adaptive, thermal_name}] |
 | state | playing, speed, steps by run |
-| changed | run, step from which on it holds, method, h, parts, anneal, heat, layout (as `ready` has parts), entry [step, change] of the history, replayed; history, if some of it was dropped |
+| changed | run, step from which it holds, method, h, parts, anneal, heat, layout (as `ready` has parts), entry [step, change] of the history, replayed; history, if changes were dropped |
 | compiling | run, done, text |
-| traces | runs: from (replace what there is from this record on), step, and loss, accuracy by split, temperature, configurational by part, xi by thermostat: means over living chains |
-| histogram | runs: by part low, high, counts |
+| traces | runs: from (the first record that is replaced), step, and loss, accuracy by split, temperature, configurational by part, xi by thermostat: means over living chains |
+| histogram | runs: low, high and counts by part |
 | units | runs: [[w1, w2, b, v], ...], lines w·x + b = 0 in the user's coordinates with the output weight v |
-| diverged | run, step, part, chains (how many are lost), living |
-| word | ok, letters [{letter, share}], gradients, order, text (what is wrong) |
-| rewound | run, step, history, and as `changed` |
+| diverged | run, step, part, chains (number of diverged chains), living (number of the others) |
+| word | ok, letters [{letter, share}], gradients, order, text (the error) |
+| rewound | run, step, history, and the fields of `changed` |
 | line | lines: "start-A", "start-B", "A-B" with at, train, test |
 | code | run, as, text |
 | error | run, field, text, problems [{field, text}]; nothing has changed |
 | busy | text: too many pages |
 
-and frames, bytes, little-endian: "HBF1"; uint32 number, width, height; float64 step of A, of B; float32 train
+Frames are bytes, little-endian: "HBF1"; uint32 number, width, height; float64 step of A, of B; float32 train
 loss, test loss, train accuracy, test accuracy of A, the same of B; width x height uint8 of A, then of B, row
 by row from the top: 255 times the probability of class 1, or 510 times the standard deviation over chains.
 """  # noqa: E501
@@ -55,7 +56,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,34 +64,40 @@ from numpy.typing import NDArray
 
 from heatbath._internal.checks import POSITIVE, Interval, choice, real, whole
 from heatbath.explorer.settings import (
-    CHANGES,
-    LAYERS,
-    LETTERS,
-    MOST_CHAINS,
-    MOST_DRAWN,
-    MOST_POINTS,
-    PARAMETERS,
-    RUNS,
-    WIDTH,
-    Checks,
+    MAX_CHAINS,
+    MAX_CHANGES,
+    MAX_DRAWN_POINTS,
+    MAX_EXAMPLES,
+    MAX_LAYERS,
+    MAX_PARAMETERS,
+    MAX_WIDTH,
+    MAX_WORD_LENGTH,
+    RUN_NAMES,
+    ErrorCollector,
+    FieldError,
 )
 
-LARGEST, USUAL = 2**20, 2**14  # characters of a setup, and of any other message
-READ = 4 * LARGEST  # bytes of what is refused with an answer; what is larger ends the connection
-A_SECOND = 100  # messages of a page, at the most
-SESSIONS = 8
-STEPS = 1000  # that can be made by hand at a time
-SIZES = (64, 160)  # of a map
-MAGIC = b"HBF1"
-LARGE = 3e38  # as float32 has room for
+MAX_SETUP_LENGTH = 2**20  # characters of the message `setup`, which may contain a table
+MAX_LENGTH = 2**14  # characters of every other message
+MAX_RECEIVED_BYTES = (
+    4 * MAX_SETUP_LENGTH
+)  # up to here an error is sent back; larger messages end the connection
+MAX_MESSAGES_PER_SECOND = 100  # of a page
+MAX_SESSIONS = 8  # pages of a server
+MAX_MANUAL_STEPS = 1000  # of one message `step`
+MAP_SIZES = (64, 160)  # smallest and largest number of points on a side of a map
+FRAME_MAGIC = b"HBF1"
+MAX_FLOAT32 = 3e38  # a little below the largest float32
 LIMITS: dict[str, Any] = {
-    "layers": LAYERS, "width": WIDTH, "parameters": PARAMETERS, "chains": MOST_CHAINS, "points": MOST_POINTS,
-    "drawn": MOST_DRAWN, "letters": LETTERS, "changes": CHANGES, "steps": STEPS, "sessions": SESSIONS,
-    "messages": A_SECOND, "size": list(SIZES), "bytes": {"setup": LARGEST, "other": USUAL},
+    "layers": MAX_LAYERS, "width": MAX_WIDTH, "parameters": MAX_PARAMETERS, "chains": MAX_CHAINS,
+    "points": MAX_EXAMPLES, "drawn": MAX_DRAWN_POINTS, "letters": MAX_WORD_LENGTH, "changes": MAX_CHANGES,
+    "steps": MAX_MANUAL_STEPS, "sessions": MAX_SESSIONS, "messages": MAX_MESSAGES_PER_SECOND,
+    "size": list(MAP_SIZES), "bytes": {"setup": MAX_SETUP_LENGTH, "other": MAX_LENGTH},
 }  # fmt: skip
-END = 80  # characters in which a number stands
-FIRST = re.compile(r'\s*\{\s*(?:"type"\s*:\s*"\w*"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*[,}]', re.ASCII)
-LAST = re.compile(r',\s*"id"\s*:\s*(\d{1,15})\s*\}\s*$', re.ASCII)
+# An id is looked for in this number of characters at both ends of a message, which may be invalid and huge
+ID_SEARCH_LENGTH = 80
+ID_AT_START = re.compile(r'\s*\{\s*(?:"type"\s*:\s*"\w*"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*[,}]', re.ASCII)
+ID_AT_END = re.compile(r',\s*"id"\s*:\s*(\d{1,15})\s*\}\s*$', re.ASCII)
 FIELDS: dict[str, tuple[str, ...]] = {
     "setup": ("settings",),
     "change": ("run", "method", "h", "parts", "anneal"),
@@ -111,111 +118,157 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def read(text: str | bytes) -> dict[str, Any]:
-    """A message of the page, its form checked; `Wrong` says what is not as it should be."""
-    checks = Checks()
-    with checks.of("message"):
+def parse_message(text: str | bytes) -> dict[str, Any]:
+    """Return a message of the page as a dict, after checking its form.
+
+    Raises
+    ------
+    SettingsError
+        With every error in the message.
+    """
+    errors = ErrorCollector()
+    with errors.field("message"):
         if not isinstance(text, str):
             raise TypeError("text is needed, got bytes")
-        if len(text) > LARGEST:
-            raise ValueError(f"at most {LARGEST:,} characters are accepted, got {len(text):,}")
+        if len(text) > MAX_SETUP_LENGTH:
+            raise ValueError(f"at most {MAX_SETUP_LENGTH:,} characters are accepted, got {len(text):,}")
         try:
-            message = json.loads(text, parse_constant=_refuse)
+            message = json.loads(text, parse_constant=_refuse_constant)
         except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-    checks.end()
-    with checks.of("type"):
+            raise ValueError("the message is nested too deeply") from None
+    errors.raise_errors()
+    with errors.field("type"):
         if not isinstance(message, dict):
             raise TypeError(f"a JSON object is needed, got {text[:60]}")
         choice("type", message.get("type"), tuple(FIELDS))
-        if message["type"] != "setup" and len(text) > USUAL:
-            raise ValueError(f"at most {USUAL:,} characters are accepted of {message['type']}")
-    checks.end()
+        if message["type"] != "setup" and len(text) > MAX_LENGTH:
+            raise ValueError(f"at most {MAX_LENGTH:,} characters are accepted in a message {message['type']}")
+    errors.raise_errors()
     kind = message["type"]
-    fields = checks.table(kind, message, ("type", "id", *FIELDS[kind]))
-    number = message.get("id")
-    if isinstance(number, bool) or not isinstance(number, int | None):
-        checks.problems.append(("id", f"id must be a whole number, got {str(number)[:40]!r}"))
-    for name, accepted in CHECKED.get(kind, {}).items():
-        with checks.of(name):
-            accepted(name, fields.get(name))
-    checks.end()
+    fields = errors.read_object(kind, message, ("type", "id", *FIELDS[kind]))
+    message_id = message.get("id")
+    if isinstance(message_id, bool) or not isinstance(message_id, int | None):
+        errors.errors.append(FieldError("id", f"id must be a whole number, got {str(message_id)[:40]!r}"))
+    for name, check in FIELD_CHECKS.get(kind, {}).items():
+        with errors.field(name):
+            check(name, fields.get(name))
+    errors.raise_errors()
     return fields
 
 
-def number_of(text: str | bytes) -> int | None:
-    """The `id` of a message that need be neither valid nor small: of its ends only is anything read."""
+def find_message_id(text: str | bytes) -> int | None:
+    """Return the `id` of a message that may be invalid or huge, or None; only its two ends are read."""
     if not isinstance(text, str):
         return None
-    found = FIRST.match(text[:END]) or LAST.search(text[-END:])
-    return int(found[1]) if found else None
+    match = ID_AT_START.match(text[:ID_SEARCH_LENGTH]) or ID_AT_END.search(text[-ID_SEARCH_LENGTH:])
+    return int(match[1]) if match else None
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f'{constant} is no number here: infinite friction is written as "inf"')
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f'{constant} is not accepted as a number: write infinite friction as "inf"')
 
 
-def _is_run(name: str, value: object) -> None:
-    choice(name, value, RUNS)
+Check = Callable[[str, Any], object]  # takes a field's name and value, and raises if the value isn't accepted
 
 
-def _is_truth(name: str, value: object) -> None:
+def _check_run(name: str, value: object) -> None:
+    choice(name, value, RUN_NAMES)
+
+
+def _check_bool(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be true or false, got {str(value)[:40]!r}")
 
 
-def _is_text(name: str, value: object) -> None:
-    if not isinstance(value, str) or len(value) > 4 * LETTERS:
-        raise TypeError(f"{name} must be a short text, got {str(value)[:40]!r}")
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str) or len(value) > 4 * MAX_WORD_LENGTH:
+        limit = 4 * MAX_WORD_LENGTH
+        raise TypeError(f"{name} must be a text of at most {limit} characters, got {str(value)[:40]!r}")
 
 
-CHECKED: dict[str, dict[str, Any]] = {
-    "change": {"run": _is_run},
-    "step": {"steps": lambda name, value: whole(name, value, 1, STEPS + 1)},
-    "speed": {"speed": lambda name, value: None if value is None else real(name, value, Interval(1, 1e9))},
-    "heat": {
-        "run": _is_run,
-        "on": _is_truth,
-        "factor": lambda name, value: None if value is None else real(name, value, POSITIVE),
-    },
+def _check_whole(low: int, high: int) -> Check:
+    """Return a check for whole numbers from `low` to `high` - 1."""
+    return lambda name, value: whole(name, value, low, high)
+
+
+def _check_choice(*accepted: str) -> Check:
+    """Return a check for one of several texts."""
+    return lambda name, value: choice(name, value, accepted)
+
+
+def _check_real(accepted: Interval) -> Check:
+    """Return a check for a number in an interval."""
+    return lambda name, value: real(name, value, accepted)
+
+
+def _optional(check: Check) -> Check:
+    """Return a check that also accepts null."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+FIELD_CHECKS: dict[str, dict[str, Check]] = {
+    "change": {"run": _check_run},
+    "step": {"steps": _check_whole(1, MAX_MANUAL_STEPS + 1)},
+    "speed": {"speed": _optional(_check_real(Interval(1, 1e9)))},
+    "heat": {"run": _check_run, "on": _check_bool, "factor": _optional(_check_real(POSITIVE))},
     "view": {
-        "map": lambda name, value: None if value is None else choice(name, value, ("mean", "sd", "chain")),
-        "chain": lambda name, value: None if value is None else whole(name, value, 0, MOST_CHAINS),
-        "units": lambda name, value: None if value is None else _is_truth(name, value),
-        "size": lambda name, value: None if value is None else whole(name, value, SIZES[0], SIZES[1] + 1),
+        "map": _optional(_check_choice("mean", "sd", "chain")),
+        "chain": _optional(_check_whole(0, MAX_CHAINS)),
+        "units": _optional(_check_bool),
+        "size": _optional(_check_whole(MAP_SIZES[0], MAP_SIZES[1] + 1)),
     },
-    "ready": {"frame": lambda name, value: whole(name, value, 0, 2**32)},
-    "word": {"run": _is_run, "part": _is_text, "text": _is_text},
-    "rewind": {"run": _is_run},
-    "code": {"run": _is_run, "as": lambda name, value: choice(name, value, ("python", "command"))},
+    "ready": {"frame": _check_whole(0, 2**32)},
+    "word": {"run": _check_run, "part": _check_text, "text": _check_text},
+    "rewind": {"run": _check_run},
+    "code": {"run": _check_run, "as": _check_choice("python", "command")},
 }
 
 
-def write(kind: str, **fields: Any) -> str:
-    """A message to the page; what is not finite is null."""
-    return json.dumps({"type": kind, **_plain(fields)}, allow_nan=False, separators=(",", ":"))
+def format_message(kind: str, **fields: Any) -> str:
+    """Return a message to the page as JSON; NaN and infinities become null."""
+    return json.dumps({"type": kind, **_json_value(fields)}, allow_nan=False, separators=(",", ":"))
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
+    """Return a value as JSON holds it: arrays as lists, numbers that aren't finite as None."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(single) for key, single in value.items()}
+        return {str(key): _json_value(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(single) for single in value]
+        return [_json_value(entry) for entry in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return _json_value(value.tolist())
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def short(value: float) -> float:
-    """A number with as many digits as can be seen."""
+def round_for_display(value: float) -> float:
+    """Return a number rounded to six significant digits, which is finer than a page can show."""
     return float(f"{value:.6g}")
 
 
-def frame(
-    number: int, size: int, steps: list[int], losses: list[float], maps: list[NDArray[np.uint8]]
+def format_frame(
+    number: int,
+    size: int,
+    steps: Sequence[int],
+    losses: Sequence[float],
+    maps: Sequence[NDArray[np.uint8]],
 ) -> bytes:
-    """A frame: steps and losses of both runs, and their maps, row 0 at the top."""
-    head = MAGIC + struct.pack("<IIIdd8f", number, size, size, *steps, *np.clip(losses, -LARGE, LARGE))
-    return head + b"".join(single.tobytes() for single in maps)
+    """Return a frame as bytes.
+
+    Parameters
+    ----------
+    number : int
+        Number of the frame.
+    size : int
+        Number of points on a side of the maps.
+    steps : sequence of int
+        Steps of run A and run B.
+    losses : sequence of float
+        Train loss, test loss, train accuracy and test accuracy of run A, then of run B.
+    maps : sequence of arrays
+        Maps of run A and run B, row 0 at the top.
+    """
+    clipped = np.clip(losses, -MAX_FLOAT32, MAX_FLOAT32)
+    header = FRAME_MAGIC + struct.pack("<IIIdd8f", number, size, size, *steps, *clipped)
+    return header + b"".join(pixels.tobytes() for pixels in maps)

@@ -23,12 +23,12 @@ FALLBACK_RANGE = between(1e-7, 1e-1)
 Location: TypeAlias = tuple[str, str]  # a part and its coefficient; ("", "h") for the stepsize
 
 
-def names() -> list[str]:
+def method_names() -> list[str]:
     """Return the methods that a run can have: presets, and registered methods that move."""
     return [*PRESETS, *(name for name, kind in known_methods().items() if kind.letters)]
 
 
-def default(name: str) -> Partition:
+def default_partition(name: str) -> Partition:
     """Return the partition of a preset or method with its default coefficients."""
     choice = method_choices()[name]
     return choice.make(**_required_values(choice))
@@ -42,18 +42,18 @@ def _required_values(choice: MethodChoice) -> dict[str, float]:
 def catalogue() -> dict[str, Any]:
     """Return the description of all methods and letters that the page receives."""
     letters: dict[str, dict[str, str]] = {}
-    for name in names():
-        for method in default(name).methods.values():
+    for name in method_names():
+        for method in default_partition(name).methods.values():
             if method.spelled:
                 for letter, meaning in method.letters.items():
                     description = {"symbol": meaning.formula or letter, "about": meaning.description}
                     letters.setdefault(letter, description)
-    return {"methods": [_describe_choice(name) for name in names()], "letters": letters}
+    return {"methods": [_describe_choice(name) for name in method_names()], "letters": letters}
 
 
 def _describe_choice(name: str) -> dict[str, Any]:
     """Return the page's description of a preset or method."""
-    partition, is_preset = default(name), name in PRESETS
+    partition, is_preset = default_partition(name), name in PRESETS
     docstring = (PRESETS[name] if is_preset else known_methods()[name]).__doc__ or ""
     ranges = _ranges(method_choices()[name])
     assert isinstance(partition.h, float)

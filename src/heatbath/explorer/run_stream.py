@@ -1,6 +1,8 @@
-"""A run of a session: a `Live` with its phases, the changes on the way, and what the page is shown of it.
+"""Run one of a page's two runs: its phases, its changes while it runs, and what the page is shown of it.
 
-One worker at a time holds a flight, and only that one touches it; everyone else leaves a command.
+A `RunStream` belongs to the one worker that holds it; every other thread leaves a command for that worker.
+
+Letters: θ are the parameters of a network, ξ the friction of a thermostat, h the stepsize.
 """
 
 from __future__ import annotations
@@ -8,32 +10,36 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from heatbath.datasets.problem import Floats
 from heatbath.engine.compile import reporting
-from heatbath.explorer.messages import short, write
-from heatbath.explorer.settings import CHANGES, PageSettings, RunSettings, same_phase
+from heatbath.explorer.messages import format_message, round_for_display
+from heatbath.explorer.settings import MAX_CHANGES, HistoryEntry, PageSettings, RunSettings, is_same_phase
+from heatbath.methods.partition import Partition
 from heatbath.runs.live import LiveRun, Snapshot
 from heatbath.runs.plan import Plan
 
-SLICE, PIECE = 0.015, 0.004  # seconds of work at a time, and of compiled code, after which one looks up
-GROWTH = 1.04  # of the steps of the records: some 350 up to a million
-RECORDS = 400
-FIRST, SHARE = 0.5, 0.3  # seconds, and then the share of all time, that records may take
-CELLS = 3e8  # parameters x chains x points of a map: some 20 ms
-COARSEST = 24  # a map has at least so many points on a side
-BINS = 48
-READ = 0.2  # seconds in which the numbers above a map of a run that plays stay: nobody reads faster
-UNITS = 200
+SLICE_SECONDS = 0.015  # of work, after which a worker turns to another run
+COMPILED_CALL_SECONDS = 0.004  # of compiled code, after which urgent requests are looked for
+RECORD_GROWTH = 1.04  # factor from a recorded step to the next: about 350 records up to a million steps
+MAX_RECORDS = 400  # of a trace; above it, every second one is dropped
+FREE_RECORD_SECONDS = 0.5  # that records may take in any case
+RECORD_SHARE = 0.3  # of all working time, that records may take beyond that
+MAX_MAP_COST = 3e8  # parameters x chains x points of a map: about 20 ms
+MIN_MAP_SIZE = 24  # points on a side of a map, however large the networks
+HISTOGRAM_BINS = 48
+LOSSES_SECONDS = 0.2  # for which losses above a map stay the same while a run plays: nobody reads faster
+MAX_UNITS = 200  # hidden units whose lines are shown
+GREY = 128  # of a map's 256 levels
 
 
 class View(NamedTuple):
-    """What the page shows: which map, of which chain, whether hidden units, and how many points on a side."""
+    """View of the page: kind of map, chain, whether hidden units are drawn, and points on a side."""
 
     map: str = "mean"
     chain: int = 0
@@ -42,7 +48,7 @@ class View(NamedTuple):
 
 
 class Domain(NamedTuple):
-    """The part of the plane that is shown, in the user's coordinates."""
+    """Visible part of the plane, in the user's coordinates."""
 
     left: float
     right: float
@@ -50,72 +56,117 @@ class Domain(NamedTuple):
     top: float
 
     def grid(self, size: int) -> Floats:
-        """The middles of size x size cells, row by row from the top."""
-        share = (np.arange(size) + 0.5) / size
-        x, y = self.left + share * (self.right - self.left), self.top - share * (self.top - self.bottom)
+        """Return the centres of size x size cells, row by row from the top, with shape (size², 2)."""
+        fraction = (np.arange(size) + 0.5) / size
+        x = self.left + fraction * (self.right - self.left)
+        y = self.top - fraction * (self.top - self.bottom)
         return np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
 
 
 class TracePoint(NamedTuple):
-    """A record of a trace: means over living chains."""
+    """Record of a trace at one step: means over living chains, by quantity and split, part or thermostat."""
 
     step: int
-    values: dict[str, Any]
+    values: dict[str, dict[str, float]]
 
 
 class Picture(NamedTuple):
-    """What a frame shows of a run; `fresh` if its losses are those of this step."""
+    """Contents of a frame for one run.
+
+    `losses` are train loss, test loss, train accuracy and test accuracy; `fresh` is True if they belong to
+    `step`. `units` are lines of hidden units, or None; `seconds` is how long the picture took.
+    """
 
     step: int
     losses: list[float]
     map: NDArray[np.uint8]
     units: list[list[float]] | None
-    took: float
+    seconds: float
     fresh: bool = True
 
 
-Post = Callable[..., None]  # takes a text to the page, and the number of the message that it answers, if any
+class TracesSent(NamedTuple):
+    """When traces were last sent to the page, up to which step, and how many seconds that took."""
+
+    time: float = -math.inf
+    step: int = -1
+    seconds: float = 0.0
+
+
+class PaceStart(NamedTuple):
+    """Time and step from which a limited speed counts."""
+
+    time: float = 0.0
+    step: int = 0
+
+
+class StateAfterChange(NamedTuple):
+    """Settings and heat factor that hold after a change."""
+
+    run: RunSettings
+    heat: float
+
+
+Post = Callable[
+    ..., None
+]  # takes a text for the page and, for an answer, the id of the message that it answers
 
 
 class Command(NamedTuple):
-    """What the worker that holds a run next is to do; and what is done, with a reason, if none ever does."""
+    """Request for the worker that next holds a run; `give_up` is called with a reason if no worker will."""
 
-    carry_out: Callable[[], None]
+    execute: Callable[[], None]
     give_up: Callable[[str], None]
 
 
-class Flight:
-    """A run on its way. `post` takes messages to the page."""
+class RunStream:
+    """A run that is advanced in slices and sends its results to the page.
+
+    Parameters
+    ----------
+    name : str
+        Name of the run: "A" or "B".
+    settings : PageSettings
+        Settings of the page.
+    domain : Domain
+        Part of the plane that its maps show.
+    post : callable
+        Sends a text to the page, as a `Post`.
+    """
 
     def __init__(self, name: str, settings: PageSettings, domain: Domain, post: Post) -> None:
         self.name, self.settings, self.domain, self.post = name, settings, domain, post
         self.commands: deque[Command] = deque()
-        self.held = False
-        self.told = -math.inf, -1, 0.0  # when traces were sent, up to which step, and seconds that it took
-        self.paced = 0.0, 0  # since when, and from which step on, the speed counts
+        self.held = False  # by a worker
+        self.traces_sent = TracesSent()
+        self.pace_start = PaceStart()
         self.run: RunSettings = settings.runs[name]
-        self.history: list[tuple[int, dict[str, Any]]] = []  # of changes that were made
-        self._held: list[tuple[RunSettings, float]] = []  # what held from each of them on, and the heat
-        self._pending = deque(self.run.history)  # of those that are to be made
-        self.phases: list[Plan] = []  # those that have ended
-        self.offset = 0  # steps of them
-        self.heat = 1.0
+        self.history: list[HistoryEntry] = []  # changes made so far
+        self._states: list[StateAfterChange] = []  # after each of them
+        self._pending = deque(self.run.history)  # changes still to be made
+        self.phases: list[Plan] = []  # finished phases
+        self.phase_start = 0  # step at which the present phase began
+        self.heat = 1.0  # factor of all temperatures while the heat button is held
         self.trace: list[TracePoint] = []
-        self._changed_from = 0  # the first record that the page has not got
-        self._next_record, self._noting, self._working = 1, 0.0, 0.0
-        self._lost = 0  # chains that diverged and were told of
+        self._first_unsent = 0  # index of the first record that the page doesn't have
+        self._next_record = 1  # step
+        self._recording_seconds = 0.0
+        self._working_seconds = 0.0
+        self._reported_lost = 0  # diverged chains that the page knows of
         self.prepared = False
-        self.moment = 0  # counts what changes the picture beside steps
-        self._means = [math.nan] * 4  # losses and accuracies as they were seen last
-        self._read = -math.inf, -1  # when that was, and at which moment
-        self.live = self._made(self.run.partition(), None)
-        self.first_theta = self.live.start
-        self.step = 0  # for everyone to read
-        self.even = 0  # the step from which on it counts how far it is ahead of the other
-        self.alive, self.failed = True, False
+        self.revision = 0  # counts changes of the picture that aren't steps
+        self._shown_losses = [math.nan] * 4  # as in `Picture.losses`
+        self._losses_time = -math.inf  # when they were computed
+        self._losses_revision = -1  # and at which revision
+        self.live = self._new_phase(self.run.partition(), None)
+        self.start_theta = self.live.start
+        self.step = 0  # may be read by any thread
+        self.even_step = 0  # from here on counts how far this run is ahead of the other
+        self.alive = True  # at least one chain
+        self.failed = False
 
     def layout(self) -> list[dict[str, Any]]:
-        """The parts of the network, as the page lists them."""
+        """Return the parts of the network in the page's form."""
         return [
             {
                 "name": part.name,
@@ -130,157 +181,194 @@ class Flight:
 
     @property
     def lead(self) -> int:
-        """The steps that it has made since neither run was ahead of the other."""
-        return self.step - self.even
+        """Number of steps since neither run was ahead of the other."""
+        return self.step - self.even_step
 
     def next_command(self) -> Command | None:
-        """The command that has waited longest, which is the caller's now, whoever else asks."""
+        """Remove and return the oldest command, or return None; each command goes to one caller only."""
         try:
             return self.commands.popleft()
         except IndexError:
             return None
 
-    # What a worker does
+    # Work, done by the worker that holds this run
 
-    def work(self, seconds: float, most: int, urgent: Callable[[], bool] = lambda: False) -> None:
-        """Make steps for some time, `most` at the most, with records and changes where they are due.
+    def work(self, seconds: float, max_steps: int, is_urgent: Callable[[], bool] = lambda: False) -> None:
+        """Make steps, with records and pending changes at their steps.
 
-        It ends before if something is `urgent`.
+        Parameters
+        ----------
+        seconds : float
+            Time to work.
+        max_steps : int
+            Largest number of steps.
+        is_urgent : callable
+            Work ends early as soon as this returns True.
         """
         begin, end = time.thread_time(), time.perf_counter() + seconds
-        stop = self.step + most
-        self._replay()
-        while self.step < stop and self.alive and (left := end - time.perf_counter()) > 0 and not urgent():
+        stop = self.step + max_steps
+        self._apply_due_changes()
+        while self.step < stop and self.alive:
+            seconds_left = end - time.perf_counter()
+            if seconds_left <= 0 or is_urgent():
+                break
             due = min(self._next_record, stop, self._pending[0][0] if self._pending else stop)
-            self.live.advance_for(min(left, PIECE), max(1, due - self.step))
-            self._stand()
-            self._replay()
+            self.live.advance_for(min(seconds_left, COMPILED_CALL_SECONDS), max(1, due - self.step))
+            self._update_step()
+            self._apply_due_changes()
             if self.step >= self._next_record:
                 self._record()
-        self._working += time.thread_time() - begin
+        self._working_seconds += time.thread_time() - begin
 
     def prepare(self) -> None:
-        """Compile, and say so, if that was never done on this computer."""
+        """Compile what this run needs; tell the page if it wasn't compiled on this computer before."""
         if self.prepared:
             return
-        told: list[str] = []
+        has_compiled = False
 
-        def tell(text: str) -> None:
-            told.append(text)
-            self.post(write("compiling", run=self.name, done=False, text=text))
+        def report(text: str) -> None:
+            nonlocal has_compiled
+            has_compiled = True
+            self.post(format_message("compiling", run=self.name, done=False, text=text))
 
-        with reporting(tell):
+        with reporting(report):
             self.live.prepare()
         self.prepared = True
-        if told:
-            self.post(write("compiling", run=self.name, done=True))
+        if has_compiled:
+            self.post(format_message("compiling", run=self.name, done=True))
 
     def picture(self, view: View, playing: bool = False) -> Picture:
-        """A look at the map; at losses, too, but not in every frame of a run that is `playing`."""
+        """Return the picture for a frame.
+
+        While a run plays, losses are computed for a few frames per second only.
+        """
         begin = time.perf_counter()
-        when, moment = self._read
-        losses = not (playing and self.alive) or moment != self.moment or begin >= when + READ
-        seen = self.live.look(self.domain.grid(self.size(view.size)), losses=losses)
-        if losses:
-            self._means, self._read = _means_of(seen), (begin, self.moment)
-        values = _map(seen.outputs[:, :, 0], view)
-        units = self._units(view.chain) if view.units else None
-        return Picture(self.step, self._means, values, units, time.perf_counter() - begin, losses)
+        needs_losses = (
+            not (playing and self.alive)
+            or self._losses_revision != self.revision
+            or begin >= self._losses_time + LOSSES_SECONDS
+        )
+        snapshot = self.live.look(self.domain.grid(self.map_size(view.size)), losses=needs_losses)
+        if needs_losses:
+            self._shown_losses = _mean_losses(snapshot)
+            self._losses_time, self._losses_revision = begin, self.revision
+        pixels = _map_pixels(snapshot.outputs[:, :, 0], view)
+        units = self._unit_lines(view.chain) if view.units else None
+        seconds = time.perf_counter() - begin
+        return Picture(self.step, self._shown_losses, pixels, units, seconds, needs_losses)
 
-    def blank(self, other: Picture) -> Picture:
-        """In place of a picture that cannot be had, one as large as that of the other run."""
-        return Picture(self.step, [math.nan] * 4, np.full_like(other.map, 128), None, 0.0)
+    def blank_picture(self, other: Picture) -> Picture:
+        """Return a grey picture, as large as the other run's, in place of one that can't be computed."""
+        return Picture(self.step, [math.nan] * 4, np.full_like(other.map, GREY), None, 0.0)
 
-    def size(self, wanted: int) -> int:
-        """How many points a map has on a side: fewer where the networks are large."""
+    def map_size(self, requested: int) -> int:
+        """Return the number of points on a side of a map: fewer than requested for large networks."""
         cost = self.settings.chains * self.settings.network.parameters(2, 1)
-        return max(COARSEST, min(wanted, math.isqrt(int(CELLS / cost))))
+        return max(MIN_MAP_SIZE, min(requested, math.isqrt(int(MAX_MAP_COST / cost))))
 
-    def entries(self) -> tuple[tuple[int, Any], ...]:
-        """All changes, those that were made and those that are to be."""
+    def all_changes(self) -> tuple[HistoryEntry, ...]:
+        """Return all changes: those made so far and those still to be made."""
         return (*self.history, *self._pending)
 
-    def tell_settings(self, **more: Any) -> None:
-        """Send the values that hold now."""
-        now = self._plain() | more
-        text = write("changed", run=self.name, step=self.step, entry=None, replayed=True, **now)
-        self.post(text, more.get("id"))
+    def send_settings(self, **fields: Any) -> None:
+        """Send the present settings to the page, with more fields of the message."""
+        fields = self._settings_json() | fields
+        text = format_message("changed", run=self.name, step=self.step, entry=None, replayed=True, **fields)
+        self.post(text, fields.get("id"))
 
-    def tell_traces(self, whole: bool = False) -> None:
-        """Send the records that the page has not got, with one of now, and the histograms."""
+    def send_traces(self, complete: bool = False) -> None:
+        """Send histograms and the records that the page doesn't have, or all records if `complete`.
+
+        The last record is always of the present step.
+        """
         begin = time.perf_counter()
         if not self.trace or self.trace[-1].step < self.step:
-            self._append(self._point(self.live.look(gradients=True)))
-        first = 0 if whole else self._changed_from
-        new = self.trace[first:]
-        self._changed_from = len(self.trace)
-        columns: dict[str, Any] = {"from": first, "step": [point.step for point in new]}
+            self._append_record(self._trace_point(self.live.look(gradients=True)))
+        first = 0 if complete else self._first_unsent
+        records = self.trace[first:]
+        self._first_unsent = len(self.trace)
+        columns: dict[str, Any] = {"from": first, "step": [record.step for record in records]}
         for name in ("loss", "accuracy", "temperature", "configurational", "xi"):
             keys = self.trace[-1].values[name]
-            columns[name] = {key: [point.values[name].get(key) for point in new] for key in keys}
-        self.post(write("traces", runs={self.name: columns}))
-        self.post(write("histogram", runs={self.name: self._histogram()}))
+            columns[name] = {key: [record.values[name].get(key) for record in records] for key in keys}
+        self.post(format_message("traces", runs={self.name: columns}))
+        self.post(format_message("histogram", runs={self.name: self._histogram()}))
         end = time.perf_counter()
-        self.told = end, self.step, end - begin
+        self.traces_sent = TracesSent(end, self.step, end - begin)
 
     # Commands
 
-    def change(self, change: dict[str, Any], number: int | None = None, replayed: bool = False) -> None:
-        """Change coefficients from the next step on; another word or method begins a new phase."""
+    def change(self, change: dict[str, Any], message_id: int | None = None, replayed: bool = False) -> None:
+        """Change coefficients from the next step on; another word or method begins a new phase.
+
+        Parameters
+        ----------
+        change : dict
+            The change in the page's form.
+        message_id : int or None
+            Id of the message that asked for it.
+        replayed : bool
+            True for a change of the given history.
+        """
         if not replayed:
-            self._replay()  # what is to be made at this step comes first: a link has it so
-        self._check_room()
-        run = self.run.changed(change, self.step)
-        self._apply(run.heated(self.heat))
+            self._apply_due_changes()  # pending changes of this step come first, as in a link
+        self._check_history_length()
+        run = self.run.with_change(change, self.step)
+        self._apply(run.with_temperatures_times(self.heat))
         self.run = run
         if "anneal" in change:
-            change = {**change, "anneal": run.plain["anneal"]}
+            change = {**change, "anneal": run.as_json["anneal"]}
         if self.heat != 1:
-            change = {**change, "parts": run.heated(self.heat).plain["parts"]}
-        self._note_change(change, number, replayed)
+            change = {**change, "parts": run.with_temperatures_times(self.heat).as_json["parts"]}
+        self._store_and_send_change(change, message_id, replayed)
         if not replayed:
-            self._check_pending()
+            self._drop_impossible_changes()
 
-    def set_heat(self, factor: float, number: int | None = None) -> None:
-        """Multiply all temperatures while held; 1 ends it."""
-        self._replay()
+    def set_heat(self, factor: float, message_id: int | None = None) -> None:
+        """Multiply all temperatures by a factor; 1 restores them."""
+        self._apply_due_changes()
         if factor == self.heat:
-            self.tell_settings(id=number)
+            self.send_settings(id=message_id)
             return
         if factor != 1:
-            self._check_room()
-        hot = self.run.heated(factor)
-        self._apply(hot)
+            self._check_history_length()
+        heated = self.run.with_temperatures_times(factor)
+        self._apply(heated)
         self.heat = factor
-        methods = {str(key): method for key, method in hot.base.methods.items()}
-        values = {key: (m.thermal, getattr(m, m.thermal, None)) for key, m in methods.items()}
-        parts = {key: {name: value} for key, (name, value) in values.items() if value}
-        self._note_change({"parts": parts}, number, False)
+        parts = {}
+        for key, method in heated.base_partition.methods.items():
+            temperature = getattr(method, method.thermal, None)
+            if temperature:
+                parts[str(key)] = {method.thermal: temperature}
+        self._store_and_send_change({"parts": parts}, message_id, False)
 
-    def rewind(self, number: int | None = None) -> None:
-        """Go back to the last good state; a heat button that was held there is let go."""
-        step = self.offset + self.live.rewind()
+    def rewind(self, message_id: int | None = None) -> None:
+        """Go back to the last good state; a heat button that was held there counts as released."""
+        step = self.phase_start + self.live.rewind()
         self.history = [entry for entry in self.history if entry[0] <= step]
-        del self._held[len(self.history) :]
-        self.run, heat = self._held[-1] if self._held else (self.settings.runs[self.name], 1.0)
+        del self._states[len(self.history) :]
+        if self._states:
+            self.run, heat = self._states[-1]
+        else:
+            self.run, heat = self.settings.runs[self.name], 1.0
         self.trace = [point for point in self.trace if point.step <= step]
-        self._changed_from = min(self._changed_from, len(self.trace))
-        self._lost, self.heat = 0, 1.0
-        self.moment += 1
-        self._stand()
+        self._first_unsent = min(self._first_unsent, len(self.trace))
+        self._reported_lost, self.heat = 0, 1.0
+        self.revision += 1
+        self._update_step()
         if heat != 1:
             self._apply(self.run)
-            self._keep({"parts": self.run.plain["parts"]})
-        self._next_record = _after(self.live.step) + self.offset
-        text = write(
-            "rewound", id=number, run=self.name, step=step, history=self.entries(), **self._plain()
-        )  # fmt: skip
-        self.post(text, number)
-        self._check_pending()
+            self._store_change({"parts": self.run.as_json["parts"]})
+        self._next_record = _next_recorded_step(self.live.step) + self.phase_start
+        fields = {"history": self.all_changes(), **self._settings_json()}
+        text = format_message("rewound", id=message_id, run=self.name, step=step, **fields)
+        self.post(text, message_id)
+        self._drop_impossible_changes()
 
-    # Inside
+    # Phases and changes
 
-    def _made(self, partition: Any, start: Any) -> LiveRun:
+    def _new_phase(self, partition: Partition, start: ArrayLike | None) -> LiveRun:
+        """Return the live run of a new phase from parameters `start`, or from random ones if it's None."""
         settings = self.settings
         return LiveRun(
             settings.problem, settings.network, partition, settings.batch, settings.chains,
@@ -289,140 +377,161 @@ class Flight:
         )  # fmt: skip
 
     def _apply(self, run: RunSettings) -> None:
-        if same_phase(self.live.partition, run.base):
-            self.live.change(run.partition(self.offset))
+        """Let settings hold from the present step on, in a new phase if more than coefficients differ.
+
+        Raises
+        ------
+        ValueError
+            If the settings can't be used here; then nothing has changed.
+        """
+        if is_same_phase(self.live.partition, run.base_partition):
+            self.live.change(run.partition(self.phase_start))
             return
         if (self.live.died >= 0).any():
             raise ValueError("some chains have diverged: go back to the last good state first, or reset")
-        before, phases, offset = self.live, self.phases, self.offset
-        start = before.theta if before.step else before.plan.start
+        live, phases, phase_start = self.live, self.phases, self.phase_start
+        start = live.theta if live.step else live.plan.start
         try:
-            if before.step:
-                self.phases, self.offset = [*phases, before.plan], offset + before.step
-            self.live = self._made(run.partition(self.offset), start)
+            if live.step:
+                self.phases, self.phase_start = [*phases, live.plan], phase_start + live.step
+            self.live = self._new_phase(run.partition(self.phase_start), start)
         except ValueError:
-            self.phases, self.offset = phases, offset
+            self.phases, self.phase_start = phases, phase_start
             raise
 
-    def _check_room(self) -> None:
-        if len(self.history) + len(self._pending) >= CHANGES:
-            raise ValueError(f"at most {CHANGES} changes are kept of a run: reset begins anew")
+    def _check_history_length(self) -> None:
+        if len(self.history) + len(self._pending) >= MAX_CHANGES:
+            raise ValueError(f"at most {MAX_CHANGES} changes of a run are kept: reset to start again")
 
-    def _replay(self) -> None:
+    def _apply_due_changes(self) -> None:
+        """Make the pending changes of steps up to the present one."""
         while self._pending and self._pending[0][0] <= self.step:
             step, change = self._pending.popleft()
             try:
                 self.change(dict(change), replayed=True)
             except ValueError as error:  # such as another word for chains that have diverged
                 self._pending.clear()
-                self._tell_dropped(step, error)
+                self._report_dropped_changes(step, error)
 
-    def _check_pending(self) -> None:
-        """Drop changes that are to be made and cannot be any more, such as those of a method that is gone.
+    def _drop_impossible_changes(self) -> None:
+        """Drop pending changes from the first one that can't be made any more, for example of a removed part.
 
-        The link would be refused with them.
+        A link that contained them would be refused.
         """
         run = self.run
-        for place, (step, change) in enumerate(self._pending):
+        for index, (step, change) in enumerate(self._pending):
             try:
-                run = run.changed(change, step)
+                run = run.with_change(change, step)
             except ValueError as error:
-                self._pending = deque(list(self._pending)[:place])
-                self._tell_dropped(step, error)
+                self._pending = deque(list(self._pending)[:index])
+                self._report_dropped_changes(step, error)
                 return
 
-    def _tell_dropped(self, step: int, error: ValueError) -> None:
+    def _report_dropped_changes(self, step: int, error: ValueError) -> None:
         text = f"the change at step {step} cannot be made again, nor those after it: {error}"
-        self.post(write("error", run=self.name, text=text))
-        self.tell_settings(history=self.entries())
+        self.post(format_message("error", run=self.name, text=text))
+        self.send_settings(history=self.all_changes())
 
-    def _note_change(self, change: dict[str, Any], number: int | None, replayed: bool) -> None:
-        self._keep(change)
-        text = write(
+    def _store_and_send_change(self, change: dict[str, Any], message_id: int | None, replayed: bool) -> None:
+        """Append a change to the history and send it to the page with all present settings."""
+        self._store_change(change)
+        text = format_message(
             "changed",
-            id=number,
+            id=message_id,
             run=self.name,
             step=self.step,
             entry=[self.step, change],
             replayed=replayed,
-            **self._plain(),
+            **self._settings_json(),
         )
-        self.post(text, number)
+        self.post(text, message_id)
 
-    def _keep(self, change: dict[str, Any]) -> None:
+    def _store_change(self, change: dict[str, Any]) -> None:
         self.history.append((self.step, change))
-        self._held.append((self.run, self.heat))
+        self._states.append(StateAfterChange(self.run, self.heat))
 
-    def _plain(self) -> dict[str, Any]:
-        return {**self.run.plain, "heat": self.heat, "layout": self.layout()}
+    def _settings_json(self) -> dict[str, Any]:
+        return {**self.run.as_json, "heat": self.heat, "layout": self.layout()}
 
-    def _stand(self) -> None:
-        """See where it stands, and tell of chains that have diverged."""
+    # Results
+
+    def _update_step(self) -> None:
+        """Update the step and whether chains are alive; tell the page of chains that have newly diverged."""
         died = self.live.died
         lost = np.flatnonzero(died >= 0)
-        self.step, self.alive = self.offset + self.live.step, len(lost) < len(died)
-        if len(lost) > self._lost:
-            last = int(lost[np.argmax(died[lost])])
-            self._lost = len(lost)
-            self.post(
-                write(
-                    "diverged",
-                    run=self.name,
-                    step=self.offset + int(died[last]),
-                    part=self.live.diverged_part(last),
-                    chains=len(lost),
-                    living=len(died) - len(lost),
-                )
-            )
+        self.step, self.alive = self.phase_start + self.live.step, len(lost) < len(died)
+        if len(lost) <= self._reported_lost:
+            return
+        self._reported_lost = len(lost)
+        last = int(lost[np.argmax(died[lost])])
+        text = format_message(
+            "diverged",
+            run=self.name,
+            step=self.phase_start + int(died[last]),
+            part=self.live.diverged_part(last),
+            chains=len(lost),
+            living=len(died) - len(lost),
+        )
+        self.post(text)
 
     def _record(self) -> None:
-        """Note a record, if records do not take too much of the time."""
-        self._next_record = self.offset + _after(self.live.step)
-        begin = time.thread_time()  # of this thread: a busy computer makes neither of the two seem longer
-        if self._noting > FIRST + SHARE * self._working:
+        """Record the present step, unless records take too large a share of the time."""
+        self._next_record = self.phase_start + _next_recorded_step(self.live.step)
+        begin = time.thread_time()  # of this thread: other programs don't make it longer
+        if self._recording_seconds > FREE_RECORD_SECONDS + RECORD_SHARE * self._working_seconds:
             return
-        self._append(self._point(self.live.note(gradients=True)))
-        self._noting += time.thread_time() - begin
+        self._append_record(self._trace_point(self.live.note(gradients=True)))
+        self._recording_seconds += time.thread_time() - begin
 
-    def _point(self, seen: Snapshot) -> TracePoint:
-        loss, accuracy = seen.loss[seen.alive], seen.accuracy[seen.alive]
+    def _trace_point(self, snapshot: Snapshot) -> TracePoint:
+        """Return the record of a snapshot."""
+        loss, accuracy = snapshot.loss[snapshot.alive], snapshot.accuracy[snapshot.alive]
         splits = ("train", "test") if self.settings.problem.X_test.size else ("train",)
         return TracePoint(
             self.step,
             {
-                "loss": {split: _mean(loss[:, k]) for k, split in enumerate(splits)},
-                "accuracy": {split: _mean(accuracy[:, k]) for k, split in enumerate(splits)},
-                "temperature": {name: _mean(v) for name, v in seen.temperature.items()},
-                "configurational": {name: _mean(v) for name, v in seen.configurational.items()},
-                "xi": {name: _mean(v) for name, v in seen.xi.items()},
+                "loss": {split: _finite_mean(loss[:, k]) for k, split in enumerate(splits)},
+                "accuracy": {split: _finite_mean(accuracy[:, k]) for k, split in enumerate(splits)},
+                "temperature": {part: _finite_mean(v) for part, v in snapshot.temperature.items()},
+                "configurational": {part: _finite_mean(v) for part, v in snapshot.configurational.items()},
+                "xi": {thermostat: _finite_mean(v) for thermostat, v in snapshot.xi.items()},
             },
         )
 
-    def _append(self, point: TracePoint) -> None:
-        """Have a record in the trace; the last one stays only if it is far enough from that before."""
+    def _append_record(self, point: TracePoint) -> None:
+        """Append a record to the trace.
+
+        The last record may be an extra one, of the moment when traces were sent; it is replaced unless it is
+        as far from the one before it as regular records are.
+        """
         if self.trace and self.trace[-1].step >= point.step:
             return
-        if len(self.trace) > 1 and self.trace[-1].step < _after(self.trace[-2].step):
+        if len(self.trace) > 1 and self.trace[-1].step < _next_recorded_step(self.trace[-2].step):
             self.trace.pop()
         self.trace.append(point)
-        self._changed_from = min(self._changed_from, len(self.trace) - 1)
-        if len(self.trace) > RECORDS:
+        self._first_unsent = min(self._first_unsent, len(self.trace) - 1)
+        if len(self.trace) > MAX_RECORDS:
             self.trace = [*self.trace[:-2][::2], *self.trace[-2:]]
-            self._changed_from = 0
+            self._first_unsent = 0
 
     def _histogram(self) -> dict[str, Any]:
-        """How the parameters of each part are distributed, over living chains."""
+        """Return histograms of the parameters by part, summed over living chains."""
         alive = self.live.died < 0
-        theta, shown = self.live.theta[alive], {}
+        theta, histograms = self.live.theta[alive], {}
         for part in self.live.parts():
             values = [theta[:, span.start : span.stop] for span in part.tensors]
-            end = _round_up(max(float(np.abs(v).max(initial=0.0)) for v in values))
-            counts = self.live.look(losses=False, histogram=(-end, end, BINS)).histogram
-            shown[part.name] = {"low": -end, "high": end, "counts": counts[part.name][alive].sum(axis=0)}
-        return shown
+            limit = _round_up(max(float(np.abs(v).max(initial=0.0)) for v in values))
+            snapshot = self.live.look(losses=False, histogram=(-limit, limit, HISTOGRAM_BINS))
+            counts = snapshot.histogram[part.name][alive].sum(axis=0)
+            histograms[part.name] = {"low": -limit, "high": limit, "counts": counts}
+        return histograms
 
-    def _units(self, chain: int) -> list[list[float]] | None:
-        """The lines of the hidden units of a chain, in the user's coordinates, with their output weights."""
+    def _unit_lines(self, chain: int) -> list[list[float]] | None:
+        """Return the lines of the hidden units of a chain: [w1, w2, b, v] of w·x + b = 0 and output weight v.
+
+        Lines are in the user's coordinates, strongest units first; None for networks with several hidden
+        layers.
+        """
         network, problem = self.settings.network, self.settings.problem
         if len(network.hidden) > 1:
             return None
@@ -433,62 +542,77 @@ class Flight:
         w = theta[: 2 * count].reshape(count, 2) / problem.scale
         b = theta[2 * count : 3 * count] - w @ problem.shift
         v = theta[3 * count : 4 * count]
-        strongest = np.argsort(-np.abs(v) * np.hypot(*w.T))[:UNITS]
+        strongest = np.argsort(-np.abs(v) * np.hypot(*w.T))[:MAX_UNITS]
         v = v / max(float(np.abs(v).max()), 1e-30)
         lines = np.column_stack([w, b, v])[strongest]
-        return [[short(value) for value in line] for line in lines.tolist()]
+        return [_rounded(line) for line in lines.tolist()]
 
 
-def domain_of(settings: PageSettings) -> Domain:
-    """The plane with all points in it, and some room around."""
+def visible_domain(settings: PageSettings) -> Domain:
+    """Return the part of the plane that contains all examples, with a margin."""
     problem = settings.problem
     X = np.concatenate([problem.X_train[0], problem.X_test[0]]) * problem.scale + problem.shift
-    middle = (X.min(axis=0) + X.max(axis=0)) / 2
-    half = np.maximum(np.ptp(X, axis=0) / 2, 1e-9) * 1.1
-    low, high = middle - half, middle + half
-    return Domain(*map(short, (low[0], high[0], low[1], high[1])))
+    centre = (X.min(axis=0) + X.max(axis=0)) / 2
+    half_width = np.maximum(np.ptp(X, axis=0) / 2, 1e-9) * 1.1
+    low, high = centre - half_width, centre + half_width
+    return Domain(*_rounded((low[0], high[0], low[1], high[1])))
 
 
-def points_of(settings: PageSettings, split: str) -> list[list[float]]:
-    """The examples of a split, [x, y, class], in the user's coordinates."""
+def split_points(settings: PageSettings, split: str) -> list[list[float]]:
+    """Return the examples of a split, "train" or "test", as [x, y, class] in the user's coordinates."""
     problem = settings.problem
     X, Y = (problem.X_train, problem.Y_train) if split == "train" else (problem.X_test, problem.Y_test)
     raw = X[0] * problem.scale + problem.shift
-    return [[short(x), short(y), int(c)] for (x, y), (c,) in zip(raw.tolist(), Y[0].tolist(), strict=True)]
+    pairs = zip(raw.tolist(), Y[0].tolist(), strict=True)
+    return [[round_for_display(x), round_for_display(y), int(label)] for (x, y), (label,) in pairs]
 
 
-def _after(step: int) -> int:
-    """The step of the next record."""
-    return max(step + 1, math.ceil(step * GROWTH))
+def _rounded(values: Iterable[float]) -> list[float]:
+    return [round_for_display(value) for value in values]
 
 
-def _mean(values: Floats) -> float:
+def _next_recorded_step(step: int) -> int:
+    """Return the step of the next record: recorded steps grow geometrically."""
+    return max(step + 1, math.ceil(step * RECORD_GROWTH))
+
+
+def _finite_mean(values: Floats) -> float:
+    """Return the rounded mean of the finite values, or NaN if there are none."""
     values = values[np.isfinite(values)]
-    return short(float(values.mean())) if values.size else math.nan
+    return round_for_display(float(values.mean())) if values.size else math.nan
 
 
-def _means_of(seen: Snapshot) -> list[float]:
-    """Losses and accuracies, train and test."""
-    return [_mean(values[seen.alive, k]) for values in (seen.loss, seen.accuracy) for k in (0, 1)]
+def _mean_losses(snapshot: Snapshot) -> list[float]:
+    """Return train loss, test loss, train accuracy and test accuracy, each averaged over living chains."""
+    alive = snapshot.alive
+    return [_finite_mean(values[alive, k]) for values in (snapshot.loss, snapshot.accuracy) for k in (0, 1)]
 
 
-def _map(values: Floats, view: View) -> NDArray[np.uint8]:
-    """Probabilities (chain, point) as bytes; grey where there is nothing to show."""
-    well = np.asarray(np.isfinite(values).all(axis=1))
+def _map_pixels(probabilities: Floats, view: View) -> NDArray[np.uint8]:
+    """Return a map as bytes; it is grey (black for standard deviations) if no chain has finite values.
+
+    Parameters
+    ----------
+    probabilities : array (chain, point)
+        Probability of class 1.
+    view : View
+        Whether to show the mean over chains, twice the standard deviation, or one chain.
+    """
+    finite = np.asarray(np.isfinite(probabilities).all(axis=1))
+    values = None
     if view.map == "chain":
-        chain = min(view.chain, len(values) - 1)
-        shown = values[chain] if well[chain] else None
-    elif not well.any():
-        shown = None
-    else:
-        shown = values[well].mean(axis=0) if view.map == "mean" else 2 * values[well].std(axis=0)
-    if shown is None:
-        return np.full(values.shape[1], 0 if view.map == "sd" else 128, np.uint8)
-    return np.asarray(np.clip(np.rint(255 * shown), 0, 255), np.uint8)
+        chain = min(view.chain, len(probabilities) - 1)
+        values = probabilities[chain] if finite[chain] else None
+    elif finite.any():
+        living = probabilities[finite]
+        values = living.mean(axis=0) if view.map == "mean" else 2 * living.std(axis=0)
+    if values is None:
+        return np.full(probabilities.shape[1], 0 if view.map == "sd" else GREY, np.uint8)
+    return np.asarray(np.clip(np.rint(255 * values), 0, 255), np.uint8)
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 2, 5, 10, ... times a power of ten, so that the bins stay where they are for a while."""
+    """Return the next of 1, 2, 5, 10, ... times a power of ten, so that histogram bins change rarely."""
     if not math.isfinite(value) or value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

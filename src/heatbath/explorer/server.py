@@ -1,6 +1,6 @@
-"""The server: the page, its files, its runs as files, and a websocket for each page.
+"""Serve the page, its files, its runs as files, and a websocket for each page.
 
-The event loop checks messages, hands them on and sends bytes; it never computes.
+The event loop checks messages, passes them on and sends bytes; it never computes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.applications import Starlette
@@ -31,69 +31,110 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from heatbath.engine.threads import one_blas_thread
 from heatbath.explorer import export_code
 from heatbath.explorer.address import is_loopback
-from heatbath.explorer.loss_lines import losses_between
-from heatbath.explorer.messages import A_SECOND, LIMITS, SESSIONS, number_of, read, write
+from heatbath.explorer.loss_lines import RunStates, losses_on_lines
+from heatbath.explorer.messages import (
+    LIMITS,
+    MAX_MESSAGES_PER_SECOND,
+    MAX_SESSIONS,
+    find_message_id,
+    format_message,
+    parse_message,
+)
 from heatbath.explorer.method_menu import catalogue
-from heatbath.explorer.run_stream import Flight
-from heatbath.explorer.session import Session, make_flights, ready
-from heatbath.explorer.settings import RUNS, PageSettings, Wrong, checked_word, read_settings, restarted
+from heatbath.explorer.run_stream import RunStream
+from heatbath.explorer.session import Session, format_ready_message, make_streams
+from heatbath.explorer.settings import (
+    RUN_NAMES,
+    HistoryEntry,
+    PageSettings,
+    SettingsError,
+    check_word,
+    read_settings,
+    settings_after_reset,
+)
 from heatbath.explorer.workers import Workers
+from heatbath.runs.run import Run
 
+T = TypeVar("T")
 log = logging.getLogger("heatbath.explorer")
-HERE = Path(__file__).parent
-PAGE = HERE / "page"
-GRACE = 2.0  # seconds in which a page may come back to its runs
-RESTING = 0.5  # seconds from seeing whether runs play to seeing it again
-WAITING, STUCK = 256, 20.0  # messages that wait for a page, and seconds for one, before it is given up
-POLICY, LATER = 1008, 1013  # codes with which a websocket is closed
-USUAL = "tuned"  # the scene that a page begins with
-HEATING = 10.0  # factor of a heat button that says none
-TYPES = {
+FOLDER = Path(__file__).parent
+PAGE = FOLDER / "page"
+RETURN_SECONDS = 2.0  # in which a page that was closed may come back to its runs
+BLAS_CHECK_SECONDS = 0.5  # between two checks whether runs play
+MAX_WAITING = 256  # messages that wait to be sent to a page, before it is disconnected
+SEND_TIMEOUT = 20.0  # seconds that sending one message may take, before the page is disconnected
+POLICY_VIOLATION, TRY_AGAIN_LATER = 1008, 1013  # standard codes for closing a websocket
+DEFAULT_SCENE = "tuned"  # a page begins with it
+DEFAULT_HEAT = 10.0  # factor of a heat button that sends none
+MEDIA_TYPES = {
     ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
     ".png": "image/png", ".json": "application/json", ".ico": "image/x-icon",
     ".webmanifest": "application/manifest+json",
 }  # fmt: skip
-POLICY_OF_PAGES = (
+CONTENT_POLICY = (
     "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; style-src 'self' "
     "'unsafe-inline'; connect-src 'self'; object-src 'none'; base-uri 'none'"
 )
-UNFRAMED = "; frame-ancestors 'self'"  # where a notebook's proxy is, too
-SAFETY = {
-    "Content-Security-Policy": POLICY_OF_PAGES + UNFRAMED,
+NO_FOREIGN_FRAMES = "; frame-ancestors 'self'"  # includes the proxy of a notebook
+SECURITY_HEADERS = {
+    "Content-Security-Policy": CONTENT_POLICY + NO_FOREIGN_FRAMES,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
 
 
+class NewRuns(NamedTuple):
+    """Runs at their start, with the settings that they belong to and the message for the page."""
+
+    settings: PageSettings
+    streams: dict[str, RunStream]
+    text: str
+
+
+class RunDescription(NamedTuple):
+    """All changes and the layout of a run."""
+
+    changes: tuple[HistoryEntry, ...]
+    layout: list[dict[str, Any]]
+
+
 class Explorer:
     """All sessions of a server, and what they share.
 
-    `framed`: a page of any origin may show it in a frame, as notebooks do, of which nobody knows where they
-    are served from. Without it, only pages beside this one may, and no other site gets clicks meant for it.
+    Parameters
+    ----------
+    token : str or None
+        Token that every address needs. Without one, only this computer is served.
+    page : Path
+        Folder with the files of the page.
+    framed : bool
+        Allow pages of any origin to show this one in a frame, as notebooks do, which may be served from
+        anywhere. Otherwise only pages of the same origin may, so that no other site can catch clicks meant
+        for it.
     """
 
     def __init__(self, token: str | None = None, page: Path = PAGE, framed: bool = False) -> None:
         self.token, self.page = token, page
-        self.safety = SAFETY | ({"Content-Security-Policy": POLICY_OF_PAGES} if framed else {})
+        self.headers = SECURITY_HEADERS | ({"Content-Security-Policy": CONTENT_POLICY} if framed else {})
         self.sessions: dict[str, Session] = {}
         self.workers = Workers()
-        scenes = json.loads((HERE / "scenes.json").read_text(encoding="utf-8"))
-        usual = read_settings(next(scene for scene in scenes if scene["name"] == USUAL)["settings"]).plain
-        self._hello = write(
+        scenes = json.loads((FOLDER / "scenes.json").read_text(encoding="utf-8"))
+        default_scene = next(scene for scene in scenes if scene["name"] == DEFAULT_SCENE)
+        self._hello = format_message(
             "hello",
             version=version("heatbath"),
             catalogue=catalogue(),
             limits=LIMITS,
             scenes=scenes,
-            defaults=usual,
+            defaults=read_settings(default_scene["settings"]).as_json,
         )
-        self._dropping: dict[str, asyncio.TimerHandle] = {}
-        self._limits = ExitStack()  # of BLAS
-        self._resting: asyncio.TimerHandle | None = None  # when to see whether they can end
+        self._removals: dict[str, asyncio.TimerHandle] = {}  # of sessions whose pages are gone
+        self._blas_limit = ExitStack()
+        self._blas_check: asyncio.TimerHandle | None = None  # when to check whether the limit can end
 
     def app(self) -> Starlette:
-        """The application, to be mounted anywhere."""
+        """Return the application, which can be mounted under any path."""
 
         @asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -102,181 +143,195 @@ class Explorer:
 
         return Starlette(
             routes=[
-                Route("/", self._index),
-                Route("/page/{name}", self._file),
-                Route("/run/{session}/{name}.nc", self._download),
-                WebSocketRoute("/socket", self._socket),
+                Route("/", self._serve_index),
+                Route("/page/{name}", self._serve_file),
+                Route("/run/{session}/{name}.nc", self._serve_run),
+                WebSocketRoute("/socket", self._serve_socket),
             ],
             lifespan=lifespan,
         )
 
     def close(self) -> None:
-        """End all work."""
-        for handle in self._dropping.values():
+        """Remove all sessions and end their work."""
+        for handle in self._removals.values():
             handle.cancel()
         for session in list(self.sessions.values()):
-            self._drop(session)
+            self._remove(session)
         self.workers.close()
-        self._rest()
+        self._release_blas_if_idle()
 
-    def _work(self) -> None:
-        """Have one thread in BLAS, for there are workers enough; for a while, and as long as runs play.
+    def _limit_blas(self) -> None:
+        """Limit BLAS to one thread for a while and as long as runs play, because the workers use all cores.
 
-        Its number of threads belongs to the whole process, in which there may be others, as in a notebook.
+        BLAS has its number of threads for the whole process, which may run other code, as in a notebook.
         """
-        if self._resting is None:
-            self._limits.enter_context(one_blas_thread())
-            self._resting = asyncio.get_running_loop().call_later(RESTING, self._rest)
+        if self._blas_check is None:
+            self._blas_limit.enter_context(one_blas_thread())
+            self._schedule_blas_check()
 
-    def _rest(self) -> None:
-        """Give BLAS the threads that it had, if no runs play."""
-        if self._resting is not None and any(session.working for session in self.sessions.values()):
-            self._resting = asyncio.get_running_loop().call_later(RESTING, self._rest)
+    def _schedule_blas_check(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._blas_check = loop.call_later(BLAS_CHECK_SECONDS, self._release_blas_if_idle)
+
+    def _release_blas_if_idle(self) -> None:
+        """Restore the number of BLAS threads unless runs play."""
+        if self._blas_check is not None and any(session.working for session in self.sessions.values()):
+            self._schedule_blas_check()
             return
-        if self._resting is not None:
-            self._resting.cancel()
-        self._resting = None
-        self._limits.close()
+        if self._blas_check is not None:
+            self._blas_check.cancel()
+        self._blas_check = None
+        self._blas_limit.close()
 
     # Files
 
-    async def _index(self, request: Request) -> Response:
-        return self._refused(request) or self._page("index.html")
+    async def _serve_index(self, request: Request) -> Response:
+        return self._refusal(request) or self._file_response("index.html")
 
-    async def _file(self, request: Request) -> Response:
-        """A file of the page, which is everyone's: modules that import each other say no token."""
-        return self._page(request.path_params["name"])
+    async def _serve_file(self, request: Request) -> Response:
+        """Return a file of the page, to anyone: scripts that import each other can't add a token."""
+        return self._file_response(request.path_params["name"])
 
-    def _page(self, name: str) -> Response:
-        """A file that is listed there: what a name from outside may mean to a system is never asked."""
+    def _file_response(self, name: str) -> Response:
+        """Return a file of the page's folder, or 404.
+
+        The name is compared with the files listed there and never passed to the file system.
+        """
         path = next((path for path in self.page.iterdir() if path.name == name), None)
-        if path is None or name.startswith(".") or path.suffix not in TYPES:
-            return PlainTextResponse(f"there is no {name}\n", 404, SAFETY)
-        return FileResponse(path, headers=self.safety, media_type=TYPES[path.suffix])
+        if path is None or name.startswith(".") or path.suffix not in MEDIA_TYPES:
+            return PlainTextResponse(f"there is no {name}\n", 404, SECURITY_HEADERS)
+        return FileResponse(path, headers=self.headers, media_type=MEDIA_TYPES[path.suffix])
 
-    async def _download(self, request: Request) -> Response:
-        if (refused := self._refused(request)) is not None:
-            return refused
+    async def _serve_run(self, request: Request) -> Response:
+        """Return a run as a NetCDF file."""
+        refusal = self._refusal(request)
+        if refusal is not None:
+            return refusal
         session, name = self.sessions.get(request.path_params["session"]), request.path_params["name"]
         try:
-            if session is None or name not in session.flights:
+            if session is None or name not in session.streams:
                 raise ValueError("there is no such run: its page has been closed")
-            run = await self._from_flight(session, name, lambda flight: flight.live.run())
+            run = await self._query_stream(session, name, lambda stream: stream.live.run())
         except ValueError as error:
-            return PlainTextResponse(f"{error}\n", 404, SAFETY)
-        content = await self._job(partial(_as_file, run))
+            return PlainTextResponse(f"{error}\n", 404, SECURITY_HEADERS)
+        content = await self._submit(partial(_file_content, run))
         filename = f"{session.settings.problem.name}-{name}.nc"
         disposition = {"Content-Disposition": f'attachment; filename="{filename}"'}
-        return Response(content, 200, SAFETY | disposition, "application/x-netcdf")
+        return Response(content, 200, SECURITY_HEADERS | disposition, "application/x-netcdf")
 
-    def _refused(self, connection: HTTPConnection) -> Response | None:
-        if self._is_welcome(connection):
+    def _refusal(self, connection: HTTPConnection) -> Response | None:
+        """Return the answer to a request that isn't allowed, or None if it is."""
+        if self._is_allowed(connection):
             return None
-        text = "this explorer needs the token that is in the address it was started with\n"
-        return PlainTextResponse(text, 403, SAFETY)
+        text = "this explorer needs the token from the address that it printed when it started\n"
+        return PlainTextResponse(text, 403, SECURITY_HEADERS)
 
-    def _is_welcome(self, connection: HTTPConnection) -> bool:
-        """Whether a request has the token, if one is needed, and a host that is ours, if none is.
+    def _is_allowed(self, connection: HTTPConnection) -> bool:
+        """Return True if a request has the token or, where none is needed, a loopback address as its host.
 
-        Without a token only this computer is served, and a name that someone else's page has given to it is
-        no way in.
+        The host is checked because another site can let its own name point to this computer.
         """
         if self.token is not None:
-            return secrets.compare_digest(
-                connection.query_params.get("token", "").encode(), self.token.encode()
-            )
-        return is_loopback(_split(f"//{connection.headers.get('host', '')}").hostname or "")
+            token = connection.query_params.get("token", "")
+            return secrets.compare_digest(token.encode(), self.token.encode())
+        return is_loopback(_split_address(f"//{connection.headers.get('host', '')}").hostname or "")
 
     # Websockets
 
-    async def _socket(self, socket: WebSocket) -> None:
-        if not self._is_welcome(socket) or not _is_same_origin(socket.headers):
-            await socket.close(POLICY)
+    async def _serve_socket(self, socket: WebSocket) -> None:
+        """Connect a page with a new session, or with the one that it comes back to, until it is closed."""
+        if not self._is_allowed(socket) or not _is_same_origin(socket.headers):
+            await socket.close(POLICY_VIOLATION)
             return
         await socket.accept()
-        session = self._returning(socket.query_params.get("session", ""))
-        returning = session is not None
-        if session is None:
-            gone = [other for other in self.sessions.values() if not other.attached]
-            for other in gone[: max(0, 1 + len(self.sessions) - SESSIONS)]:
-                self._drop(other)
-            if len(self.sessions) >= SESSIONS:
-                text = f"{SESSIONS} pages are open already: close one, and try again"
-                await socket.send_text(write("busy", text=text))
-                await socket.close(LATER)
-                return
-        page = _Page(socket)
+        session = self._returning_session(socket.query_params.get("session", ""))
+        is_returning = session is not None
+        if session is None and not self._has_room():
+            text = f"{MAX_SESSIONS} pages are open already: close one, and try again"
+            await socket.send_text(format_message("busy", text=text))
+            await socket.close(TRY_AGAIN_LATER)
+            return
+        page = _PageConnection(socket)
         if session is None:
             session = Session(page.post, self.workers.wake)
             self.sessions[session.key] = session
             self.workers.add(session)
         page.post(f'{self._hello[:-1]},"session":"{session.key}"}}')
         greeting: asyncio.Task[None] | None = None
-        if returning:
+        if is_returning:
             session.attach(page.post)
             greeting = asyncio.create_task(self._greet(session))
         tasks = [page.sending, asyncio.create_task(self._listen(socket, session, greeting))]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended - {page.sending}:
-                task.result()  # raises what was not foreseen
+                task.result()  # raises an unexpected error
         finally:
             session.detach()
-            loop = asyncio.get_running_loop()  # before anything is waited for: the page may be back by then
-            self._dropping[session.key] = loop.call_later(GRACE, self._drop, session)
-            under_way = [*tasks, greeting] if greeting else tasks
-            for task in under_way:
+            loop = asyncio.get_running_loop()  # before any await: the page may be back by then
+            self._removals[session.key] = loop.call_later(RETURN_SECONDS, self._remove, session)
+            unfinished = [*tasks, greeting] if greeting else tasks
+            for task in unfinished:
                 task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await asyncio.gather(*unfinished, return_exceptions=True)
 
-    def _returning(self, key: str) -> Session | None:
-        """The session of a page that is back in time; one that another page has is not given away."""
+    def _returning_session(self, key: str) -> Session | None:
+        """Return the session of a page that comes back in time, or None; two pages never share a session."""
         session = self.sessions.get(key)
         if session is None or session.attached:
             return None
-        self._dropping.pop(key).cancel()
+        self._removals.pop(key).cancel()
         return session
 
-    def _drop(self, session: Session) -> None:
-        """Forget a session and its runs."""
-        if handle := self._dropping.pop(session.key, None):
+    def _has_room(self) -> bool:
+        """Return True if there is room for another session; remove sessions without a page if needed."""
+        abandoned = [session for session in self.sessions.values() if not session.attached]
+        for session in abandoned[: max(0, 1 + len(self.sessions) - MAX_SESSIONS)]:
+            self._remove(session)
+        return len(self.sessions) < MAX_SESSIONS
+
+    def _remove(self, session: Session) -> None:
+        """Remove a session and its runs."""
+        handle = self._removals.pop(session.key, None)
+        if handle:
             handle.cancel()
         self.sessions.pop(session.key, None)
         self.workers.remove(session)
         session.end("the page of this run has been closed")
 
     async def _greet(self, session: Session) -> None:
-        """Tell a page that is back all that it may have missed; each run is asked by who holds it."""
+        """Send everything that it may have missed to a page that is back, and let its runs continue."""
 
-        def now(flight: Flight) -> tuple[Any, Any]:
-            if flight.heat != 1:  # a page that is back holds no button
-                flight.set_heat(1.0)
-            return flight.entries(), flight.layout()
+        def describe(stream: RunStream) -> RunDescription:
+            if stream.heat != 1:  # a page that is back holds no button
+                stream.set_heat(1.0)
+            return RunDescription(stream.all_changes(), stream.layout())
 
-        def tell(flight: Flight) -> None:
-            flight.tell_settings()
-            flight.tell_traces(whole=True)
+        def send_results(stream: RunStream) -> None:
+            stream.send_settings()
+            stream.send_traces(complete=True)
 
-        self._work()
+        self._limit_blas()
         try:
-            if session.flights:
-                found = {name: await self._from_flight(session, name, now) for name in RUNS}
-                given = session.settings.runs
-                runs = {name: replace(run, history=found[name][0]) for name, run in given.items()}
-                settings = replace(session.settings, runs=runs, view={})  # which the page knows best
-                parts = {name: layout for name, (_, layout) in found.items()}
-                session.post(await self._job(lambda: ready(settings, parts)))
-                session.state()
-                for name in RUNS:
-                    await self._from_flight(session, name, tell)
-        except Exception as error:  # as when nobody serves these runs any more: the page can still reset
-            session.say("error", text=str(error))
-        session.serve_again()
+            if session.streams:
+                described = {name: await self._query_stream(session, name, describe) for name in RUN_NAMES}
+                run_settings = session.settings.runs
+                runs = {
+                    name: replace(run, history=described[name].changes) for name, run in run_settings.items()
+                }
+                settings = replace(session.settings, runs=runs, view={})  # the page knows its view
+                layouts = {name: run.layout for name, run in described.items()}
+                session.post(await self._submit(lambda: format_ready_message(settings, layouts)))
+                session.send_state()
+                for name in RUN_NAMES:
+                    await self._query_stream(session, name, send_results)
+        except Exception as error:  # such as runs that can't be served any more: the page can still reset
+            session.send("error", text=str(error))
+        session.resume()
 
     async def _listen(self, socket: WebSocket, session: Session, greeting: asyncio.Task[None] | None) -> None:
-        """Take messages of a page until it is closed, or sends too many; none before it has been greeted."""
-        recent: deque[float] = deque(maxlen=A_SECOND)
-        warned = 0.0
+        """Handle the messages of a page, once it has been greeted, until it is closed or sends too many."""
+        limit = _RateLimit()
         while True:
             try:
                 received = await socket.receive()
@@ -285,190 +340,232 @@ class Explorer:
             if received["type"] == "websocket.disconnect":
                 return
             text = received["bytes"] if received.get("text") is None else received["text"]
-            now = time.monotonic()
-            if len(recent) == A_SECOND and now - recent[0] < 1:
-                if warned and now - warned > 1:
-                    await socket.close(POLICY, "too many messages")
-                    return
-                number = number_of(text)
-                if not warned or number is not None:
-                    refusal = f"at most {A_SECOND} messages a second are taken: this one is left"
-                    session.say("error", id=number, text=refusal)
-                warned = warned or now
-            else:
-                if warned and now - warned > 2:
-                    warned = 0.0
+            is_accepted = limit.accept(time.monotonic())
+            if limit.is_exhausted:
+                await socket.close(POLICY_VIOLATION, "too many messages")
+                return
+            if is_accepted:
                 if greeting is not None:
                     await greeting
-                await self._take(session, text)
-            recent.append(now)
-            await asyncio.sleep(0)  # many messages may be there already: others have their turn
+                await self._handle(session, text)
+            else:
+                message_id = find_message_id(text)
+                if limit.is_first_refusal or message_id is not None:
+                    refusal = (
+                        f"at most {MAX_MESSAGES_PER_SECOND} messages a second are accepted: this is ignored"
+                    )
+                    session.send("error", id=message_id, text=refusal)
+            await asyncio.sleep(0)  # other pages get their turn, even if many messages are waiting
 
-    async def _take(self, session: Session, text: str | bytes) -> None:
-        """Do what a message says; if it cannot be done the page is told why, and nothing has changed."""
-        number = number_of(text)
-        self._work()
+    async def _handle(self, session: Session, text: str | bytes) -> None:
+        """Do what a message asks; if that fails, nothing has changed, and the page gets the error."""
+        message_id = find_message_id(text)
+        self._limit_blas()
         try:
-            message = read(text)
-            kind, number = message.pop("type"), message.pop("id", None)
-            if kind != "setup" and not session.flights and kind not in ("ready", "hide", "show", "view"):
-                raise ValueError(f"there are no runs yet: {kind} comes after setup")
-            await getattr(self, f"_on_{kind}")(session, number, **message)
-        except Wrong as wrong:
-            problems = [{"field": field, "text": what} for field, what in wrong.problems]
-            session.say("error", id=number, field=wrong.field, text=str(wrong), problems=problems)
+            message = parse_message(text)
+            kind, message_id = message.pop("type"), message.pop("id", None)
+            if kind != "setup" and not session.streams and kind not in ("ready", "hide", "show", "view"):
+                raise ValueError(f"there are no runs yet: send setup before {kind}")
+            await getattr(self, f"_on_{kind}")(session, message_id, **message)
+        except SettingsError as error:
+            problems = [{"field": field, "text": text} for field, text in error.errors]
+            session.send("error", id=message_id, field=error.field, text=str(error), problems=problems)
         except (ValueError, TypeError, ArithmeticError, MemoryError, RuntimeError) as error:
-            session.say("error", id=number, text=str(error))
-        except Exception as error:  # of our own: no question is left open, and the page goes on
+            session.send("error", id=message_id, text=str(error))
+        except Exception as error:  # of the explorer: the question gets an answer, and the page goes on
             log.exception("a message of a page failed")
-            session.say("error", id=number, text=f"this failed by an error of the explorer: {error!r}")
+            session.send("error", id=message_id, text=f"this failed by an error of the explorer: {error!r}")
 
-    async def _on_setup(self, session: Session, number: int | None, settings: Any = None) -> None:
-        await self._install(session, number, lambda: read_settings(settings))
+    # One handler for each type of message; its keyword arguments are the message's fields
 
-    async def _on_reset(self, session: Session, number: int | None) -> None:
-        flights = session.flights
-        await self._install(session, number, lambda: restarted(session.settings, flights))
+    async def _on_setup(self, session: Session, message_id: int | None, settings: Any = None) -> None:
+        await self._install(session, message_id, lambda: read_settings(settings))
 
-    async def _install(self, session: Session, number: int | None, made: Callable[[], PageSettings]) -> None:
-        def begin() -> tuple[PageSettings, dict[str, Flight], str]:
-            settings = made()
-            flights: dict[str, Flight]  # by which they are known
-            flights = make_flights(settings, lambda *message: session.post_for(flights, *message))
-            parts = {name: flight.layout() for name, flight in flights.items()}
-            return settings, flights, ready(settings, parts, number)
+    async def _on_reset(self, session: Session, message_id: int | None) -> None:
+        streams = session.streams
+        await self._install(session, message_id, lambda: settings_after_reset(session.settings, streams))
 
-        session.install(*await self._job(begin))
-        session.state()
+    async def _install(
+        self, session: Session, message_id: int | None, make_settings: Callable[[], PageSettings]
+    ) -> None:
+        """Let a worker make settings and their runs, and replace the session's runs by them."""
 
-    async def _on_change(self, session: Session, number: int | None, run: str, **change: Any) -> None:
-        session.command(run, lambda flight: flight.change(change, number), number)
+        def make_runs() -> NewRuns:
+            settings = make_settings()
+            streams: dict[str, RunStream]  # by its identity, the session recognises messages of replaced runs
+            streams = make_streams(settings, lambda *message: session.post_from(streams, *message))
+            layouts = {name: stream.layout() for name, stream in streams.items()}
+            return NewRuns(settings, streams, format_ready_message(settings, layouts, message_id))
 
-    async def _on_play(self, session: Session, number: int | None) -> None:
+        session.install(*await self._submit(make_runs))
+        session.send_state()
+
+    async def _on_change(self, session: Session, message_id: int | None, run: str, **change: Any) -> None:
+        session.command(run, lambda stream: stream.change(change, message_id), message_id)
+
+    async def _on_play(self, session: Session, message_id: int | None) -> None:
         session.play(True)
-        session.state(number)
+        session.send_state(message_id)
 
-    async def _on_pause(self, session: Session, number: int | None) -> None:
+    async def _on_pause(self, session: Session, message_id: int | None) -> None:
         session.play(False)
-        session.state(number)
+        session.send_state(message_id)
 
-    async def _on_step(self, session: Session, number: int | None, steps: int) -> None:
-        session.make_steps(steps, number)
+    async def _on_step(self, session: Session, message_id: int | None, steps: int) -> None:
+        session.make_steps(steps, message_id)
 
-    async def _on_speed(self, session: Session, number: int | None, speed: float | None = None) -> None:
+    async def _on_speed(self, session: Session, message_id: int | None, speed: float | None = None) -> None:
         session.set_speed(speed)
-        session.state(number)
+        session.send_state(message_id)
 
     async def _on_heat(
-        self, session: Session, number: int | None, run: str, on: bool, factor: float | None = None
+        self, session: Session, message_id: int | None, run: str, on: bool, factor: float | None = None
     ) -> None:
-        by = (HEATING if factor is None else factor) if on else 1.0
-        session.command(run, lambda flight: flight.set_heat(by, number), number)
+        heat = (DEFAULT_HEAT if factor is None else factor) if on else 1.0
+        session.command(run, lambda stream: stream.set_heat(heat, message_id), message_id)
 
-    async def _on_view(self, session: Session, number: int | None, **view: Any) -> None:
+    async def _on_view(self, session: Session, message_id: int | None, **view: Any) -> None:
         session.view = session.view._replace(**{name: v for name, v in view.items() if v is not None})
         session.wake()
 
-    async def _on_ready(self, session: Session, number: int | None, frame: int) -> None:
-        session.want_frame()
+    async def _on_ready(self, session: Session, message_id: int | None, frame: int) -> None:
+        session.request_frame()
 
-    async def _on_hide(self, session: Session, number: int | None) -> None:
-        session.show(False)
+    async def _on_hide(self, session: Session, message_id: int | None) -> None:
+        session.set_visible(False)
 
-    async def _on_show(self, session: Session, number: int | None) -> None:
-        session.show(True)
+    async def _on_show(self, session: Session, message_id: int | None) -> None:
+        session.set_visible(True)
 
     async def _on_word(
-        self, session: Session, number: int | None, run: str, part: str, text: str, gamma: Any = None
+        self,
+        session: Session,
+        message_id: int | None,
+        run: str,
+        part: str,
+        text: str,
+        gamma: float | str | None = None,
     ) -> None:
-        found = checked_word(session.flights[run].run, part, text, gamma)
-        session.say("word", id=number, run=run, part=part, **found)
+        result = check_word(session.streams[run].run, part, text, gamma)
+        session.send("word", id=message_id, run=run, part=part, **result)
 
-    async def _on_rewind(self, session: Session, number: int | None, run: str) -> None:
-        session.command(run, lambda flight: session.rewind(flight, number), number)
+    async def _on_rewind(self, session: Session, message_id: int | None, run: str) -> None:
+        session.command(run, lambda stream: session.rewind(stream, message_id), message_id)
 
-    async def _on_line(self, session: Session, number: int | None) -> None:
+    async def _on_line(self, session: Session, message_id: int | None) -> None:
         if session.playing:
-            raise ValueError("lines are for runs that stand still: pause first")
-        states = {
-            name: await self._from_flight(
-                session, name, lambda flight: (flight.first_theta, flight.live.theta)
-            )
-            for name in RUNS
-        }
+            raise ValueError("loss lines need paused runs: pause first")
+
+        def read_states(stream: RunStream) -> RunStates:
+            return RunStates(stream.start_theta, stream.live.theta)
+
+        states = {name: await self._query_stream(session, name, read_states) for name in RUN_NAMES}
         chain = min(session.view.chain, session.settings.chains - 1)
-        found = await self._job(lambda: losses_between(session.settings, states, chain))
-        session.say("line", id=number, lines=found)
+        lines = await self._submit(lambda: losses_on_lines(session.settings, states, chain))
+        session.send("line", id=message_id, lines=lines)
 
-    async def _on_code(self, session: Session, number: int | None, run: str, **how: str) -> None:
-        text = await self._from_flight(session, run, lambda flight: export_code.text(flight, how["as"]))
-        session.say("code", id=number, run=run, **{"as": how["as"]}, text=text)
+    async def _on_code(self, session: Session, message_id: int | None, run: str, **fields: str) -> None:
+        language = fields["as"]  # a keyword of Python, so it can't be an argument
+        text = await self._query_stream(session, run, lambda stream: export_code.run_code(stream, language))
+        session.send("code", id=message_id, run=run, **{"as": language}, text=text)
 
-    async def _from_flight(self, session: Session, name: str, what: Callable[[Flight], Any]) -> Any:
-        """What the worker that holds a run next finds out about it."""
+    # Workers
+
+    async def _query_stream(self, session: Session, name: str, query: Callable[[RunStream], T]) -> T:
+        """Return what a query returns for a run; the worker that next holds the run calls it."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[T] = loop.create_future()
 
-        def set_once(set_it: Callable[[Any], None], value: Any) -> None:
+        def set_once(set_future: Callable[[Any], None], value: Any) -> None:
             if not future.done():
-                set_it(value)
+                set_future(value)
 
-        def answer(set_it: Callable[[Any], None], value: Any) -> None:
-            with suppress(RuntimeError):  # of a loop that has ended
-                loop.call_soon_threadsafe(set_once, set_it, value)
+        def answer(set_future: Callable[[Any], None], value: Any) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(set_once, set_future, value)
 
-        def find(flight: Flight) -> None:
+        def execute(stream: RunStream) -> None:
             try:
-                answer(future.set_result, what(flight))
-            except Exception as error:  # whoever waits for it gets it
+                answer(future.set_result, query(stream))
+            except Exception as error:  # raised again where the result is awaited
                 answer(future.set_exception, error)
 
-        session.command(name, find, give_up=lambda why: answer(future.set_exception, ValueError(why)))
+        def give_up(reason: str) -> None:
+            answer(future.set_exception, ValueError(reason))
+
+        session.command(name, execute, give_up=give_up)
         return await future
 
-    async def _job(self, job: Callable[[], Any]) -> Any:
+    async def _submit(self, job: Callable[[], T]) -> T:
+        """Return the result of a job that a worker computes."""
         return await asyncio.wrap_future(self.workers.submit(job))
 
 
-class _Page:
-    """What waits to be sent to a page; `sending` ends when it is gone, or does not read."""
+class _RateLimit:
+    """Limit on the messages of a page within a second.
+
+    Refused messages count, too. A page that still sends too many more than one second after the first refusal
+    exhausts the limit. A message accepted more than two seconds after the first refusal clears that refusal.
+    """
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque(maxlen=MAX_MESSAGES_PER_SECOND)
+        self._first_refused = 0.0  # time; 0 if none was
+        self.is_first_refusal = self.is_exhausted = False
+
+    def accept(self, now: float) -> bool:
+        """Count a message received at time `now`; return False if it comes too soon."""
+        is_too_soon = len(self._times) == MAX_MESSAGES_PER_SECOND and now - self._times[0] < 1
+        self._times.append(now)
+        if is_too_soon:
+            self.is_first_refusal = not self._first_refused
+            self.is_exhausted = bool(self._first_refused) and now - self._first_refused > 1
+            self._first_refused = self._first_refused or now
+        elif self._first_refused and now - self._first_refused > 2:
+            self._first_refused = 0.0
+        return not is_too_soon
+
+
+class _PageConnection:
+    """Queue of messages to a page; the task `sending` ends when the page is gone or doesn't read."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket, self._loop = socket, asyncio.get_running_loop()
         self._waiting: deque[str | bytes] = deque()
-        self._some = asyncio.Event()
-        self.sending = asyncio.create_task(self._send())
+        self._has_messages = asyncio.Event()
+        self.sending = asyncio.create_task(self._send_all())
 
     def post(self, message: str | bytes) -> None:
-        """Have a message sent; from any thread."""
-        with suppress(RuntimeError):  # of a loop that has ended
+        """Queue a message to the page; any thread may call this."""
+        with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._append, message)
 
     def _append(self, message: str | bytes) -> None:
+        """Append a message to the queue; give up a page that has too many waiting."""
         self._waiting.append(message)
-        self._some.set()
-        if len(self._waiting) > WAITING:
+        self._has_messages.set()
+        if len(self._waiting) > MAX_WAITING:
             self.sending.cancel()
 
-    async def _send(self) -> None:
-        """Send what waits, as it comes."""
-        try:
+    async def _send_all(self) -> None:
+        """Send messages as they come, until the page is gone."""
+        with suppress(WebSocketDisconnect, RuntimeError, OSError):  # OSError includes a timeout
             while True:
-                await self._some.wait()
-                self._some.clear()
+                await self._has_messages.wait()
+                self._has_messages.clear()
                 while self._waiting:
-                    message = self._waiting.popleft()
-                    async with asyncio.timeout(STUCK):
-                        if isinstance(message, str):
-                            await self._socket.send_text(message)
-                        else:
-                            await self._socket.send_bytes(message)
-        except (WebSocketDisconnect, RuntimeError, OSError):
-            return  # the page is gone
+                    async with asyncio.timeout(SEND_TIMEOUT):
+                        await self._send(self._waiting.popleft())
+
+    async def _send(self, message: str | bytes) -> None:
+        if isinstance(message, str):
+            await self._socket.send_text(message)
+        else:
+            await self._socket.send_bytes(message)
 
 
-def _split(address: str) -> SplitResult:
-    """The parts of an address from outside; none of one that cannot be read."""
+def _split_address(address: str) -> SplitResult:
+    """Return the parts of an address from outside; all are empty if it is invalid."""
     try:
         return urlsplit(address)
     except ValueError:
@@ -476,12 +573,13 @@ def _split(address: str) -> SplitResult:
 
 
 def _is_same_origin(headers: Headers) -> bool:
-    """Whether a page that this server has served opens the websocket; other programs say no origin."""
+    """Return True if a page of this server opens the websocket, or a program that isn't a browser."""
     origin = headers.get("origin")
-    return origin is None or _split(origin).netloc == headers.get("host")
+    return origin is None or _split_address(origin).netloc == headers.get("host")
 
 
-def _as_file(run: Any) -> bytes:
+def _file_content(run: Run) -> bytes:
+    """Return a run as the bytes of its file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.nc"
         run.save(path)

@@ -1,4 +1,7 @@
-"""A session: a page with its two runs. The event loop tells it what the page wants; workers serve it."""
+"""Manage a session: a page with its two runs.
+
+The event loop tells the session what the page asks for; worker threads advance the runs and compute frames.
+"""
 
 from __future__ import annotations
 
@@ -7,413 +10,506 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from heatbath.explorer.messages import frame, write
+from heatbath.explorer.messages import format_frame, format_message
 from heatbath.explorer.run_stream import (
-    SLICE,
+    SLICE_SECONDS,
     Command,
-    Domain,
-    Flight,
+    PaceStart,
     Picture,
     Post,
+    RunStream,
     View,
-    domain_of,
-    points_of,
+    split_points,
+    visible_domain,
 )
-from heatbath.explorer.settings import RUNS, PageSettings, Wrong
+from heatbath.explorer.settings import RUN_NAMES, PageSettings, SettingsError
 
-BETWEEN = 0.048  # seconds from frame to frame, at least
-WORK, REST = 3.0, 10.0  # times as long as it took to look: of work, or of waiting, before the next frame
-TRACES = 0.25  # seconds from traces to traces
-AHEAD, AT_ONCE = 1.25, 1000  # a run may be so far ahead of the other: a factor, and some steps
+FRAME_SECONDS = 0.048  # shortest time between two frames
+WORK_PER_FRAME = 3.0  # work on runs between two frames, as a multiple of the time that a frame took
+WAIT_FACTOR = 10.0  # longest wait for that work, or between traces, as a multiple of the time they took
+TRACE_SECONDS = 0.25  # shortest time between two messages with traces
+LEAD_FACTOR = 1.25  # a run may be ahead of the other by this factor ...
+LEAD_STEPS = 1000  # ... plus this number of steps
 UNLIMITED = 2**40  # steps
-ARREARS = 0.25  # seconds that a run may be behind its speed, and make up for
-REPLACED = "the runs have begun anew in the meantime: ask again"
+MAX_ARREARS = 0.25  # seconds that a run may be behind its speed and catch up
+REPLACED = "the runs have been restarted in the meantime: ask again"
+
+
+class RunState(NamedTuple):
+    """What a picture of a run depends on: the stream, its step and revision, and whether it has failed."""
+
+    stream: int  # the id of the object
+    step: int
+    revision: int
+    failed: bool
+
+
+class ShownState(NamedTuple):
+    """What a frame depends on."""
+
+    view: View
+    fresh: bool  # whether losses belong to the steps shown
+    runs: tuple[RunState, ...]
 
 
 class Session:
-    """A page's two runs. `post`, which may be called by any thread, takes messages to the page."""
+    """A page and its two runs.
+
+    Parameters
+    ----------
+    post : callable
+        Sends a text or bytes to the page; any thread may call it.
+    wake : callable
+        Wakes a worker because there may be work.
+    """
 
     def __init__(self, post: Callable[[str | bytes], None], wake: Callable[[], None]) -> None:
         self.key = secrets.token_urlsafe(12)
         self.post, self.wake = post, wake
-        self.flights: dict[str, Flight] = {}
+        self.streams: dict[str, RunStream] = {}
         self.playing = False
-        self.broken = ""  # why its runs cannot be served, if they cannot
-        self.speed: float | None = None
+        self.error = ""  # why the runs can't be served, if they can't
+        self.speed: float | None = None  # steps per second at most
         self.visible = True
-        self.attached = self._greeted = True  # whether there is a page, and whether it has been told all
+        self.attached = True  # there is a page
+        self._greeted = True  # the page has been sent everything
         self.view = View()
         self._lock = threading.Lock()
-        self._stop: dict[str, int] = {}  # steps to make by hand: where to stop
-        self._asked: list[int | None] = []  # the numbers of the messages that wait for them
-        self._unheard = 0  # commands to make them that no worker has come to
-        self._wanted = False  # whether the page has asked for a frame
-        self._number = 0  # of the frame
-        self._pictures: dict[str, Picture] = {}  # of the frame that is being made
-        self._looking = False
-        self._shown: tuple[Any, ...] = ()  # what the last frame was of
-        self._last = -math.inf  # when the last frame was begun
-        self._looked = 0.0  # seconds that it took
-        self._owed = 0.0  # seconds of work before the next one
+        # Steps by hand
+        self._stops: dict[str, int] = {}  # step at which each run stops
+        self._step_requests: list[int | None] = []  # ids of the messages that wait for the steps
+        self._pending_commands = 0  # commands to make steps that no worker has executed yet
+        # Frames
+        self._frame_requested = False
+        self._frame_number = 0
+        self._frame_in_progress = False
+        self._pictures: dict[str, Picture] = {}  # of the frame in progress
+        self._shown: ShownState | None = None  # what the last frame showed
+        self._frame_began = -math.inf  # time of the last frame
+        self._frame_seconds = 0.0  # that the last frame took
+        self._work_owed = 0.0  # seconds of work on runs before the next frame
 
-    # From the event loop
+    # Called by the event loop
 
     @property
     def working(self) -> bool:
-        """Whether its runs make steps."""
-        return self._greeted and (self.playing or bool(self._asked))
+        """True while its runs make steps."""
+        return self._greeted and (self.playing or bool(self._step_requests))
 
-    def install(self, settings: PageSettings, flights: dict[str, Flight], text: str) -> None:
-        """Begin anew, paused; `text` tells the page, after all of the runs before and before all of these."""
+    def install(self, settings: PageSettings, streams: dict[str, RunStream], text: str) -> None:
+        """Replace the runs; the new ones are paused.
+
+        Parameters
+        ----------
+        settings : PageSettings
+            Settings of the new runs.
+        streams : dict from run name to RunStream
+            The new runs.
+        text : str
+            Message to the page, sent after all messages of the old runs and before all of the new ones.
+        """
         with self._lock:
-            before, asked = self.flights, self._asked
+            old_streams, requests = self.streams, self._step_requests
             self.post(text)
-            self.playing, self.broken, self._stop, self._asked = False, "", {}, []
-            self._pictures, self._looking, self._shown = {}, False, ()
-            self._looked = self._owed = 0.0
-            self.settings, self.flights = settings, flights  # last: workers look at them without the lock
-        self._give_up(before, REPLACED)
-        for number in asked:  # of steps that no one makes any more
-            self.state(number)
+            self.playing, self.error, self._stops, self._step_requests = False, "", {}, []
+            self._pictures, self._frame_in_progress, self._shown = {}, False, None
+            self._frame_seconds = self._work_owed = 0.0
+            self.settings, self.streams = settings, streams  # last: workers read them without the lock
+        self._give_up_commands(old_streams, REPLACED)
+        self._answer_requests(requests)  # the steps of these runs will never be made
         self.wake()
 
-    def end(self, why: str) -> None:
-        """Forget the runs."""
+    def end(self, reason: str) -> None:
+        """Remove the runs; commands that wait for them are answered with the reason."""
         with self._lock:
-            before, self.flights = self.flights, {}
-        self._give_up(before, why)
+            old_streams, self.streams = self.streams, {}
+        self._give_up_commands(old_streams, reason)
 
     def break_down(self, error: Exception) -> None:
-        """Something went wrong that should not: no worker can serve these runs, and the page is told."""
+        """Stop both runs after an unexpected error and tell the page; only a reset helps."""
         with self._lock:
-            self.broken = f"both runs have ended by an error of the explorer: {error}; reset begins anew"
-            self.playing, asked, self._asked = False, self._asked, []
-        self.say("error", text=self.broken)
-        for number in asked:
-            self.say("error", id=number, text=self.broken)
-        self._give_up(self.flights, self.broken)
+            self.error = f"both runs have ended by an error of the explorer: {error}; reset to start again"
+            self.playing, requests, self._step_requests = False, self._step_requests, []
+        self.send("error", text=self.error)
+        for message_id in requests:
+            self.send("error", id=message_id, text=self.error)
+        self._give_up_commands(self.streams, self.error)
 
     def _check(self) -> None:
-        if self.broken:
-            raise ValueError(self.broken)
+        if self.error:
+            raise ValueError(self.error)
 
-    def _give_up(self, flights: dict[str, Flight], why: str) -> None:
-        """Whoever waits for what no worker will do is told so."""
-        for flight in flights.values():
-            while (command := flight.next_command()) is not None:
-                command.give_up(why)
+    def _give_up_commands(self, streams: dict[str, RunStream], reason: str) -> None:
+        """Remove all waiting commands of runs and answer them with a reason."""
+        for stream in streams.values():
+            while (command := stream.next_command()) is not None:
+                command.give_up(reason)
 
-    def post_for(self, flights: dict[str, Flight], text: str | bytes, number: int | None = None) -> None:
-        """Send what runs say. Those that have been replaced are silent, but no question is left open."""
+    def _answer_requests(self, message_ids: list[int | None]) -> None:
+        """Send the state to everyone who waits for steps."""
+        for message_id in message_ids:
+            self.send_state(message_id)
+
+    def post_from(
+        self, streams: dict[str, RunStream], text: str | bytes, message_id: int | None = None
+    ) -> None:
+        """Send a message of runs, or, if they have been replaced, answer the question with an error."""
         with self._lock:
-            if self.flights is flights:
+            if self.streams is streams:
                 self.post(text)
                 return
-        if number is not None:
-            self.say("error", id=number, text=REPLACED)
+        if message_id is not None:
+            self.send("error", id=message_id, text=REPLACED)
 
     def play(self, playing: bool) -> None:
-        """Go on, or pause."""
+        """Let the runs play, or pause them; steps by hand end."""
         with self._lock:
             self._check()
-            self.playing, self._stop = playing, {}
-            asked, self._asked = self._asked, []
-            self._pace()
-        for number in asked:  # which no one makes any more
-            self.state(number)
+            self.playing, self._stops = playing, {}
+            requests, self._step_requests = self._step_requests, []
+            self._restart_pace()
+        self._answer_requests(requests)
         self.wake()
 
-    def make_steps(self, steps: int, number: int | None = None) -> None:
-        """Pause, and have both runs make so many steps."""
+    def make_steps(self, steps: int, message_id: int | None = None) -> None:
+        """Pause, then let both runs make a number of steps; the state is sent once they have."""
         with self._lock:
             self._check()
             self.playing = False
-            self._unheard = len(self.flights) + (self._unheard if self._asked else 0)
-            self._asked.append(number)
-            asked = self._asked
+            self._pending_commands = len(self.streams) + (
+                self._pending_commands if self._step_requests else 0
+            )
+            self._step_requests.append(message_id)
+            requests = self._step_requests
 
-        def begin(flight: Flight) -> None:
+        def begin(stream: RunStream) -> None:
             with self._lock:
-                if self._asked is asked:  # and no one has played or paused since
-                    self._unheard -= 1
-                    self._stop[flight.name] = self._stop.get(flight.name, flight.step) + steps
+                if self._step_requests is requests:  # nobody has played or paused since
+                    self._pending_commands -= 1
+                    self._stops[stream.name] = self._stops.get(stream.name, stream.step) + steps
 
-        for name in self.flights:
+        for name in self.streams:
             self.command(name, begin)
 
     def set_speed(self, speed: float | None) -> None:
-        """So many steps a second at the most."""
+        """Limit the number of steps per second; None lifts the limit."""
         with self._lock:
             self.speed = speed
-            self._pace()
+            self._restart_pace()
         self.wake()
 
-    def want_frame(self) -> None:
-        """The page has shown the last frame."""
-        self._wanted = True
+    def request_frame(self) -> None:
+        """Note that the page has shown the last frame and wants the next one."""
+        self._frame_requested = True
         self.wake()
 
-    def show(self, visible: bool) -> None:
-        """Whether the page can be seen."""
+    def set_visible(self, visible: bool) -> None:
+        """Note whether the page can be seen; a hidden page gets no frames and traces."""
         self.visible = visible
         self.wake()
 
     def attach(self, post: Callable[[str | bytes], None]) -> None:
-        """The page is back: it is to be told all that it may have missed, and then served again."""
+        """Connect the page again; its runs wait until `resume`, so that it can be sent what it has missed."""
         with self._lock:
             self.post, self.visible, self.attached = post, True, True
-            self._wanted, self._looking, self._pictures, self._shown = False, False, {}, ()
+            self._frame_requested, self._frame_in_progress = False, False
+            self._pictures, self._shown = {}, None
 
-    def serve_again(self) -> None:
-        """The page has been told all."""
-        self._pace()
+    def resume(self) -> None:
+        """Serve the runs again, once a page that has come back has been sent everything."""
+        self._restart_pace()
         self._greeted = True
         self.wake()
 
     def detach(self) -> None:
-        """The page is gone: nothing is computed until it is back."""
+        """Note that the page is gone; nothing is computed until it is back."""
         self.attached = self._greeted = False
 
     def command(
         self,
         name: str,
-        action: Callable[[Flight], None],
-        number: int | None = None,
+        action: Callable[[RunStream], None],
+        message_id: int | None = None,
         give_up: Callable[[str], None] | None = None,
     ) -> None:
-        """Have something done by the worker that holds a run next; the page is told of what is wrong.
+        """Queue an action for the worker that next holds a run; errors are sent to the page.
 
-        If the run is replaced before, `give_up` gets to know why, or else the page that asks by a `number`.
+        Parameters
+        ----------
+        name : str
+            Name of the run.
+        action : callable
+            Takes the run.
+        message_id : int or None
+            Id of the message that asks for it.
+        give_up : callable
+            Takes the reason if the run is replaced before the action; by default the page gets it as an error
+            if there is a `message_id`.
         """
-        flight = self.flights[name]
+        stream = self.streams[name]
 
-        def tell(why: str) -> None:
-            if number is not None:
-                self.say("error", id=number, run=name, text=why)
+        def send_reason(reason: str) -> None:
+            if message_id is not None:
+                self.send("error", id=message_id, run=name, text=reason)
 
-        def carry_out() -> None:
+        def execute() -> None:
             try:
-                action(flight)
-            except Wrong as wrong:
-                self.say("error", id=number, run=name, field=wrong.field, text=str(wrong))
+                action(stream)
+            except SettingsError as error:
+                self.send("error", id=message_id, run=name, field=error.field, text=str(error))
             except (ValueError, TypeError, ArithmeticError) as error:
-                self.say("error", id=number, run=name, text=str(error))
-            except Exception as error:  # of our own, with which the run ends: no question is left open
-                tell(f"this failed by an error of the explorer: {error!r}")
+                self.send("error", id=message_id, run=name, text=str(error))
+            except Exception as error:  # of the explorer; it ends the run, but the question gets an answer
+                send_reason(f"this failed by an error of the explorer: {error!r}")
                 raise
 
         with self._lock:
             self._check()
-            flight.commands.append(Command(carry_out, give_up or tell))
+            stream.commands.append(Command(execute, give_up or send_reason))
         self.wake()
 
-    def rewind(self, flight: Flight, number: int | None = None) -> None:
-        """Have a run go back, as one of its commands; from there on, neither is ahead of the other."""
-        flight.rewind(number)
-        for one in self.flights.values():
-            one.even = one.step
+    def rewind(self, stream: RunStream, message_id: int | None = None) -> None:
+        """Rewind a run; from there on, neither run counts as ahead of the other.
 
-    def say(self, kind: str, **fields: Any) -> None:
-        """Send a message."""
+        Only the worker that holds the run may call it.
+        """
+        stream.rewind(message_id)
+        for run in self.streams.values():
+            run.even_step = run.step
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Send a message to the page; an `id` of None is left out."""
         if fields.get("id") is None:
             fields.pop("id", None)
-        self.post(write(kind, **fields))
+        self.post(format_message(kind, **fields))
 
-    def state(self, number: int | None = None) -> None:
-        """Send the state."""
-        steps = {name: flight.step for name, flight in self.flights.items()}
-        self.say("state", id=number, playing=self.playing, speed=self.speed, steps=steps)
+    def send_state(self, message_id: int | None = None) -> None:
+        """Send whether the runs play, their speed and their steps."""
+        steps = {name: stream.step for name, stream in self.streams.items()}
+        self.send("state", id=message_id, playing=self.playing, speed=self.speed, steps=steps)
 
-    # From workers
+    # Called by workers
 
-    def due(self, now: float) -> Iterator[tuple[Flight, float]]:
-        """When its runs that nobody holds need a worker, the one with fewer steps first; -inf is at once."""
-        if self.broken:
+    def due_times(self, now: float) -> Iterator[tuple[RunStream, float]]:
+        """Yield the runs that no worker holds with the time when they need one; -inf means at once.
+
+        The run that is behind comes first.
+        """
+        if self.error:
             return
-        if not self._greeted:  # there is only to be done what has been asked for
-            yield from ((f, -math.inf) for f in self.flights.values() if f.commands and not f.held)
+        if not self._greeted:  # only commands are executed until the page has been sent everything
+            for stream in self.streams.values():
+                if stream.commands and not stream.held:
+                    yield stream, -math.inf
             return
-        for flight in sorted(self.flights.values(), key=lambda flight: flight.lead):
-            if not flight.held:
-                yield flight, self._due(flight, now)
+        for stream in sorted(self.streams.values(), key=lambda stream: stream.lead):
+            if not stream.held:
+                yield stream, self._due_time(stream, now)
 
-    def _due(self, flight: Flight, now: float) -> float:
-        if self._is_urgent(flight):
+    def _due_time(self, stream: RunStream, now: float) -> float:
+        """Return the time when a run needs a worker: -inf if someone waits, inf if never."""
+        if self._is_urgent(stream):
             return -math.inf
-        if flight.failed:
+        if stream.failed:
             return math.inf
-        if not flight.prepared or self._most(flight, now) > 0:
+        if not stream.prepared or self._max_steps(stream, now) > 0:
             return now
         due = math.inf
-        if self._wanted and self.visible and self._shown != self._seen():
-            due = self._next_frame()
-        if self.visible and flight.told[1] != flight.step:
-            due = min(due, self._next_traces(flight))
-        if self.playing and flight.alive and self.speed is not None:
-            since, first = flight.paced
-            due = min(due, since + (flight.step - first + 1) / self.speed)
+        if self._frame_requested and self.visible and self._shown != self._present_state():
+            due = self._next_frame_time()
+        if self.visible and stream.traces_sent.step != stream.step:
+            due = min(due, self._next_traces_time(stream))
+        if self.playing and stream.alive and self.speed is not None:
+            start = stream.pace_start
+            due = min(due, start.time + (stream.step - start.step + 1) / self.speed)
         return due
 
-    def _is_urgent(self, flight: Flight) -> bool:
-        """Whether someone waits: for what was asked of a run, or for its picture in a frame."""
-        if flight.commands:
+    def _is_urgent(self, stream: RunStream) -> bool:
+        """Return True if someone waits for a run's answer or its picture; begin a frame if one is due."""
+        if stream.commands:
             return True
-        self._begin_frame()
-        return self._owes_picture(flight)
+        self._begin_frame_if_due()
+        return self._needs_picture(stream)
 
-    def _owes_picture(self, flight: Flight) -> bool:
-        """Whether the frame that is being made waits for a run."""
-        waits = self._looking and flight.name not in self._pictures
-        return waits and flight.prepared and not flight.failed
+    def _needs_picture(self, stream: RunStream) -> bool:
+        """Return True if the frame in progress waits for the picture of a run."""
+        is_missing = self._frame_in_progress and stream.name not in self._pictures
+        return is_missing and stream.prepared and not stream.failed
 
-    def serve(self, flight: Flight) -> None:
-        """What is urgent, or else a slice of work on a run, by the one worker that holds it."""
-        urgent = self._is_urgent(flight)
-        while (command := flight.next_command()) is not None:
-            command.carry_out()
-        if self.flights.get(flight.name) is not flight or not self._greeted:
+    def serve(self, stream: RunStream) -> None:
+        """Execute urgent requests, or else work on a run for a slice; the worker that holds it calls this."""
+        is_urgent = self._is_urgent(stream)
+        while (command := stream.next_command()) is not None:
+            command.execute()
+        if self.streams.get(stream.name) is not stream or not self._greeted:
             return
-        self._reached()
-        if urgent:
-            if self._owes_picture(flight):
-                self._take(flight)
+        self._answer_finished_steps()
+        if is_urgent:
+            if self._needs_picture(stream):
+                self._take_picture(stream)
             return
-        flight.prepare()
+        stream.prepare()
         begin = time.perf_counter()
-        self._forget_arrears(flight, begin)
-        if (most := self._most(flight, begin)) > 0:
-            flight.work(SLICE, most, lambda: self._is_urgent(flight))
-            self._owed -= time.perf_counter() - begin
-        self._reached()
-        news = self.visible and flight.told[1] != flight.step
-        if news and time.perf_counter() >= self._next_traces(flight):
-            flight.tell_traces()
+        self._limit_arrears(stream, begin)
+        max_steps = self._max_steps(stream, begin)
+        if max_steps > 0:
+            stream.work(SLICE_SECONDS, max_steps, lambda: self._is_urgent(stream))
+            self._work_owed -= time.perf_counter() - begin
+        self._answer_finished_steps()
+        has_news = self.visible and stream.traces_sent.step != stream.step
+        if has_news and time.perf_counter() >= self._next_traces_time(stream):
+            stream.send_traces()
 
-    def fail(self, flight: Flight, error: Exception) -> None:
-        """Something went wrong that should not: the run stops, and the page is told."""
-        flight.alive, flight.failed = False, True
-        with self._lock:  # the frame that waits for it begins anew
-            if self.flights.get(flight.name) is not flight:
+    def fail(self, stream: RunStream, error: Exception) -> None:
+        """Stop a run after an unexpected error and tell the page."""
+        stream.alive, stream.failed = False, True
+        with self._lock:  # the frame that waits for it starts again
+            if self.streams.get(stream.name) is not stream:
                 return
-            self._wanted, self._looking, self._pictures = self._wanted or self._looking, False, {}
-        text = f"run {flight.name} has ended by an error of the explorer: {error}; reset begins anew"
-        self.say("error", run=flight.name, text=text)
-        self._reached()  # by those that are left
+            self._frame_requested = self._frame_requested or self._frame_in_progress
+            self._frame_in_progress, self._pictures = False, {}
+        text = f"run {stream.name} has ended by an error of the explorer: {error}; reset to start again"
+        self.send("error", run=stream.name, text=text)
+        self._answer_finished_steps()  # the other run may have made its steps already
 
-    def _seen(self) -> tuple[Any, ...]:
-        """What a frame of now would be of: of runs that stand still, with fresh losses."""
-        return (
-            self.view,
-            not self.playing,
-            *((id(f), f.step, f.moment, f.failed) for f in self.flights.values()),
+    def _present_state(self) -> ShownState:
+        """Return what a frame would show now; the losses of paused runs are fresh."""
+        runs = tuple(RunState(id(s), s.step, s.revision, s.failed) for s in self.streams.values())
+        return ShownState(self.view, not self.playing, runs)
+
+    def _begin_frame_if_due(self) -> None:
+        now, due = time.perf_counter(), self._next_frame_time()
+        if self._frame_in_progress or not self._frame_requested or not self.visible or now < due:
+            return
+        with self._lock:
+            if self._frame_requested and not self._frame_in_progress and self._shown != self._present_state():
+                self._frame_requested, self._frame_in_progress, self._pictures = False, True, {}
+                # A frame that begins a little late doesn't delay the next one
+                self._frame_began = max(due, now - FRAME_SECONDS / 2)
+
+    def _next_frame_time(self) -> float:
+        """Return when the next frame may begin: frames must leave time for work."""
+        if self._work_owed <= 0 or not self.playing:
+            return self._frame_began + FRAME_SECONDS
+        return self._frame_began + max(FRAME_SECONDS, WAIT_FACTOR * self._frame_seconds)
+
+    def _next_traces_time(self, stream: RunStream) -> float:
+        """Return when traces may be sent again: those of a large network must leave time for work."""
+        seconds = (
+            max(TRACE_SECONDS, WAIT_FACTOR * stream.traces_sent.seconds) if self.playing else TRACE_SECONDS
         )
+        return stream.traces_sent.time + seconds
 
-    def _begin_frame(self) -> None:
-        """Begin a frame, if it is time for one."""
-        now, due = time.perf_counter(), self._next_frame()
-        if self._looking or not self._wanted or not self.visible or now < due:
-            return
-        with self._lock:
-            if self._wanted and not self._looking and self._shown != self._seen():
-                self._wanted, self._looking, self._pictures = False, True, {}
-                self._last = max(due, now - BETWEEN / 2)  # a little late is not made later by the next
-
-    def _next_frame(self) -> float:
-        """When the next frame may begin: looking must leave time for work."""
-        rest = BETWEEN if self._owed <= 0 or not self.playing else max(BETWEEN, REST * self._looked)
-        return self._last + rest
-
-    def _next_traces(self, flight: Flight) -> float:
-        """When traces may be sent again: those of a large network take long, and must leave time for work."""
-        when, _, took = flight.told
-        return when + (max(TRACES, REST * took) if self.playing else TRACES)
-
-    def _take(self, flight: Flight) -> None:
-        """Look at a run for the frame that is being made, and send it when it has both."""
+    def _take_picture(self, stream: RunStream) -> None:
+        """Add the picture of a run to the frame in progress; send the frame once it has both pictures."""
         view = self.view
-        picture = flight.picture(view, self.playing)
+        picture = stream.picture(view, self.playing)
         with self._lock:
-            if self.flights.get(flight.name) is not flight or not self._looking:
+            if self.streams.get(stream.name) is not stream or not self._frame_in_progress:
                 return
-            self._pictures[flight.name] = picture
-            for name, other in self.flights.items():
-                if other.failed:
-                    self._pictures[name] = other.blank(picture)
-            if len(self._pictures) < len(self.flights):
+            self._pictures[stream.name] = picture
+            for name, run in self.streams.items():
+                if run.failed:
+                    self._pictures[name] = run.blank_picture(picture)
+            if len(self._pictures) < len(self.streams):
                 return
-            flights = self.flights
-            pictures = [self._pictures[name] for name in RUNS]
-            pairs = zip(self.flights.values(), pictures, strict=True)
-            fresh = all(picture.fresh for picture in pictures)
-            self._shown = view, fresh, *((id(f), p.step, f.moment, f.failed) for f, p in pairs)
-            self._looking, self._pictures = False, {}
-            self._number += 1
-            self._looked = sum(picture.took for picture in pictures)
-            self._owed = WORK * self._looked
-        size = math.isqrt(pictures[0].map.size)
-        if len({picture.map.size for picture in pictures}) > 1:  # the view has changed in between
-            self._wanted, self._shown = True, ()
+            streams, pictures = self.streams, [self._pictures[name] for name in RUN_NAMES]
+            self._finish_frame(view, pictures)
+        if len({picture.map.size for picture in pictures}) > 1:  # the view has changed between the two
+            self._frame_requested, self._shown = True, None
             return
+        self._send_frame(streams, view, pictures)
+
+    def _finish_frame(self, view: View, pictures: list[Picture]) -> None:
+        """Note what the frame in progress shows and how long it took; the caller holds the lock."""
+        pairs = zip(self.streams.values(), pictures, strict=True)
+        runs = tuple(RunState(id(s), p.step, s.revision, s.failed) for s, p in pairs)
+        self._shown = ShownState(view, all(picture.fresh for picture in pictures), runs)
+        self._frame_in_progress, self._pictures = False, {}
+        self._frame_number += 1
+        self._frame_seconds = sum(picture.seconds for picture in pictures)
+        self._work_owed = WORK_PER_FRAME * self._frame_seconds
+
+    def _send_frame(self, streams: dict[str, RunStream], view: View, pictures: list[Picture]) -> None:
+        """Send the frame of two pictures, and the lines of hidden units if the view has them."""
+        size = math.isqrt(pictures[0].map.size)
         losses = [value for picture in pictures for value in picture.losses]
         maps = [picture.map for picture in pictures]
-        self.post_for(flights, frame(self._number, size, [p.step for p in pictures], losses, maps))
+        steps = [picture.step for picture in pictures]
+        self.post_from(streams, format_frame(self._frame_number, size, steps, losses, maps))
         if view.units:
-            units = {name: p.units for name, p in zip(RUNS, pictures, strict=True) if p.units is not None}
-            self.post_for(flights, write("units", runs=units))
+            named = zip(RUN_NAMES, pictures, strict=True)
+            units = {name: picture.units for name, picture in named if picture.units is not None}
+            self.post_from(streams, format_message("units", runs=units))
 
-    def _most(self, flight: Flight, now: float) -> int:
-        """How many steps a run may make now."""
-        if not flight.alive:
+    def _max_steps(self, stream: RunStream, now: float) -> int:
+        """Return how many steps a run may make now."""
+        if not stream.alive:
             return 0
         if not self.playing:
-            return max(0, self._stop.get(flight.name, 0) - flight.step)
-        others = [other.lead for other in self.flights.values() if other is not flight and other.alive]
-        most = int(AHEAD * min(others)) + AT_ONCE - flight.lead if others else UNLIMITED
+            return max(0, self._stops.get(stream.name, 0) - stream.step)
+        leads = [run.lead for run in self.streams.values() if run is not stream and run.alive]
+        steps = int(LEAD_FACTOR * min(leads)) + LEAD_STEPS - stream.lead if leads else UNLIMITED
         if self.speed is not None:
-            since, first = flight.paced
-            most = min(most, first + int((now - since) * self.speed) - flight.step)
-        return max(0, most)
+            start = stream.pace_start
+            steps = min(steps, start.step + int((now - start.time) * self.speed) - stream.step)
+        return max(0, steps)
 
-    def _pace(self) -> None:
+    def _restart_pace(self) -> None:
+        """Let a limited speed count from now on."""
         now = time.perf_counter()
-        for flight in self.flights.values():
-            flight.paced = now, flight.step
+        for stream in self.streams.values():
+            stream.pace_start = PaceStart(now, stream.step)
 
-    def _forget_arrears(self, flight: Flight, now: float) -> None:
-        """A run that is far behind its speed, as after a rewind or a long wait, does not catch up."""
-        since, first = flight.paced
-        if self.speed is not None and now - since - (flight.step - first + 1) / self.speed > ARREARS:
-            flight.paced = now - ARREARS - 1 / self.speed, flight.step  # so that the next step is due
+    def _limit_arrears(self, stream: RunStream, now: float) -> None:
+        """Keep a run that is far behind its speed, as after a rewind or a long wait, from catching up."""
+        if self.speed is None:
+            return
+        start = stream.pace_start
+        if now - start.time - (stream.step - start.step + 1) / self.speed > MAX_ARREARS:
+            # so that the next step is due
+            stream.pace_start = PaceStart(now - MAX_ARREARS - 1 / self.speed, stream.step)
 
-    def _reached(self) -> None:
-        """Say so when both runs have made the steps that were asked for."""
+    def _answer_finished_steps(self) -> None:
+        """Send the state to everyone who waits for steps, once both runs have made them."""
         with self._lock:
-            if self.playing or not self._asked or self._unheard:
+            if self.playing or not self._step_requests or self._pending_commands:
                 return
-            if any(f.alive and f.step < self._stop.get(name, 0) for name, f in self.flights.items()):
+            if any(s.alive and s.step < self._stops.get(name, 0) for name, s in self.streams.items()):
                 return
-            asked, self._stop, self._asked = self._asked, {}, []
-        for number in asked:
-            self.state(number)
+            requests, self._stops, self._step_requests = self._step_requests, {}, []
+        self._answer_requests(requests)
 
 
-def ready(settings: PageSettings, parts: Mapping[str, Any], number: int | None = None) -> str:
-    """The message with all that a page needs to begin; `parts` are the layouts of the runs."""
-    return write(
+def format_ready_message(
+    settings: PageSettings, parts: Mapping[str, list[dict[str, Any]]], message_id: int | None = None
+) -> str:
+    """Return the message with everything that a page needs to begin.
+
+    Parameters
+    ----------
+    settings : PageSettings
+        Settings of the page.
+    parts : mapping
+        Layout of each run by its name.
+    message_id : int or None
+        Id of the message that it answers.
+    """
+    return format_message(
         "ready",
-        id=number,
-        settings=settings.plain,
-        domain=list(domain_of(settings)),
-        train=points_of(settings, "train"),
-        test=points_of(settings, "test"),
+        id=message_id,
+        settings=settings.as_json,
+        domain=list(visible_domain(settings)),
+        train=split_points(settings, "train"),
+        test=split_points(settings, "test"),
         targets=list(settings.problem.targets),
         parts=parts,
     )
 
 
-def make_flights(settings: PageSettings, post: Post) -> dict[str, Flight]:
-    """The runs of settings, at their start."""
-    domain: Domain = domain_of(settings)
-    return {name: Flight(name, settings, domain, post) for name in RUNS}
+def make_streams(settings: PageSettings, post: Post) -> dict[str, RunStream]:
+    """Return both runs of settings, at their start."""
+    domain = visible_domain(settings)
+    return {name: RunStream(name, settings, domain, post) for name in RUN_NAMES}

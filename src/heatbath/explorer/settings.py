@@ -1,7 +1,10 @@
-"""Settings of the page, checked: what a link, a scene and the message `setup` are.
+"""Check the settings of the page: what a link, a scene and the message `setup` contain.
 
-Everything from outside is checked here, and all that is wrong is said at once. `Settings.plain` is the same
-with every default, as the page gets it back.
+Everything from outside is checked here, and all errors are reported at once. `PageSettings.as_json` returns
+the same settings with every default filled in, as the page receives them.
+
+Letters: h is the stepsize, τ a temperature, σ the strength of driving noise (whose square is a temperature),
+γ a friction.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heatbath import datasets
 from heatbath._internal.checks import FRICTION, POSITIVE, Interval, choice, real, whole
@@ -24,70 +27,104 @@ from heatbath.methods.schedules import Exponential, scaled
 from heatbath.methods.splitting import NAMED, gradients
 from heatbath.models.dense import ACTIVATIONS, MLP
 
-LAYERS, WIDTH, PARAMETERS, MOST_CHAINS, MOST_POINTS, MOST_DRAWN = 3, 1000, 200_000, 16, 5000, 2000
-LETTERS, CHANGES = 64, 2000  # of a word; of a run on the way
-LARGEST = 300  # power of ten that a curve may come from
-COLUMNS = 50  # of a table: of its thousands only two could be features, and to read them takes minutes
-TEST = 1000  # test examples of a problem that is drawn at random
-RUNS = ("A", "B")
-BATCH, CHAINS, POINTS = 20, 4, 1000  # of the paper's spirals; as many chains as show a standard deviation
-WHOLE = {"points": (4, MOST_POINTS + 1), "seed": (0, 2**32), "centres": (2, 33)}  # from, to below
-NAMES: dict[str, str] = {"noise": "c", "points": "n_train"}  # what the page calls arguments of a problem
+if TYPE_CHECKING:
+    from heatbath.explorer.run_stream import RunStream
+
+# Limits that keep a page responsive
+MAX_LAYERS = 3  # hidden layers
+MAX_WIDTH = 1000  # units of a layer
+MAX_PARAMETERS = 200_000  # of the network
+MAX_CHAINS = 16
+MAX_EXAMPLES = 5000  # training examples of a problem drawn at random, or rows of a table
+MAX_DRAWN_POINTS = 2000  # points that the user draws by hand
+MAX_WORD_LENGTH = 64  # letters of a splitting word
+MAX_CHANGES = 2000  # changes of a run while it runs
+MAX_COLUMNS = 50  # of a table: only two can be features, and reading thousands of columns takes minutes
+MAX_CURVE_DECADES = 300  # powers of ten that an annealing curve may start at: float64 holds 308
+MAX_VIEW_LENGTH = 4000  # characters of the page's own settings, which are only stored
+
+TEST_EXAMPLES = 1000  # of a problem drawn at random
+RUN_NAMES = ("A", "B")
+DEFAULT_BATCH = 20  # of the paper's spirals
+DEFAULT_CHAINS = 4  # enough to show a standard deviation
+DEFAULT_EXAMPLES = 1000  # of the paper's spirals
+# Arguments of problems that are whole numbers: the smallest accepted value and the first that is too large
+INTEGER_ARGUMENTS = {"points": (4, MAX_EXAMPLES + 1), "seed": (0, 2**32), "centres": (2, 33)}
+# Argument names in `heatbath.datasets` that differ from the page's
+DATASET_ARGUMENTS = {"noise": "c", "points": "n_train"}
 
 
-class Wrong(ValueError):
-    """Settings that cannot be used: what is wrong, each with the field that it is about."""
+class FieldError(NamedTuple):
+    """An error in the settings: the path of the field, such as "runs.A.h", and a sentence for the user."""
 
-    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
-        super().__init__("\n".join(text for _, text in problems))
-        self.problems = list(problems)
+    field: str
+    text: str
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used, with every error found in them."""
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        super().__init__("\n".join(error.text for error in errors))
+        self.errors = list(errors)
 
     @property
     def field(self) -> str:
-        """The first field that is wrong."""
-        return self.problems[0][0]
+        """Path of the first field with an error."""
+        return self.errors[0].field
 
 
-class Checks:
-    """Collects what is wrong, so that it can be said at once."""
+class ErrorCollector:
+    """Collects the errors of all fields, so that they can be reported together."""
 
     def __init__(self) -> None:
-        self.problems: list[tuple[str, str]] = []
+        self.errors: list[FieldError] = []
 
     @contextmanager
-    def of(self, field: str, label: str = "") -> Iterator[None]:
-        """Within, an error is about a field, and is kept for `end`; what is nested in it is about its own."""
+    def field(self, name: str, prefix: str = "") -> Iterator[None]:
+        """Collect an error raised within the `with` block as an error of this field.
+
+        A nested `SettingsError` keeps its own fields, as paths below this one.
+
+        Parameters
+        ----------
+        name : str
+            Path of the field.
+        prefix : str
+            Text put in front of each error message.
+        """
         try:
             yield
-        except Wrong as wrong:
-            self.problems += [(f"{field}.{inner}", label + text) for inner, text in wrong.problems]
+        except SettingsError as nested:
+            self.errors += [
+                FieldError(f"{name}.{error.field}", prefix + error.text) for error in nested.errors
+            ]
         except (ValueError, TypeError, OverflowError) as error:
-            self.problems.append((field, label + str(error)))
+            self.errors.append(FieldError(name, prefix + str(error)))
 
-    def table(self, field: str, given: object, accepted: Sequence[str]) -> dict[str, Any]:
-        """A JSON object with only keys that are accepted."""
-        if not isinstance(given, Mapping):
-            shown = repr(given)[:60]
-            self.problems.append(
-                (field, f"{field} must be an object with {', '.join(accepted)}, got {shown}")
-            )
+    def read_object(self, field: str, value: object, accepted: Sequence[str]) -> dict[str, Any]:
+        """Return the accepted entries of a JSON object; collect an error for everything else."""
+        if not isinstance(value, Mapping):
+            text = f"{field} must be an object with {', '.join(accepted)}, got {repr(value)[:60]}"
+            self.errors.append(FieldError(field, text))
             return {}
-        if unknown := [str(key)[:40] for key in given if key not in accepted]:
+        unknown = [str(key)[:40] for key in value if key not in accepted]
+        if unknown:
             text = f"{field} has no {', '.join(unknown[:5])}; accepted: {', '.join(accepted)}"
-            self.problems.append((field, text))
-        return {key: value for key, value in given.items() if key in accepted}
+            self.errors.append(FieldError(field, text))
+        return {key: entry for key, entry in value.items() if key in accepted}
 
-    def end(self) -> None:
-        """Raise what is wrong, if anything is."""
-        if self.problems:
-            raise Wrong(self.problems)
+    def raise_errors(self) -> None:
+        """Raise `SettingsError` if any error was collected."""
+        if self.errors:
+            raise SettingsError(self.errors)
 
 
 @dataclass(frozen=True)
 class Annealing:
-    """Temperatures that fall exponentially to `factor` times what they are, in `steps` steps from `begin` on.
+    """Exponential decay of all temperatures to `factor` times their value in `steps` steps.
 
-    Steps count from the start of the run, over all its phases.
+    It begins at step `begin`, counted from the start of the run over all its phases.
     """
 
     factor: float
@@ -95,80 +132,111 @@ class Annealing:
     begin: int = 0
 
 
+Change = Mapping[str, Any]  # of method, h, parts or anneal, in the page's form
+HistoryEntry = tuple[int, Change]  # a change and the step from which it holds
+
+
 @dataclass(frozen=True)
 class RunSettings:
-    """A run: what its method is called, its partition without annealing, and how it is annealed, if it is.
+    """Settings of one of the two runs.
 
-    `history` are changes on the way, by the step from which on they hold.
+    Attributes
+    ----------
+    method : str
+        Name of the preset or method.
+    base_partition : Partition
+        Methods of the parts, without annealing.
+    anneal : Annealing or None
+        How temperatures fall, if they do.
+    history : tuple of HistoryEntry
+        Changes to make while it runs, in the order of their steps.
     """
 
     method: str
-    base: Partition
+    base_partition: Partition
     anneal: Annealing | None = None
-    history: tuple[tuple[int, Mapping[str, Any]], ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
 
-    def partition(self, offset: int = 0) -> Partition:
-        """The partition as it is run by a phase that begins after `offset` steps."""
-        return self.base if self.anneal is None else _annealed(self.base, self.anneal, offset)
+    def partition(self, phase_start: int = 0) -> Partition:
+        """Return the partition, with annealing, of a phase that begins at step `phase_start` of the run."""
+        if self.anneal is None:
+            return self.base_partition
+        return _annealed_partition(self.base_partition, self.anneal, phase_start)
 
     @property
-    def plain(self) -> dict[str, Any]:
-        """All but the history, with every default."""
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the history, with every default, in the page's form."""
         anneal = self.anneal
         return {
             "method": self.method,
-            "h": self.base.h,
+            "h": self.base_partition.h,
             "parts": {
-                str(key): {f.name: _plain(getattr(method, f.name)) for f in fields(method)}
-                for key, method in self.base.methods.items()
+                str(key): {f.name: _json_value(getattr(method, f.name)) for f in fields(method)}
+                for key, method in self.base_partition.methods.items()
             },
             "anneal": None
             if anneal is None
             else {"factor": anneal.factor, "steps": anneal.steps, "from": anneal.begin},
         }
 
-    def changed(self, change: object, step: int = 0) -> RunSettings:
-        """With some of it changed: method, h, coefficients of parts, annealing (from `step` on)."""
-        checks = Checks()
-        given = checks.table("change", change, ("method", "h", "parts", "anneal"))
-        name, base, anneal = self.method, self.base, self.anneal
-        if "method" in given:
-            with checks.of("method"):
-                choice("method", given["method"], tuple(method_menu.names()))
-                if given["method"] != name:
-                    name = given["method"]
-                    base = method_menu.default(name)
-        h = base.h
-        if "h" in given:
-            with checks.of("h"):
-                h = real("h", given["h"], POSITIVE)
-        with checks.of("parts"):
-            methods = _parts(checks, base.methods, given.get("parts", {}))
-            if not checks.problems:
-                base = Partition(methods, h)
-        if "anneal" in given:
-            with checks.of("anneal"):
-                anneal = _checked_annealing(checks, given["anneal"], step)
-        checks.end()
-        made = replace(self, method=name, base=base, anneal=anneal)
-        with checks.of("anneal"):
-            made.partition()  # whose curve may come from a number that there is not
-        checks.end()
-        return made
+    def with_change(self, change: object, step: int = 0) -> RunSettings:
+        """Return these settings with a change of the page applied.
 
-    def heated(self, factor: float) -> RunSettings:
-        """With every temperature times a factor."""
-        methods = {key: _heated(method, factor) for key, method in self.base.methods.items()}
-        if factor != 1 and methods == self.base.methods:
+        Parameters
+        ----------
+        change : object
+            JSON object with any of method, h, parts (coefficients by part) and anneal.
+        step : int
+            Where annealing begins unless the change says otherwise.
+
+        Raises
+        ------
+        SettingsError
+            With every error in the change.
+        """
+        errors = ErrorCollector()
+        entries = errors.read_object("change", change, ("method", "h", "parts", "anneal"))
+        name, partition, anneal = self.method, self.base_partition, self.anneal
+        if "method" in entries:
+            with errors.field("method"):
+                choice("method", entries["method"], tuple(method_menu.method_names()))
+                if entries["method"] != name:
+                    name = entries["method"]
+                    partition = method_menu.default_partition(name)
+        h = partition.h
+        if "h" in entries:
+            with errors.field("h"):
+                h = real("h", entries["h"], POSITIVE)
+        with errors.field("parts"):
+            methods = _changed_methods(errors, partition.methods, entries.get("parts", {}))
+            if not errors.errors:
+                partition = Partition(methods, h)
+        if "anneal" in entries:
+            with errors.field("anneal"):
+                anneal = _read_annealing(errors, entries["anneal"], step)
+        errors.raise_errors()
+        settings = replace(self, method=name, base_partition=partition, anneal=anneal)
+        with errors.field("anneal"):
+            settings.partition()  # raises if the annealing curve would start at too large a number
+        errors.raise_errors()
+        return settings
+
+    def with_temperatures_times(self, factor: float) -> RunSettings:
+        """Return these settings with every temperature multiplied by a factor."""
+        methods = {key: _heated_method(method, factor) for key, method in self.base_partition.methods.items()}
+        if factor != 1 and methods == self.base_partition.methods:
             raise ValueError(f"{self.method} has no temperature above 0 to heat: choose τ or σ > 0 first")
-        return replace(self, base=Partition(methods, self.base.h))
+        return replace(self, base_partition=Partition(methods, self.base_partition.h))
 
 
-def same_phase(one: Partition, two: Partition) -> bool:
-    """Whether only coefficients differ, so that a run can go on; parts, methods, words, options do not."""
-    if one.methods.keys() != two.methods.keys():
+def is_same_phase(first: Partition, second: Partition) -> bool:
+    """Return True if a run can continue with the second partition: only coefficients differ.
+
+    Other parts, methods, words or options begin a new phase.
+    """
+    if first.methods.keys() != second.methods.keys():
         return False
-    pairs = [(method, two.methods[key]) for key, method in one.methods.items()]
+    pairs = [(method, second.methods[key]) for key, method in first.methods.items()]
     return all(
         type(a) is type(b) and all(getattr(a, name) == getattr(b, name) for name in choices(type(a)))
         for a, b in pairs
@@ -177,7 +245,10 @@ def same_phase(one: Partition, two: Partition) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class PageSettings:
-    """All that decides what the page shows."""
+    """Everything that decides what the page shows.
+
+    `problem_json` is the problem in the page's form; `view` belongs to the page and is only stored.
+    """
 
     problem: Problem
     network: MLP
@@ -185,19 +256,19 @@ class PageSettings:
     chains: int
     seed: int
     runs: Mapping[str, RunSettings]
-    of_problem: Mapping[str, Any]
+    problem_json: Mapping[str, Any]
     view: Mapping[str, Any]
 
     @property
-    def plain(self) -> dict[str, Any]:
-        """All of it with every default, as JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """Settings with every default, in the page's form."""
         runs = {
-            name: run.plain | ({"history": [list(entry) for entry in run.history]} if run.history else {})
+            name: run.as_json | ({"history": [list(entry) for entry in run.history]} if run.history else {})
             for name, run in self.runs.items()
         }
         network = {f.name: getattr(self.network, f.name) for f in fields(self.network)}
         return {
-            "problem": dict(self.of_problem),
+            "problem": dict(self.problem_json),
             "network": network | {"hidden": list(self.network.hidden)},
             "batch": self.batch,
             "chains": self.chains,
@@ -207,279 +278,322 @@ class PageSettings:
         }
 
 
-def read_settings(given: object) -> PageSettings:
-    """Settings from outside, or `Wrong` with all that is wrong with them."""
-    checks = Checks()
+def read_settings(value: object) -> PageSettings:
+    """Check settings from outside and return them with every default.
+
+    Raises
+    ------
+    SettingsError
+        With every error in the settings.
+    """
+    errors = ErrorCollector()
     accepted = ("problem", "network", "batch", "chains", "seed", "runs", "view")
-    table = checks.table("settings", given, accepted)
-    problem, of_problem = None, dict[str, Any]()
-    with checks.of("problem"):
-        problem, of_problem = _problem(table.get("problem", {}))
+    entries = errors.read_object("settings", value, accepted)
+    problem, problem_json = None, dict[str, Any]()
+    with errors.field("problem"):
+        problem, problem_json = _read_problem(entries.get("problem", {}))
     network = MLP()
-    with checks.of("network"):
-        network = _network(table.get("network", {}))
-    chains, seed, batch = CHAINS, 0, BATCH
-    with checks.of("chains"):
-        chains = whole("chains", table.get("chains", CHAINS), 1, MOST_CHAINS + 1)
-    with checks.of("seed"):
-        seed = whole("seed", table.get("seed", 0), 0, 2**32)
+    with errors.field("network"):
+        network = _read_network(entries.get("network", {}))
+    chains, seed, batch = DEFAULT_CHAINS, 0, DEFAULT_BATCH
+    with errors.field("chains"):
+        chains = whole("chains", entries.get("chains", DEFAULT_CHAINS), 1, MAX_CHAINS + 1)
+    with errors.field("seed"):
+        seed = whole("seed", entries.get("seed", 0), 0, 2**32)
     if problem is not None:
-        rows = problem.X_train.shape[1]
-        with checks.of("batch"):
-            label = f"batch (of {rows} training examples)"
-            batch = whole(label, table.get("batch", min(BATCH, rows)), 1, rows + 1)
+        examples = problem.X_train.shape[1]
+        with errors.field("batch"):
+            label = f"batch (of {examples} training examples)"
+            batch = whole(label, entries.get("batch", min(DEFAULT_BATCH, examples)), 1, examples + 1)
     runs = {}
-    named = checks.table("runs", table.get("runs", {}), RUNS)
-    for name in RUNS:
-        with checks.of(f"runs.{name}", f"run {name}: "):
-            runs[name] = _run(named.get(name, {"method": next(iter(PRESETS))}))
-    view = table.get("view", {})
-    with checks.of("view"):
-        if not isinstance(view, Mapping) or len(str(view)) > 4000:
-            raise ValueError("an object of at most 4000 characters is needed")
-    checks.end()
+    run_entries = errors.read_object("runs", entries.get("runs", {}), RUN_NAMES)
+    for name in RUN_NAMES:
+        with errors.field(f"runs.{name}", f"run {name}: "):
+            runs[name] = _read_run(run_entries.get(name, {"method": next(iter(PRESETS))}))
+    view = entries.get("view", {})
+    with errors.field("view"):
+        if not isinstance(view, Mapping) or len(str(view)) > MAX_VIEW_LENGTH:
+            raise ValueError(f"view must be an object of at most {MAX_VIEW_LENGTH} characters")
+    errors.raise_errors()
     assert problem is not None
-    return PageSettings(problem, network, batch, chains, seed, runs, of_problem, dict(view))
+    return PageSettings(problem, network, batch, chains, seed, runs, problem_json, dict(view))
 
 
-def restarted(settings: PageSettings, flights: Mapping[str, Any]) -> PageSettings:
-    """The same from the start, with coefficients as they are now, and annealing from the start, too.
+def settings_after_reset(settings: PageSettings, streams: Mapping[str, RunStream]) -> PageSettings:
+    """Return settings that start again at step 0 with the present coefficients; annealing starts again, too.
 
-    The view is left to the page, which may have another by now.
+    The view is empty, because the page may have another one by now.
     """
     runs = {}
-    for name, flight in flights.items():
-        anneal = flight.run.anneal and replace(flight.run.anneal, begin=0)
-        runs[name] = replace(flight.run, anneal=anneal, history=())
+    for name, stream in streams.items():
+        anneal = stream.run.anneal and replace(stream.run.anneal, begin=0)
+        runs[name] = replace(stream.run, anneal=anneal, history=())
     return replace(settings, runs=runs, view={})
 
 
 # Problems
 
 
-def _problem(given: object) -> tuple[Problem, dict[str, Any]]:
-    checks = Checks()
-    kind = given.get("kind", "spirals") if isinstance(given, Mapping) else None
-    with checks.of("kind"):
-        if not isinstance(kind, str) or kind not in PROBLEMS:
-            raise ValueError(f"kind must be one of {', '.join(PROBLEMS)}, got {str(kind)[:40]!r}")
-    checks.end()
-    defaults, make = PROBLEMS[str(kind)]
-    table = defaults | checks.table("problem", given, ("kind", *defaults))
-    table.pop("kind", None)
-    problem = make(checks, str(kind), table)
-    checks.end()
+def _read_problem(value: object) -> tuple[Problem, dict[str, Any]]:
+    """Return the problem that JSON from outside describes, and the JSON with every default."""
+    errors = ErrorCollector()
+    kind = value.get("kind", "spirals") if isinstance(value, Mapping) else None
+    with errors.field("kind"):
+        if not isinstance(kind, str) or kind not in PROBLEM_KINDS:
+            raise ValueError(f"kind must be one of {', '.join(PROBLEM_KINDS)}, got {str(kind)[:40]!r}")
+    errors.raise_errors()
+    defaults, make_problem = PROBLEM_KINDS[str(kind)]
+    arguments = defaults | errors.read_object("problem", value, ("kind", *defaults))
+    arguments.pop("kind", None)
+    problem = make_problem(errors, str(kind), arguments)
+    errors.raise_errors()
     assert problem is not None
-    return problem, {"kind": kind, **table}
+    return problem, {"kind": kind, **arguments}
 
 
-def _drawn(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
-    """One of the problems that are drawn at random."""
-    for name, value in table.items():
-        with checks.of(name):
-            if name in WHOLE:
-                table[name] = whole(name, value, *WHOLE[name])
+def _draw_problem(errors: ErrorCollector, kind: str, arguments: dict[str, Any]) -> Problem | None:
+    """Draw a problem of `heatbath.datasets` at random.
+
+    The `arguments` are replaced in place by their checked values.
+    """
+    for name, value in arguments.items():
+        with errors.field(name):
+            if name in INTEGER_ARGUMENTS:
+                arguments[name] = whole(name, value, *INTEGER_ARGUMENTS[name])
             else:
-                table[name] = real(name, value, Interval(low=0.0, high=100.0, open=name != "noise"))
-    if checks.problems:
+                arguments[name] = real(name, value, Interval(low=0.0, high=100.0, open=name != "noise"))
+    if errors.errors:
         return None
-    arguments = {NAMES.get(name, name): value for name, value in table.items()}
-    problem: Problem = getattr(datasets, kind)(**{**arguments, "n_test": TEST})
+    dataset_arguments = {DATASET_ARGUMENTS.get(name, name): value for name, value in arguments.items()}
+    problem: Problem = getattr(datasets, kind)(**{**dataset_arguments, "n_test": TEST_EXAMPLES})
     return problem
 
 
-def _points(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
-    """Points that the user has drawn."""
-    rows = table["points"]
-    with checks.of("points"):
-        if not isinstance(rows, list) or not 4 <= len(rows) <= MOST_DRAWN:
-            raise ValueError(f"4 to {MOST_DRAWN} points [x, y, class] are needed, got {_counted(rows)}")
+def _problem_from_points(errors: ErrorCollector, kind: str, arguments: dict[str, Any]) -> Problem | None:
+    """Return the problem of the points [x, y, class] that the user has drawn."""
+    rows = arguments["points"]
+    with errors.field("points"):
+        if not isinstance(rows, list) or not 4 <= len(rows) <= MAX_DRAWN_POINTS:
+            count = f"{len(rows)}" if isinstance(rows, list) else repr(rows)[:60]
+            raise ValueError(f"4 to {MAX_DRAWN_POINTS} points [x, y, class] are needed, got {count}")
         X, y = [], []
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if not isinstance(row, list) or len(row) != 3:
-                raise ValueError(f"a point is [x, y, class], number {place} is {str(row)[:60]}")
-            X.append([real(f"point {place}", value, Interval(-1e4, 1e4)) for value in row[:2]])
-            y.append(whole(f"class of point {place}", row[2], 0, 2))
+                raise ValueError(f"a point must be [x, y, class], but point {index} is {str(row)[:60]}")
+            X.append([real(f"point {index}", value, Interval(-1e4, 1e4)) for value in row[:2]])
+            y.append(whole(f"class of point {index}", row[2], 0, 2))
         if len(set(y)) < 2:
-            raise ValueError("points of both classes are needed, 0 and 1: draw some of the other one")
+            raise ValueError("points of both classes are needed, 0 and 1: draw some of the other class")
         return datasets.from_arrays(X, y, task="binary")
     return None
 
 
-def _csv(checks: Checks, kind: str, table: dict[str, Any]) -> Problem | None:
-    """A table that the user has dropped onto the page."""
-    text, target = table["text"], table["target"]
-    with checks.of("target"):
+def _problem_from_csv(errors: ErrorCollector, kind: str, arguments: dict[str, Any]) -> Problem | None:
+    """Return the problem of a CSV table that the user has dropped onto the page.
+
+    A missing target in `arguments` is replaced in place by the name of the last column.
+    """
+    text, target = arguments["text"], arguments["target"]
+    with errors.field("target"):
         if not (target is None or isinstance(target, str)):
             raise TypeError(f"target must be the name of a column, or null, got {str(target)[:40]!r}")
-    with checks.of("text"):
+    with errors.field("text"):
         if not isinstance(text, str) or not text.strip():
             raise ValueError("the text of a CSV file with a header is needed")
-    if checks.problems:
+    if errors.errors:
         return None
-    from heatbath.datasets.tables import read_table  # takes a second
-    from heatbath.datasets.tables.sniff import NUMERAL, SEPARATORS
-
-    with checks.of("text"):
-        columns = 1 + max(line.count(mark) for line in text.splitlines() for mark in SEPARATORS)
-        if columns > COLUMNS:
-            raise ValueError(
-                f"a table with two features and a class is needed, of at most {COLUMNS} columns; this one "
-                f"has lines of {columns}"
-            )
-        opened = read_table(io.BytesIO(text.encode()))
-        if not 1 <= len(opened.frame) <= MOST_POINTS:
-            raise ValueError(
-                f"a header and 1 to {MOST_POINTS} rows below it are needed, this has {len(opened.frame)} rows"
-            )
-        if target is None:
-            target = table["target"] = opened.frame.columns[-1]
-        features = [name for name in opened.frame.columns if name != target]
-        if features and all(map(NUMERAL.fullmatch, features)):
-            raise ValueError(
-                f"the first line names the columns, and here they would be called {', '.join(features[:2])}: "
-                "put a line such as x1,x2,class above the rows"
-            )
-        keep = features if len(features) == 2 else ()  # though one should count the rows
-        problem = datasets.from_table(opened, target, keep=keep)
-        assert problem.encoder is not None
-        if problem.task != "binary" or problem.inputs != 2:
-            raise ValueError(
-                "a table with two features and a class of two values is needed; this one has "
-                f"{problem.inputs} features ({'; '.join(problem.encoder.notes())[:200]}), and {target!r} is "
-                f"{problem.task} with {len(problem.targets)} classes"
-            )
+    with errors.field("text"):
+        problem, arguments["target"] = _read_csv(text, target)
         return problem
     return None
 
 
-def _counted(rows: object) -> str:
-    return f"{len(rows)}" if isinstance(rows, list) else repr(rows)[:60]
+def _read_csv(text: str, target: str | None) -> tuple[Problem, str]:
+    """Return a table's problem and its target: two features and a class of two values.
+
+    Raises
+    ------
+    ValueError
+        If the table is too large, has no header or isn't such a problem.
+    """
+    from heatbath.datasets.tables import read_table  # its import takes a second
+    from heatbath.datasets.tables.sniff import NUMERAL, SEPARATORS
+
+    columns = 1 + max(line.count(mark) for line in text.splitlines() for mark in SEPARATORS)
+    if columns > MAX_COLUMNS:
+        raise ValueError(
+            f"a table with two features and a class is needed, of at most {MAX_COLUMNS} columns; this one "
+            f"has lines of {columns}"
+        )
+    table = read_table(io.BytesIO(text.encode()))
+    if not 1 <= len(table.frame) <= MAX_EXAMPLES:
+        raise ValueError(
+            f"a header and 1 to {MAX_EXAMPLES} rows below it are needed, this has {len(table.frame)} rows"
+        )
+    if target is None:
+        target = table.frame.columns[-1]
+    features = [name for name in table.frame.columns if name != target]
+    if features and all(map(NUMERAL.fullmatch, features)):
+        raise ValueError(
+            f"the first line names the columns, and here they would be called {', '.join(features[:2])}: "
+            "put a line such as x1,x2,class above the rows"
+        )
+    keep = features if len(features) == 2 else ()  # even if one of them looks like row numbers
+    problem = datasets.from_table(table, target, keep=keep)
+    assert problem.encoder is not None
+    if problem.task != "binary" or problem.inputs != 2:
+        raise ValueError(
+            "a table with two features and a class of two values is needed; this one has "
+            f"{problem.inputs} features ({'; '.join(problem.encoder.notes())[:200]}), and {target!r} is "
+            f"{problem.task} with {len(problem.targets)} classes"
+        )
+    return problem, target
 
 
-Make = Callable[[Checks, str, dict[str, Any]], Problem | None]
-PROBLEMS: dict[str, tuple[dict[str, Any], Make]] = {
-    "spirals": ({"turns": 4, "noise": 0.02, "p": 0.5, "points": POINTS, "seed": 0}, _drawn),
-    "trigonometric": ({"a": 6, "b": 1, "noise": 0.02, "points": POINTS, "seed": 0}, _drawn),
-    "rings": ({"noise": 0.02, "points": POINTS, "seed": 0}, _drawn),
-    "blobs": ({"centres": 4, "noise": 0.3, "points": POINTS, "seed": 0}, _drawn),
-    "points": ({"points": []}, _points),
-    "csv": ({"text": "", "target": None}, _csv),
+class ProblemKind(NamedTuple):
+    """A kind of problem that the page offers: its arguments with their defaults, and what makes it."""
+
+    defaults: dict[str, Any]
+    make_problem: Callable[[ErrorCollector, str, dict[str, Any]], Problem | None]
+
+
+PROBLEM_KINDS = {
+    "spirals": ProblemKind(
+        {"turns": 4, "noise": 0.02, "p": 0.5, "points": DEFAULT_EXAMPLES, "seed": 0}, _draw_problem
+    ),
+    "trigonometric": ProblemKind(
+        {"a": 6, "b": 1, "noise": 0.02, "points": DEFAULT_EXAMPLES, "seed": 0}, _draw_problem
+    ),
+    "rings": ProblemKind({"noise": 0.02, "points": DEFAULT_EXAMPLES, "seed": 0}, _draw_problem),
+    "blobs": ProblemKind({"centres": 4, "noise": 0.3, "points": DEFAULT_EXAMPLES, "seed": 0}, _draw_problem),
+    "points": ProblemKind({"points": []}, _problem_from_points),
+    "csv": ProblemKind({"text": "", "target": None}, _problem_from_csv),
 }
 
 
 # Networks and runs
 
 
-def _network(given: object) -> MLP:
-    checks = Checks()
-    table = checks.table("network", given, ("hidden", "activation", "init", "scale"))
-    hidden = table.get("hidden", [100])
-    with checks.of("hidden"):
-        if not isinstance(hidden, list) or not 1 <= len(hidden) <= LAYERS:
+def _read_network(value: object) -> MLP:
+    """Return the network that JSON from outside describes, or raise `SettingsError`."""
+    errors = ErrorCollector()
+    entries = errors.read_object("network", value, ("hidden", "activation", "init", "scale"))
+    hidden = entries.get("hidden", [100])
+    with errors.field("hidden"):
+        if not isinstance(hidden, list) or not 1 <= len(hidden) <= MAX_LAYERS:
             raise ValueError(
-                f"hidden must be a list with the widths of 1 to {LAYERS} layers, got {str(hidden)[:60]}"
+                f"hidden must be a list with the widths of 1 to {MAX_LAYERS} layers, got {str(hidden)[:60]}"
             )
         for width in hidden:
-            whole("hidden: a width", width, 1, WIDTH + 1)
-        if (count := MLP(tuple(hidden)).parameters(2, 1)) > PARAMETERS:
+            whole("hidden: a width", width, 1, MAX_WIDTH + 1)
+        count = MLP(tuple(hidden)).parameters(2, 1)
+        if count > MAX_PARAMETERS:
             raise ValueError(
-                f"at most {PARAMETERS:,} parameters are accepted here, {hidden} has {count:,}: make layers "
-                "narrower, or train it with hb.train"
+                f"at most {MAX_PARAMETERS:,} parameters are accepted here, {hidden} has {count:,}: make "
+                "layers narrower, or train it with hb.train"
             )
-    with checks.of("activation"):
-        choice("activation", table.get("activation", "relu"), tuple(ACTIVATIONS))
-    with checks.of("init"):
-        choice("init", table.get("init", "torch"), ("torch", "gaussian", "zeros"))
-    with checks.of("scale"):
-        real("scale", table.get("scale", 0.01), Interval(low=0.0, high=100.0))
-    checks.end()
-    return MLP(**{**table, "hidden": tuple(hidden)})
+    with errors.field("activation"):
+        choice("activation", entries.get("activation", "relu"), tuple(ACTIVATIONS))
+    with errors.field("init"):
+        choice("init", entries.get("init", "torch"), ("torch", "gaussian", "zeros"))
+    with errors.field("scale"):
+        real("scale", entries.get("scale", 0.01), Interval(low=0.0, high=100.0))
+    errors.raise_errors()
+    return MLP(**{**entries, "hidden": tuple(hidden)})
 
 
-def _run(given: object) -> RunSettings:
-    checks = Checks()
-    table = checks.table("run", given, ("method", "h", "parts", "anneal", "history"))
-    checks.end()
-    name = table.get("method", "AdLaLa")
-    with checks.of("method"):
-        choice("method", name, tuple(method_menu.names()))
-    checks.end()
-    change = {key: table[key] for key in ("h", "parts", "anneal") if key in table}
-    run = RunSettings(name, method_menu.default(name)).changed(change)
-    with checks.of("history"):
-        run = replace(run, history=_history(run, table.get("history") or []))
-    checks.end()
+def _read_run(value: object) -> RunSettings:
+    """Return the settings of a run that JSON from outside describes, or raise `SettingsError`."""
+    errors = ErrorCollector()
+    entries = errors.read_object("run", value, ("method", "h", "parts", "anneal", "history"))
+    errors.raise_errors()
+    name = entries.get("method", "AdLaLa")
+    with errors.field("method"):
+        choice("method", name, tuple(method_menu.method_names()))
+    errors.raise_errors()
+    change = {key: entries[key] for key in ("h", "parts", "anneal") if key in entries}
+    run = RunSettings(name, method_menu.default_partition(name)).with_change(change)
+    with errors.field("history"):
+        run = replace(run, history=_read_history(run, entries.get("history") or []))
+    errors.raise_errors()
     return run
 
 
-def _history(run: RunSettings, given: object) -> tuple[tuple[int, Mapping[str, Any]], ...]:
-    """Changes on the way, each tried out on what there is by then."""
-    if not isinstance(given, list) or len(given) > CHANGES:
-        raise ValueError(f"history must be a list of at most {CHANGES} changes [step, change]")
-    entries, before = [], 0
-    for entry in given:
+def _read_history(run: RunSettings, value: object) -> tuple[HistoryEntry, ...]:
+    """Return the changes [step, change] of a run; apply them in turn to check each of them."""
+    if not isinstance(value, list) or len(value) > MAX_CHANGES:
+        raise ValueError(f"history must be a list of at most {MAX_CHANGES} changes [step, change]")
+    history, last_step = [], 0
+    for entry in value:
         if not isinstance(entry, list) or len(entry) != 2:
             raise ValueError(f"history: a change is [step, change], got {str(entry)[:60]}")
-        step = whole("history: a step", entry[0], before, 2**53)
-        run, before = run.changed(entry[1], step), step
-        entries.append((step, entry[1]))
-    return tuple(entries)
+        step = whole("history: a step", entry[0], last_step, 2**53)
+        run, last_step = run.with_change(entry[1], step), step
+        history.append((step, entry[1]))
+    return tuple(history)
 
 
-def _parts(checks: Checks, methods: Mapping[Any, Method], given: object) -> dict[Any, Method]:
-    """The methods of parts with what is given in place of what they have."""
-    table = checks.table("parts", given, [str(key) for key in methods])
-    made = dict(methods)
+def _changed_methods(
+    errors: ErrorCollector, methods: Mapping[str | tuple[str, ...], Method], value: object
+) -> dict[str | tuple[str, ...], Method]:
+    """Return the methods of all parts with the fields that JSON from outside sets; collect its errors."""
+    entries = errors.read_object("parts", value, [str(key) for key in methods])
+    changed = dict(methods)
     for key, method in methods.items():
-        if str(key) not in table:
+        if str(key) not in entries:
             continue
-        names = {f.name: f for f in fields(method)}
-        values = checks.table(f"parts.{key}", table[str(key)], list(names))
-        for name, value in values.items():
-            with checks.of(f"parts.{key}.{name}"):
-                values[name] = _checked(name, value, names[name].metadata)
-        if not checks.problems:
-            with checks.of(f"parts.{key}.word" if "word" in values else f"parts.{key}"):
-                made[key] = replace(method, **values)
-    return made
+        method_fields = {f.name: f for f in fields(method)}
+        values = errors.read_object(f"parts.{key}", entries[str(key)], list(method_fields))
+        for name, field_value in values.items():
+            with errors.field(f"parts.{key}.{name}"):
+                values[name] = _checked_field(name, field_value, method_fields[name].metadata)
+        if not errors.errors:
+            with errors.field(f"parts.{key}.word" if "word" in values else f"parts.{key}"):
+                changed[key] = replace(method, **values)
+    return changed
 
 
-def _checked(name: str, value: object, metadata: Mapping[str, Any]) -> Any:
-    """A coefficient, a choice or a word."""
+def _checked_field(name: str, value: object, metadata: Mapping[str, Any]) -> Any:
+    """Return the checked value of a method's field: a coefficient, one of several choices, or a word."""
     if "accepted" in metadata:
         return real(name, math.inf if value == "inf" else value, metadata["accepted"])
     if "choices" in metadata:
         choice(name, value, metadata["choices"])
-    elif not isinstance(value, str) or not 0 < len(value) <= LETTERS:
-        raise ValueError(f"a word of 1 to {LETTERS} letters is needed, got {str(value)[:80]!r}")
+    elif not isinstance(value, str) or not 0 < len(value) <= MAX_WORD_LENGTH:
+        raise ValueError(f"a word of 1 to {MAX_WORD_LENGTH} letters is needed, got {str(value)[:80]!r}")
     return value
 
 
-def _checked_annealing(checks: Checks, given: object, step: int) -> Annealing | None:
-    if given is None:
+def _read_annealing(errors: ErrorCollector, value: object, step: int) -> Annealing | None:
+    """Return the annealing that JSON from outside describes; by default it begins at `step`."""
+    if value is None:
         return None
-    table = checks.table("anneal", given, ("factor", "steps", "from"))
+    entries = errors.read_object("anneal", value, ("factor", "steps", "from"))
     return Annealing(
-        real("factor", table.get("factor", 0.01), Interval(low=0.0, high=1.0, open=True)),
-        whole("steps", table.get("steps", 20_000), 1, 10**9),
-        whole("from", table.get("from", step), 0, 2**53),
+        real("factor", entries.get("factor", 0.01), Interval(low=0.0, high=1.0, open=True)),
+        whole("steps", entries.get("steps", 20_000), 1, 10**9),
+        whole("from", entries.get("from", step), 0, 2**53),
     )
 
 
-def _annealed(partition: Partition, anneal: Annealing, offset: int) -> Partition:
-    """Temperatures that fall, on a curve that is as far as it would be `offset` steps before."""
-    begin, methods = anneal.begin - offset, {}
+def _annealed_partition(partition: Partition, anneal: Annealing, phase_start: int) -> Partition:
+    """Return a partition whose temperatures fall exponentially.
+
+    The curve is a schedule of the phase's own steps. A phase that begins at step `phase_start` of the run
+    continues the curve, so its schedule begins where the curve would have been before the phase's step 0.
+    """
+    begin, methods = anneal.begin - phase_start, {}
     for key, method in partition.methods.items():
         value = getattr(method, method.thermal, None)
         if isinstance(value, float) and value > 0:
             factor = anneal.factor if method.thermal == "tau" else math.sqrt(anneal.factor)
-            decades, most = -begin / anneal.steps * math.log10(factor), LARGEST - math.log10(value)
-            if decades > most:
-                least = math.ceil(-begin * math.log10(factor) / most)
+            decades = -begin / anneal.steps * math.log10(factor)
+            max_decades = MAX_CURVE_DECADES - math.log10(value)
+            if decades > max_decades:
+                least = math.ceil(-begin * math.log10(factor) / max_decades)
                 raise ValueError(
-                    f"from step {begin:,} on, temperatures can fall so far within {least:,} steps or more, "
-                    f"got {anneal.steps:,}: give them more steps, or reset"
+                    f"from step {begin:,} on, temperatures can fall by this factor within {least:,} steps or "
+                    f"more, got {anneal.steps:,}: give them more steps, or reset"
                 )
             start, end = value * factor ** (-begin / anneal.steps), begin + anneal.steps
             curve = Exponential(start, value * factor, end) if end > 0 else value * factor
@@ -488,36 +602,57 @@ def _annealed(partition: Partition, anneal: Annealing, offset: int) -> Partition
     return Partition(methods, partition.h)
 
 
-def _heated(method: Method, factor: float) -> Method:
+def _heated_method(method: Method, factor: float) -> Method:
+    """Return a method with its temperature multiplied by a factor; unchanged if it has none."""
     value = getattr(method, method.thermal, None)
     if value is None or value == 0:
         return method
-    by = factor if method.thermal == "tau" else math.sqrt(factor)  # of noise, whose square is a temperature
-    return replace(method, **{method.thermal: scaled(value, by)})
+    coefficient_factor = factor if method.thermal == "tau" else math.sqrt(factor)  # σ² is a temperature
+    return replace(method, **{method.thermal: scaled(value, coefficient_factor)})
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
+    """Return a value as JSON can hold it: infinite friction is "inf"."""
     return "inf" if isinstance(value, float) and math.isinf(value) else value
 
 
-def checked_word(run: RunSettings, part: str, word: str, gamma: Any = None) -> dict[str, Any]:
-    """Whether a part of a run may have this word, and what its letters are; nothing is changed."""
-    methods = {str(key): method for key, method in run.base.methods.items()}
+def check_word(run: RunSettings, part: str, word: str, gamma: float | str | None = None) -> dict[str, Any]:
+    """Check whether a part of a run may have a splitting word; nothing is changed.
+
+    Parameters
+    ----------
+    run : RunSettings
+        The run as it is.
+    part : str
+        Name of the part.
+    word : str
+        The word, such as "BAOAB".
+    gamma : float, "inf" or None
+        Friction to try with the word; None keeps that of the part.
+
+    Returns
+    -------
+    dict
+        The fields of the message `word`: ok, letters, gradients, order, and text, which is the error if any.
+    """
+    methods = {str(key): method for key, method in run.base_partition.methods.items()}
     try:
         if part not in methods:
             raise ValueError(f"there is no part {part[:40]!r}: accepted are {', '.join(methods)}")
         method = methods[part]
         if not method.spelled:
             raise ValueError(f"{type(method).__name__} has no word that can be chosen")
-        if not 0 < len(word) <= LETTERS:
-            raise ValueError(f"a word of 1 to {LETTERS} letters is needed, got {len(word)}")
+        if not 0 < len(word) <= MAX_WORD_LENGTH:
+            raise ValueError(f"a word of 1 to {MAX_WORD_LENGTH} letters is needed, got {len(word)}")
         values: dict[str, Any] = {"word": word}
         if gamma is not None and hasattr(method, "gamma"):
             values["gamma"] = real("gamma", math.inf if gamma == "inf" else gamma, FRICTION)
         spelled = replace(method, **values)
-        Partition(
-            {**run.base.methods, **{key: spelled for key in run.base.methods if str(key) == part}}, run.base.h
-        )
+        partition = run.base_partition
+        with_word = {
+            key: spelled if str(key) == part else method for key, method in partition.methods.items()
+        }
+        Partition(with_word, partition.h)  # raises if the parts' words don't fit together
     except (ValueError, TypeError) as error:
         return {"ok": False, "letters": [], "gradients": None, "order": None, "text": str(error)}
     order = NAMED.get(word)

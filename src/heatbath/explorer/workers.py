@@ -1,11 +1,11 @@
-"""Workers: as many threads as there are cores, which take runs in turns for a slice of work each.
+"""Serve sessions by worker threads, as many as there are cores; runs take turns for a slice of work each.
 
-What a page waits for, an answer or a picture of a run, goes first. Then the session that has waited longest
-has a slice, and of its runs the one with fewer steps. What else needs computing, such as checking settings,
-is a job, and goes before all.
+Urgent requests, such as an answer or a picture of a run for the page, go first. Then the session that has
+waited longest gets a slice for the run with fewer steps. Other computations, such as checking settings, are
+jobs, and go before all runs.
 
-A run that may have to be compiled first, which takes seconds or minutes, is not theirs: it has a thread of
-its own until it is ready, so that other pages, and a reset of this one, wait for none of it.
+A run that may have to be compiled first, which takes seconds or minutes, gets a thread of its own until it is
+ready. So neither other pages nor a reset of the same page wait for it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,36 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from heatbath.engine.threads import thread_count
 
 if TYPE_CHECKING:
-    from heatbath.explorer.run_stream import Flight
+    from heatbath.explorer.run_stream import RunStream
     from heatbath.explorer.session import Session
 
 T = TypeVar("T")
-LONGEST = 60.0  # seconds to wait for what is due some time
+MAX_WAIT = 60.0  # seconds to wait for work that is due later
 log = logging.getLogger("heatbath.explorer")
 
 
+class Slice(NamedTuple):
+    """A slice of work: a session and one of its runs."""
+
+    session: Session
+    stream: RunStream
+
+
 class Workers:
-    """Threads that serve sessions."""
+    """Threads that serve sessions.
+
+    Parameters
+    ----------
+    count : int or None
+        Number of threads; None starts as many as the engine uses.
+    """
 
     def __init__(self, count: int | None = None) -> None:
         self._lock = threading.Condition()
@@ -48,35 +61,35 @@ class Workers:
             thread.start()
 
     def add(self, session: Session) -> None:
-        """Serve a session."""
+        """Serve a session from now on."""
         with self._lock:
             if session not in self._sessions:
                 self._sessions.insert(0, session)
             self._lock.notify_all()
 
     def remove(self, session: Session) -> None:
-        """Serve it no more; a slice that is under way ends."""
+        """Stop serving a session, after the slices in progress."""
         with self._lock:
             if session in self._sessions:
                 self._sessions.remove(session)
 
     def wake(self) -> None:
-        """Say that there may be something to do."""
+        """Wake a thread because there may be work."""
         with self._lock:
             self._lock.notify()
 
     def submit(self, job: Callable[[], T]) -> Future[T]:
-        """Have something computed."""
+        """Return a future with the result of a job, which a worker computes before any run."""
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
-                raise RuntimeError("the workers have ended")
+                raise RuntimeError("the explorer's workers have been closed: start another explorer")
             self._jobs.append((future, job))
             self._lock.notify()
         return future
 
     def close(self) -> None:
-        """End, after the slices that are under way."""
+        """End all threads after the slices in progress, and cancel jobs that haven't begun."""
         with self._lock:
             self._closed = True
             self._sessions.clear()
@@ -90,82 +103,90 @@ class Workers:
 
     @np.errstate(over="ignore", invalid="ignore")  # pages ask for absurd values, and chains diverge
     def _serve(self) -> None:
+        """Execute tasks until the workers are closed."""
         while not self._closed:
-            task = None  # and no session, which may have ended
+            task = None  # keep no reference to a session that may have ended while waiting
             try:
-                if (task := self._wait()) is not None:
+                task = self._next_task()
+                if task is not None:
                     task()
-            except Exception:  # of our own: a worker less would be missed by all pages
-                log.exception("a worker of the explorer goes on after an error")
+            except Exception:  # an error in this module: without this thread, all pages would wait
+                log.exception("a worker of the explorer continues after an error")
 
-    def _wait(self) -> Callable[[], None] | None:
-        """What to do next, as soon as there is something; None at the end."""
+    def _next_task(self) -> Callable[[], None] | None:
+        """Wait for the next task and return it; return None once the workers are closed."""
         with self._lock:
             while not self._closed:
                 if self._jobs:
-                    return partial(_carry_out, *self._jobs.popleft())
-                chosen, seconds = self._next()
-                if chosen is None:
+                    return partial(_execute, *self._jobs.popleft())
+                work, seconds = self._choose_slice()
+                if work is None:
                     self._lock.wait(seconds)
                     continue
-                chosen[1].held = True
-                if chosen[1].prepared or chosen[1].commands:
-                    return partial(self._slice, *chosen)
-                self._have_prepared(*chosen)
+                work.stream.held = True
+                if work.stream.prepared or work.stream.commands:
+                    return partial(self._execute_slice, work)
+                self._prepare_in_thread(work)
         return None
 
-    def _have_prepared(self, session: Session, flight: Flight) -> None:
-        """Have a thread make the first slice of a run, with all that has to be compiled for it."""
+    def _prepare_in_thread(self, work: Slice) -> None:
+        """Start a thread that makes the first slice of a run, with everything that it has to compile."""
 
         def prepare() -> None:
-            self._slice(session, flight)
+            self._execute_slice(work)
             with self._lock:
                 self._preparing.discard(threading.current_thread())
 
-        thread = threading.Thread(target=prepare, name=f"prepares-{flight.name}", daemon=True)
+        thread = threading.Thread(target=prepare, name=f"prepares-{work.stream.name}", daemon=True)
         self._preparing.add(thread)
         thread.start()
 
     @np.errstate(over="ignore", invalid="ignore")
-    def _slice(self, session: Session, flight: Flight) -> None:
+    def _execute_slice(self, work: Slice) -> None:
+        """Let a session work on a run and release the run; an error ends this run only."""
+        session, stream = work
         try:
-            session.serve(flight)
-        except Exception as error:  # of our own: the page is told, and the others go on
-            log.exception("a slice of run %s failed", flight.name)
-            session.fail(flight, error)
+            session.serve(stream)
+        except Exception as error:  # an error in the explorer: the page is told, and other runs continue
+            log.exception("a slice of run %s failed", stream.name)
+            session.fail(stream, error)
         finally:
             with self._lock:
-                flight.held = False
+                stream.held = False
                 self._lock.notify()
 
-    def _next(self) -> tuple[tuple[Session, Flight] | None, float | None]:
-        """Whom to serve now; or nobody, and for how long to wait."""
+    def _choose_slice(self) -> tuple[Slice | None, float | None]:
+        """Return the slice to work on, or None and the seconds until one is due (None without end).
+
+        The session of a slice that isn't urgent moves to the end of the queue.
+        """
         now, soonest = time.perf_counter(), math.inf
-        first: tuple[Session, Flight] | None = None
+        first_due: Slice | None = None
         for session in self._sessions:
             try:
-                waiting = list(session.due(now))
-            except Exception as error:  # of our own: its page is told, and the others go on
+                waiting = list(session.due_times(now))
+            except Exception as error:  # an error in the explorer: the page is told, and the others continue
                 log.exception("a session failed")
                 session.break_down(error)
                 continue
-            for flight, due in waiting:
+            for stream, due in waiting:
                 if due == -math.inf:
-                    return (session, flight), None
-                if due <= now and first is None:
-                    first = session, flight
+                    return Slice(session, stream), None
+                if due <= now and first_due is None:
+                    first_due = Slice(session, stream)
                 soonest = min(soonest, due)
-        if first is not None:
-            self._sessions.remove(first[0])
-            self._sessions.append(first[0])
-            return first, None
-        return None, min(soonest - now, LONGEST) if soonest < math.inf else None
+        if first_due is not None:
+            self._sessions.remove(first_due.session)
+            self._sessions.append(first_due.session)
+            return first_due, None
+        return None, min(soonest - now, MAX_WAIT) if soonest < math.inf else None
 
 
-def _carry_out(future: Future[Any], job: Callable[[], Any]) -> None:
+def _execute(future: Future[Any], job: Callable[[], Any]) -> None:
+    """Compute a job and store its result or error in the future, unless the future was cancelled."""
     if not future.set_running_or_notify_cancel():
         return
     try:
         future.set_result(job())
-    except BaseException as error:  # whoever waits for it gets it
+    except BaseException as error:  # raised again where the result is awaited
         future.set_exception(error)
