@@ -186,7 +186,7 @@ def test_nan_too_large_networks_and_the_like_are_refused_and_training_goes_on(pa
     several = page.ask("setup", settings={**SMALL, "chains": 0, "seed": -1, "batch": "x"})
     assert [problem["field"] for problem in several["problems"]] == ["chains", "seed", "batch"]
     page.socket.send('{"type": "change", "run": "A", "h": NaN}')
-    assert "NaN is no number here" in page.wait("error")["text"]
+    assert "NaN is not accepted as a number" in page.wait("error")["text"]
     for change in (
         {"h": "inf"},
         {"parts": {"hidden": {"tau": -1}}},

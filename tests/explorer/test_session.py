@@ -41,7 +41,7 @@ class Wire:
             "headers": [(b"host", b"localhost")],
             "query_string": f"session={session}".encode(),
         }
-        self.task = asyncio.create_task(explorer._socket(WebSocket(scope, self.inbox.get, self.send)))
+        self.task = asyncio.create_task(explorer._serve_socket(WebSocket(scope, self.inbox.get, self.send)))
 
     async def send(self, message):
         await self.pass_on(message)
@@ -123,7 +123,7 @@ def test_a_page_that_is_back_before_the_server_has_done_with_it_gone_has_its_run
         on.set()
         await page.task
         assert explorer.sessions[key].attached
-        assert key not in explorer._dropping
+        assert key not in explorer._removals
         await again.close()
 
     run(back())
@@ -156,7 +156,7 @@ def test_runs_that_are_replaced_are_silent_and_nothing_asked_of_them_is_left_ope
         request = SimpleNamespace(
             path_params={"session": key, "name": "A"}, headers={"host": "localhost"}, query_params={}
         )
-        download = asyncio.create_task(explorer._download(request))
+        download = asyncio.create_task(explorer._serve_run(request))
         page.say("reset", id=5)
         await page.until("ready", id=5)
         answers = [await page.until(kind, id=number) for kind, number in (("state", 2), ("error", 4))]
@@ -313,14 +313,14 @@ def test_a_slow_run_makes_its_step_however_late_its_worker_comes(speed, late):
 
 
 def test_a_fault_of_our_own_between_slices_ends_the_runs_of_one_page_and_no_worker(explorer, monkeypatch):
-    due, broken = Session.due, []
+    due, broken = Session.due_times, []
 
     def faulty(session, now):
         if session.key in broken:
             raise ZeroDivisionError("on purpose")
         return due(session, now)
 
-    monkeypatch.setattr(Session, "due", faulty)
+    monkeypatch.setattr(Session, "due_times", faulty)
 
     async def break_one():
         pages = [Wire(explorer), Wire(explorer)]
@@ -492,9 +492,9 @@ def test_a_name_from_outside_is_no_path(tmp_path):
     for place in ("secret.js", "page/mine.js", "page/.hidden.js", "page/table.csv"):
         (tmp_path / place).touch()
     explorer = SimpleNamespace(page=Windows(tmp_path / "page"), safety={})
-    assert Explorer._page(explorer, "mine.js").status_code == 200
+    assert Explorer._file_response(explorer, "mine.js").status_code == 200
     for name in ("inner\\..\\..\\secret.js", "C:mine.js", "mine.js\0", ".hidden.js", "table.csv", ""):
-        assert Explorer._page(explorer, name).status_code == 404, name
+        assert Explorer._file_response(explorer, name).status_code == 404, name
 
 
 def flying(**settings):
@@ -675,7 +675,7 @@ def test_a_page_that_comes_back_holds_no_button_and_keeps_its_view(explorer):
 def test_a_frame_of_another_site_does_not_show_the_page_and_one_of_a_notebook_does():
     for framed, told in ((False, True), (True, False)):
         explorer = Explorer(framed=framed)
-        policy = explorer._page("index.html").headers["content-security-policy"]
+        policy = explorer._file_response("index.html").headers["content-security-policy"]
         assert ("frame-ancestors 'self'" in policy) == told
         assert "default-src 'self'" in policy
         explorer.close()

@@ -23,7 +23,7 @@ from heatbath.cli import main
 from heatbath.cli.report import figures
 from heatbath.explorer import export_code, method_menu
 from heatbath.explorer import settings as settings
-from heatbath.explorer.loss_lines import losses_on_lines
+from heatbath.explorer.loss_lines import RunStates, losses_on_lines
 from heatbath.explorer.session import make_streams
 from heatbath.methods import base as registry
 from heatbath.methods.base import varying
@@ -99,9 +99,9 @@ def test_annealing_falls_to_the_factor_in_so_many_steps_from_where_it_begins():
     assert tau(100) == pytest.approx(1e-4)
     assert tau(150) == tau(1000) == pytest.approx(1e-5)
     assert cold.partition().methods["output"].tau == 0
-    later = cold.partition(offset=80).methods["hidden"].tau  # of a phase that begins at step 80
+    later = cold.partition(phase_start=80).methods["hidden"].tau  # of a phase that begins at step 80
     assert [later(n) for n in (0, 20, 70, 99)] == pytest.approx([tau(n + 80) for n in (0, 20, 70, 99)])
-    assert cold.partition(offset=500).methods["hidden"].tau == pytest.approx(1e-5)
+    assert cold.partition(phase_start=500).methods["hidden"].tau == pytest.approx(1e-5)
     sgld = settings.read_settings({"runs": {"A": {"method": "SGLD", "parts": {"all": {"sigma": 0.1}}}}}).runs[
         "A"
     ]
@@ -132,7 +132,7 @@ def test_annealing_that_begins_too_late_says_in_how_many_steps_it_can():
 
 def test_a_table_has_no_more_rows_than_are_accepted_however_its_lines_end():
     for end in ("\n", "\r", "\r\n"):
-        text = end.join(["a,b,c", *(f"{i / 2},{i % 7},{'xy'[i % 2]}" for i in range(settings.MOST_POINTS))])
+        text = end.join(["a,b,c", *(f"{i / 2},{i % 7},{'xy'[i % 2]}" for i in range(settings.MAX_EXAMPLES))])
         assert settings.read_settings({"problem": {"kind": "csv", "text": text}}).problem.inputs == 2
         with pytest.raises(settings.SettingsError, match="1 to 5000 rows"):
             settings.read_settings({"problem": {"kind": "csv", "text": f"{text}{end}1,2,x"}})
@@ -344,7 +344,7 @@ def test_a_command_has_every_phase_and_parts_that_no_preset_has(tmp_path, monkey
 
 def test_a_run_that_has_not_begun_is_code_too():
     stream = stream_of()
-    assert f"steps={export_code.STEPS}" in export_code.run_code(stream, "python")
+    assert f"steps={export_code.DEFAULT_STEPS}" in export_code.run_code(stream, "python")
 
 
 # Starting
@@ -422,8 +422,8 @@ def test_lines_have_fewer_points_where_networks_are_large_and_both_ends(monkeypa
     given = settings.read_settings({
         "problem": {"kind": "blobs", "points": points}, "network": {"hidden": np.atleast_1d(hidden).tolist()},
     })  # fmt: skip
-    theta = np.zeros((1, 1))
-    found = losses_on_lines(given, {"A": (theta, theta), "B": (theta, theta)}, 0)
+    ends = RunStates(np.zeros((1, 1)), np.zeros((1, 1)))
+    found = losses_on_lines(given, {"A": ends, "B": ends}, 0)
     at = found["A-B"]["at"]
     assert len(at) == count
     assert {0.0, 1.0} <= set(at)
