@@ -347,7 +347,7 @@ def test_a_fault_of_our_own_between_slices_ends_the_runs_of_one_page_and_no_work
     run(break_one())
 
 
-@pytest.mark.parametrize("limit", ["WAITING", "STUCK"])
+@pytest.mark.parametrize("limit", ["MAX_WAITING", "SEND_TIMEOUT"])
 def test_a_page_that_does_not_read_is_given_up(explorer, monkeypatch, limit):
     async def stuck(message):
         await asyncio.Event().wait()
@@ -357,9 +357,9 @@ def test_a_page_that_does_not_read_is_given_up(explorer, monkeypatch, limit):
         await page.until("hello")
         page.pass_on = stuck
         monkeypatch.setattr(f"heatbath.explorer.server.{limit}", 20)
-        if limit == "STUCK":
+        if limit == "SEND_TIMEOUT":
             monkeypatch.setattr("heatbath.explorer.server.SEND_TIMEOUT", 0.05)
-        for _ in range(1 if limit == "STUCK" else 25):
+        for _ in range(1 if limit == "SEND_TIMEOUT" else 25):
             page.say("pause")  # each of which is answered
         await page.task
         assert not any(session.attached for session in explorer.sessions.values())
@@ -491,7 +491,7 @@ def test_a_name_from_outside_is_no_path(tmp_path):
     (tmp_path / "page" / "inner").mkdir(parents=True)
     for place in ("secret.js", "page/mine.js", "page/.hidden.js", "page/table.csv"):
         (tmp_path / place).touch()
-    explorer = SimpleNamespace(page=Windows(tmp_path / "page"), safety={})
+    explorer = SimpleNamespace(page=Windows(tmp_path / "page"), headers={})
     assert Explorer._file_response(explorer, "mine.js").status_code == 200
     for name in ("inner\\..\\..\\secret.js", "C:mine.js", "mine.js\0", ".hidden.js", "table.csv", ""):
         assert Explorer._file_response(explorer, name).status_code == 404, name

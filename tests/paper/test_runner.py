@@ -135,14 +135,14 @@ def run(s, tell):
 def draw_it(data, s):
     return {draw}
 """
-SAME = {"style": "PAGE", "limit": 1, "run": 2, "draw": 3, "decorator": "cache"}
+SAME = {"style": "PAGE_WIDTH", "limit": 1, "run": 2, "draw": 3, "decorator": "cache"}
 
 
 @pytest.mark.parametrize(
     ("change", "matters"),
     [
         ({"draw": 4}, False),
-        ({"style": "PAGE, SMALL"}, False),
+        ({"style": "PAGE_WIDTH, SMALL_SIZE"}, False),
         ({"decorator": "lru_cache"}, False),
         ({"run": 3}, True),
         ({"limit": 2}, True),

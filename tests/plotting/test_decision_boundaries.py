@@ -108,7 +108,7 @@ def test_a_chain_is_drawn_with_the_data_it_saw():
     for chain in (2, 3):
         ax = plotting.classifier(problem, run, chain=chain)
         np.testing.assert_array_equal(ax.collections[0].get_offsets(), problem.X_train[chain % 2, ::2])
-    with pytest.raises(ValueError, match="the chains have different data sets: say which chain"):
+    with pytest.raises(ValueError, match="trained on different data sets: pass chain"):
         plotting.classifier(problem, run)
 
 
@@ -152,7 +152,7 @@ def test_a_classifier_refuses_what_is_not_on_the_plane(arguments, options, words
 
 
 def test_a_classifier_refuses_chains_of_several_methods_and_chains_that_are_not_there():
-    with pytest.raises(ValueError, match="say which chain, or select one of"):
+    with pytest.raises(ValueError, match="the chains of this run differ: pass chain=..., or select one of"):
         plotting.classifier(SPIRALS, both())
     with pytest.raises(ValueError, match="chain must be a whole number >= 0 and < 9"):
         plotting.classifier(SPIRALS, both(), chain=9)

@@ -97,7 +97,7 @@ def test_what_is_no_forecast_is_refused():
         plotting.roc(np.ones(3))
     with pytest.raises(ValueError, match="this picture is of classes"):
         plotting.calibration(judged("regression"))
-    with pytest.raises(TypeError, match="what importance"):
+    with pytest.raises(TypeError, match=r"what importance\(run\) returns"):
         plotting.column_importance([])
-    with pytest.raises(TypeError, match="what dependence"):
+    with pytest.raises(TypeError, match=r"what dependence\(run, columns\) returns"):
         plotting.dependence("x1", ["a"])

@@ -42,7 +42,7 @@ def test_a_logarithmic_axis_has_two_numbers_at_least(ends):
     """However short it is."""
     ax = Figure(figsize=(3.4, 2.6)).subplots()
     ax.plot([0, 1], ends)
-    style.logarithmic(ax)
+    style.set_log_scale(ax)
     low, high = ax.get_ylim()
     ax.figure.draw_without_rendering()
     marks = [(tick.get_loc(), tick.label1.get_text()) for tick in ax.yaxis.get_major_ticks()]
@@ -105,7 +105,7 @@ def test_an_ax_that_is_none_of_matplotlib_s_is_refused():
 
 
 def test_lines_differ_in_colour_and_dashes():
-    looks = [(own["color"], own["linestyle"]) for own in map(style.look, range(49))]
+    looks = [(own["color"], own["linestyle"]) for own in map(style.line_style, range(49))]
     assert len(set(looks)) == 49
     assert len({c for c, _ in looks[:7]}) == len({d for _, d in looks[:7]}) == 7
 
@@ -127,10 +127,10 @@ def test_lines_differ_in_colour_and_dashes():
     ],
 )
 def test_numbers_are_printed_as_in_a_paper(value, text):
-    assert style.number(value) == text
+    assert style.format_number(value) == text
 
 
 def test_quantities_have_the_symbols_of_the_paper():
-    assert style.symbol("sigma") == r"$\sigma_A$"
-    assert style.symbol("hidden.tau") == r"$\tau$ (hidden)"
-    assert style.symbol("accuracy") == "accuracy"
+    assert style.quantity_label("sigma") == r"$\sigma_A$"
+    assert style.quantity_label("hidden.tau") == r"$\tau$ (hidden)"
+    assert style.quantity_label("accuracy") == "accuracy"

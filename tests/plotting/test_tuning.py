@@ -182,7 +182,7 @@ def test_the_bars_are_the_importance():
 
 @pytest.mark.parametrize("draw", [plotting.search, plotting.search_map, plotting.importance])
 def test_other_things_than_searches_are_refused(draw):
-    with pytest.raises(TypeError, match="a search is needed, as tune gives it; got str"):
+    with pytest.raises(TypeError, match="a search is needed, as tune returns it; got str"):
         draw("x")
 
 

@@ -21,7 +21,7 @@ from heatbath._internal.checks import FRICTION, POSITIVE, Interval, choice, real
 from heatbath.datasets import Problem
 from heatbath.explorer import method_menu
 from heatbath.methods import Method, choices
-from heatbath.methods.partition import Partition
+from heatbath.methods.partition import Key, Partition
 from heatbath.methods.presets import PRESETS
 from heatbath.methods.schedules import Exponential, scaled
 from heatbath.methods.splitting import NAMED, gradients
@@ -534,8 +534,8 @@ def _read_history(run: RunSettings, value: object) -> tuple[HistoryEntry, ...]:
 
 
 def _changed_methods(
-    errors: ErrorCollector, methods: Mapping[str | tuple[str, ...], Method], value: object
-) -> dict[str | tuple[str, ...], Method]:
+    errors: ErrorCollector, methods: Mapping[Key, Method], value: object
+) -> dict[Key, Method]:
     """Return the methods of all parts with the fields that JSON from outside sets; collect its errors."""
     entries = errors.read_object("parts", value, [str(key) for key in methods])
     changed = dict(methods)

@@ -17,7 +17,7 @@ from heatbath.paper.claims import Claim, Finding, above, higher
 from heatbath.paper.experiment import Experiment, Settings, Tell
 from heatbath.paper.figures import small_map, whole
 from heatbath.paper.side_by_side import Array, adlala, final, method_names, scores, side_by_side
-from heatbath.plotting.style import PAGE, SMALL, panels
+from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,13 +90,15 @@ def draw(data: xr.Dataset, s: Settings) -> Figure:
     """The classifier of every method at every time."""
     problem, times = four_turns(s), data["step"].values
     methods = method_names(data)
-    axes = panels(len(methods), len(times), height=0.72 * PAGE)
+    axes = panels(len(methods), len(times), height=0.72 * PAGE_WIDTH)
     for row, method in enumerate(methods):
         for column in range(len(times)):
             ax = axes[row * len(times) + column]
             small_map(ax, problem, data["map"].sel({"method": method}).isel(record=column))
             accuracy = float(data["accuracy"].sel({"method": method}).isel(record=column, run=0))
-            ax.set_title(f"{method}, {int(times[column]):,} steps: {100 * accuracy:.1f} %", fontsize=SMALL)
+            ax.set_title(
+                f"{method}, {int(times[column]):,} steps: {100 * accuracy:.1f} %", fontsize=SMALL_SIZE
+            )
     return whole(axes)
 
 

@@ -18,7 +18,7 @@ from heatbath.paper.experiment import Experiment, ReportTable, Settings, Tell
 from heatbath.paper.figures import temperatures, whole
 from heatbath.paper.interpretations import by_reading
 from heatbath.paper.side_by_side import final, maps, over_grid, scores
-from heatbath.plotting.style import PAGE, SMALL, panels
+from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -132,10 +132,10 @@ def noise_readings(data: xr.Dataset) -> list[ReportTable]:
 def draw_noise(data: xr.Dataset, s: Settings) -> Figure:
     """The map over τ₁ and σ_A."""
     table = data["accuracy"].mean("run").transpose("tau1", "sigma")
-    axes = panels(1, 1, width=0.8 * PAGE, height=0.5 * PAGE)
+    axes = panels(1, 1, width=0.8 * PAGE_WIDTH, height=0.5 * PAGE_WIDTH)
     plotting.heat_map(table.rename("accuracy").rename(tau1="tau"), ax=axes[0])
     axes[0].set_ylabel(r"$\tau_1$")
-    axes[0].set_title("test accuracy in %, mean over runs", fontsize=SMALL)
+    axes[0].set_title("test accuracy in %, mean over runs", fontsize=SMALL_SIZE)
     return whole(axes)
 
 

@@ -18,7 +18,7 @@ from heatbath.paper.experiment import Experiment, Settings, Tell
 from heatbath.paper.figures import curves, means, whole
 from heatbath.paper.interpretations import readings, readings_table
 from heatbath.paper.side_by_side import Array, adlala, final, method_names, scores, side_by_side
-from heatbath.plotting.style import PAGE, dress, key, look, panels, percent_on
+from heatbath.plotting.style import PAGE_WIDTH, add_legend, format_percent, label_axes, line_style, panels
 from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def beats(kind: str) -> Any:
 
 def draw_tuned(data: xr.Dataset, s: Settings) -> Figure:
     """The accuracy of every setting of the others over its h, and AdLaLa's as a line."""
-    axes = panels(1, 2, height=0.5 * PAGE)
+    axes = panels(1, 2, height=0.5 * PAGE_WIDTH)
     names = method_names(data)
     adlala = student(final(data, method="AdLaLa"))
     sigmas = dict.fromkeys(name.split()[1] for name in names if name.startswith("SGLD"))
@@ -72,9 +72,9 @@ def draw_tuned(data: xr.Dataset, s: Settings) -> Figure:
     for ax in axes:
         ax.axhspan(adlala.low, adlala.high, color="0.85", zorder=0)
         ax.axhline(adlala.value, color="black", linestyle=":", label="AdLaLa")
-        dress(ax, "stepsize $h$", "test accuracy")
-        percent_on(ax.yaxis)
-        key(ax)
+        label_axes(ax, "stepsize $h$", "test accuracy")
+        format_percent(ax.yaxis)
+        add_legend(ax)
     return whole(axes)
 
 
@@ -84,7 +84,7 @@ def draw_points(ax: Axes, data: xr.Dataset, names: list[str], label: str, place:
     ax.set_xticks(h, [f"{value:g}" for value in h], minor=False)
     ax.set_xticks([], minor=True)
     runs = [final(data, method=name) for name in names]
-    means(ax, h, runs, fmt="o", ms=3.5, label=label, linewidth=1.1, **look(place))
+    means(ax, h, runs, fmt="o", ms=3.5, label=label, linewidth=1.1, **line_style(place))
 
 
 TUNED = Experiment(

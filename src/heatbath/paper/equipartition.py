@@ -20,7 +20,7 @@ from heatbath.paper.claims import FAILS, IN_PART, Claim, Finding, all_of, within
 from heatbath.paper.experiment import Experiment, ReportTable, Settings, Tell
 from heatbath.paper.figures import whole
 from heatbath.paper.side_by_side import adlala, complete
-from heatbath.plotting.style import PAGE, panels
+from heatbath.plotting.style import PAGE_WIDTH, panels
 from heatbath.runs.run import Run
 from heatbath.training.train import train
 
@@ -158,7 +158,7 @@ def draw(data: xr.Dataset, s: Settings) -> Figure:
     for part in map(str, warm["part"].values):
         over_tau = ratio(warm, part)
         rows.append(plotting.Score(part, over_tau.value, (over_tau.low, over_tau.high)))
-    axes = panels(1, 1, width=0.8 * PAGE, height=1.2 + 0.26 * len(rows))
+    axes = panels(1, 1, width=0.8 * PAGE_WIDTH, height=1.2 + 0.26 * len(rows))
     plotting.scores(rows, "kinetic temperature / τ", ax=axes[0])
     axes[0].axvline(1.0, color="black", linewidth=0.8, linestyle=":")
     axes[0].set_xscale("log")

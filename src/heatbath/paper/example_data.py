@@ -10,7 +10,7 @@ from heatbath import plotting
 from heatbath.datasets import Problem, spirals, trigonometric
 from heatbath.paper.experiment import Experiment, Settings, Tell
 from heatbath.paper.figures import whole
-from heatbath.plotting.style import PAGE, SMALL, panels
+from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,11 +37,11 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
 
 def draw(data: xr.Dataset, s: Settings) -> Figure:
     """The examples of each problem."""
-    axes = panels(2, 2, height=PAGE)
+    axes = panels(2, 2, height=PAGE_WIDTH)
     for ax, (name, problem) in zip(axes, problems(s).items(), strict=True):
         plotting.data(problem, ax=ax)
         ax.set_aspect("auto")
-        ax.set_title(name, fontsize=SMALL)
+        ax.set_title(name, fontsize=SMALL_SIZE)
     return whole(axes)
 
 

@@ -16,7 +16,7 @@ from heatbath.paper.claims import FAILS, IN_PART, Claim, Finding, above, below, 
 from heatbath.paper.experiment import Experiment, Settings, Tell
 from heatbath.paper.figures import whole
 from heatbath.paper.side_by_side import Array, adlala, by_axes, side_by_side
-from heatbath.plotting.style import PAGE, SMALL, dress, key, look, panels
+from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, add_legend, label_axes, line_style, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,7 +101,7 @@ def alike(data: xr.Dataset) -> Finding:
 
 def draw(data: xr.Dataset, s: Settings) -> Figure:
     """The effect of inner and outer points over the steps."""
-    axes = panels(1, 2, height=0.5 * PAGE)
+    axes = panels(1, 2, height=0.5 * PAGE_WIDTH)
     top = float(data["effect"].mean("run").max()) * 1.1
     for ax, method in zip(axes, data["method"].values, strict=False):
         effect = data["effect"].sel({"method": method})
@@ -110,15 +110,20 @@ def draw(data: xr.Dataset, s: Settings) -> Figure:
                 [student(runs) for runs in effect.sel(where=where).transpose("record", "run").values]
             )
             steps = effect["step"].values
-            ax.plot(steps, measured[:, 0], label=f"{where} third", linewidth=1.4, **look(place))
+            ax.plot(steps, measured[:, 0], label=f"{where} third", linewidth=1.4, **line_style(place))
             ax.fill_between(
-                steps, measured[:, 1], measured[:, 2], color=look(place)["color"], alpha=0.2, linewidth=0
+                steps,
+                measured[:, 1],
+                measured[:, 2],
+                color=line_style(place)["color"],
+                alpha=0.2,
+                linewidth=0,
             )
         ax.set_xscale("symlog", linthresh=20)
         ax.set(title=str(method), ylim=(0, 1.05 * top), xlim=(0, None))
-        ax.title.set_fontsize(SMALL)
-        dress(ax, "steps", "norm of an example's gradient")
-        key(ax)
+        ax.title.set_fontsize(SMALL_SIZE)
+        label_axes(ax, "steps", "norm of an example's gradient")
+        add_legend(ax)
     return whole(axes)
 
 

@@ -12,7 +12,16 @@ from heatbath import plotting
 from heatbath.datasets import Problem
 from heatbath.diagnostics.statistics import student
 from heatbath.paper.side_by_side import method_names
-from heatbath.plotting.style import COLOURS, PAGE, SMALL, dress, number, panels, percent_on, symbol
+from heatbath.plotting.style import (
+    COLOURS,
+    PAGE_WIDTH,
+    SMALL_SIZE,
+    format_number,
+    format_percent,
+    label_axes,
+    panels,
+    quantity_label,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +46,7 @@ def by_method(data: xr.Dataset, name: str) -> dict[str, xr.DataArray]:
 
 def curves(data: xr.Dataset, log: bool = True) -> Figure:
     """Test accuracy and test loss over the steps."""
-    axes = panels(1, 2, height=0.5 * PAGE)
+    axes = panels(1, 2, height=0.5 * PAGE_WIDTH)
     plotting.curves(by_method(data, "accuracy"), ax=axes[0])
     plotting.curves(by_method(data, "loss"), log=log, ax=axes[1])
     axes[0].set_ylabel("test accuracy")
@@ -54,8 +63,8 @@ def box(ax: Axes, accuracies: Mapping[str, Any]) -> None:
         ax.plot([np.mean(values)] * 2, [place - 0.35, place + 0.35], color="black", linewidth=1.4)
     ax.set_yticks(range(len(accuracies)), list(accuracies))
     ax.invert_yaxis()
-    dress(ax, "test accuracy, every run", "")
-    percent_on(ax.xaxis)
+    label_axes(ax, "test accuracy, every run", "")
+    format_percent(ax.xaxis)
 
 
 def means(ax: Axes, x: Any, runs: Sequence[Any], **style: Any) -> None:
@@ -84,14 +93,14 @@ def temperatures(data: xr.Dataset, problem: Problem, square: bool = False) -> Fi
 
     shown = data["tau_of_map"].values
     columns = len(shown) // 2
-    height = 2 * (PAGE / (columns + 1.15) + 0.25) if square else 0.43 * PAGE
-    figure = Figure(figsize=(PAGE, height), layout="constrained")
+    height = 2 * (PAGE_WIDTH / (columns + 1.15) + 0.25) if square else 0.43 * PAGE_WIDTH
+    figure = Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
     grid = figure.add_gridspec(2, columns + 1, width_ratios=[1.0] * columns + [1.15])
     for place, tau in enumerate(shown):
         ax = figure.add_subplot(grid[divmod(place, columns)])
         small_map(ax, problem, data["map"].sel(tau_of_map=tau))
         accuracy = float(data["accuracy"].sel(tau=tau).isel(record=-1, run=0))  # of the run that is shown
-        ax.set_title(rf"$\tau$ = {number(float(tau))}: {100 * accuracy:.1f} %", fontsize=SMALL)
+        ax.set_title(rf"$\tau$ = {format_number(float(tau))}: {100 * accuracy:.1f} %", fontsize=SMALL_SIZE)
         ax.set_aspect("equal" if square else "auto")
     _against_tau(figure.add_subplot(grid[:, columns]), data["accuracy"].isel(record=-1))
     return figure
@@ -105,6 +114,6 @@ def _against_tau(ax: Axes, accuracy: xr.DataArray) -> None:
     means(ax, at, [accuracy.sel(tau=tau) for tau in values], fmt="o-", ms=4, color=COLOURS[0])
     ax.set_xscale("log")
     if (values == 0).any():
-        ax.set_xticks([at[0], *positive[::2]], ["0", *(number(v) for v in positive[::2])])
-    dress(ax, symbol("tau"), "test accuracy")
-    percent_on(ax.yaxis)
+        ax.set_xticks([at[0], *positive[::2]], ["0", *(format_number(v) for v in positive[::2])])
+    label_axes(ax, quantity_label("tau"), "test accuracy")
+    format_percent(ax.yaxis)

@@ -20,7 +20,15 @@ from heatbath.paper.experiment import Experiment, Settings, Tell
 from heatbath.paper.figures import box, whole
 from heatbath.paper.interpretations import readings, readings_table
 from heatbath.paper.side_by_side import Array, adlala, by_axes, final, method_names, scores, side_by_side
-from heatbath.plotting.style import PAGE, SMALL, dress, key, logarithmic, look, panels
+from heatbath.plotting.style import (
+    PAGE_WIDTH,
+    SMALL_SIZE,
+    add_legend,
+    label_axes,
+    line_style,
+    panels,
+    set_log_scale,
+)
 from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
@@ -151,7 +159,7 @@ def more_excited(data: xr.Dataset) -> Finding:
 def draw_over_time(data: xr.Dataset, s: Settings) -> Figure:
     """Distributions of weights and biases of every method, at the records."""
     methods = method_names(data)
-    axes = panels(2, len(methods), height=0.62 * PAGE)
+    axes = panels(2, len(methods), height=0.62 * PAGE_WIDTH)
     for row, kind in enumerate(("weights", "biases")):
         for column, method in enumerate(methods):
             ax = axes[row * len(methods) + column]
@@ -162,12 +170,12 @@ def draw_over_time(data: xr.Dataset, s: Settings) -> Figure:
             )
             accuracy = student(final(data, method=method))
             title = f"{method}: {100 * accuracy.value:.1f} %" if row == 0 else ""
-            ax.set_title(title, fontsize=SMALL)
-            dress(ax, "weights" if row == 0 else "biases", "share per bin" if column == 0 else "")
+            ax.set_title(title, fontsize=SMALL_SIZE)
+            label_axes(ax, "weights" if row == 0 else "biases", "share per bin" if column == 0 else "")
     handles, labels = axes[0].get_legend_handles_labels()
     figure = whole(axes)
     figure.legend(
-        handles, labels, loc="outside lower center", ncols=len(labels), fontsize=SMALL, frameon=False
+        handles, labels, loc="outside lower center", ncols=len(labels), fontsize=SMALL_SIZE, frameon=False
     )
     return figure
 
@@ -176,8 +184,8 @@ def draw_histogram(ax: Axes, counts: xr.DataArray, steps: Any) -> None:
     """Outlines of histograms, one for each record, on a logarithmic axis."""
     edges = draw_edges(counts)
     for place, (shares, step) in enumerate(zip(counts.values, steps, strict=True)):
-        ax.stairs(shares, edges, label=f"step {int(step):,}", linewidth=1.1, **look(place))
-    logarithmic(ax, bottom=1e-5)
+        ax.stairs(shares, edges, label=f"step {int(step):,}", linewidth=1.1, **line_style(place))
+    set_log_scale(ax, bottom=1e-5)
     ax.set_xlim(-3, 3)
 
 
@@ -306,14 +314,14 @@ def smaller_gap(data: xr.Dataset) -> Finding:
 def draw_runs(data: xr.Dataset, s: Settings) -> Figure:
     """Distributions at the end over all runs, and the accuracies."""
     methods = method_names(data)
-    axes = panels(1, 3, height=0.5 * PAGE)
+    axes = panels(1, 3, height=0.5 * PAGE_WIDTH)
     for ax, kind in zip(axes, ("weights", "biases"), strict=False):
         for place, method in enumerate(methods):
             counts = data["histogram"].sel({"method": method, "kind": kind}).isel(record=-1)
-            ax.stairs(counts.values, draw_edges(counts), label=method, linewidth=1.1, **look(place))
-        logarithmic(ax, bottom=1e-5)
-        dress(ax, kind, "share per bin")
-    key(axes[0])
+            ax.stairs(counts.values, draw_edges(counts), label=method, linewidth=1.1, **line_style(place))
+        set_log_scale(ax, bottom=1e-5)
+        label_axes(ax, kind, "share per bin")
+    add_legend(axes[0])
     box(axes[2], {m: final(data, method=m) for m in methods})
     return whole(axes)
 

@@ -19,7 +19,7 @@ from heatbath.paper.claims import Claim, Finding, above, all_of, below, in_range
 from heatbath.paper.experiment import Experiment, ReportTable, Settings, Tell
 from heatbath.paper.figures import box, by_method, whole
 from heatbath.paper.side_by_side import adlala, by_axes, final, method_names, scores, side_by_side
-from heatbath.plotting.style import PAGE, SMALL, panels
+from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,12 +117,12 @@ def accuracies(data: xr.Dataset) -> list[ReportTable]:
 def draw(data: xr.Dataset, s: Settings) -> Figure:
     """The loss on lines, a picture for each problem; of a single one, the accuracies beside it."""
     problems = data["problem"].values if "problem" in data.dims else [None]
-    axes = panels(1, max(2, len(problems)), height=0.5 * PAGE)
+    axes = panels(1, max(2, len(problems)), height=0.5 * PAGE_WIDTH)
     for ax, problem in zip(axes, problems, strict=False):
         chosen = data if problem is None else data.sel(problem=problem)
         plotting.line(by_method(chosen, "line"), ax=ax)
         ax.set(ylabel="test loss", title="" if problem is None else problem)
-        ax.title.set_fontsize(SMALL)
+        ax.title.set_fontsize(SMALL_SIZE)
     if problems[0] is None:
         box(axes[1], {m: final(data, method=m) for m in method_names(data)})
     return whole(axes)

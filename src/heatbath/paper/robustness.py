@@ -19,7 +19,7 @@ from heatbath.paper.claims import FAILS, Claim, Finding, above, all_of, below
 from heatbath.paper.experiment import Experiment, Settings, Tell
 from heatbath.paper.figures import by_method, whole, without_key
 from heatbath.paper.side_by_side import Array, adlala, final, scores, side_by_side
-from heatbath.plotting.style import PAGE, dress, key, look, panels, steps_on
+from heatbath.plotting.style import PAGE_WIDTH, add_legend, format_steps, label_axes, line_style, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,15 +82,15 @@ def start_matters(data: xr.Dataset) -> Finding:
 
 def draw(data: xr.Dataset, s: Settings) -> Figure:
     """Variance and mean over runs over the steps."""
-    axes = panels(1, 2, height=0.55 * PAGE)
+    axes = panels(1, 2, height=0.55 * PAGE_WIDTH)
     for place, (name, values) in enumerate(by_method(data, "accuracy").items()):
         axes[0].plot(
-            data["step"], (100 * values).var("chain", ddof=1), label=name, linewidth=1.3, **look(place)
+            data["step"], (100 * values).var("chain", ddof=1), label=name, linewidth=1.3, **line_style(place)
         )
     plotting.curves(by_method(data, "accuracy"), ax=axes[1])
-    dress(axes[0], "steps", "variance (squared points)")
-    steps_on(axes[0].xaxis)
-    key(axes[0])
+    label_axes(axes[0], "steps", "variance (squared points)")
+    format_steps(axes[0].xaxis)
+    add_legend(axes[0])
     without_key(axes[1])
     axes[1].set_ylabel("mean test accuracy")
     return whole(axes)

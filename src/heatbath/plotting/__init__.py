@@ -1,8 +1,9 @@
-"""Pictures: every function draws on the Axes it is given, or on a new figure, and returns the Axes.
+"""Draw data, predictions, traces, landscapes and searches.
 
-Nothing global is touched: no pyplot figure, no window, no rcParams. A new figure has the width of a column of
-a paper; `panels` makes several Axes side by side on a page. Lines differ in colour (Okabe and Ito's, which
-the colour-blind can tell apart) and in dashes. `save` writes PNG and SVG, `embed` is for HTML.
+Every function draws on the Axes passed as `ax`, or on a new figure, and returns the Axes. Nothing global
+changes: no pyplot figure, no window, no rcParams. A new figure is as wide as a column of a paper; `panels`
+makes several Axes side by side on a page. Lines differ in dashes and in colour (Okabe and Ito's colours,
+which are safe for colour-blind readers). `save` writes PNG and SVG, `embed` returns a picture for HTML.
 """
 
 from heatbath.plotting.decision_boundaries import classifier as classifier

@@ -1,9 +1,9 @@
-"""Pictures of the plane of a problem with two inputs: its examples, and what networks say there."""
+"""Draw problems with two inputs: their examples, and what networks predict over the plane."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from heatbath._internal.checks import choice, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import numbers
 from heatbath.datasets.tasks import TASKS
-from heatbath.plotting.style import axes_or_new, colour_bar, dress, key, symbol
+from heatbath.plotting.style import add_colour_bar, add_legend, axes_or_new, label_axes, quantity_label
 from heatbath.prediction.averages import entropy_of
 from heatbath.runs.run import Run
 
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 MARGIN = 0.06  # of the width of the examples, on each side
-POINTS = 200
-DOTS = (  # marker, face and edge of each class: light and dark, to stand out from any map
+POINTS = 200  # of a grid, on a side
+BOUNDARY_TICKS = 5  # numbers on an axis, at most
+MAX_HEIGHT = 4.0  # inches, of a figure
+HEIGHT_OF_LABELS = 0.75  # inches, of a figure's labels and legend
+CLASS_MARKERS = (  # marker, face and edge of each class: light and dark, to stand out from any map
     ("o", "#ffffff", "#000000"),
     ("^", "#000000", "#ffffff"),
     ("s", "#F0E442", "#000000"),
@@ -33,36 +36,77 @@ DOTS = (  # marker, face and edge of each class: light and dark, to stand out fr
 )
 
 
-def plane(problem: Problem, points: int = POINTS) -> Floats:
-    """Inputs (points², 2) on a grid over the examples, in the user's units, for `run.predict` and others.
+class PlaneLimits(NamedTuple):
+    """Ends of the plane in the user's units: (low, high) of the first and of the second feature."""
 
-    They go row by row, from the lowest first and second feature on; the first changes fastest.
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+
+def plane(problem: Problem, points: int = POINTS) -> Floats:
+    """Return inputs on a grid over the examples of a problem with two inputs.
+
+    They can be passed to `run.predict`, `run.outputs` and other predictions.
+
+    Parameters
+    ----------
+    problem : Problem
+        A problem with two inputs.
+    points : int, optional
+        Number of grid points on each side (default 200).
+
+    Returns
+    -------
+    array (points², 2)
+        Inputs in the user's units, row by row from the lowest values on; the first feature changes fastest.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> hb.plotting.plane(hb.datasets.spirals(n_train=50, n_test=20), points=10).shape
+    (100, 2)
     """
     points = whole("points", points, low=2)
-    x, y = (np.linspace(low, high, points) for low, high in _limits(problem))
+    x, y = (np.linspace(low, high, points) for low, high in _plane_limits(problem))
     return np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
 
 
 def data(problem: Problem, split: str = "train", draw: int = 0, *, ax: Axes | None = None) -> Axes:
-    """The examples of a problem with two inputs, with a marker and a colour for each class."""
+    """Draw the examples of a problem with two inputs, with a marker and a colour for each class.
+
+    Parameters
+    ----------
+    problem : Problem
+        A problem with two inputs and up to seven classes.
+    split : str, optional
+        "train" (default) or "test".
+    draw : int, optional
+        Index of the data set if the problem has several.
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
+    """
     from matplotlib.ticker import MaxNLocator
 
-    across, up = _limits(problem)
+    limits = _plane_limits(problem)
     choice("split", split, ("train", "test"))
     draw = whole("draw", draw, low=0, high=problem.draws)
-    if not TASKS[problem.task].classes or len(problem.targets) > len(DOTS):
-        raise ValueError(f"data needs a problem with 2 to {len(DOTS)} classes, got {problem!r}")
+    if not TASKS[problem.task].classes or len(problem.targets) > len(CLASS_MARKERS):
+        raise ValueError(f"data needs a problem with 2 to {len(CLASS_MARKERS)} classes, got {problem!r}")
     X, Y = (getattr(problem, f"{name}_{split}")[draw] for name in "XY")
-    ax = axes_or_new(ax, _height(problem, 2.8))
-    for place, (name, (marker, face, edge)) in enumerate(zip(problem.targets, DOTS, strict=False)):
-        points = X[Y[:, 0] == place] * problem.scale + problem.shift
-        style: Any = {"s": 9, "marker": marker, "c": face, "edgecolors": edge, "linewidths": 0.4}
-        ax.scatter(*points.T, label=f"class {name}" if name.isdigit() else name, zorder=3, **style)
-    ax.set(xlim=across, ylim=up, aspect="equal" if _one_unit(problem) else "auto")
+    ax = axes_or_new(ax, _figure_height(problem, 2.8))
+    for index, (name, (marker, face, edge)) in enumerate(zip(problem.targets, CLASS_MARKERS, strict=False)):
+        x, y = (X[Y[:, 0] == index] * problem.scale + problem.shift).T
+        label = _class_label(name)
+        ax.scatter(x, y, s=9, marker=marker, c=face, edgecolors=edge, linewidths=0.4, label=label, zorder=3)
+    ax.set(xlim=limits.x, ylim=limits.y, aspect="equal" if _is_one_unit(problem) else "auto")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    dress(ax, symbol(problem.features[0]), symbol(problem.features[1]), box=True)
-    key(ax)
+        axis.set_major_locator(MaxNLocator(BOUNDARY_TICKS, steps=[1, 2, 5, 10]))
+    label_axes(ax, quantity_label(problem.features[0]), quantity_label(problem.features[1]), box=True)
+    add_legend(ax)
     return ax
 
 
@@ -74,23 +118,36 @@ def classifier(
     bar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The probability of the second class over the plane, its 1/2 contour and the examples.
+    """Draw the probability of the second class over the plane, its 1/2 contour and the training examples.
 
-    The problem is binary. `prediction` is a run, of which one `chain` is drawn with the examples it saw, or
-    the mean over all its chains that did not diverge; or the probabilities on a grid, as
-    `run.outputs(plane(problem))[3]` or the `mean` of `heatbath.torch.predict` gives them. `bar`: whether
-    there is a colour bar.
+    Parameters
+    ----------
+    problem : Problem
+        A problem with two inputs and two classes.
+    prediction : Run or array
+        A run, or probabilities on a grid: `run.outputs(plane(problem))[3]`, or the `mean` that
+        `heatbath.torch.predict` returns for `plane(problem)`.
+    chain : int, optional
+        Chain of the run to draw, with the examples it was trained on; by default the mean over all chains
+        that have not diverged.
+    bar : bool, optional
+        Add a colour bar (default True).
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
     """
     if isinstance(problem, Problem) and problem.task != "binary":
         raise ValueError(f"classifier needs a problem with two classes, got {problem!r}; see uncertainty")
-    probability = _probabilities(problem, prediction, chain)[..., 0]
-    ax = axes_or_new(ax, _height(problem, 2.2 if bar else 2.8))
-    data(problem, draw=_draw_of(prediction, chain), ax=ax)
-    name = problem.targets[1]
-    label = f"probability of {f'class {name}' if name.isdigit() else name}"
-    _shade(ax, problem, probability, "RdBu_r", 1.0, label if bar else None)
+    probability = _grid_probabilities(problem, prediction, chain)[..., 0]
+    ax = axes_or_new(ax, _figure_height(problem, 2.2 if bar else 2.8))
+    data(problem, draw=_draw_index(prediction, chain), ax=ax)
+    label = f"probability of {_class_label(problem.targets[1])}"
+    _draw_map(ax, problem, probability, "RdBu_r", 1.0, label if bar else None)
     if probability.min() < 0.5 < probability.max():
-        x, y = (np.linspace(*ends, len(probability)) for ends in _limits(problem))
+        x, y = (np.linspace(low, high, len(probability)) for low, high in _plane_limits(problem))
         ax.contour(x, y, probability, levels=[0.5], colors="black", linewidths=0.9)
     return ax
 
@@ -103,22 +160,41 @@ def uncertainty(
     bar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The entropy of the predicted class over the plane, in nats, and the examples.
+    """Draw the entropy of the predicted class over the plane, in nats, and the training examples.
 
-    `prediction` is as in `classifier`; with several classes the probabilities on the grid are (points²,
-    classes).
+    Parameters
+    ----------
+    problem : Problem
+        A problem with two inputs and any number of classes.
+    prediction : Run or array
+        As in `classifier`; with several classes, probabilities on the grid are (points², classes).
+    chain : int, optional
+        As in `classifier`.
+    bar : bool, optional
+        Add a colour bar (default True).
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
     """
     if isinstance(problem, Problem) and not TASKS[problem.task].classes:
         raise ValueError(f"uncertainty needs a problem with classes, got {problem!r}")
-    entropy = entropy_of(_probabilities(problem, prediction, chain), problem.task)
-    ax = axes_or_new(ax, _height(problem, 2.2 if bar else 2.8))
-    data(problem, draw=_draw_of(prediction, chain), ax=ax)
-    _shade(ax, problem, entropy, "cividis", math.log(len(problem.targets)), "entropy (nats)" if bar else None)
+    entropy = entropy_of(_grid_probabilities(problem, prediction, chain), problem.task)
+    ax = axes_or_new(ax, _figure_height(problem, 2.2 if bar else 2.8))
+    data(problem, draw=_draw_index(prediction, chain), ax=ax)
+    highest = math.log(len(problem.targets))
+    _draw_map(ax, problem, entropy, "cividis", highest, "entropy (nats)" if bar else None)
     return ax
 
 
-def _limits(problem: object) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The ends of the plane in both features: all examples, of all draws, and a margin."""
+def _class_label(name: str) -> str:
+    return f"class {name}" if name.isdigit() else name
+
+
+def _plane_limits(problem: object) -> PlaneLimits:
+    """Return the ends of the plane: all examples of all data sets, with a margin."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r} of type {type(problem).__name__}")
     if problem.inputs != 2:
@@ -127,38 +203,38 @@ def _limits(problem: object) -> tuple[tuple[float, float], tuple[float, float]]:
     low, high = X.min(axis=(0, 1)), X.max(axis=(0, 1))
     margin = np.where(high > low, MARGIN * (high - low), 1.0)
     (left, bottom), (right, top) = (low - margin).tolist(), (high + margin).tolist()
-    return (left, right), (bottom, top)
+    return PlaneLimits((left, right), (bottom, top))
 
 
-def _one_unit(problem: Problem) -> bool:
-    """Whether both features seem to be in one unit, so that a circle should be a circle."""
-    (left, right), (low, high) = _limits(problem)
-    alike = 0.1 < (high - low) / (right - left) < 10
-    return bool(problem.scale[0] == problem.scale[1]) and alike
+def _is_one_unit(problem: Problem) -> bool:
+    """Return True if both features seem to have the same unit, so that circles should look round."""
+    (left, right), (low, high) = _plane_limits(problem)
+    is_similar = 0.1 < (high - low) / (right - left) < 10
+    return bool(problem.scale[0] == problem.scale[1]) and is_similar
 
 
-def _height(problem: Problem, width: float) -> float:
-    """The height in inches of a figure whose Axes have this width, with room for labels and legend."""
-    (left, right), (low, high) = _limits(problem)
-    shape = (high - low) / (right - left) if _one_unit(problem) else 0.8
-    return min(0.75 + width * shape, 4.0)
+def _figure_height(problem: Problem, width: float) -> float:
+    """Return the height in inches of a figure whose Axes have this width, with room for all labels."""
+    (left, right), (low, high) = _plane_limits(problem)
+    aspect = (high - low) / (right - left) if _is_one_unit(problem) else 0.8
+    return min(HEIGHT_OF_LABELS + width * aspect, MAX_HEIGHT)
 
 
-def _probabilities(problem: Problem, prediction: Run | ArrayLike, chain: int | None) -> Floats:
-    """The probabilities (points, points, outputs) on the plane."""
-    _limits(problem)  # refuses what has no plane
+def _grid_probabilities(problem: Problem, prediction: Run | ArrayLike, chain: int | None) -> Floats:
+    """Return the probabilities (points, points, outputs) on the plane that a run or an array holds."""
+    _plane_limits(problem)  # raises if the problem has no plane
     if isinstance(prediction, Run):
-        values = _mean_of(prediction, plane(problem), chain)
+        values = _mean_outputs(prediction, plane(problem), chain)
     elif chain is not None:
         raise ValueError("chain is for a run: select it in the array of probabilities")
     else:
         values = numbers("prediction", prediction, (1, 2, 3)).reshape(-1)
-    rows, rest = divmod(values.size, problem.outputs)
+    rows, remainder = divmod(values.size, problem.outputs)
     points = math.isqrt(rows)
-    if rest or points**2 != rows or points < 2:
+    if remainder or points**2 != rows or points < 2:
         raise ValueError(
-            f"prediction must hold {problem.outputs} probabilities for each of the inputs that "
-            f"plane(problem) gives, such as {POINTS**2} of them; got {values.size} numbers"
+            f"prediction must hold {problem.outputs} probabilities for each input of plane(problem), such as "
+            f"{POINTS**2} inputs; got {values.size} numbers"
         )
     if values.min() < -1e-6 or values.max() > 1 + 1e-6:
         raise ValueError(
@@ -167,44 +243,51 @@ def _probabilities(problem: Problem, prediction: Run | ArrayLike, chain: int | N
     return np.clip(values, 0, 1).reshape(points, points, problem.outputs)
 
 
-def _mean_of(run: Run, X: Floats, chain: int | None) -> Floats:
-    """What one chain says, or, on average, the chains that did not diverge."""
+def _mean_outputs(run: Run, X: Floats, chain: int | None) -> Floats:
+    """Return the outputs of one chain, or the mean over the chains that have not diverged."""
     lost = run.died >= 0
     if chain is not None:
         if lost[whole("chain", chain, low=0, high=len(lost))]:
             raise ValueError(f"chain {chain} diverged at step {run.died[chain]}: choose another")
         lost = np.arange(len(lost)) != chain
     elif len(run.plan.points) > 1:
-        raise ValueError(f"these chains differ: say which chain, or select one of {run.plan.points[0][0]}")
+        raise ValueError(
+            f"the chains of this run differ: pass chain=..., or select one of {run.plan.points[0][0]}"
+        )
     elif len(np.unique(run.data["draw"])) > 1:
-        raise ValueError("the chains have different data sets: say which chain")
-    keep = np.flatnonzero(~lost)
-    if not len(keep):
+        raise ValueError("the chains were trained on different data sets: pass chain=...")
+    living = np.flatnonzero(~lost)
+    if not len(living):
         raise ValueError("all chains diverged: there is no classifier to draw")
-    each = Run(run.plan, run.step, run.data.isel(chain=keep)).outputs(X)
-    return np.asarray(each.mean(axis=0))
+    outputs = Run(run.plan, run.step, run.data.isel(chain=living)).outputs(X)
+    return np.asarray(outputs.mean(axis=0))
 
 
-def _draw_of(prediction: Run | ArrayLike, chain: int | None) -> int:
-    """The number of the data set that a chain saw."""
+def _draw_index(prediction: Run | ArrayLike, chain: int | None) -> int:
+    """Return the index of the data set that a chain was trained on."""
     return int(prediction.data["draw"].values[chain or 0]) if isinstance(prediction, Run) else 0
 
 
-def _shade(ax: Axes, problem: Problem, values: Floats, colours: str, top: float, label: str | None) -> None:
-    """A map from 0 to `top` under what is drawn already."""
-    (left, right), (low, high) = _limits(problem)
-    x, y = ((end - begin) / (len(values) - 1) / 2 for begin, end in _limits(problem))
-    before, aspect = ax.axis(), ax.get_aspect()
+def _draw_map(
+    ax: Axes, problem: Problem, values: Floats, colours: str, highest: float, label: str | None
+) -> None:
+    """Draw values (points, points) on the plane as a colour map from 0 to `highest`, below everything else.
+
+    A `label` adds a colour bar.
+    """
+    (left, right), (low, high) = _plane_limits(problem)
+    x, y = ((end - begin) / (len(values) - 1) / 2 for begin, end in _plane_limits(problem))
+    limits, aspect = ax.axis(), ax.get_aspect()
     image = ax.imshow(
         values,
         origin="lower",
-        extent=(left - x, right + x, low - y, high + y),  # the values are at the middle of the pixels
+        extent=(left - x, right + x, low - y, high + y),  # values are at the centres of the pixels
         cmap=colours,
         vmin=0,
-        vmax=top,
+        vmax=highest,
         zorder=0,
     )
-    ax.axis(before)
+    ax.axis(limits)
     ax.set_aspect(aspect)
     if label is not None:
-        colour_bar(ax, image, label)
+        add_colour_bar(ax, image, label)

@@ -1,8 +1,8 @@
-"""Distributions of weights and biases, over time or of several methods."""
+"""Draw distributions of weights and biases, over time or of several methods."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -10,20 +10,42 @@ from numpy.typing import NDArray
 
 from heatbath._internal.checks import real, whole
 from heatbath.plotting.labels import Traces, by_label
-from heatbath.plotting.style import SYMBOLS, axes_or_new, dress, key, logarithmic, look
+from heatbath.plotting.style import SYMBOLS, add_legend, axes_or_new, label_axes, line_style, set_log_scale
 from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
-MOST = 14  # outlines in one picture that can still be told apart
+MAX_OUTLINES = 14  # in one picture: more can't be told apart
+
+
+class Outline(NamedTuple):
+    """Outline of a histogram: the edges of its bins and the counts between them."""
+
+    edges: Floats
+    counts: Floats
 
 
 def parameters(run: Run, of: str) -> xr.DataArray:
-    """The parameters at the records, chain x record x parameter, of a run that was trained with weights=True.
+    """Return parameters of a run at its records; the run must have been trained with `weights=True`.
 
-    `of` is a tensor such as "layer1.weight" or "layer1.bias", a layer such as "layer1", or a part.
+    Parameters
+    ----------
+    run : Run
+        The run.
+    of : str
+        A tensor such as "layer1.weight" or "layer1.bias", a layer such as "layer1", or a part such as
+        "hidden".
+
+    Returns
+    -------
+    DataArray (chain, record, parameter)
+
+    Raises
+    ------
+    ValueError
+        If the run has no such tensor, layer or part; the message lists all of them.
     """
     if not isinstance(run, Run):
         raise TypeError(f"parameters needs a Run, got {type(run).__name__}")
@@ -48,36 +70,55 @@ def parameters(run: Run, of: str) -> xr.DataArray:
 def distributions(
     weights: Traces, *, bins: int = 60, limits: tuple[float, float] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """How many parameters of a network lie in each bin: an outline for each label and each record.
+    """Draw histograms of parameters as outlines, one for each label and each record.
 
-    `weights` are the parameters, chain x record x parameter, as `parameters(run, "layer1.weight")` gives
-    them, or histograms, chain x record x bin, as `run.data["histogram"].sel(part="hidden")`; or a dict of
-    them. The labels are as in `curves`; choose records with `.isel(record=[0, -1])`. Counts are means over
-    the chains that have not diverged, on a logarithmic axis. For parameters there are so many
-    `bins` from one of the `limits` to the other (None: all of them); what lies outside is not counted.
+    Counts are means over the chains that have not diverged, on a logarithmic axis.
+
+    Parameters
+    ----------
+    weights : DataArray or dict of DataArrays
+        Parameters (chain, record, parameter), as `parameters(run, "layer1.weight")` returns them, or
+        histograms (chain, record, bin), as `run.data["histogram"].sel(part="hidden")`. Labels are as in
+        `curves`; choose records with `.isel(record=[0, -1])`.
+    bins : int, optional
+        Number of bins for parameters (default 60).
+    limits : (float, float), optional
+        Ends of the bins for parameters; what lies outside is not counted. By default all parameters lie
+        inside.
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If there are more than 14 outlines, or nothing to draw.
     """
     bins = whole("bins", bins, low=1)
     arrays = by_label(weights, "record", "parameter|bin")
-    binned = all("bin" in array.dims for array in arrays.values())
-    outlines = _of_bins(arrays) if binned else _of_values(arrays, bins, _checked_limits(limits))
-    if len(outlines) > MOST:
+    are_histograms = all("bin" in array.dims for array in arrays.values())
+    if are_histograms:
+        outlines = _histogram_outlines(arrays)
+    else:
+        outlines = _parameter_outlines(arrays, bins, _checked_limits(limits))
+    if len(outlines) > MAX_OUTLINES:
         raise ValueError(
-            f"{len(outlines)} outlines cannot be told apart, {MOST} can: choose fewer records, such as "
-            ".isel(record=[0, -1])"
+            f"{len(outlines)} outlines cannot be told apart, {MAX_OUTLINES} can: choose fewer records, "
+            "such as .isel(record=[0, -1])"
         )
-    counted = np.concatenate([counts for _, counts in outlines.values()])
-    if not counted.any():
+    all_counts = np.concatenate([outline.counts for outline in outlines.values()])
+    if not all_counts.any():
         raise ValueError("there is nothing to draw: no parameter lies in the bins")
     ax = axes_or_new(ax)
-    for place, (label, (edges, counts)) in enumerate(outlines.items()):
-        ax.stairs(counts, edges, label=label or None, linewidth=1.2, baseline=0.0, **look(place))
-    logarithmic(ax, bottom=0.7 * counted[counted > 0].min())
-    dress(ax, SYMBOLS["theta"], "parameters per bin")
-    key(ax)
+    for index, (label, (edges, counts)) in enumerate(outlines.items()):
+        ax.stairs(counts, edges, label=label or None, linewidth=1.2, baseline=0.0, **line_style(index))
+    set_log_scale(ax, bottom=0.7 * all_counts[all_counts > 0].min())
+    label_axes(ax, SYMBOLS["theta"], "parameters per bin")
+    add_legend(ax)
     return ax
-
-
-Outlines = dict[str, tuple[Floats, Floats]]  # by label the edges of the bins, and the counts
 
 
 def _checked_limits(limits: object) -> tuple[float, float] | None:
@@ -91,41 +132,48 @@ def _checked_limits(limits: object) -> tuple[float, float] | None:
     return low, high
 
 
-def _of_values(arrays: dict[str, xr.DataArray], bins: int, limits: tuple[float, float] | None) -> Outlines:
-    """Outlines of parameters, in bins that all of them share."""
+def _parameter_outlines(
+    arrays: dict[str, xr.DataArray], bins: int, limits: tuple[float, float] | None
+) -> dict[str, Outline]:
+    """Return outlines of parameters (chain, record, parameter) by label, all in the same bins."""
     if any("bin" in array.dims for array in arrays.values()):
         raise ValueError("weights must all be parameters or all histograms, got some of both")
     finite = [array.values[np.isfinite(array.values)] for array in arrays.values()]
     if not all(map(len, finite)):
-        raise ValueError("there is nothing to draw of some label: no parameter is finite")
+        raise ValueError("a label has no finite parameter to draw: leave it out")
     ends = limits or (min(v.min() for v in finite), max(v.max() for v in finite))
     edges = np.histogram_bin_edges(np.array(ends, float), bins, ends)
     outlines = {}
     for label, array in arrays.items():
-        for values, name in zip(np.moveaxis(array.values, 1, 0), _labels(label, array), strict=True):
+        by_record = np.moveaxis(array.values, 1, 0)
+        for values, name in zip(by_record, _record_labels(label, array), strict=True):
             alive = np.isfinite(values).all(axis=1)
             counts = np.histogram(values[alive], edges)[0] / max(1, np.count_nonzero(alive))
-            outlines[name] = edges, counts
+            outlines[name] = Outline(edges, counts)
     return outlines
 
 
-def _of_bins(arrays: dict[str, xr.DataArray]) -> Outlines:
-    """Outlines of histograms, each in its own bins; chains without a count have diverged, or no such part."""
+def _histogram_outlines(arrays: dict[str, xr.DataArray]) -> dict[str, Outline]:
+    """Return outlines of histograms (chain, record, bin) by label, each in its own bins.
+
+    A chain without any count has diverged, or has no such part, and is left out.
+    """
     outlines = {}
     for label, array in arrays.items():
-        middle = array["bin"].values
-        half = (middle[1] - middle[0]) / 2 if len(middle) > 1 else 0.5
-        edges = np.append(middle - half, middle[-1] + half)
-        for values, name in zip(np.moveaxis(array.values, 1, 0), _labels(label, array), strict=True):
+        centres = array["bin"].values
+        half_width = (centres[1] - centres[0]) / 2 if len(centres) > 1 else 0.5
+        edges = np.append(centres - half_width, centres[-1] + half_width)
+        by_record = np.moveaxis(array.values, 1, 0)
+        for values, name in zip(by_record, _record_labels(label, array), strict=True):
             alive = values.any(axis=1)
             if not alive.any():
                 raise ValueError(f"{name or 'this run'} has no parameters in these bins: leave it out")
-            outlines[name] = edges, values[alive].mean(axis=0)
+            outlines[name] = Outline(edges, values[alive].mean(axis=0))
     return outlines
 
 
-def _labels(label: str, array: xr.DataArray) -> list[str]:
-    """The labels of the records, with the step where there are several."""
+def _record_labels(label: str, array: xr.DataArray) -> list[str]:
+    """Return the labels of all records, with their steps if there are several records."""
     steps = array["step"].values
     if len(steps) == 1:
         return [label]

@@ -1,4 +1,4 @@
-"""Pictures of what predictions are made of: which columns matter, and how."""
+"""Draw which columns matter for predictions, and how predictions depend on them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,60 @@ import numpy as np
 
 from heatbath._internal.checks import whole
 from heatbath.evaluation import Dependence, Importance
-from heatbath.plotting.style import COLOURS, as_text, axes_or_new, dress, key, look, short_on
+from heatbath.plotting.style import (
+    COLOURS,
+    add_legend,
+    axes_or_new,
+    format_short_numbers,
+    label_axes,
+    line_style,
+    plain_label,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BARS: dict[str, Any] = {"height": 0.62, "color": COLOURS[5], "zorder": 2}
+CATEGORY_SPACING = 0.14  # between the outputs of one category; categories are 1 apart
+MAX_TICKS = 4  # numbers on the x axis, where labels are wide
 
 
 def column_importance(
     columns: Sequence[Importance], what: str = "rise of the loss", *, most: int = 15, ax: Axes | None = None
 ) -> Axes:
-    """How much each column matters, the `most` important first, with 95 % intervals; `what` is measured."""
-    if not columns or not all(isinstance(one, Importance) for one in columns):
-        raise TypeError(f"what importance(run) gives is needed, got {columns!r}")
+    """Draw how much each column matters as bars with 95 % intervals, most important first.
+
+    Parameters
+    ----------
+    columns : sequence of Importance
+        Importances of columns, as `evaluation.importance(run)` returns them.
+    what : str, optional
+        Label of the measure (default "rise of the loss").
+    most : int, optional
+        Largest number of columns to draw (default 15).
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
+    """
+    if not columns or not all(isinstance(column, Importance) for column in columns):
+        raise TypeError(f"columns must be what importance(run) returns, got {columns!r}")
     shown = list(columns)[: whole("most", most, low=1)]
     ax = axes_or_new(ax, height=0.75 + 0.21 * len(shown))
-    places = np.arange(len(shown))
-    values, low, high = np.array([one.rise for one in shown]).T
-    ax.barh(places, values, **BARS)
-    ax.hlines(places, low, high, color=COLOURS[0], linewidth=1.4, zorder=3)
+    positions = np.arange(len(shown))
+    values, low, high = np.array([column.rise for column in shown]).T
+    ax.barh(positions, values, **BARS)
+    ax.hlines(positions, low, high, color=COLOURS[0], linewidth=1.4, zorder=3)
     ax.axvline(0.0, color="0.4", linewidth=0.8)
-    ax.set_yticks(places, [as_text(one.column) for one in shown])
+    ax.set_yticks(positions, [plain_label(column.column) for column in shown])
     ax.set_ylim(len(shown) - 0.4, -0.6)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
     ax.set_axisbelow(True)
-    dress(ax, what, "")
-    ax.set_xlabel(what, loc="right")  # beside long names there is little room
-    ax.locator_params(axis="x", nbins=4)
+    label_axes(ax, what, "")
+    ax.set_xlabel(what, loc="right")  # long column names leave little room on the left
+    ax.locator_params(axis="x", nbins=MAX_TICKS)
     ax.tick_params(axis="y", length=0)
     return ax
 
@@ -44,42 +70,61 @@ def column_importance(
 def dependence(
     column: Dependence, outputs: Sequence[str], what: str = "mean prediction", *, ax: Axes | None = None
 ) -> Axes:
-    """How the prediction depends on a column: the mean over examples, and a band with 90 % of the networks.
+    """Draw how predictions depend on a column: the mean over examples, with a band of 90 % of the networks.
 
-    `outputs` are the names of the lines, if there are several; ticks are the deciles of the examples.
+    Small marks on the x axis are the deciles of the examples. Categories have dots and bars.
+
+    Parameters
+    ----------
+    column : Dependence
+        Dependence on a column, an element of what `evaluation.dependence(run, columns)` returns.
+    outputs : sequence of str
+        Names of the outputs; drawn if there are several.
+    what : str, optional
+        Label of the y axis (default "mean prediction").
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
     """
     if not isinstance(column, Dependence):
-        raise TypeError(f"what dependence(run, columns) gives is needed, got {column!r}")
+        raise TypeError(f"column must be one of what dependence(run, columns) returns, got {column!r}")
     ax = axes_or_new(ax)
-    categories = column.values is None
+    is_categorical = column.values is None
+    is_continuous = not is_categorical and column.marks.size > 0
     x = np.arange(len(column.mean)) if column.values is None else column.values
-    single = column.mean.shape[1] == 1
-    for place, (middle, low, high) in enumerate(zip(column.mean.T, column.low.T, column.high.T, strict=True)):
-        style = look(place)
-        name = None if single else outputs[place]
-        if categories or not column.marks.size:
-            aside = 0.0 if single else 0.14 * (place - (column.mean.shape[1] - 1) / 2)
-            at = x + (aside if categories else 0.0)
-            ax.vlines(at, low, high, color=style["color"], linewidth=1.6, alpha=0.6)
-            ax.plot(at, middle, "o", markersize=4.5, color=style["color"], label=name)
-        else:
-            ax.plot(x, middle, linewidth=1.4, label=name, **style)
+    count = column.mean.shape[1]
+    for index, (mean, low, high) in enumerate(zip(column.mean.T, column.low.T, column.high.T, strict=True)):
+        style = line_style(index)
+        name = None if count == 1 else outputs[index]
+        if is_continuous:
+            ax.plot(x, mean, linewidth=1.4, label=name, **style)
             ax.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
-    if categories:
-        labels = [as_text(label, 12) for label in column.labels]
-        turned = len(labels) > 4 or sum(map(len, labels)) > 24
-        ax.set_xticks(x, labels, rotation=90 if turned else 0)
-        ax.set_xlim(-0.5, len(labels) - 0.5)
-    elif column.marks.size:
+        else:
+            shift = CATEGORY_SPACING * (index - (count - 1) / 2) if is_categorical and count > 1 else 0.0
+            ax.vlines(x + shift, low, high, color=style["color"], linewidth=1.6, alpha=0.6)
+            ax.plot(x + shift, mean, "o", markersize=4.5, color=style["color"], label=name)
+    if is_categorical:
+        _label_categories(ax, [plain_label(label, 12) for label in column.labels])
+    elif is_continuous:
         ax.plot(column.marks, np.zeros(len(column.marks)), "|", color="0.35", markersize=7, clip_on=False,
                 transform=ax.get_xaxis_transform(), zorder=5)  # fmt: skip
         ax.set_xlim(x[0], x[-1])
     else:
         ax.set_xticks(x, [f"{value:g}" for value in x])
-    dress(ax, as_text(column.column, 30), what)
-    if not categories and column.marks.size:
-        ax.locator_params(axis="x", nbins=4)
-        short_on(ax.xaxis)
-    short_on(ax.yaxis)
-    key(ax)
+    label_axes(ax, plain_label(column.column, 30), what)
+    if is_continuous:
+        ax.locator_params(axis="x", nbins=MAX_TICKS)
+        format_short_numbers(ax.xaxis)
+    format_short_numbers(ax.yaxis)
+    add_legend(ax)
     return ax
+
+
+def _label_categories(ax: Axes, labels: list[str]) -> None:
+    """Label categories at 0, 1, 2, ... on the x axis, vertically if they are many or long."""
+    is_vertical = len(labels) > 4 or sum(map(len, labels)) > 24
+    ax.set_xticks(range(len(labels)), labels, rotation=90 if is_vertical else 0)
+    ax.set_xlim(-0.5, len(labels) - 0.5)

@@ -1,4 +1,4 @@
-"""Traces by label: those of a dict, or the chains of a sweep or a comparison by what they are called."""
+"""Sort traces by label: by the keys of a dict, or by the names of a run's methods or points."""
 
 from __future__ import annotations
 
@@ -6,67 +6,79 @@ from collections.abc import Mapping
 
 import xarray as xr
 
-from heatbath.plotting.style import number, symbol
+from heatbath.plotting.style import format_number, quantity_label
 
 Traces = xr.DataArray | Mapping[str, xr.DataArray]
-UNNAMED = ("chain", "repeat", "draw")  # coordinates of chains that do not say what was done differently
+UNLABELLED = ("chain", "repeat", "draw")  # coordinates of chains that don't name a setting
 
 
-def by_label(given: object, *dimensions: str) -> dict[str, xr.DataArray]:
-    """Arrays (chain, *dimensions) by label; the label of a single one without a name is empty.
+def by_label(traces: object, *dimensions: str) -> dict[str, xr.DataArray]:
+    """Return arrays (chain, *dimensions) by label.
 
-    A dimension that is written `a|b` may be either.
+    Chains of a sweep or comparison are grouped by their settings. The label of a single group without a name
+    is empty.
+
+    Parameters
+    ----------
+    traces : DataArray or dict of DataArrays
+        The arrays; a missing dimension `chain` is added.
+    *dimensions : str
+        Dimensions beside `chain`; "a|b" accepts either.
     """
-    if not isinstance(given, Mapping):
-        return _by_chains(_checked(given, dimensions))
-    if not given or not all(isinstance(label, str) for label in given):
-        raise TypeError(f"at least one array is needed, in a dict by name; got {given!r}")
+    if not isinstance(traces, Mapping):
+        return _grouped_chains(_checked_trace(traces, dimensions))
+    if not traces or not all(isinstance(label, str) for label in traces):
+        raise TypeError(f"at least one array is needed, in a dict by name; got {traces!r}")
     labelled: dict[str, xr.DataArray] = {}
-    for label, trace in given.items():
-        groups = _by_chains(_checked(trace, dimensions))
+    for label, trace in traces.items():
+        groups = _grouped_chains(_checked_trace(trace, dimensions))
         for name, chains in groups.items():
             labelled[label if len(groups) == 1 else f"{label}, {name}"] = chains
     return labelled
 
 
 def value_name(trace: xr.DataArray) -> str:
-    """What a trace shows, such as `test accuracy`."""
-    name = symbol(str(trace.name or ""))
+    """Return the name of a trace's values, such as `test accuracy`."""
+    name = quantity_label(str(trace.name or ""))
     split = trace.coords.get("split")
     return f"{split.item()} {name}" if split is not None and split.ndim == 0 else name
 
 
-def _checked(trace: object, dimensions: tuple[str, ...]) -> xr.DataArray:
-    """`trace` with the dimensions (chain, *dimensions), one chain if it has no such dimension."""
-    asked = f"a DataArray with the dimensions chain, {', '.join(dimensions)}".replace("|", " or ")
+def _checked_trace(trace: object, dimensions: tuple[str, ...]) -> xr.DataArray:
+    """Return a trace with the dimensions (chain, *dimensions).
+
+    A missing dimension `chain` is added, and `record` too if a single record was selected. Records at which
+    no chain has a value are dropped if `record` is the only other dimension.
+    """
+    needed = f"a DataArray with the dimensions chain, {', '.join(dimensions)}".replace("|", " or ")
     if not isinstance(trace, xr.DataArray):
-        raise TypeError(f"{asked} is needed, or a dict of them by name; got {type(trace).__name__}")
+        raise TypeError(f"{needed} is needed, or a dict of them by name; got {type(trace).__name__}")
     chains = trace if "chain" in trace.dims else trace.expand_dims("chain")
-    if "record" not in chains.dims and "step" in chains.coords and not chains["step"].ndim:  # one was chosen
+    if "record" not in chains.dims and "step" in chains.coords and not chains["step"].ndim:
         chains = chains.expand_dims("record").assign_coords(step=("record", [chains["step"].item()]))
-    others = [name for choices in dimensions for name in choices.split("|") if name in chains.dims]
-    if set(chains.dims) != {"chain", *others} or len(others) != len(dimensions) or 0 in chains.shape:
+    present = [name for choices in dimensions for name in choices.split("|") if name in chains.dims]
+    if set(chains.dims) != {"chain", *present} or len(present) != len(dimensions) or 0 in chains.shape:
         raise ValueError(
-            f"{asked} is needed, none of them empty; got {dict(trace.sizes)}: select or add them"
+            f"{needed} is needed, none of them empty; got {dict(trace.sizes)}: select or add dimensions"
         )
-    if "record" in others and "step" not in chains.coords:
-        raise ValueError("the records need a coordinate `step`, the step of each")
-    if others == ["record"]:
-        chains = chains.dropna("record", how="all")  # at which no chain noted anything
+    if "record" in present and "step" not in chains.coords:
+        raise ValueError("records need a coordinate `step` with their steps")
+    if present == ["record"]:
+        chains = chains.dropna("record", how="all")
         if not chains.size:
             raise ValueError("there is nothing to draw: all values are NaN")
-    return chains.transpose("chain", *others)
+    return chains.transpose("chain", *present)
 
 
-def _by_chains(trace: xr.DataArray) -> dict[str, xr.DataArray]:
-    """The chains that are called alike, together."""
-    axes = [str(c) for c in trace.coords if trace[c].dims == ("chain",) and c not in UNNAMED]
-    places: dict[str, list[int]] = {}
+def _grouped_chains(trace: xr.DataArray) -> dict[str, xr.DataArray]:
+    """Return the chains with equal settings together, by label."""
+    axes = [str(c) for c in trace.coords if trace[c].dims == ("chain",) and c not in UNLABELLED]
+    groups: dict[str, list[int]] = {}
     for chain in range(trace.sizes["chain"]):
-        names = [_named(axis, trace[axis].values[chain]) for axis in axes]
-        places.setdefault(", ".join(names), []).append(chain)
-    return {label: trace.isel(chain=chains) for label, chains in places.items()}
+        settings = [_setting_label(axis, trace[axis].values[chain]) for axis in axes]
+        groups.setdefault(", ".join(settings), []).append(chain)
+    return {label: trace.isel(chain=chains) for label, chains in groups.items()}
 
 
-def _named(axis: str, value: object) -> str:
-    return str(value) if axis == "method" else f"{symbol(axis)} = {number(value)}"
+def _setting_label(axis: str, value: object) -> str:
+    return str(value) if axis == "method" else f"{quantity_label(axis)} = {format_number(value)}"

@@ -1,4 +1,7 @@
-"""Pictures of loss landscapes: on a line between two networks, and on a surface."""
+"""Draw loss landscapes: on a line between two networks, and on a surface.
+
+Letters: α is the position on a line, α and β are the coordinates of a surface.
+"""
 
 from __future__ import annotations
 
@@ -12,45 +15,67 @@ from numpy.typing import NDArray
 from heatbath._internal.checks import real
 from heatbath.analysis.landscape import barrier
 from heatbath.plotting.labels import value_name
-from heatbath.plotting.style import SMALL, SYMBOLS, axes_or_new, colour_bar, dress, key, logarithmic, look
+from heatbath.plotting.style import (
+    SMALL_SIZE,
+    SYMBOLS,
+    add_colour_bar,
+    add_legend,
+    axes_or_new,
+    label_axes,
+    line_style,
+    set_log_scale,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
+LEVELS = 20  # contours of a surface, about
 
 
 def line(
     loss: xr.DataArray | Mapping[str, xr.DataArray], *, log: bool = False, ax: Axes | None = None
 ) -> Axes:
-    """The loss on a line through two networks, over its coordinate `alpha`: one is at 0, the other at 1.
+    """Draw the loss on a line through two networks, which are at α = 0 and α = 1.
 
-    With a second dimension, of several pairs, each is a thin line and their mean a thick one. Dots mark the
-    two ends. The barrier is the highest loss between them above the higher end, 0 if there is none; the label
-    has its mean over the pairs, and its range, and on a single line an arrow shows it. Several losses are a
-    dict by name. `log`: a logarithmic axis.
+    Dots mark the two ends. The barrier is the highest loss between them above the higher end, 0 if there is
+    none; the label has its mean over pairs of networks, and its range. On a single line an arrow shows it.
+
+    Parameters
+    ----------
+    loss : DataArray or dict from name to DataArray
+        Losses with a coordinate `alpha`. With a second dimension, over several pairs, each pair is a thin
+        line and their mean a thick one.
+    log : bool, optional
+        Make the y axis logarithmic (default False).
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
     """
-    given = loss if isinstance(loss, Mapping) else {"": loss}
-    if not given:
+    losses = loss if isinstance(loss, Mapping) else {"": loss}
+    if not losses:
         raise TypeError("at least one loss is needed, got an empty dict")
-    curves = {label: _checked_line(label, curve) for label, curve in given.items()}
+    curves = {label: _checked_line(label, curve) for label, curve in losses.items()}
     names = {value_name(curve) or "loss" for curve in curves.values()}
     ax = axes_or_new(ax)
-    for place, (label, curve) in enumerate(curves.items()):
-        alpha, pairs, style = curve["alpha"].values, curve.values, look(place)
+    for index, (label, curve) in enumerate(curves.items()):
+        alpha, pairs, style = curve["alpha"].values, curve.values, line_style(index)
         mean = pairs.mean(axis=0)
         if len(pairs) > 1:
             ax.plot(alpha, pairs.T, color=style["color"], linewidth=0.5, alpha=0.45)
-        name = f"{label}: " if label else ""
-        ax.plot(alpha, mean, linewidth=1.6, label=name + _height_text(alpha, pairs), **style)
+        prefix = f"{label}: " if label else ""
+        ax.plot(alpha, mean, linewidth=1.6, label=prefix + _barrier_text(alpha, pairs), **style)
         dots: Any = {"color": style["color"], "markeredgecolor": "white", "markersize": 6, "zorder": 4}
         ax.plot([0.0, 1.0], np.interp([0.0, 1.0], alpha, mean), "o", **dots)
         if len(curves) == len(pairs) == 1:
-            _point_out(ax, alpha, mean)
+            _draw_barrier_arrow(ax, alpha, mean)
     if log:
-        logarithmic(ax)
-    dress(ax, SYMBOLS["alpha"], names.pop() if len(names) == 1 else "loss")
-    key(ax)
+        set_log_scale(ax)
+    label_axes(ax, SYMBOLS["alpha"], names.pop() if len(names) == 1 else "loss")
+    add_legend(ax)
     return ax
 
 
@@ -61,54 +86,72 @@ def surface(
     log: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """The loss on a plane of networks, over its coordinates `alpha` and `beta`, as filled contours.
+    """Draw the loss on a plane of networks as filled contours.
 
-    `marks` names places (alpha, beta), such as the minima. `log`: levels at equal ratios.
+    Parameters
+    ----------
+    loss : DataArray
+        Losses with the coordinates `alpha` and `beta`.
+    marks : dict from name to (alpha, beta), optional
+        Points to mark and name, such as the minima.
+    log : bool, optional
+        Choose levels at equal ratios (default False).
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
     """
     from matplotlib.colors import LogNorm
-    from matplotlib.patheffects import withStroke
 
     values = _checked_surface(loss, log)
     low, high = values.min(), values.max()
     if low == high:
         raise ValueError(f"the loss is {low:g} everywhere: there are no contours to draw")
-    levels = _levels(low, high, log)
+    levels = _contour_levels(low, high, log)
     alpha, beta = loss["alpha"].values, loss["beta"].values
     ax = axes_or_new(ax)
     style: Any = {"levels": levels, "cmap": "viridis", "norm": LogNorm(low, high) if log else None}
     shades = ax.contourf(alpha, beta, values.T, **style)
     ax.contour(alpha, beta, values.T, levels=levels[::2], colors="white", linewidths=0.3, alpha=0.6)
-    ends = dict(zip("xy", (ax.get_xlim(), ax.get_ylim()), strict=True))
-    for name, place in (marks or {}).items():
-        x, y = (real(f"the place of {name!r}", value) for value in place)
-        ax.plot(x, y, "o", color="white", markeredgecolor="black", markersize=6, clip_on=False, zorder=4)
-        right, top = x > np.mean(ends["x"]), y > np.mean(ends["y"])
-        written = ax.annotate(
-            name,
-            (x, y),
-            xytext=(-6 if right else 6, -6 if top else 6),
-            textcoords="offset points",
-            horizontalalignment="right" if right else "left",
-            verticalalignment="top" if top else "bottom",
-            fontsize=SMALL,
-            zorder=5,
-        )
-        written.set_path_effects([withStroke(linewidth=2, foreground="white")])
-    dress(ax, SYMBOLS["alpha"], SYMBOLS["beta"], box=True)
-    bar = colour_bar(ax, shades, value_name(loss) or "loss")
+    x_centre, y_centre = np.mean(ax.get_xlim()), np.mean(ax.get_ylim())
+    for name, position in (marks or {}).items():
+        x, y = (real(f"the position of {name!r}", value) for value in position)
+        _draw_mark(ax, name, x, y, is_right=bool(x > x_centre), is_top=bool(y > y_centre))
+    label_axes(ax, SYMBOLS["alpha"], SYMBOLS["beta"], box=True)
+    bar = add_colour_bar(ax, shades, value_name(loss) or "loss")
     bar.set_ticks(levels[::5].tolist(), labels=[f"{level:.2g}" for level in levels[::5]])
     bar.ax.minorticks_off()
     return ax
 
 
+def _draw_mark(ax: Axes, name: str, x: float, y: float, is_right: bool, is_top: bool) -> None:
+    """Mark a point with a dot and its name, which is written towards the centre of the picture."""
+    from matplotlib.patheffects import withStroke
+
+    ax.plot(x, y, "o", color="white", markeredgecolor="black", markersize=6, clip_on=False, zorder=4)
+    text = ax.annotate(
+        name,
+        (x, y),
+        xytext=(-6 if is_right else 6, -6 if is_top else 6),
+        textcoords="offset points",
+        horizontalalignment="right" if is_right else "left",
+        verticalalignment="top" if is_top else "bottom",
+        fontsize=SMALL_SIZE,
+        zorder=5,
+    )
+    text.set_path_effects([withStroke(linewidth=2, foreground="white")])
+
+
 def _checked_line(label: object, loss: object) -> xr.DataArray:
-    """The loss as (pairs, alpha), with alpha rising."""
+    """Return the loss as (pair, alpha), with increasing alpha."""
     name = f"the loss on a line{f' of {label!r}' if label else ''}"
     if not isinstance(loss, xr.DataArray) or not isinstance(label, str):
         raise TypeError(f"{name} must be a DataArray, or a dict of them by name; got {type(loss).__name__}")
     if "alpha" not in loss.dims or loss.ndim > 2 or "alpha" not in loss.coords or 0 in loss.shape:
         raise ValueError(
-            f"{name} needs the coordinate alpha, and may have one dimension more; got {dict(loss.sizes)}"
+            f"{name} needs the coordinate alpha, and at most one other dimension; got {dict(loss.sizes)}"
         )
     curves = loss if loss.ndim == 2 else loss.expand_dims("pair")
     curves = curves.transpose(..., "alpha").sortby("alpha")
@@ -124,14 +167,11 @@ def _checked_line(label: object, loss: object) -> xr.DataArray:
 
 
 def _checked_surface(loss: object, log: bool) -> Floats:
-    """The loss as (alpha, beta)."""
+    """Return the loss as an array (alpha, beta)."""
     if not isinstance(loss, xr.DataArray):
         raise TypeError(f"the loss on a surface must be a DataArray, got {type(loss).__name__}")
-    if (
-        set(loss.dims) != {"alpha", "beta"}
-        or not {"alpha", "beta"} <= set(loss.coords)
-        or min(loss.shape) < 2
-    ):
+    axes = {"alpha", "beta"}
+    if set(loss.dims) != axes or not axes <= set(loss.coords) or min(loss.shape) < 2:
         raise ValueError(
             f"the loss on a surface needs the coordinates alpha and beta, got {dict(loss.sizes)}"
         )
@@ -141,8 +181,8 @@ def _checked_surface(loss: object, log: bool) -> Floats:
     return values
 
 
-def _height_text(alpha: Floats, pairs: Floats) -> str:
-    """The barriers in words."""
+def _barrier_text(alpha: Floats, pairs: Floats) -> str:
+    """Return the mean barrier of pairs (pair, alpha) and its range as text."""
     heights = barriers(alpha, pairs)
     if not heights.any():
         return "no barrier"
@@ -151,8 +191,8 @@ def _height_text(alpha: Floats, pairs: Floats) -> str:
     return f"barrier {heights.mean():.3g} ({heights.min():.3g} to {heights.max():.3g})"
 
 
-def _point_out(ax: Axes, alpha: Floats, loss: Floats) -> None:
-    """An arrow from the level of the higher end up to the highest loss between the ends."""
+def _draw_barrier_arrow(ax: Axes, alpha: Floats, loss: Floats) -> None:
+    """Draw an arrow from the level of the higher end up to the highest loss between the ends."""
     inside = np.flatnonzero((alpha > 0) & (alpha < 1))
     (height,) = barriers(alpha, loss[None])
     if height:
@@ -164,19 +204,29 @@ def _point_out(ax: Axes, alpha: Floats, loss: Floats) -> None:
 
 
 def barriers(alpha: Floats, pairs: Floats) -> Floats:
-    """The height of the barrier between 0 and 1 of each pair; ends that are no points are interpolated."""
+    """Return the height of the barrier of each pair between α = 0 and α = 1.
+
+    Losses at 0 and 1 are interpolated if these aren't among the points.
+
+    Parameters
+    ----------
+    alpha : array (point,)
+        Increasing positions.
+    pairs : array (pair, point)
+        Losses.
+    """
     points = np.union1d(alpha, [0.0, 1.0])
     losses = [np.interp(points, alpha, pair) for pair in pairs]
     curves = xr.DataArray(losses, dims=("pair", "alpha"), coords={"alpha": points})
     return np.asarray(barrier(curves)["height"].values)
 
 
-def _levels(low: float, high: float, log: bool) -> Floats:
-    """Some twenty levels from the lowest value to the highest, at equal ratios or at round numbers."""
+def _contour_levels(low: float, high: float, log: bool) -> Floats:
+    """Return about twenty levels from the lowest value to the highest, at equal ratios or round numbers."""
     from matplotlib.ticker import MaxNLocator
 
     if not log:
-        return np.asarray(MaxNLocator(20).tick_values(low, high))
-    levels = np.geomspace(low, high, 21)
+        return np.asarray(MaxNLocator(LEVELS).tick_values(low, high))
+    levels = np.geomspace(low, high, LEVELS + 1)
     levels[[0, -1]] = low, high  # without rounding
     return levels

@@ -1,4 +1,4 @@
-"""Pictures as files and as text."""
+"""Write pictures as files, and as text for HTML."""
 
 from __future__ import annotations
 
@@ -21,14 +21,25 @@ METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
 def save(picture: Figure | Axes, path: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Write a figure as PNG (200 dots per inch) and as SVG beside it, and return their paths.
+    """Write a figure as PNG (200 dots per inch) and as SVG beside it.
 
-    An ending .png or .svg of the path is replaced by both, others are kept. Each file is there whole or not
-    at all, and the same picture makes the same bytes.
+    Each file is written completely or not at all, and the same picture always has the same bytes.
+
+    Parameters
+    ----------
+    picture : Figure or Axes
+        The figure, or any of its Axes.
+    path : path-like
+        Path of the files. An ending .png or .svg is replaced by both; other endings are kept.
+
+    Returns
+    -------
+    (Path, Path)
+        Paths of the PNG and of the SVG.
     """
     figure = _figure(picture)
-    given = Path(path)
-    stem = given.with_suffix("") if given.suffix.lower() in (".png", ".svg") else given
+    path = Path(path)
+    stem = path.with_suffix("") if path.suffix.lower() in (".png", ".svg") else path
     png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in METADATA)
     for target in (png, svg):
         check_place(target)
@@ -39,14 +50,27 @@ def save(picture: Figure | Axes, path: str | os.PathLike[str]) -> tuple[Path, Pa
 
 
 def embed(picture: Figure | Axes, width: int = 1000) -> str:
-    """A figure as a data URI of a PNG, for HTML that needs no other file; at most `width` pixels wide."""
+    """Return a figure as a data URI of a PNG, for HTML without other files.
+
+    Parameters
+    ----------
+    picture : Figure or Axes
+        The figure, or any of its Axes.
+    width : int, optional
+        Largest width in pixels (default 1000).
+
+    Returns
+    -------
+    str
+        Text that begins with "data:image/png;base64,".
+    """
     figure = _figure(picture)
     dpi = min(DPI, whole("width", width, low=1) / figure.get_figwidth())
     return "data:image/png;base64," + base64.b64encode(_render(figure, ("png",), dpi)[0]).decode()
 
 
 def _figure(picture: object) -> Figure:
-    """The whole figure that an Axes is on."""
+    """Return the figure of an Axes, or the figure itself."""
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -57,21 +81,22 @@ def _figure(picture: object) -> Figure:
 
 
 def _render(figure: Figure, kinds: Sequence[str], dpi: float) -> list[bytes]:
-    """The bytes of a picture in each kind: no date, no version, and names within an SVG that do not change.
+    """Return the bytes of a figure in each kind ("png", "svg").
 
-    It is laid out once, for the first. A layout begins where the last one ended, and would differ in the last
-    digits: the next picture begins anew.
+    They contain no date, no version and no random identifiers. The figure is laid out once, for the first
+    kind. A layout depends in its last digits on the one before it, so positions are restored in the end, and
+    the next call gives the same bytes.
     """
     import matplotlib
 
-    before = [(ax, ax.get_position(original=True), ax.get_in_layout()) for ax in figure.axes]
+    positions = [(ax, ax.get_position(original=True), ax.get_in_layout()) for ax in figure.axes]
     engine, buffers = figure.get_layout_engine(), [io.BytesIO() for _ in kinds]
     with matplotlib.rc_context({"svg.hashsalt": "heatbath"}):
         for kind, buffer in zip(kinds, buffers, strict=True):
             figure.savefig(buffer, format=kind, dpi=dpi, metadata=METADATA[kind])
             figure.set_layout_engine("none")
     figure.set_layout_engine(engine)
-    for ax, place, laid_out in before:
-        ax.set_position(place)
-        ax.set_in_layout(laid_out)  # which set_position has ended
+    for ax, position, in_layout in positions:
+        ax.set_position(position)
+        ax.set_in_layout(in_layout)  # set_position removes the Axes from the layout
     return [buffer.getvalue() for buffer in buffers]

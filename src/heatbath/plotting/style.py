@@ -1,4 +1,4 @@
-"""The look of the pictures: sizes, colours, dashes and symbols, set on each picture and never globally."""
+"""Set sizes, colours, dashes and labels of pictures, on each picture and never globally."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from heatbath._internal.checks import POSITIVE, is_real, real, whole
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.cm import ScalarMappable
     from matplotlib.colorbar import Colorbar
 
-COLUMN, PAGE = 3.4, 7.0  # widths in inches, of a column and of a page of a paper
-TEXT, SMALL = 9, 8  # sizes of type in points
+COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches, of a column and of a page of a paper
+TEXT_SIZE, SMALL_SIZE = 9, 8  # points
+LEGEND_LINE_WIDTH = 34  # points of a legend's entry that its line and margins take
+CHARACTER_WIDTH = 0.58  # of a legend's text, relative to the size of the type
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 DASHES: tuple[Any, ...] = (
     "-",
@@ -24,6 +27,7 @@ DASHES: tuple[Any, ...] = (
     (0, (9, 2)),
     (0, (4, 1, 1, 1, 1, 1)),
 )
+DIAGONAL: dict[str, Any] = {"color": "0.6", "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1}
 SYMBOLS = {
     "theta": r"$\theta$",
     "p": "$p$",
@@ -45,8 +49,26 @@ SYMBOLS = {
 }
 
 
-def panels(rows: int = 1, columns: int = 1, width: float = PAGE, height: float | None = None) -> list[Axes]:
-    """Axes of a new figure, row by row; sizes in inches (the height as if each were a column's picture)."""
+def panels(
+    rows: int = 1, columns: int = 1, width: float = PAGE_WIDTH, height: float | None = None
+) -> list[Axes]:
+    """Return the Axes of a new figure, row by row.
+
+    Parameters
+    ----------
+    rows, columns : int, optional
+        Number of Axes (default 1 by 1).
+    width : float, optional
+        Width of the figure in inches; by default that of a page.
+    height : float, optional
+        Height in inches; by default Axes are four fifths as high as they are wide.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> len(hb.plotting.panels(2, 3))
+    6
+    """
     from matplotlib.figure import Figure
 
     rows, columns = whole("rows", rows, low=1), whole("columns", columns, low=1)
@@ -57,104 +79,116 @@ def panels(rows: int = 1, columns: int = 1, width: float = PAGE, height: float |
 
 
 def axes_or_new(ax: object, height: float = 2.7) -> Axes:
-    """`ax`, if it is an Axes, or the Axes of a new figure as wide as a column."""
+    """Return `ax` if it is an Axes, or for None the Axes of a new figure as wide as a column.
+
+    `height` is that of a new figure, in inches.
+    """
     from matplotlib.axes import Axes
 
     if ax is None:
-        return panels(width=COLUMN, height=height)[0]
+        return panels(width=COLUMN_WIDTH, height=height)[0]
     if not isinstance(ax, Axes):
         raise TypeError(f"ax must be an Axes of matplotlib, or None for a new figure; got {ax!r}")
     return ax
 
 
-def look(place: int) -> dict[str, Any]:
-    """Colour and dashes of the line number `place`: 49 of them differ."""
-    again, colour = divmod(place, len(COLOURS))
-    return {"color": COLOURS[colour], "linestyle": DASHES[(colour + again) % len(DASHES)]}
+def line_style(index: int) -> dict[str, Any]:
+    """Return colour and dashes of line number `index`; the first 49 lines differ."""
+    cycle, colour = divmod(index, len(COLOURS))
+    return {"color": COLOURS[colour], "linestyle": DASHES[(colour + cycle) % len(DASHES)]}
 
 
-def dress(ax: Axes, x: str, y: str, *, box: bool = False) -> None:
-    """Name the axes, and leave out what does not tell anything."""
-    ax.set_xlabel(x, fontsize=TEXT)
-    ax.set_ylabel(y, fontsize=TEXT)
-    ax.tick_params(labelsize=SMALL)
+def label_axes(ax: Axes, x: str, y: str, *, box: bool = False) -> None:
+    """Set the labels of both axes and the size of the type; remove the upper and right spine unless `box`."""
+    ax.set_xlabel(x, fontsize=TEXT_SIZE)
+    ax.set_ylabel(y, fontsize=TEXT_SIZE)
+    ax.tick_params(labelsize=SMALL_SIZE)
     if not box:
         ax.spines[["top", "right"]].set_visible(False)
 
 
-def key(ax: Axes) -> None:
-    """A legend under the axis, where it hides no line, in as many columns as there is room for."""
+def add_legend(ax: Axes) -> None:
+    """Add a legend below the x axis, where it hides no line, in as many columns as fit.
+
+    Call it when everything is drawn. Nothing is added if nothing has a label.
+    """
     from matplotlib.transforms import ScaledTranslation
 
     handles, labels = ax.get_legend_handles_labels()
     if not labels:
         return
     figure = ax.figure.figure
-    room = 1.2 * 72 * figure.get_figwidth() * ax.get_position().width  # in points, with the margins
-    widths = [34 + 0.58 * SMALL * _printed(label) for label in labels]  # a line and its characters
-    columns = len(labels) if sum(widths) <= room else max(1, int(room / max(widths)))
+    available = 1.2 * 72 * figure.get_figwidth() * ax.get_position().width  # points, with the margins
+    widths = [LEGEND_LINE_WIDTH + CHARACTER_WIDTH * SMALL_SIZE * _printed_length(label) for label in labels]
+    columns = len(labels) if sum(widths) <= available else max(1, int(available / max(widths)))
     rows = math.ceil(len(labels) / columns)
     columns = math.ceil(len(labels) / rows)
-    needed = sum(widths) if rows == 1 else columns * max(widths)
-    centred = needed <= 0.75 * room  # a wide one is at the right, with room under the numbers on the left
-    below = ScaledTranslation(0, -2.9 * TEXT / 72, figure.dpi_scale_trans)  # under ticks and label
+    required = sum(widths) if rows == 1 else columns * max(widths)
+    centred = (
+        required <= 0.75 * available
+    )  # a wide legend is aligned right, so that it may extend to the left
+    below_labels = ScaledTranslation(0, -2.9 * TEXT_SIZE / 72, figure.dpi_scale_trans)
     ax.legend(
         handles,
         labels,
         loc="upper center" if centred else "upper right",
         bbox_to_anchor=(0.5 if centred else 1.0, 0.0),
-        bbox_transform=ax.transAxes + below,
+        bbox_transform=ax.transAxes + below_labels,
         ncols=columns,
-        fontsize=SMALL,
+        fontsize=SMALL_SIZE,
         frameon=False,
         handlelength=2.2,
         columnspacing=1.2,
     )
 
 
-def colour_bar(ax: Axes, shades: Any, label: str) -> Colorbar:
-    """A bar beside the Axes, as high as they are, that says what the colours mean."""
-    bar = ax.figure.colorbar(shades, cax=ax.inset_axes((1.04, 0.0, 0.05, 1.0)))
-    bar.set_label(label, fontsize=TEXT)
-    bar.ax.tick_params(labelsize=SMALL)
+def add_colour_bar(ax: Axes, mappable: ScalarMappable, label: str) -> Colorbar:
+    """Add a labelled colour bar beside the Axes, of the same height, and return it."""
+    bar = ax.figure.colorbar(mappable, cax=ax.inset_axes((1.04, 0.0, 0.05, 1.0)))
+    bar.set_label(label, fontsize=TEXT_SIZE)
+    bar.ax.tick_params(labelsize=SMALL_SIZE)
     return bar
 
 
-def steps_on(axis: Axis) -> None:
-    """Steps as whole numbers, with separators of thousands."""
+def format_steps(axis: Axis) -> None:
+    """Format the numbers of an axis as whole steps, with thousands separators."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], integer=True))
     axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-def percent_on(axis: Axis) -> None:
-    """Shares as percentages."""
-    axis.set_major_formatter(lambda share, _: f"{100 * share:.4g} %")
+def format_percent(*axes: Axis) -> None:
+    """Format the numbers of axes, which are fractions, as percentages."""
+    for axis in axes:
+        axis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.4g} %")
 
 
-def short_on(axis: Axis) -> None:
-    """Large numbers in thousands or millions: 250k, 1.5M."""
+def format_short_numbers(axis: Axis) -> None:
+    """Format large numbers of an axis in thousands, millions or billions: 250k, 1.5M, 2G.
 
-    def text(value: float, _: object) -> str:
+    The unit is chosen from the present limits of the axis.
+    """
+
+    def short_number(value: float, _: object) -> str:
         for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-            if widest >= 10 * size:
+            if largest >= 10 * size:
                 return f"{value / size:,.4g}{letter}".replace("-", "−") if value else "0"
         return f"{value:g}".replace("-", "−")
 
-    widest = max(map(abs, axis.get_view_interval()))
-    axis.set_major_formatter(text)
+    largest = max(map(abs, axis.get_view_interval()))
+    axis.set_major_formatter(short_number)
 
 
-def logarithmic(ax: Axes, bottom: float | None = None) -> None:
-    """A logarithmic y axis with few, short numbers; to be called when all is drawn."""
+def set_log_scale(ax: Axes, bottom: float | None = None) -> None:
+    """Make the y axis logarithmic, with few, short numbers; call it when everything is drawn."""
     ax.set_yscale("log", nonpositive="clip")
     ax.set_ylim(bottom=bottom)
-    powers_on(ax.yaxis)
+    format_log_axis(ax.yaxis)
 
 
-def powers_on(axis: Axis) -> None:
-    """Few, short numbers on a logarithmic axis, whose ends are set."""
+def format_log_axis(axis: Axis) -> None:
+    """Set few, short numbers on a logarithmic axis, whose limits must be set."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     low, high = sorted(axis.get_view_interval())
@@ -165,12 +199,15 @@ def powers_on(axis: Axis) -> None:
     else:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)))
     plain = low >= 1e-3 and high <= 1e4
-    axis.set_major_formatter(lambda value, _: f"{value:g}" if plain else number(value))
+    axis.set_major_formatter(lambda value, _: f"{value:g}" if plain else format_number(value))
     axis.set_minor_formatter(NullFormatter())
 
 
-def symbol(name: str) -> str:
-    """What a quantity is called in the paper; `hidden.tau` and `tau_output` are those of a part."""
+def quantity_label(name: str) -> str:
+    """Return the paper's symbol for a quantity, or the name itself.
+
+    `hidden.tau` and `tau_output` are quantities of a part, whose name is added in brackets.
+    """
     part, _, quantity = name.rpartition(".")
     if name.endswith("_output"):
         part, quantity = "output", name.removesuffix("_output")
@@ -179,26 +216,29 @@ def symbol(name: str) -> str:
     return SYMBOLS.get(name, name)
 
 
-def as_text(name: str, most: int = 22) -> str:
-    """A name of the user's as it is printed: in one line, not too long, and never taken for mathematics."""
+def plain_label(name: str, max_length: int = 22) -> str:
+    """Return a user's name as a label: in one line, shortened, and without mathematical markup."""
     line = " ".join(name.split())
-    return (line if len(line) <= most else f"{line[: most - 1]}…").replace("$", r"\$")
+    return (line if len(line) <= max_length else f"{line[: max_length - 1]}…").replace("$", r"\$")
 
 
-def number(value: object) -> str:
-    """A number as it is printed: 0.04 and 250 with their digits, 10⁻² and others with a power of ten."""
+def format_number(value: object) -> str:
+    """Return a number as a label: from 0.01 to 10⁴ with its digits, otherwise with a power of ten.
+
+    Anything but a number is returned as its text.
+    """
     if not is_real(value):
         return str(value)
-    given = float(value)
-    if math.isinf(given):
-        return r"$\infty$" if given > 0 else r"$-\infty$"
-    if given == 0 or math.isnan(given) or 0.01 < abs(given) < 1e4:
-        return f"{given:g}"
-    mantissa, exponent = f"{given:.3e}".split("e")
+    number = float(value)
+    if math.isinf(number):
+        return r"$\infty$" if number > 0 else r"$-\infty$"
+    if number == 0 or math.isnan(number) or 0.01 < abs(number) < 1e4:
+        return f"{number:g}"
+    mantissa, exponent = f"{number:.3e}".split("e")
     factor = {"1": "", "-1": "-"}.get(f"{float(mantissa):g}", rf"{float(mantissa):g} \cdot ")
     return rf"${factor}10^{{{int(exponent)}}}$"
 
 
-def _printed(label: str) -> int:
-    """About how many characters are printed, without the marks of mathematics."""
+def _printed_length(label: str) -> int:
+    """Return about how many characters of a label are printed, without mathematical markup."""
     return len(label.translate(dict.fromkeys(map(ord, "$\\{}^_"))))

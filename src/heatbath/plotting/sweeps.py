@@ -1,9 +1,9 @@
-"""Overviews: heat maps of sweeps, scores with their intervals, and the calibration of probabilities."""
+"""Draw overviews: heat maps of sweeps, and scores with their intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -13,14 +13,14 @@ from heatbath._internal.checks import real
 from heatbath.plotting.labels import value_name
 from heatbath.plotting.style import (
     COLOURS,
-    SMALL,
+    SMALL_SIZE,
+    add_colour_bar,
+    add_legend,
     axes_or_new,
-    colour_bar,
-    dress,
-    key,
-    number,
-    percent_on,
-    symbol,
+    format_number,
+    format_percent,
+    label_axes,
+    quantity_label,
 )
 from heatbath.runs.run import Run
 
@@ -28,40 +28,67 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def heat_map(values: xr.DataArray | Run, *, ax: Axes | None = None) -> Axes:
-    """Values over two axes, each written in its cell: the first dimension upwards, the second to the right.
+class SweepTable(NamedTuple):
+    """Values over two axes, and which cells have repeats that diverged."""
 
-    `values` is an array with two dimensions and their coordinates, or a sweep over two axes, which stands for
-    the mean of its last test accuracy over the repeats. A star is at points where some repeats diverged, and
-    a dash where there is no value.
+    values: xr.DataArray
+    has_diverged: NDArray[np.bool_]
+
+
+def heat_map(values: xr.DataArray | Run, *, ax: Axes | None = None) -> Axes:
+    """Draw values over two axes as coloured cells with numbers.
+
+    The first dimension goes upwards, the second one to the right. A star marks points where some repeats have
+    diverged, and a dash points without a value.
+
+    Parameters
+    ----------
+    values : DataArray or Run
+        An array with two dimensions and their coordinates, or a sweep over two axes, for which the mean test
+        accuracy at the last record over the repeats is drawn.
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
     """
-    table, starred = _of_sweep(values) if isinstance(values, Run) else (_checked_table(values), None)
-    numbers_in = table.values.astype(float)
-    if not np.isfinite(numbers_in).any():
+    if isinstance(values, Run):
+        table, has_diverged = _sweep_table(values)
+    else:
+        table = _checked_table(values)
+        has_diverged = np.zeros(table.shape, bool)
+    cells = table.values.astype(float)
+    if not np.isfinite(cells).any():
         raise ValueError("there is nothing to draw: no value is finite")
-    shares = table.name == "accuracy"
+    is_accuracy = table.name == "accuracy"
     rows, columns = table.dims
-    ax = axes_or_new(ax, height=min(1.1 + 0.32 * len(numbers_in), 6.0))
-    image = ax.imshow(numbers_in, origin="lower", cmap="cividis", aspect="auto")
-    for (row, column), value in np.ndenumerate(numbers_in):
-        text = "–" if not np.isfinite(value) else f"{100 * value:.0f}" if shares else f"{value:.3g}"
-        text += "*" if starred is not None and starred[row, column] else ""
-        dark = np.isfinite(value) and bool(np.asarray(image.norm(value)) < 0.5)
-        ax.text(
-            column, row, text, ha="center", va="center", fontsize=SMALL, color="white" if dark else "black"
-        )
-    ax.set_xticks(range(len(table[columns])), [number(v) for v in table[columns].values.tolist()])
-    ax.set_yticks(range(len(table[rows])), [number(v) for v in table[rows].values.tolist()])
-    dress(ax, symbol(str(columns)), symbol(str(rows)), box=True)
-    note = "\n(* some runs diverged)" if starred is not None and starred.any() else ""
-    bar = colour_bar(ax, image, value_name(table) + note)
-    if shares:
-        percent_on(bar.ax.yaxis)
+    ax = axes_or_new(ax, height=min(1.1 + 0.32 * len(cells), 6.0))
+    image = ax.imshow(cells, origin="lower", cmap="cividis", aspect="auto")
+    for (row, column), value in np.ndenumerate(cells):
+        text = _cell_text(value, is_accuracy) + ("*" if has_diverged[row, column] else "")
+        is_dark = np.isfinite(value) and bool(np.asarray(image.norm(value)) < 0.5)
+        colour = "white" if is_dark else "black"
+        ax.text(column, row, text, ha="center", va="center", fontsize=SMALL_SIZE, color=colour)
+    ax.set_xticks(range(len(table[columns])), [format_number(v) for v in table[columns].values.tolist()])
+    ax.set_yticks(range(len(table[rows])), [format_number(v) for v in table[rows].values.tolist()])
+    label_axes(ax, quantity_label(str(columns)), quantity_label(str(rows)), box=True)
+    note = "\n(* some runs diverged)" if has_diverged.any() else ""
+    bar = add_colour_bar(ax, image, value_name(table) + note)
+    if is_accuracy:
+        format_percent(bar.ax.yaxis)
     return ax
 
 
+def _cell_text(value: float, is_accuracy: bool) -> str:
+    """Return a value as the text of a cell: accuracies in percent, a dash for what isn't finite."""
+    if not np.isfinite(value):
+        return "–"
+    return f"{100 * value:.0f}" if is_accuracy else f"{value:.3g}"
+
+
 class Score(NamedTuple):
-    """A measured value with its interval, and beside it the paper's value, or the two ends of its range."""
+    """A measured value with its interval, beside the paper's value or the two ends of the paper's range."""
 
     label: str
     value: float
@@ -70,48 +97,67 @@ class Score(NamedTuple):
 
 
 def scores(rows: Sequence[Score], name: str, *, percent: bool = False, ax: Axes | None = None) -> Axes:
-    """A row for each score: a dot with its interval, and a hollow diamond for the paper's value.
+    """Draw scores in rows: a dot with its interval, and a hollow diamond for the paper's value.
 
-    `name` says what is measured. `percent`: the values are shares, shown as percentages.
+    Parameters
+    ----------
+    rows : sequence of Score
+        The scores, from top to bottom.
+    name : str
+        Label of the measure.
+    percent : bool, optional
+        Show values, which are fractions, as percentages (default False).
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> ax = hb.plotting.scores([hb.plotting.Score("Adam", 0.84, (0.8, 0.88), 0.837)], "test accuracy")
+    >>> ax.get_xlabel()
+    'test accuracy'
     """
     checked = [_checked_score(row) for row in rows]
     if not checked:
         raise ValueError("at least one score is needed, got none")
     ax = axes_or_new(ax, height=0.95 + 0.24 * len(checked))
-    places = np.arange(len(checked))
-    middle = np.array([row.value for row in checked])
+    positions = np.arange(len(checked))
+    values = np.array([row.value for row in checked])
     low, high = np.array([row.interval for row in checked]).T
-    ax.hlines(places, low, high, color=COLOURS[0], linewidth=1.6)
-    ax.plot(middle, places, "o", color=COLOURS[0], markersize=4.5, label="measured, 95 % interval")
-    label: str | None = "paper"
-    for place, row in zip(places, checked, strict=True):
+    ax.hlines(positions, low, high, color=COLOURS[0], linewidth=1.6)
+    ax.plot(values, positions, "o", color=COLOURS[0], markersize=4.5, label="measured, 95 % interval")
+    label: str | None = "paper"  # of the first diamond only
+    for position, row in zip(positions, checked, strict=True):
         if row.paper is not None:
             ends = np.atleast_1d(row.paper)
-            spots = np.full(len(ends), place + 0.28)  # beside the dot, not under it
-            ax.plot(ends, spots, color=COLOURS[1], linewidth=0.8)
-            hollow: Any = {"markerfacecolor": "white", "markersize": 5}
-            ax.plot(ends, spots, "D", color=COLOURS[1], label=label, **hollow)
+            heights = np.full(len(ends), position + 0.28)  # below the dot, which would hide it
+            ax.plot(ends, heights, color=COLOURS[1], linewidth=0.8)
+            ax.plot(ends, heights, "D", color=COLOURS[1], label=label, markerfacecolor="white", markersize=5)
             label = None
-    ax.set_yticks(places, [row.label for row in checked])
+    ax.set_yticks(positions, [row.label for row in checked])
     ax.set_ylim(len(checked) - 0.4, -0.6)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
-    dress(ax, name, "")
+    label_axes(ax, name, "")
     ax.tick_params(axis="y", length=0)
     if percent:
-        percent_on(ax.xaxis)
-    key(ax)
+        format_percent(ax.xaxis)
+    add_legend(ax)
     return ax
 
 
-def _of_sweep(run: Run) -> tuple[xr.DataArray, NDArray[np.bool_]]:
-    """The mean accuracy at each point of a sweep over two axes, and where some repeats have none."""
+def _sweep_table(run: Run) -> SweepTable:
+    """Return the mean test accuracy at each point of a sweep over two axes, and where repeats diverged."""
     axes = run.plan.axes
     if len(axes) != 2:
         raise ValueError(f"a heat map needs a sweep over two axes, this run has {', '.join(axes) or 'none'}")
     last = run.accuracy().dropna("record", how="all").isel(record=-1)
-    table = last.groupby(axes).mean().transpose(*axes)
+    means = last.groupby(axes).mean().transpose(*axes)
     lost = last.isnull().groupby(axes).any().transpose(*axes)
-    return table.rename("accuracy").assign_coords(split="test"), lost.values
+    return SweepTable(means.rename("accuracy").assign_coords(split="test"), lost.values)
 
 
 def _checked_table(values: object) -> xr.DataArray:
@@ -129,6 +175,7 @@ def _checked_score(row: Score) -> Score:
     low, high = (real(f"an end of the interval of {row.label!r}", end) for end in row.interval)
     if not low <= high:
         raise ValueError(f"the interval of {row.label!r} must go from low to high, got {row.interval}")
-    for end in np.atleast_1d(row.paper).tolist() if row.paper is not None else ():
-        real(f"the paper's value of {row.label!r}", end)
+    if row.paper is not None:
+        for end in np.atleast_1d(row.paper).tolist():
+            real(f"the paper's value of {row.label!r}", end)
     return row

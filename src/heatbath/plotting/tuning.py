@@ -1,89 +1,121 @@
-"""Pictures of a search for coefficients: all that was tried, where, and which coefficients matter."""
+"""Draw a search for coefficients: all candidates, where they lie, and which coefficients matter."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from heatbath.methods.ranges import Between
 from heatbath.plotting.style import (
     COLOURS,
+    add_colour_bar,
+    add_legend,
     axes_or_new,
-    colour_bar,
-    dress,
-    key,
-    look,
-    percent_on,
-    powers_on,
-    symbol,
+    format_log_axis,
+    format_percent,
+    label_axes,
+    line_style,
+    quantity_label,
 )
+from heatbath.tuning.search_space import Family
 from heatbath.tuning.trials import Trial, Trials
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHADES = "cividis"
+Floats = NDArray[np.float64]
+COLOUR_MAP = "cividis"
 BEST: dict[str, Any] = {"marker": "*", "s": 110, "c": COLOURS[1], "edgecolors": "white", "linewidths": 0.6}
-LOST: dict[str, Any] = {"marker": "x", "s": 14, "c": "0.6", "linewidths": 0.9}
-NINES = (0.5, 0.9, 0.99, 0.999, 0.9999)
-FEW = 5  # steps from number to number on a linear axis, at most
-SPAN = 5.0  # from end to end, as a factor: below, a logarithmic axis may have a single round number
-WORST = 0.02  # the share of the losses, at the upper end, that are not told apart
+DIVERGED: dict[str, Any] = {"marker": "x", "s": 14, "c": "0.6", "linewidths": 0.9}
+NINES = (0.5, 0.9, 0.99, 0.999, 0.9999)  # ticks of an axis that is logarithmic for 1 - x
+MAX_TICKS = 5  # numbers on a linear axis
+MAX_X_TICKS = 3  # on a linear x axis, where long numbers stand side by side
+MIN_LOG_RATIO = 5.0  # of the ends of a logarithmic axis: below, it might have a single round number
+WORST = 0.02  # fraction of the losses, at the upper end, that aren't distinguished
+GOLDEN_RATIO = 0.618033988749895
 
 
 def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
-    """The score of every candidate, in a row for each method, the darker the further it came.
+    """Draw the validation score of every candidate, in a row for each method.
 
-    The scores are on validation examples, at the last rung of a candidate. A star is the best of a method.
-    Those that diverged are counted beside its name, or that none came to the end is said. The worst 2 % of
-    losses may lie outside the picture.
+    Scores are those at a candidate's last rung; darker dots had more steps. A star is the best of a method.
+    Beside the name stands how many candidates diverged, or that none reached the last rung. The worst 2 % of
+    the losses may lie outside the picture.
+
+    Parameters
+    ----------
+    tuned : Trials
+        A search, as `tune` returns it.
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
     """
-    _check(tuned)
+    _check_trials(tuned)
     steps = sorted({trial.steps for trial in tuned.trials if trial.steps})
     ax = axes_or_new(ax, height=1.15 + 0.42 * len(tuned.families))
-    labels = []
     for row, family in enumerate(tuned.families):
-        own = [trial for trial in tuned.trials if trial.candidate.family is family]
-        lost = sum(trial.diverged for trial in own)
-        note = f"{lost} diverged" if family.name in tuned.best else "none at the end"
-        labels.append(f"{family.name}\n({note})" if lost or family.name not in tuned.best else family.name)
-        for place, count in enumerate(steps):
-            here = [trial for trial in own if trial.steps == count and _was_judged(trial)]
-            scores = [_score(tuned, trial) for trial in here]
-            heights = row + 0.6 * (_spread(len(here)) - 0.5)
-            ax.scatter(scores, heights, s=9, color=_shade(place, len(steps)), linewidths=0, zorder=2 + place)
+        trials = _trials_of(tuned, family)
+        for index, count in enumerate(steps):
+            scored = [trial for trial in trials if trial.steps == count and _has_score(trial)]
+            scores = [_score(tuned, trial) for trial in scored]
+            heights = row + 0.6 * (_spread_heights(len(scored)) - 0.5)
+            ax.scatter(scores, heights, s=9, color=_grey(index, len(steps)), linewidths=0, zorder=2 + index)
         if family.name in tuned.best:
             ax.scatter([_score(tuned, tuned.best[family.name])], [row], zorder=9, **BEST)
-    for place, count in enumerate(steps):
-        ax.scatter([], [], s=16, color=_shade(place, len(steps)), label=f"{count:,} steps")
+    for index, count in enumerate(steps):
+        ax.scatter([], [], s=16, color=_grey(index, len(steps)), label=f"{count:,} steps")
     ax.scatter([], [], label="best", **BEST)
+    labels = [_family_label(tuned, family) for family in tuned.families]
     ax.set_yticks(range(len(labels)), labels)
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
     ax.set_axisbelow(True)
-    dress(ax, f"validation {tuned.by}", "")
+    label_axes(ax, f"validation {tuned.by}", "")
     ax.tick_params(axis="y", length=0)
-    if _logarithmic(tuned, alive := [trial for trial in tuned.trials if _was_judged(trial)]):
+    scored = [trial for trial in tuned.trials if _has_score(trial)]
+    if _is_logarithmic(tuned, scored):
         ax.set_xscale("log")
-        ax.set_xlim(right=1.1 * _largest(alive))
-        powers_on(ax.xaxis)
+        ax.set_xlim(right=1.1 * _largest_distinguished(scored))
+        format_log_axis(ax.xaxis)
     else:
-        ax.locator_params(axis="x", nbins=FEW)
+        ax.locator_params(axis="x", nbins=MAX_TICKS)
     if tuned.by == "accuracy":
-        percent_on(ax.xaxis)
-    key(ax)
+        format_percent(ax.xaxis)
+    add_legend(ax)
     return ax
 
 
 def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """Where the candidates of a method lie in the two coefficients that matter most, coloured by their score.
+    """Draw the candidates of a method over its two most important coefficients, coloured by their score.
 
-    The best method unless one is named. A star is the best, crosses are those that diverged.
+    A star is the best candidate; crosses have diverged.
+
+    Parameters
+    ----------
+    tuned : Trials
+        A search, as `tune` returns it.
+    method : str, optional
+        Name of the method; by default the best one.
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If there is no such method, or fewer than two of its coefficients were searched.
     """
     from matplotlib.colors import LogNorm
 
-    _check(tuned)
+    _check_trials(tuned)
     name = tuned.winner if method is None else method
     family = next((family for family in tuned.families if family.name == name), None)
     if family is None:
@@ -92,131 +124,162 @@ def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = No
     if len(family.ranges) < 2:
         raise ValueError(f"a map needs two coefficients that were searched, {name} has {len(family.ranges)}")
     x, y = list(tuned.importance.get(name, family.ranges))[:2]
-    own = [trial for trial in tuned.trials if trial.candidate.family is family]
-    alive, lost = [t for t in own if _was_judged(t)], [t for t in own if t.diverged]
+    trials = _trials_of(tuned, family)
+    scored, diverged = [t for t in trials if _has_score(t)], [t for t in trials if t.diverged]
     ax = axes_or_new(ax)
-    ax.scatter(*_places(lost, x, y), label="diverged" if lost else None, zorder=2, **LOST)
-    scores = np.array([_score(tuned, trial) for trial in alive])
+    ax.scatter(*_positions(diverged, x, y), label="diverged" if diverged else None, zorder=2, **DIVERGED)
+    is_logarithmic = _is_logarithmic(tuned, scored)
     shades = ax.scatter(
-        *_places(alive, x, y),
-        s=[6 + 5 * trial.rung for trial in alive],
-        c=scores,
-        norm=LogNorm(vmax=_largest(alive)) if _logarithmic(tuned, alive) else None,
-        cmap=SHADES if tuned.by == "accuracy" else f"{SHADES}_r",
+        *_positions(scored, x, y),
+        s=[6 + 5 * trial.rung for trial in scored],
+        c=np.array([_score(tuned, trial) for trial in scored]),
+        norm=LogNorm(vmax=_largest_distinguished(scored)) if is_logarithmic else None,
+        cmap=COLOUR_MAP if tuned.by == "accuracy" else f"{COLOUR_MAP}_r",
         linewidths=0,
         zorder=3,
     )
     if name in tuned.best:
-        ax.scatter(*_places([tuned.best[name]], x, y), label="best", zorder=4, **BEST)
-    _scale(ax, "x", family.ranges[x])
-    _scale(ax, "y", family.ranges[y])
-    dress(ax, symbol(x), symbol(y))
-    if alive:
-        bar = colour_bar(ax, shades, f"validation {tuned.by}")
+        ax.scatter(*_positions([tuned.best[name]], x, y), label="best", zorder=4, **BEST)
+    _set_search_axis(ax, "x", family.ranges[x])
+    _set_search_axis(ax, "y", family.ranges[y])
+    label_axes(ax, quantity_label(x), quantity_label(y))
+    if scored:
+        bar = add_colour_bar(ax, shades, f"validation {tuned.by}")
         if tuned.by == "accuracy":
-            percent_on(bar.ax.yaxis)
-        elif _logarithmic(tuned, alive):
-            powers_on(bar.ax.yaxis)
-    key(ax)
+            format_percent(bar.ax.yaxis)
+        elif is_logarithmic:
+            format_log_axis(bar.ax.yaxis)
+    add_legend(ax)
     return ax
 
 
 def importance(tuned: Trials, *, ax: Axes | None = None) -> Axes:
-    """How much each coefficient decides of the order of its method's candidates: shares of 1."""
-    _check(tuned)
-    shares = {name: coefficients for name, coefficients in tuned.importance.items() if coefficients}
-    if not shares:
-        raise ValueError("no method of this search has eight candidates: nothing can be said to matter")
-    ax = axes_or_new(ax, height=0.85 + 0.17 * sum(len(some) + 1 for some in shares.values()))
+    """Draw how much each coefficient decides the order of its method's candidates, in percent.
+
+    Parameters
+    ----------
+    tuned : Trials
+        A search, as `tune` returns it; some method must have at least eight candidates.
+    ax : Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    Axes
+    """
+    _check_trials(tuned)
+    by_method = {name: coefficients for name, coefficients in tuned.importance.items() if coefficients}
+    if not by_method:
+        raise ValueError(
+            "importance needs a method with at least eight candidates, and this search has none: pass more "
+            "candidates to tune"
+        )
+    ax = axes_or_new(ax, height=0.85 + 0.17 * sum(len(some) + 1 for some in by_method.values()))
     names: dict[int, str] = {}
     row = 0
-    for place, (method, coefficients) in enumerate(shares.items()):
+    for index, (method, coefficients) in enumerate(by_method.items()):
         rows = range(row, row + len(coefficients))
-        ax.barh(rows, list(coefficients.values()), height=0.75, color=look(place)["color"], label=method)
-        names |= dict(zip(rows, map(symbol, coefficients), strict=True))
+        colour = line_style(index)["color"]
+        ax.barh(rows, list(coefficients.values()), height=0.75, color=colour, label=method)
+        names |= dict(zip(rows, map(quantity_label, coefficients), strict=True))
         row += len(coefficients) + 1
     ax.set_yticks(list(names), list(names.values()))
     ax.set_ylim(row - 1.4, -0.6)
     ax.set_xlim(left=0)
-    dress(ax, "importance", "")
-    percent_on(ax.xaxis)
+    label_axes(ax, "importance", "")
+    format_percent(ax.xaxis)
     ax.tick_params(axis="y", length=0)
-    key(ax)
+    add_legend(ax)
     return ax
 
 
-def _check(tuned: object) -> None:
+def _check_trials(tuned: object) -> None:
     if not isinstance(tuned, Trials):
-        raise TypeError(f"a search is needed, as tune gives it; got {type(tuned).__name__}")
+        raise TypeError(f"a search is needed, as tune returns it; got {type(tuned).__name__}")
+
+
+def _trials_of(tuned: Trials, family: Family) -> list[Trial]:
+    return [trial for trial in tuned.trials if trial.candidate.family is family]
+
+
+def _family_label(tuned: Trials, family: Family) -> str:
+    """Return a method's name, with the number of diverged candidates or a note that none reached the end."""
+    if family.name not in tuned.best:
+        return f"{family.name}\n(none at the end)"
+    diverged = sum(trial.diverged for trial in _trials_of(tuned, family))
+    return f"{family.name}\n({diverged} diverged)" if diverged else family.name
 
 
 def _score(tuned: Trials, trial: Trial) -> float:
     return trial.accuracy if tuned.by == "accuracy" else trial.loss
 
 
-def _spread(count: int) -> Any:
-    """Numbers from 0 to 1, no two neighbours alike, so that dots do not hide one another."""
-    return (0.5 + 0.618033988749895 * np.arange(count)) % 1.0
+def _spread_heights(count: int) -> Floats:
+    """Return `count` numbers from 0 to 1 without similar neighbours, so that dots don't hide each other."""
+    return (0.5 + GOLDEN_RATIO * np.arange(count)) % 1.0
 
 
-def _shade(place: int, count: int) -> str:
-    """Light for those that were dropped early, dark for those that came to the end."""
-    return str(round(0.78 * (1 - place / max(count - 1, 1)), 3))
+def _grey(index: int, count: int) -> str:
+    """Return the grey of rung `index` of `count`: light for the first, black for the last."""
+    return str(round(0.78 * (1 - index / max(count - 1, 1)), 3))
 
 
-def _was_judged(trial: Trial) -> bool:
-    """Whether it has a score."""
+def _has_score(trial: Trial) -> bool:
     return trial.known and not trial.diverged
 
 
-def _logarithmic(tuned: Trials, trials: list[Trial]) -> bool:
-    """Whether scores belong on a logarithmic axis: losses do, but those of counts may be negative."""
+def _is_logarithmic(tuned: Trials, trials: list[Trial]) -> bool:
+    """Return True if scores are positive losses and belong on a logarithmic axis; count losses may be < 0."""
     return tuned.by == "loss" and all(trial.loss > 0 for trial in trials)
 
 
-def _largest(trials: list[Trial]) -> float:
-    """The largest loss that is told from larger ones."""
+def _largest_distinguished(trials: list[Trial]) -> float:
+    """Return the loss above which losses aren't distinguished any more."""
     return float(np.quantile([trial.loss for trial in trials], 1 - WORST))
 
 
-def _places(trials: list[Trial], x: str, y: str) -> tuple[list[float], list[float]]:
+def _positions(trials: list[Trial], x: str, y: str) -> tuple[list[float], list[float]]:
+    """Return the values of two coefficients, each of all trials."""
     values = [trial.candidate.values for trial in trials]
     return [value[x] for value in values], [value[y] for value in values]
 
 
-def _scale(ax: Axes, name: Literal["x", "y"], searched: Between) -> None:
-    """The x or y axis over a range, on its scale, with a few round numbers.
+def _set_search_axis(ax: Axes, name: Literal["x", "y"], searched: Between) -> None:
+    """Set limits, scale and a few round numbers of the x or y axis for the range that was searched.
 
-    A range that is too narrow to have these on its scale is on a linear one.
+    A range that is too narrow for round numbers on its own scale gets a linear one.
     """
     from matplotlib.ticker import FixedLocator
 
     axis = ax.xaxis if name == "x" else ax.yaxis
+    set_scale, set_limits = getattr(ax, f"set_{name}scale"), getattr(ax, f"set_{name}lim")
     ends = np.array(searched.range())
     nines = [tick for tick in NINES if ends[0] <= tick <= ends[1]]
     if searched.scale == "complement" and len(nines) > 1:  # logarithmic for 1 - x, from right to left
-        getattr(ax, f"set_{name}scale")("function", functions=(_nines, _shares))
+        set_scale("function", functions=(_to_nines, _from_nines))
         axis.set_major_locator(FixedLocator(nines))
         axis.set_major_formatter(lambda value, _: f"{value:g}")
-        getattr(ax, f"set_{name}lim")(*_shares(_wider(_nines(ends))))
-    elif searched.scale == "log" and ends[1] / ends[0] >= SPAN:
-        getattr(ax, f"set_{name}scale")("log")
-        getattr(ax, f"set_{name}lim")(*np.exp(_wider(np.log(ends))))
-        powers_on(axis)
+        set_limits(*_from_nines(_with_margin(_to_nines(ends))))
+    elif searched.scale == "log" and ends[1] / ends[0] >= MIN_LOG_RATIO:
+        set_scale("log")
+        set_limits(*np.exp(_with_margin(np.log(ends))))
+        format_log_axis(axis)
     else:
-        getattr(ax, f"set_{name}lim")(*_wider(ends))
+        set_limits(*_with_margin(ends))
         ax.ticklabel_format(axis=name, useOffset=False)
-        ax.locator_params(axis=name, nbins=3 if name == "x" else FEW)  # where long numbers are side by side
+        ax.locator_params(axis=name, nbins=MAX_X_TICKS if name == "x" else MAX_TICKS)
 
 
-def _wider(ends: Any) -> Any:
-    """The ends of a range with a margin."""
-    return ends + 0.05 * (ends[1] - ends[0]) * np.array([-1.0, 1.0])
+def _with_margin(ends: Floats) -> Floats:
+    """Return the two ends of a range with a margin of 5 % on both sides."""
+    return np.asarray(ends + 0.05 * (ends[1] - ends[0]) * np.array([-1.0, 1.0]))
 
 
-def _nines(share: Any) -> Any:
-    return -np.log10(np.maximum(1.0 - np.asarray(share), 1e-12))
+def _to_nines(values: ArrayLike) -> Floats:
+    """Return -log10(1 - x): 1 for 0.9, 2 for 0.99 and so on."""
+    return np.asarray(-np.log10(np.maximum(1.0 - np.asarray(values), 1e-12)))
 
 
-def _shares(nines: Any) -> Any:
-    return 1.0 - 10.0 ** -np.asarray(nines)
+def _from_nines(nines: ArrayLike) -> Floats:
+    """Return x for a value of -log10(1 - x)."""
+    return np.asarray(1.0 - 10.0 ** -np.asarray(nines))

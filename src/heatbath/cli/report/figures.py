@@ -16,8 +16,16 @@ from heatbath.cli.report.contents import Told
 from heatbath.cli.report.tables import AVERAGED, measures
 from heatbath.datasets.tasks import TASKS
 from heatbath.evaluation import Dependence
-from heatbath.plotting.decision_boundaries import DOTS
-from heatbath.plotting.style import COLOURS, TEXT, as_text, dress, number, percent_on, symbol
+from heatbath.plotting.decision_boundaries import CLASS_MARKERS
+from heatbath.plotting.style import (
+    COLOURS,
+    TEXT_SIZE,
+    format_number,
+    format_percent,
+    label_axes,
+    plain_label,
+    quantity_label,
+)
 from heatbath.runs.run import Run
 from heatbath.tuning.trials import TuningResult
 
@@ -105,7 +113,7 @@ def _effects(told: Told) -> dict[str, Figure]:
     lines = math.ceil(len(told.effects) / columns) * rows
     long = 0.35 if classes and outputs > 1 else 0.0
     axes = plotting.panels(lines, columns, width=2.5 * columns + 0.3, height=(2.2 + long) * lines)
-    names = [as_text(name, 14) for name in problem.targets]
+    names = [plain_label(name, 14) for name in problem.targets]
     moved = sum(np.ptp(effect.mean, axis=0) for effect in told.effects)
     leading = np.sort(
         np.argsort(-moved, kind="stable")[:MOST_CLASSES]
@@ -144,7 +152,7 @@ def _search_maps(tuned: TuningResult, methods: list[str]) -> Figure:
     axes = plotting.panels(rows, columns, width=3.1 * columns + 0.3, height=2.7 * rows)
     for ax, method in zip(axes, methods, strict=False):
         plotting.search_map(tuned, method, ax=ax)
-        ax.set_title(method, fontsize=TEXT)
+        ax.set_title(method, fontsize=TEXT_SIZE)
     for ax in axes[len(methods) :]:
         ax.set_axis_off()
     return _figure(axes[0])
@@ -176,7 +184,7 @@ def _has_temperature(run: Run) -> bool:
 
 def _has_plane(run: Run) -> bool:
     problem = run.problem
-    return problem.inputs == 2 and TASKS[problem.task].classes and len(problem.targets) <= len(DOTS)
+    return problem.inputs == 2 and TASKS[problem.task].classes and len(problem.targets) <= len(CLASS_MARKERS)
 
 
 def _classifiers(run: Run, note: str = ": ") -> Figure:
@@ -212,11 +220,11 @@ def _planes(run: Run, shown: list[tuple[Run, int | None]], titles: list[str | No
     for place, (ax, (one, chain), title) in enumerate(zip(axes, shown, titles, strict=False)):
         if title is None:
             label = run.plan.points[place][0].get("method", "")
-            ax.set_title(f"{label}: all chains diverged", fontsize=TEXT)
+            ax.set_title(f"{label}: all chains diverged", fontsize=TEXT_SIZE)
             ax.set_axis_off()
             continue
         draw(run.problem, one, chain=chain, bar=place % columns == columns - 1, ax=ax)
-        ax.set_title(title, fontsize=TEXT)
+        ax.set_title(title, fontsize=TEXT_SIZE)
         _tidy(ax, place, columns, len(shown))
     for ax in axes[len(shown) :]:
         ax.set_axis_off()
@@ -273,9 +281,9 @@ def _line(summary: dict[str, Any], axis: str, name: str, split: str) -> Figure:
     above = x[x > 0]
     if x.min() >= 0 and above.size and above.max() / above.min() >= DECADE:
         ax.set_xscale("log") if x.min() > 0 else ax.set_xscale("symlog", linthresh=above.min())
-    dress(ax, symbol(axis), f"{split} {name}")
+    label_axes(ax, quantity_label(axis), f"{split} {name}")
     if name == "accuracy":
-        percent_on(ax.yaxis)
+        format_percent(ax.yaxis)
         ax.set_ylim(top=min(ax.get_ylim()[1], 1.005))
     return _figure(ax)
 
@@ -286,7 +294,9 @@ def _best(summary: dict[str, Any], name: str, split: str) -> Figure:
     known.sort(key=lambda row: row[f"{split}_{name}"]["mean"], reverse=name == "accuracy")
     scores = []
     for row in known[:MOST_ROWS]:
-        label = ", ".join(f"{symbol(axis)} = {number(value)}" for axis, value in row["labels"].items())
+        label = ", ".join(
+            f"{quantity_label(axis)} = {format_number(value)}" for axis, value in row["labels"].items()
+        )
         middle, low, high = (_or_nan(row, name, split, key) for key in ENDS)
         ends = (low, high) if math.isfinite(low) else (middle, middle)
         scores.append(plotting.Score(label, middle, ends))
