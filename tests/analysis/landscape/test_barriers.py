@@ -104,12 +104,12 @@ def test_there_is_no_way_through_what_is_not_a_number():
 
 
 def test_a_barrier_needs_both_ends_and_their_labels():
-    with pytest.raises(ValueError, match="alpha must have both ends, 0 and 1"):
+    with pytest.raises(ValueError, match="alpha must contain both ends, 0 and 1"):
         barrier(curve_of(lambda a: a, np.linspace(0.1, 1, 5)))
-    with pytest.raises(ValueError, match="beta must have both ends, 0 and 1"):
+    with pytest.raises(ValueError, match="beta must contain both ends, 0 and 1"):
         saddle(surface_of(lambda a, b: a).isel(beta=slice(1, None)))
     for wrong in (3.0, np.ones(3), xr.DataArray(np.ones(3), dims="alpha"), xr.Dataset()):
-        with pytest.raises(TypeError, match="the loss must be labelled by alpha, as what `line`"):
+        with pytest.raises(TypeError, match="the loss needs the coordinates alpha, as `line`"):
             barrier(wrong)
-    with pytest.raises(TypeError, match="the loss must be labelled by alpha and beta"):
+    with pytest.raises(TypeError, match="the loss needs the coordinates alpha and beta"):
         saddle(curve_of(lambda a: a))

@@ -251,12 +251,12 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="do not fit together"):
         line(SPIRALS, SMALL, *labelled, ALPHAS)
     for draw in (1, -1, 0.0, [[0]], "x", True):
-        with pytest.raises(ValueError, match="draw must be the number of a data set, 0 to 0"):
+        with pytest.raises(ValueError, match="draw must be the index of a data set, 0 to 0"):
             line(SPIRALS, SMALL, a, b, ALPHAS, draw=draw)
-    with pytest.raises(TypeError, match="a Problem and a Dense network are needed"):
+    with pytest.raises(TypeError, match="a Problem and an MLP are needed"):
         line(SMALL, SPIRALS, a, b, ALPHAS)
     with pytest.raises(ValueError, match="threads must be"):
         line(SPIRALS, SMALL, a, b, ALPHAS, threads=0)
     bare = hb.datasets.spirals(n_train=10, n_test=0)
-    with pytest.raises(ValueError, match="there are no test examples: say split='train'"):
+    with pytest.raises(ValueError, match="there are no test examples: pass split='train'"):
         line(bare, SMALL, a, b, ALPHAS)

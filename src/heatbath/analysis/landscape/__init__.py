@@ -1,4 +1,4 @@
-"""The loss on lines and surfaces through parameters, and the barriers there: section 4 of the paper.
+"""Compute the loss on lines and surfaces in parameter space, and its barriers: section 4 of the paper.
 
 The line from θ_a (the start of training, or a minimum) to θ_b is
 
@@ -9,10 +9,10 @@ and the surface through a start θ_0 and two minima θ_a, θ_b that were reached
     θ*(α, β) = β F_a(α) + (1 - β) F_b(α),    F_i(α) = θ_0 + α (θ_i - θ_0):
 
 the start for α = 0 and any β, θ_a at (α, β) = (1, 1) and θ_b at (1, 0). Both are straight cuts through the
-landscape, not the way that training took.
+landscape, not the path of training.
 
-`line` and `surface` are for dense networks, in compiled code; `heatbath.torch.landscape` has the same
-for any torch module. All return labelled losses, of which `barrier` and `saddle` tell what lies between the
+`line` and `surface` are for dense networks, in compiled code; `heatbath.torch.landscape` has the same for any
+torch module. All return labelled losses, from which `barrier` and `saddle` compute what lies between the
 ends.
 """
 

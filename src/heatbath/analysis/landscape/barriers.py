@@ -1,31 +1,60 @@
-"""What lies between the ends of a line, and between two minima on a surface."""
+"""Compute the barrier between the ends of a line, and the pass between two minima on a surface.
+
+Letters: θ_a and θ_b are the parameters at the ends; α is the position on a line, α and β are the coordinates
+of a surface.
+"""
 
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-NEAR = 1e-9  # how far a coordinate may be from 0 or 1 to be taken for it
+TOLERANCE = 1e-9  # distance up to which a coordinate counts as 0 or 1
+
+Cell: TypeAlias = tuple[int, int]  # indices of a grid point
+
+
+class Pass(NamedTuple):
+    """Highest point of the path between two grid points whose highest loss is lowest."""
+
+    loss: float
+    cell: Cell
 
 
 def barrier(curve: xr.Dataset | xr.DataArray) -> xr.Dataset:
-    """The highest loss on the line from α = 0 to α = 1, relative to its ends.
+    """Compute the highest loss on the line from α = 0 to α = 1, relative to its ends.
 
-    `height` is how far it is above the higher end: 0 where nothing lies higher, as on a monotone or convex
-    curve. `from_a` and `from_b` are how far it is above the end at 0 and at 1, what one climbs from there;
-    `loss` is the highest loss, and `alpha` where it is. Other dimensions than α are kept, so that on a
-    surface this is the barrier on the way from the start, for each β. A loss that is not a number counts as
-    infinite, and where an end is not finite all is NaN.
+    Dimensions other than α are kept. So on a surface this is the barrier from the start, for each β.
+
+    Parameters
+    ----------
+    curve : Dataset or DataArray
+        Losses with a coordinate `alpha` that contains 0 and 1, as `line` returns them. A NaN counts as
+        infinite.
+
+    Returns
+    -------
+    Dataset
+        `height`: highest loss above the higher end, 0 on a monotone or convex curve. `from_a`, `from_b`:
+        highest loss above the end at 0 and at 1. `loss`: the highest loss. `alpha`: its position. All are NaN
+        where an end is not finite.
+
+    Examples
+    --------
+    >>> import heatbath as hb, xarray as xr
+    >>> curve = xr.DataArray([1.0, 3.0, 2.0], {"alpha": [0.0, 0.5, 1.0]}, "alpha")
+    >>> float(hb.landscape.barrier(curve)["height"])
+    1.0
     """
-    loss = _losses(curve, "alpha")
-    first, last = _place(loss, "alpha", 0), _place(loss, "alpha", 1)
+    loss = _labelled_loss(curve, "alpha")
+    first, last = _index_of(loss, "alpha", 0), _index_of(loss, "alpha", 1)
     between = loss.isel(alpha=slice(first, last + 1))
     between = between.where(between.notnull(), np.inf)
-    return _relative(
+    return _relative_to_ends(
         xr.Dataset({"loss": between.max("alpha"), "alpha": between.idxmax("alpha")}),
         loss.isel(alpha=first, drop=True),
         loss.isel(alpha=last, drop=True),
@@ -33,67 +62,87 @@ def barrier(curve: xr.Dataset | xr.DataArray) -> xr.Dataset:
 
 
 def saddle(surface: xr.Dataset | xr.DataArray) -> xr.Dataset:
-    """The lowest pass on a surface from the minimum θ_a to the minimum θ_b.
+    """Find the lowest pass on a surface between its minima θ_a and θ_b.
 
-    Of all paths from (α, β) = (1, 1) to (1, 0) by steps to the next α or the next β, it is the one whose
-    highest `loss` is lowest, and `alpha` and `beta` are where it is highest. `height` is how far that is
-    above the higher minimum: 0 if the two are connected without a barrier, as far as the grid shows.
-    `from_a`, `from_b`, other dimensions and losses that are not finite are as in `barrier`.
+    Of all paths from (α, β) = (1, 1) to (1, 0) by steps to the next α or the next β, take the one whose
+    highest loss is lowest.
+
+    Parameters
+    ----------
+    surface : Dataset or DataArray
+        Losses with coordinates `alpha` and `beta` that contain 0 and 1, as `surface` returns them. A NaN
+        counts as infinite.
+
+    Returns
+    -------
+    Dataset
+        `loss`, `alpha` and `beta`: highest loss on that path, and its position. `height`: its height above
+        the higher minimum, 0 if the grid shows no barrier. `from_a` and `from_b`: its height above θ_a and
+        above θ_b. All are NaN where a minimum is not finite. Other dimensions are kept.
     """
-    loss = _losses(surface, "alpha", "beta")
-    row, first, last = _place(loss, "alpha", 1), _place(loss, "beta", 1), _place(loss, "beta", 0)
-    a, b = loss.isel(alpha=row, beta=first, drop=True), loss.isel(alpha=row, beta=last, drop=True)
-    others = loss.transpose(..., "alpha", "beta").values
-    passes = np.empty((*others.shape[:-2], 3))
-    for place in np.ndindex(others.shape[:-2]):
-        top, (i, j) = _lowest_pass(others[place], (row, first), (row, last))
-        passes[place] = top, loss["alpha"].values[i], loss["beta"].values[j]
+    loss = _labelled_loss(surface, "alpha", "beta")
+    row = _index_of(loss, "alpha", 1)
+    column_a, column_b = _index_of(loss, "beta", 1), _index_of(loss, "beta", 0)
+    a, b = loss.isel(alpha=row, beta=column_a, drop=True), loss.isel(alpha=row, beta=column_b, drop=True)
+    surfaces = loss.transpose(..., "alpha", "beta").values
+    passes = np.empty((*surfaces.shape[:-2], 3))
+    for index in np.ndindex(surfaces.shape[:-2]):
+        highest, (i, j) = _lowest_pass(surfaces[index], (row, column_a), (row, column_b))
+        passes[index] = highest, loss["alpha"].values[i], loss["beta"].values[j]
     names = ("loss", "alpha", "beta")
-    return _relative(xr.Dataset({n: a.copy(data=passes[..., k]) for k, n in enumerate(names)}), a, b)
+    highest_points = {name: a.copy(data=passes[..., k]) for k, name in enumerate(names)}
+    return _relative_to_ends(xr.Dataset(highest_points), a, b)
 
 
-def _relative(top: xr.Dataset, a: xr.DataArray, b: xr.DataArray) -> xr.Dataset:
-    """The highest loss with its height above the ends; all NaN where an end is not finite."""
-    known = np.isfinite(a) & np.isfinite(b)
-    highest = top.where(known)
-    from_a, from_b = highest["loss"] - a.where(known), highest["loss"] - b.where(known)
+def _relative_to_ends(highest: xr.Dataset, a: xr.DataArray, b: xr.DataArray) -> xr.Dataset:
+    """Return the highest loss with its heights above both ends; all NaN where an end is not finite."""
+    is_finite = np.isfinite(a) & np.isfinite(b)
+    highest = highest.where(is_finite)
+    from_a, from_b = highest["loss"] - a.where(is_finite), highest["loss"] - b.where(is_finite)
     return highest.assign(height=np.minimum(from_a, from_b), from_a=from_a, from_b=from_b)
 
 
-def _lowest_pass(
-    loss: NDArray[Any], start: tuple[int, int], goal: tuple[int, int]
-) -> tuple[float, tuple[int, int]]:
-    """The highest loss on the path where it is lowest, and its place: Dijkstra with max for +."""
+def _lowest_pass(loss: NDArray[Any], start: Cell, goal: Cell) -> Pass:
+    """Return the highest point of the path from start to goal whose highest loss is lowest.
+
+    This is Dijkstra's algorithm with the maximum in place of the sum. A NaN counts as infinite.
+    """
     heights = np.where(np.isnan(loss), np.inf, loss).tolist()
     rows, columns = loss.shape
-    reached = {start}
-    waiting = [(heights[start[0]][start[1]], start, start)]  # highest so far, where that was, here
+    visited = {start}
+    # Paths to continue: highest loss so far, its cell, and the last cell of the path
+    queue = [(heights[start[0]][start[1]], start, start)]
     while True:
-        top, where, here = heapq.heappop(waiting)
-        if here == goal:
-            return top, where
+        highest, highest_cell, cell = heapq.heappop(queue)
+        if cell == goal:
+            return Pass(highest, highest_cell)
         for i, j in ((1, 0), (-1, 0), (0, 1), (0, -1)):
-            step = here[0] + i, here[1] + j
-            if 0 <= step[0] < rows and 0 <= step[1] < columns and step not in reached:
-                reached.add(step)
-                height = heights[step[0]][step[1]]
-                heapq.heappush(waiting, (height, step, step) if height > top else (top, where, step))
+            neighbour = cell[0] + i, cell[1] + j
+            is_inside = 0 <= neighbour[0] < rows and 0 <= neighbour[1] < columns
+            if not is_inside or neighbour in visited:
+                continue
+            visited.add(neighbour)
+            height = heights[neighbour[0]][neighbour[1]]
+            if height > highest:
+                heapq.heappush(queue, (height, neighbour, neighbour))
+            else:
+                heapq.heappush(queue, (highest, highest_cell, neighbour))
 
 
-def _losses(given: object, *dims: str) -> xr.DataArray:
-    """The loss of what `line` or `surface` returned."""
-    loss = given["loss"] if isinstance(given, xr.Dataset) and "loss" in given else given
+def _labelled_loss(result: object, *dims: str) -> xr.DataArray:
+    """Return the loss of a result of `line` or `surface`, after checking its coordinates."""
+    loss = result["loss"] if isinstance(result, xr.Dataset) and "loss" in result else result
     if not isinstance(loss, xr.DataArray) or not all(dim in loss.dims and dim in loss.coords for dim in dims):
         raise TypeError(
-            f"the loss must be labelled by {' and '.join(dims)}, as what `line` and `surface` return, "
-            f"got {given!r}"
+            f"the loss needs the coordinates {' and '.join(dims)}, as `line` and `surface` return it, "
+            f"got {result!r}"
         )
     return loss
 
 
-def _place(loss: xr.DataArray, dim: str, end: int) -> int:
-    """Where a coordinate is 0 or 1."""
-    places = np.flatnonzero(np.abs(loss[dim].values - end) < NEAR)
-    if not places.size:
-        raise ValueError(f"{dim} must have both ends, 0 and 1, got {loss[dim].values}")
-    return int(places[0])
+def _index_of(loss: xr.DataArray, dim: str, end: int) -> int:
+    """Return the index at which a coordinate is 0 or 1, up to rounding."""
+    indices = np.flatnonzero(np.abs(loss[dim].values - end) < TOLERANCE)
+    if not indices.size:
+        raise ValueError(f"{dim} must contain both ends, 0 and 1, got {loss[dim].values}")
+    return int(indices[0])

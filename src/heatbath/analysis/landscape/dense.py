@@ -1,4 +1,9 @@
-"""Lines and surfaces of dense networks, in compiled code."""
+"""Compute the loss of dense networks on lines and surfaces, in compiled code.
+
+Letters: θ are the parameters of a network; α is the position on a line, α and β are the coordinates of a
+surface. A mixture is a weighted sum of the θs at the corners of a line or surface. A family is one such set
+of corners.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import reduce
 from operator import add
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -29,6 +34,18 @@ from heatbath.engine.threads import one_blas_thread, spread, thread_count
 from heatbath.models.dense import ACTIVATIONS, MLP
 
 Theta: TypeAlias = ArrayLike | xr.DataArray
+Split: TypeAlias = Literal["train", "test"]
+
+
+class SplitData(NamedTuple):
+    """Examples of a split: inputs X and targets Y (draw, example, column).
+
+    `weight_column` is the column of Y that holds the weights of the examples, or -1.
+    """
+
+    X: Floats
+    Y: Floats
+    weight_column: int
 
 
 def line(
@@ -37,20 +54,52 @@ def line(
     theta_a: Theta,
     theta_b: Theta,
     alphas: ArrayLike,
-    split: Literal["train", "test"] = "test",
+    split: Split = "test",
     draw: ArrayLike | xr.DataArray = 0,
     threads: int | None = None,
 ) -> xr.Dataset:
-    """`loss` and `accuracy` of a dense network over all examples of a split, by their weights, on the line
-    from θ_a to θ_b.
+    """Compute the loss and accuracy of a dense network on the line from θ_a to θ_b.
 
-    A θ is (parameters,) or (chains, parameters), such as `run.theta`, for a line of each chain; a labelled
-    array, such as `run.data["theta"]`, has `parameter` as one dimension and keeps its others. They are
-    broadcast against each other by name. The result is in float32 if all of them are, else in float64, and
-    does not depend on the number of threads; it is NaN where a chain has diverged.
+    They are means over all examples of a split, by their weights, and don't depend on the number of threads.
 
-    `draw` is the number of the data set, one for all or one by chain: `run.data["draw"]` are those that the
-    chains of a run were trained on.
+    Parameters
+    ----------
+    problem : Problem
+        The examples.
+    network : MLP
+        The network.
+    theta_a, theta_b : array or DataArray
+        Parameters (parameter,) or (chain, parameter), such as `run.theta`, for a line of each chain. A
+        labelled array, such as `run.data["theta"]`, has `parameter` as one dimension and keeps its others;
+        both are broadcast against each other by name.
+    alphas : array (point,)
+        Increasing positions: 0 is θ_a, 1 is θ_b.
+    split : str, optional
+        "test" (default) or "train".
+    draw : int, array or DataArray, optional
+        Index of the data set, one for all or one for each chain: `run.data["draw"]` has those that the chains
+        of a run were trained on. Default 0.
+    threads : int, optional
+        Number of threads; by default as many as there are cores.
+
+    Returns
+    -------
+    Dataset
+        `loss` and `accuracy` by the dimensions of θ and `alpha`, in float32 if all θs are, else in float64.
+        They are NaN where a chain has diverged.
+
+    Raises
+    ------
+    ValueError
+        If shapes don't fit, or the split has no examples.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> problem, network = hb.datasets.spirals(n_train=50, n_test=20), hb.MLP((5,))
+    >>> theta_a, theta_b = network.start(2, 1, [0, 1], 0)
+    >>> hb.landscape.line(problem, network, theta_a, theta_b, [0.0, 0.5, 1.0])["loss"].dims
+    ('alpha',)
     """
     grid, weights = line_weights(alphas)
     return _evaluate(problem, network, (theta_a, theta_b), grid, weights, split, draw, threads)
@@ -64,11 +113,28 @@ def surface(
     theta_b: Theta,
     alphas: ArrayLike,
     betas: ArrayLike,
-    split: Literal["train", "test"] = "test",
+    split: Split = "test",
     draw: ArrayLike | xr.DataArray = 0,
     threads: int | None = None,
 ) -> xr.Dataset:
-    """`loss` and `accuracy` by α and β on the surface through the start θ_0 and two minima; see `line`."""
+    """Compute the loss and accuracy of a dense network on the surface through a start and two minima.
+
+    Parameters
+    ----------
+    problem, network
+        As in `line`.
+    theta_0, theta_a, theta_b : array or DataArray
+        Parameters of the start and of the minima at (α, β) = (1, 1) and (1, 0), as in `line`.
+    alphas, betas : array
+        Increasing coordinates.
+    split, draw, threads
+        As in `line`.
+
+    Returns
+    -------
+    Dataset
+        `loss` and `accuracy` by the dimensions of θ, `alpha` and `beta`.
+    """
     grid, weights = surface_weights(alphas, betas)
     return _evaluate(problem, network, (theta_0, theta_a, theta_b), grid, weights, split, draw, threads)
 
@@ -79,43 +145,60 @@ def _evaluate(
     thetas: Sequence[Theta],
     grid: Grid,
     weights: Floats,
-    split: Literal["train", "test"],
+    split: Split,
     draw: ArrayLike | xr.DataArray,
     threads: int | None,
 ) -> xr.Dataset:
-    """Loss and accuracy at mixtures of θs, by their other dimensions and then by the axes of the grid."""
+    """Return loss and accuracy at mixtures of θs.
+
+    Parameters
+    ----------
+    thetas : sequence of arrays
+        Parameters at the corners.
+    grid : dict from name to array
+        Axes of the line or surface.
+    weights : array (mixture, corner)
+        Weights of the corners at all points of the grid, row by row.
+    problem, network, split, draw, threads
+        As in `line`.
+
+    Returns
+    -------
+    Dataset
+        By the dimensions of the θs, then by the axes of the grid.
+    """
     if not isinstance(problem, Problem) or not isinstance(network, MLP):
-        raise TypeError(f"a Problem and a Dense network are needed, got {problem!r} and {network!r}")
-    choice("split", split, ("train", "test"))
-    X, Y = (problem.X_train, problem.Y_train) if split == "train" else (problem.X_test, problem.Y_test)
-    Y, weight = beside(Y, problem.relative_weights(split))
-    if not X.shape[1]:
-        raise ValueError("there are no test examples: say split='train'")
+        raise TypeError(f"a Problem and an MLP are needed, got {problem!r} and {network!r}")
+    data = _split_data(problem, split)
     size = network.parameters(problem.inputs, problem.outputs)
-    labelled = [_labelled(theta, size) for theta in thetas]
-    families, broadcast = _broadcast([*labelled, _draws(draw, problem.draws)])
+    labelled = [_labelled_theta(theta, size) for theta in thetas]
+    families, broadcast = _broadcast([*labelled, _labelled_draws(draw, problem.draws)])
     kind = np.float32 if np.result_type(*(theta.dtype for theta in labelled)) == np.float32 else np.float64
     corners = np.stack([theta.reshape(-1, size) for theta in broadcast[:-1]], axis=1).astype(kind, copy=False)
+    draws = broadcast[-1].ravel()
     sizes = network.sizes(problem.inputs, problem.outputs)
     shape = Shape(sizes, ACTIVATIONS[network.activation].number, TASKS[problem.task].number)
-    loss, right = _compute(
-        shape, X, Y, weight, corners, weights, broadcast[-1].ravel(), thread_count(threads)
-    )
-    rows, axes = X.shape[1], (*families.shape, *map(len, grid.values()))
-    values = {"loss": loss.reshape(axes) / rows, "accuracy": right.reshape(axes) / rows}
-    return xr.Dataset(
-        {name: ((*families.dims, *grid), value) for name, value in values.items()},
-        {**families.coords, **grid},
-    )
+    sums = _sum_losses(shape, data, corners, weights, draws, thread_count(threads))
+    examples, axes = data.X.shape[1], (*families.shape, *map(len, grid.values()))
+    values = {name: ((*families.dims, *grid), total.reshape(axes) / examples) for name, total in sums.items()}
+    return xr.Dataset(values, {**families.coords, **grid})
 
 
-def _labelled(theta: Theta, size: int) -> xr.DataArray:
-    """Parameters as a labelled array with `parameter` as its last dimension."""
+def _split_data(problem: Problem, split: Split) -> SplitData:
+    """Return the examples of a split, with their weights as a column of Y if they have any."""
+    choice("split", split, ("train", "test"))
+    X, Y = (problem.X_train, problem.Y_train) if split == "train" else (problem.X_test, problem.Y_test)
+    if not X.shape[1]:
+        raise ValueError("there are no test examples: pass split='train'")
+    return SplitData(X, *beside(Y, problem.relative_weights(split)))
+
+
+def _labelled_theta(theta: Theta, size: int) -> xr.DataArray:
+    """Return parameters as a labelled array with `parameter` as its last dimension."""
     if not isinstance(theta, xr.DataArray):
         array = np.asarray(theta)
-        theta = xr.DataArray(
-            array, dims=("chain", "parameter")[-array.ndim :] if 0 < array.ndim < 3 else None
-        )
+        dims = ("chain", "parameter")[-array.ndim :] if 0 < array.ndim < 3 else None
+        theta = xr.DataArray(array, dims=dims)
     if theta.sizes.get("parameter") != size or theta.dtype.kind not in "iuf":
         raise ValueError(
             f"θ must be numbers with shape ({size},) or (chains, {size}), or a labelled array with {size} "
@@ -124,103 +207,157 @@ def _labelled(theta: Theta, size: int) -> xr.DataArray:
     return theta.transpose(..., "parameter")
 
 
-def _draws(draw: ArrayLike | xr.DataArray, draws: int) -> xr.DataArray:
-    """Numbers of data sets, one for all or one by chain."""
+def _labelled_draws(draw: ArrayLike | xr.DataArray, draws: int) -> xr.DataArray:
+    """Return indices of data sets, one for all or one for each chain, as a labelled array.
+
+    `draws` is the number of data sets.
+    """
     if not isinstance(draw, xr.DataArray) and np.ndim(draw) < 2:
         draw = xr.DataArray(np.asarray(draw), dims=("chain",)[: np.ndim(draw)])
-    if (
-        not isinstance(draw, xr.DataArray)
-        or draw.dtype.kind not in "iu"
-        or not ((draw >= 0) & (draw < draws)).all()
-    ):
+    is_index = isinstance(draw, xr.DataArray) and draw.dtype.kind in "iu"
+    if not is_index or not ((draw >= 0) & (draw < draws)).all():
         raise ValueError(
-            f"draw must be the number of a data set, 0 to {draws - 1}, or one by chain, got {draw!r}"
+            f"draw must be the index of a data set, 0 to {draws - 1}, or one for each chain, got {draw!r}"
         )
     return draw
 
 
 def _broadcast(arrays: Sequence[xr.DataArray]) -> tuple[xr.DataArray, list[NDArray[Any]]]:
-    """All dimensions but `parameter` together, and the values of the arrays by these (and `parameter`)."""
-    shapes = [xr.zeros_like(array.isel(parameter=0, drop=True, missing_dims="ignore")) for array in arrays]
+    """Broadcast arrays against each other by the names of their dimensions, except `parameter`.
+
+    Returns
+    -------
+    DataArray
+        Zeros with the common dimensions and coordinates.
+    list of arrays
+        Values of each array by the common dimensions, then by `parameter` if it has that.
+    """
+    templates = [xr.zeros_like(array.isel(parameter=0, drop=True, missing_dims="ignore")) for array in arrays]
     try:
-        together = reduce(add, xr.align(*shapes, join="exact", copy=False))
+        common = reduce(add, xr.align(*templates, join="exact", copy=False))
     except ValueError as error:
         raise ValueError(
-            f"θ and draw do not fit together: {error}; give one of each, or all with the same chains"
+            f"θ and draw do not fit together: {error}; pass one of each, or all with the same chains"
         ) from None
-    fitted = (array.broadcast_like(together).transpose(*together.dims, ...) for array in arrays)
-    return together, [array.values for array in fitted]
+    fitted = (array.broadcast_like(common).transpose(*common.dims, ...) for array in arrays)
+    return common, [array.values for array in fitted]
 
 
-def _compute(
+def _sum_losses(
     shape: Shape,
-    X: Floats,
-    Y: Floats,
-    weight: int,
+    data: SplitData,
     corners: NDArray[Any],
     weights: Floats,
     draws: NDArray[Any],
     threads: int,
-) -> tuple[Floats, Floats]:
-    """The sum of the losses and the number of right answers, (families, mixtures); NaN for lost families.
+) -> dict[str, Floats]:
+    """Return the sums over examples of `loss` and `accuracy`, each (family, mixture).
 
-    The examples are taken CHUNK at a time, so that little memory is needed; `weight` is a column of Y, or -1.
+    They are NaN for families with a θ that isn't finite. Examples are evaluated CHUNK at a time, which needs
+    little memory.
+
+    Parameters
+    ----------
+    shape : Shape
+        Layers of the network.
+    data : SplitData
+        The examples.
+    corners : array (family, corner, parameter)
+        Parameters at the corners.
+    weights : array (mixture, corner)
+        Weights of the corners.
+    draws : array (family,)
+        Index of the data set of each family.
+    threads : int
+        Number of threads.
     """
-    loss, right = np.full((2, len(corners), len(weights)), np.nan)
+    loss, correct = np.full((2, len(corners), len(weights)), np.nan)
     finite = np.flatnonzero(np.isfinite(corners).all(axis=(1, 2))).tolist()
-    loss[finite] = right[finite] = 0.0
+    loss[finite] = correct[finite] = 0.0
     layout = Wide() if shape.uses_blas else Alone()
     network = shape.network(layout, lanes(corners.dtype), CHUNK, skip=int(len(shape.ways) > 1))
 
-    def piece(f: int, first: int) -> tuple[Any, ...]:
+    def chunk_arguments(family: int, first: int) -> tuple[Any, ...]:
         rows = slice(first, first + CHUNK)
-        x, y = (np.ascontiguousarray(array[draws[f], rows], corners.dtype) for array in (X, Y))
-        inputs = _inputs(shape, corners[f], weights, x)
-        return corners[f], weights, *inputs, y, weight, network, loss[f], right[f]
+        x, y = (np.ascontiguousarray(array[draws[family], rows], corners.dtype) for array in (data.X, data.Y))
+        inputs = _second_layer_inputs(shape, corners[family], weights, x)
+        sums = loss[family], correct[family]
+        return corners[family], weights, *inputs, y, data.weight_column, network, *sums
 
-    for f in finite[:1]:  # compiles, and loads BLAS, which cannot be limited before
-        evaluate_mixtures(layout, 0, 0, *piece(f, 0))
-    large = shape.uses_blas
+    if finite:  # compile, and load BLAS, whose threads can't be limited before
+        evaluate_mixtures(layout, 0, 0, *chunk_arguments(finite[0], 0))
     stride = threads
-    with one_blas_thread() if large else nullcontext(), deferred_interrupts() as interrupted:
-        for f in finite:
-            for first in range(0, X.shape[1], CHUNK):
-                stride = _in_calls((layout, *piece(f, first)), len(weights), stride, threads, interrupted)
-    return loss, right
+    with one_blas_thread() if shape.uses_blas else nullcontext(), deferred_interrupts() as interrupted:
+        for family in finite:
+            for first in range(0, data.X.shape[1], CHUNK):
+                arguments = (layout, *chunk_arguments(family, first))
+                stride = _evaluate_in_calls(arguments, len(weights), stride, threads, interrupted)
+    return {"loss": loss, "accuracy": correct}
 
 
-def _inputs(
+def _second_layer_inputs(
     shape: Shape, corners: NDArray[Any], weights: Floats, x: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any], int]:
-    """What the layers after the first have as inputs: of each corner, their shares, and the activation.
+    """Return the first layer's outputs, which all mixtures share because they are linear in its parameters.
 
-    A network with a single layer has x itself.
+    A network with a single layer has no second one: its own inputs x are returned.
+
+    Returns
+    -------
+    array (corner, example, unit)
+        Outputs of the first layer at each corner, before the activation.
+    array (mixture, corner)
+        Their weights.
+    int
+        Number of the activation.
     """
     if len(shape.ways) == 1:
         return x[None], np.ones((len(weights), 1), x.dtype), ACTIVATIONS["identity"].number
     width, out = shape.sizes[:2]
     W, bias = corners[:, : width * out].reshape(-1, out, width), corners[:, width * out : (width + 1) * out]
     with np.errstate(over="ignore", invalid="ignore"):
-        inputs = x @ W.transpose(0, 2, 1) + bias[:, None]
-    return inputs, weights.astype(x.dtype), shape.activation
+        outputs = x @ W.transpose(0, 2, 1) + bias[:, None]
+    return outputs, weights.astype(x.dtype), shape.activation
 
 
-def _in_calls(
+def _evaluate_in_calls(
     arguments: tuple[Any, ...], count: int, stride: int, threads: int, interrupted: Callable[[], bool]
 ) -> int:
-    """Evaluate so many mixtures, a stride at a time; returns the stride that takes PATIENCE seconds."""
+    """Evaluate all mixtures in several calls of compiled code, so that Ctrl-C is noticed between them.
+
+    Sums in the arguments change in place.
+
+    Parameters
+    ----------
+    arguments : tuple
+        Arguments of `evaluate_mixtures` without the range of mixtures.
+    count : int
+        Number of mixtures.
+    stride : int
+        Number of mixtures of the first call.
+    threads : int
+        Number of threads.
+    interrupted : callable
+        Returns True once Ctrl-C was pressed.
+
+    Returns
+    -------
+    int
+        Number of mixtures that take PATIENCE seconds.
+    """
+    layout, *other_arguments = arguments
     done = 0
     while done < count:
         if interrupted():
             raise KeyboardInterrupt
-        now = min(stride, count - done)
+        size = min(stride, count - done)
 
         def work(begin: int, end: int, first: int = done) -> None:
-            evaluate_mixtures(arguments[0], first + begin, first + end, *arguments[1:])
+            evaluate_mixtures(layout, first + begin, first + end, *other_arguments)
 
-        called = time.perf_counter()
-        spread(work, now, threads)
-        took = time.perf_counter() - called
-        stride = max(threads, min(4 * stride, int(now * PATIENCE / max(took, 1e-9))))
-        done += now
+        started = time.perf_counter()
+        spread(work, size, threads)
+        seconds = time.perf_counter() - started
+        stride = max(threads, min(4 * stride, int(size * PATIENCE / max(seconds, 1e-9))))
+        done += size
     return stride
