@@ -64,7 +64,7 @@ def test_chains_that_diverged_are_not_counted_nor_what_lies_outside_the_limits()
     np.testing.assert_array_equal(drawn_.edges, [0, 1, 2])
     with pytest.raises(ValueError, match="no parameter lies in the bins"):
         plotting.distributions(own, limits=(7, 8))
-    with pytest.raises(ValueError, match="no parameter is finite"):
+    with pytest.raises(ValueError, match="no finite parameter to draw"):
         plotting.distributions({"a": own, "lost": own * np.nan})
     with pytest.raises(ValueError, match="lost has no parameters in these bins"):
         plotting.distributions({"a": counts, "lost": counts * 0})
