@@ -94,7 +94,7 @@ def test_the_minima_are_marked_where_they_are():
         (on_line([[1.0, 2, 3, 4, 5]]), {}, ValueError, "coordinates alpha and beta, got {'pair': 1"),
         (on_surface(lambda a, b: a + b), {"log": True}, ValueError, "> 0 on a logarithmic scale"),
         (on_surface(lambda a, b: 2 + 0 * a * b), {}, ValueError, "the loss is 2 everywhere"),
-        (on_surface(lambda a, b: a + b), {"marks": {"x": (0, None)}}, TypeError, "the position of 'x' must be"),
+        (on_surface(lambda a, b: a + b), {"marks": {"x": (0, None)}}, TypeError, "position of .x. must be"),
     ],
 )
 def test_a_surface_refuses_what_has_no_contours(given, options, error, words):

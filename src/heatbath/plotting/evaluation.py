@@ -57,7 +57,7 @@ class CalibrationBins(NamedTuple):
 
     predicted: Floats
     observed: Floats
-    count: Floats
+    examples: Floats
 
 
 def roc(forecasts: Forecasts, *, ax: Axes | None = None) -> Axes:
@@ -203,7 +203,7 @@ def reliability(
     for index, (label, stated) in enumerate(checked.items()):
         curve = _bin_examples(stated, truth, np.ones(len(truth)), bins)
         gaps = np.abs(curve.observed - curve.predicted)
-        error = float(np.sum(curve.count * gaps) / curve.count.sum())
+        error = float(np.sum(curve.examples * gaps) / curve.examples.sum())
         _draw_calibration_curve(ax, index, label, curve, error)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     label_axes(ax, "predicted probability", "observed frequency")
@@ -396,7 +396,7 @@ def _draw_calibration_curve(
     ax: Axes, index: int, label: str, curve: CalibrationBins, error: float
 ) -> list[float]:
     """Draw curve number `index` with Wilson's intervals; return all its coordinates for the axes' limits."""
-    low, high = wilson(curve.observed, curve.count)
+    low, high = wilson(curve.observed, curve.examples)
     name = f"{label} (ECE {error:.3f})" if label else f"ECE {error:.3f}"
     style = line_style(index) | {"marker": MARKERS[index % len(MARKERS)]}
     ax.plot(curve.predicted, curve.observed, markersize=4, linewidth=1.2, label=name, clip_on=False, **style)

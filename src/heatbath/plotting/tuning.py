@@ -216,7 +216,7 @@ def _score(tuned: Trials, trial: Trial) -> float:
 
 def _spread_heights(count: int) -> Floats:
     """Return `count` numbers from 0 to 1 without similar neighbours, so that dots don't hide each other."""
-    return (0.5 + GOLDEN_RATIO * np.arange(count)) % 1.0
+    return np.asarray((0.5 + GOLDEN_RATIO * np.arange(count)) % 1.0, np.float64)
 
 
 def _grey(index: int, count: int) -> str:

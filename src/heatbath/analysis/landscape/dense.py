@@ -214,8 +214,11 @@ def _labelled_draws(draw: ArrayLike | xr.DataArray, draws: int) -> xr.DataArray:
     """
     if not isinstance(draw, xr.DataArray) and np.ndim(draw) < 2:
         draw = xr.DataArray(np.asarray(draw), dims=("chain",)[: np.ndim(draw)])
-    is_index = isinstance(draw, xr.DataArray) and draw.dtype.kind in "iu"
-    if not is_index or not ((draw >= 0) & (draw < draws)).all():
+    if (
+        not isinstance(draw, xr.DataArray)
+        or draw.dtype.kind not in "iu"
+        or not ((draw >= 0) & (draw < draws)).all()
+    ):
         raise ValueError(
             f"draw must be the index of a data set, 0 to {draws - 1}, or one for each chain, got {draw!r}"
         )
