@@ -219,7 +219,7 @@ def test_what_train_refuses_is_refused():
         hb.LiveRun(PROBLEM, NETWORK, hb.AdLaLa(tau=[1e-4, 1e-3]))
     live = hb.LiveRun(PROBLEM, NETWORK, hb.AdLaLa(), 7)
     live.advance(3)
-    with pytest.raises(ValueError, match="word is 'BACDEDCAB' and stays so"):
+    with pytest.raises(ValueError, match="word is 'BACDEDCAB' and cannot change"):
         live.change(hb.AdLaLa(word="BAFEFAB"))
     with pytest.raises(ValueError, match=r"X must be \(examples, 2 features\)"):
         live.look([[1.0]])
