@@ -83,7 +83,11 @@ def made(name, model, wrapper=None, **options):
     """An optimiser, alone or within a wrapper that shards it."""
     kind, coefficients, given = KINDS[name]
     chosen = {"lr": 0.1, "seed": 3} | coefficients | options
-    return wrapper(given(model), kind, **chosen) if wrapper else kind(given(model), **chosen)
+    if wrapper is None:
+        return kind(given(model), **chosen)
+    optimizer = wrapper(given(model), kind, **chosen)
+    optimizer.optim.sharded_by(optimizer)
+    return optimizer
 
 
 def spread(model, mesh, how):
@@ -125,7 +129,7 @@ def reductions(fused, mesh):
             optimizer.step()
         finally:
             dist.all_reduce = add
-    stages = optimizer._cooked[0, 0].recipe.stages
+    stages = optimizer._parts.programs[0, 0].program.stages
     return len(calls), sum(len(stage.passes) for stage in stages)
 
 
@@ -200,15 +204,24 @@ def far(found, expected):
     return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True) if a.numel())
 
 
-class Divided(ht.Langevin):
+class WithAnotherGroup(ht.Langevin):
     """One that makes other groups than it is given, as AdLaLa does with `output=`."""
 
     def __init__(self, groups, **options):
         super().__init__([*groups, {"params": [torch.nn.Parameter(torch.zeros(3))]}], **options)
 
 
-def zero_with_other_groups(rank):
-    ZeroRedundancyOptimizer(network().parameters(), Divided, lr=0.1, gamma=1.0, tau=1e-2)
+class WithAnotherParameter(ht.Langevin):
+    """One that has other parameters in its groups than it is given."""
+
+    def __init__(self, groups, **options):
+        groups = [{"params": [torch.nn.Parameter(torch.zeros(3))]} for _ in groups]
+        super().__init__(groups, **options)
+
+
+def zero_of_class(kind):
+    wrapped = ZeroRedundancyOptimizer(network().parameters(), kind, lr=0.1, gamma=1.0, tau=1e-2)
+    wrapped.optim.sharded_by(wrapped)
 
 
 def zero_of_two_gradients(rank):
@@ -227,11 +240,26 @@ def zero_copied(rank):
     copy.deepcopy(made("Langevin", network(), ZeroRedundancyOptimizer).optim)
 
 
-class ByHand(ZeroRedundancyOptimizer):
-    """A wrapper that makes an optimiser for its share in a way of its own."""
+def zero_without_its_name(rank, seed=None):
+    """Without `sharded_by` an optimiser takes its share of the parameters for the whole model."""
+    torch.manual_seed(5)
+    wrapped = ZeroRedundancyOptimizer(
+        network().parameters(), ht.Langevin, lr=0.1, gamma=1.0, tau=1e-2, seed=seed
+    )
+    wrapped.optim.step()
 
-    def __init__(self, parameters):
-        self.share = langevin(parameters[dist.get_rank() % 2 :: 2], seed=1)
+
+def zero_named_late(rank):
+    torch.manual_seed(5)
+    model = network()
+    wrapped = made("Langevin", model, ZeroRedundancyOptimizer)
+    step(model, wrapped, torch.ones(8, 3))
+    wrapped.optim.sharded_by(wrapped)
+
+
+def zero_named_by_another(rank):
+    named, other = (made("Langevin", network(), ZeroRedundancyOptimizer) for _ in range(2))
+    named.optim.sharded_by(other)
 
 
 def fsdp1(rank, original):
@@ -360,10 +388,14 @@ def sharded(meshes, pairs):
 
 
 REFUSED = {
-    "ZeRO, other groups": zero_with_other_groups,
+    "ZeRO, more groups": lambda rank: zero_of_class(WithAnotherGroup),
+    "ZeRO, other parameters": lambda rank: zero_of_class(WithAnotherParameter),
     "ZeRO, two gradients": zero_of_two_gradients,
     "ZeRO, copied": zero_copied,
-    "ZeRO, by hand": lambda rank: ByHand(list(network().parameters())),
+    "ZeRO, not named": zero_without_its_name,
+    "ZeRO, not named, with a seed": lambda rank: zero_without_its_name(rank, 8),
+    "ZeRO, named late": zero_named_late,
+    "ZeRO, named by another": zero_named_by_another,
     "FSDP1, flat": lambda rank: fsdp1(rank, False),
     "FSDP1, original": lambda rank: fsdp1(rank, True),
     "tempered": tempered,
@@ -394,7 +426,7 @@ def work(folder, rank):
         try:
             call(rank)
             said["told"][name] = "accepted"
-        except RuntimeError as error:
+        except (RuntimeError, TypeError, AssertionError) as error:
             said["told"][name] = str(error)
     torch.save(said, f"{folder}/{rank}.pt")
     dist.barrier()

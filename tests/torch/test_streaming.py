@@ -53,7 +53,7 @@ def law_of(stream, batch, noises=0, draw=None):
     def step(state, noise, own):
         stream.load_state_dict(deepcopy(kept))
         given = torch.as_tensor(noise).reshape(parameter.shape)
-        stream.optimizer._noise = lambda tensors, *address: [given]
+        stream.optimizer._draw_normals = lambda tensors, *address: [given]
         with torch.no_grad():
             parameter.copy_(torch.as_tensor(state[:size]).reshape(parameter.shape))
             stream.optimizer.state[parameter]["momentum"].copy_(

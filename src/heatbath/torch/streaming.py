@@ -45,7 +45,7 @@ from heatbath.reference import random
 from heatbath.torch.data import inputs_of
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.optimizer import Partitioned
-from heatbath.torch.optim.param_groups import of_chain
+from heatbath.torch.optim.param_groups import group_of_chain, values_of
 from heatbath.torch.optim.temperature import labels
 from heatbath.torch.prediction.batchnorm import evaluating
 from heatbath.torch.prediction.states import check_module, tensors
@@ -389,7 +389,7 @@ class Stream:
         for watch, state in zip(watches, state_dict["watches"], strict=True):
             watch.load_state_dict(state)
         self.samples = deque(state_dict["samples"], self.samples.maxlen)
-        self._groups = self.optimizer.param_groups if self._groups else []
+        self._groups = self.optimizer.param_groups if isinstance(self.optimizer, Partitioned) else []
         if self._kept is not None:
             self._kept = Window(self._kept.most)
             if rows:
@@ -401,10 +401,10 @@ def gradient_noise(optimizer: Optimizer, place: int) -> float | None:
     several chains the mean over those that are finite."""
     assert isinstance(optimizer, Partitioned)
     group, values = optimizer.param_groups[place], []
-    method = optimizer._cooked[place, 0].recipe.method  # of the last step: its choices count
+    method = optimizer._method_of_last_step(place)  # of the last step: its choices count
     for chain in range(group["chains"] or 1):
-        own = of_chain(group, chain)
-        told = method.gradient_noise(own, float(own["lr"]), float(np.mean(own["xi"])))
+        own = group_of_chain(group, chain)
+        told = method.gradient_noise(values_of(own), float(own["lr"]), float(np.mean(own["xi"])))
         values.append(math.nan if told is None else told * own.get("noise", 1.0))
     finite = [value for value in values if math.isfinite(value)]
     return sum(finite) / len(finite) if finite else None

@@ -285,7 +285,7 @@ def test_at_lr_zero_nothing_moves():
     [
         ("method", "AdaptiveLangevin", "cannot be changed to 'AdaptiveLangevin'"),
         ("method", "SGD", "cannot be changed to 'SGD'"),
-        ("method", hb.Langevin(1.0, 1.0), "a group's method is one of"),
+        ("method", hb.Langevin(1.0, 1.0), "a group's method must be one of"),
         ("tau", "hot", "tau must be a number, got 'hot'"),
         ("tau", Linear(1.0, 0.5, 10), "put it into group"),
         ("tau", -1.0, "tau must be >= 0"),
@@ -361,7 +361,7 @@ def test_tempering_is_refused_early_where_it_cannot_work():
     with pytest.raises(RuntimeError, match="a closure that returns the loss of all data, got None"):
         optimizer.step(lambda: None)
     other = SimulatedTempering([1e-3, 1e-2, 1e-1], every=100)
-    with pytest.raises(ValueError, match="all tempered groups climb one ladder"):
+    with pytest.raises(ValueError, match="all tempered groups must have the same ladder"):
         ht.Partitioned(
             [
                 {"params": model[0].parameters(), "method": hb.Langevin(1.0, ladder)},
@@ -479,7 +479,7 @@ def test_an_output_layer_that_cannot_be_meant_is_refused():
 def test_the_plain_way_has_the_numbers_of_the_definition(kind):
     """So that no two addresses share any. Of tensors of any layout, over the edges of tiles and pieces."""
     like = [torch.empty(5, 4000, dtype=kind).T, torch.empty(7, dtype=kind)]
-    found = torch_step.drawn(like, 5, 2**32 + 7, 3, [9, 20_009], 6)
+    found = torch_step.draw_normals(like, 5, 2**32 + 7, 3, [9, 20_009], 6)
     assert [numbers.shape for numbers in found] == [tensor.shape for tensor in like]
     flat = np.concatenate([numbers.numpy().ravel() for numbers in found])
     expected = hb.noise.normals(5, hb.noise.NOISE, 3, 6, 2**32 + 7, 9, 20_016)
@@ -506,13 +506,24 @@ def test_both_ways_and_all_layouts_take_the_same_path(kind):
 def test_the_keys_of_generators_on_other_devices_never_coincide():
     """Steps and chunks of one use have different keys, whatever the base; steps return after 2^26."""
     places = [first + k * torch_step.CHUNK for first in (0, 7, 300) for k in range(20)]
-    for base in (0, 2**64 - 1, torch_step._base(5, 1, 2)):
-        keys = {torch_step.key(base, step, place) for step in range(500) for place in places}
+    for base in (0, 2**64 - 1, torch_step.base_of_keys(5, 1, 2)):
+        keys = {torch_step.generator_key(base, step, place) for step in range(500) for place in places}
         assert len(keys) == 500 * len(places)
         assert all(0 <= key < 2**64 for key in keys)
-    assert torch_step.key(3, 2**26 + 1, 9) == torch_step.key(3, 1, 9) != torch_step.key(3, 2, 9)
     assert (
-        len({torch_step._base(seed, use, chain) for seed in (0, 1) for use in (0, 1) for chain in (0, 1)})
+        torch_step.generator_key(3, 2**26 + 1, 9)
+        == torch_step.generator_key(3, 1, 9)
+        != torch_step.generator_key(3, 2, 9)
+    )
+    assert (
+        len(
+            {
+                torch_step.base_of_keys(seed, use, chain)
+                for seed in (0, 1)
+                for use in (0, 1)
+                for chain in (0, 1)
+            }
+        )
         == 8
     )
 
@@ -522,8 +533,8 @@ def test_a_generator_draws_for_a_block_what_it_draws_for_the_whole(name, monkeyp
     """As on other devices, with chunks that are shorter than the parameter and end in its middle."""
     monkeypatch.setattr(torch_step, "CHUNK", 999)
     shape, size, offset = BLOCKS[name]
-    whole = torch_step.by_chunks(torch.empty(shape), 5, 7, 11, None)
-    part = torch_step.by_chunks(torch.empty(size), 5, 7, 11, Shard(shape, size, offset, ()))
+    whole = torch_step.draw_by_chunks(torch.empty(shape), 5, 7, 11, None)
+    part = torch_step.draw_by_chunks(torch.empty(size), 5, 7, 11, Shard(shape, size, offset, ()))
     cut = tuple(slice(o, o + n) for o, n in zip(offset, size, strict=True))
     assert torch.equal(part, whole[cut])
     assert whole.unique().numel() > 0.99 * whole.numel()  # of so many in float32 a few coincide

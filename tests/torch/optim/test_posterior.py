@@ -514,7 +514,7 @@ def test_the_gradient_s_noise_is_in_the_units_of_the_loss():
 
 @pytest.mark.parametrize("drawn", [True, False])
 def test_a_noise_that_is_never_drawn_is_a_warning(drawn, monkeypatch):
-    monkeypatch.setattr(posteriors, "PATIENCE", 5)
+    monkeypatch.setattr(posteriors, "STEPS_WITHOUT_DRAW", 5)
     model = network()
     optimizer = MAKERS["AdLaLa"](model)
     if drawn:
@@ -610,7 +610,7 @@ MSE = ht.LossPosterior("mse_loss", 20)
             lambda m: ht.Langevin([{"params": m.parameters(), "weight_decay": 0.1}], 0.1, 1.0, posterior=MSE),
             "leave out weight_decay",
         ),
-        (lambda m: ht.Langevin(m, 0.1, 1.0, word="ABOBA", posterior=MSE), "ABOBA is at the kick"),
+        (lambda m: ht.Langevin(m, 0.1, 1.0, word="ABOBA", posterior=MSE), "ABOBA sees θ at the kick"),
         (
             lambda m: ht.Langevin(m.parameters(), 0.1, 1.0, posterior=replace(MSE, prior=(1.0, 2.0))),
             "prior has 2 standard deviations, and the network has 1 layers",
@@ -641,8 +641,14 @@ MSE = ht.LossPosterior("mse_loss", 20)
         (lambda m: MAKERS["Langevin"](m).draw_noise(Y, -W), "weights must be finite and >= 0"),
         (lambda m: MAKERS["Langevin"](m).draw_noise(Y, W * math.inf), "weights must be finite and >= 0"),
         (lambda m: MAKERS["Langevin"](m).draw_noise(Y, 2.0), "weights must be a tensor, or one for each"),
-        (lambda m: MAKERS["Langevin"](m).draw_noise(Y, [W, W]), "one tensor for each of residuals, got more"),
-        (lambda m: MAKERS["Langevin"](m).draw_noise([Y, Y], [W]), "one tensor for each of residuals, got m"),
+        (
+            lambda m: MAKERS["Langevin"](m).draw_noise(Y, [W, W]),
+            "residuals and weights must have the same number of tensors",
+        ),
+        (
+            lambda m: MAKERS["Langevin"](m).draw_noise([Y, Y], [W]),
+            "residuals and weights must have the same number",
+        ),
         (lambda m: MAKERS["Langevin"](m).draw_noise(3.0), "must be a tensor, or one for each batch, got 3"),
         (lambda m: MAKERS["Langevin"](m).draw_noise([3.0]), "must be a tensor, or one for each batch, got 3"),
         (lambda m: MAKERS["Langevin"](m).draw_noise(Y * math.nan), "must be finite, got nan"),
@@ -657,7 +663,7 @@ def test_a_word_that_is_changed_to_one_seen_at_the_kick_has_no_draws():
     model = network()
     optimizer = MAKERS["Langevin"](model)
     optimizer.param_groups[0]["word"] = "ABOBA"
-    with pytest.raises(ValueError, match="ABOBA is at the kick"):
+    with pytest.raises(ValueError, match="ABOBA sees θ at the kick"):
         optimizer.draw_noise(Y - model(X))
 
 

@@ -14,7 +14,7 @@ from torch import nn
 import heatbath as hb
 import heatbath.torch as ht
 from heatbath.torch.optim import torch_step
-from heatbath.torch.optim.numba_step import Fused
+from heatbath.torch.optim.numba_step import CompiledStep
 from heatbath.torch.optim.seeds import counted_anew
 from heatbath.torch.optim.sharding import Shard
 from heatbath.torch.optim.state import StepTensors
@@ -165,7 +165,7 @@ def test_the_state_of_a_sharded_model_goes_on_in_four_processes_and_in_one(proce
     set_state_dict(model, optimizer, model_state_dict=states["model"], optim_state_dict=states["optimizer"])
     assert {said["saved"]["seed"] for said in processes} == {optimizer.param_groups[0]["seed"]}
     assert optimizer.param_groups[0]["step"] == 3
-    assert ["not looked at yet" in said["saved"]["heat"] for said in processes] == [True, False] * 2
+    assert ["not measured yet" in said["saved"]["heat"] for said in processes] == [True, False] * 2
     for _ in range(3):
         optimizer.zero_grad()
         (model(torch.ones(8, 3).double()) - 3.0).square().mean().backward()
@@ -178,12 +178,19 @@ def test_the_state_of_a_sharded_model_goes_on_in_four_processes_and_in_one(proce
     ("wrapper", "told"),
     [
         (
-            "ZeRO, other groups",
+            "ZeRO, more groups",
+            "Mismatch between number of source and destination parameter groups",
+        ),  # torch's
+        (
+            "ZeRO, other parameters",
             "the parts must be the groups of the ZeroRedundancyOptimizer, and are others",
         ),
         ("ZeRO, two gradients", "word of several gradients is not supported within ZeroRedundancyOptimizer"),
         ("ZeRO, copied", "cannot be copied without it"),
-        ("ZeRO, by hand", r"\(ZeroRedundancyOptimizer\) must be made by it: .* keep it whole"),
+        ("ZeRO, not named", r"has other parameters than process \d.* call optimizer.optim.sharded_by"),
+        ("ZeRO, not named, with a seed", r"accepted|other parameters .* call optimizer.optim.sharded_by"),
+        ("ZeRO, named late", "sharded_by must be called before the first step"),
+        ("ZeRO, named by another", "takes the ZeroRedundancyOptimizer that has made this optimiser"),
         ("FSDP1, flat", r"\(FSDP1\) are not supported: .* Shard the model by fully_shard"),
         ("FSDP1, original", r"\(FSDP1\) are not supported"),
         ("tempered", "simulated tempering of sharded parameters is not supported"),
@@ -201,7 +208,10 @@ def test_processes_with_parts_of_a_model_are_refused_whatever_has_parted_it(proc
     """All of them, so that none waits for another. Layers in a process each need only seeds of their own."""
     for said in processes:
         assert re.search(told, said["told"][wrapper])
-    if wrapper == "stages with one seed":  # nobody waits, so that the first cannot know
+    if wrapper in (
+        "stages with one seed",
+        "ZeRO, not named, with a seed",
+    ):  # nobody waits, so that the first cannot know
         assert [said["told"][wrapper] for said in processes].count("accepted") == 1
 
 
@@ -223,19 +233,20 @@ def test_a_block_of_a_parameter_is_stepped_as_it_is_in_the_whole(name, fused):
     """Longer than the pieces and chunks in which numbers are made, without any other process."""
     shape, size, offset = BLOCKS[name]
     optimizer, _ = langevin(seed=5)
-    cooked = optimizer._cook(0, optimizer.param_groups[0])
+    known = optimizer._parts.program_of(0, 0, optimizer.param_groups[0])
     cut = tuple(slice(o, o + n) for o, n in zip(offset, size, strict=True))
 
     def stepped(shard):
-        unit = StepTensors(cooked.recipe, cooked.table, 0.0, 1.0, 5, 7)
         theta, p, gradient = (torch.zeros(shard.size, dtype=torch.float64) for _ in range(3))
-        unit.theta, unit.p, unit.gradient, unit.parameters = [theta], [p], [gradient], [theta]
-        unit.first, unit.rows, unit.steps, unit.shards, unit.sharded = [1234], [1], [7], [shard], True
-        unit.size = math.prod(shape)
+        unit = StepTensors(
+            known.program, known.coefficients, 0.0, 1.0, 5, 7,
+            parameters=[theta], theta=[theta], p=[p], gradients=[gradient], first_elements=[1234], rows=[1],
+            steps=[7], shards=[shard], sharded=True, size=math.prod(shape),
+        )  # fmt: skip
         if fused:
-            Fused().run([unit], 0)
+            CompiledStep().run([unit], 0)
         else:
-            torch_step.run([unit], 0, torch_step.drawn)
+            torch_step.run([unit], 0, torch_step.draw_normals)
         return theta, p
 
     whole = stepped(Shard(shape, shape, (0,) * len(shape), ()))

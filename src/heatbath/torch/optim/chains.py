@@ -6,16 +6,17 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from heatbath._internal.checks import shown, whole
-from heatbath.torch.optim.sharding import CHAINS, is_sharded
+from heatbath.torch.optim.param_groups import listed, tensor_of
+from heatbath.torch.optim.sharding import SHARDED_CHAINS, is_sharded
 
-_known: weakref.WeakSet[Chains] = weakref.WeakSet()  # all that there are: see `recognised`
+_all_chains: weakref.WeakSet[Chains] = weakref.WeakSet()  # all that there are: see `recognised`
 
 Start = Literal["fresh", "same"] | Callable[[int], nn.Module]
 
@@ -56,7 +57,7 @@ class Chains(nn.Module):
         if not isinstance(model, nn.Module) or isinstance(model, Chains):
             raise TypeError(f"Chains: a module is needed, got {shown(model)} of type {type(model).__name__}")
         if is_sharded(model):
-            raise RuntimeError(f"Chains: {CHAINS}")
+            raise RuntimeError(f"Chains: {SHARDED_CHAINS}")
         self.count = whole("Chains: count", count, low=1, high=2**31)
         self.model: nn.Module
         self.__dict__["model"] = model  # its parameters are not among those of the chains
@@ -73,11 +74,11 @@ class Chains(nn.Module):
             for name, values in _joined(modules, "named_buffers"):
                 self.register_buffer(self._place(name), values)
         self.train(model.training)
-        _known.add(self)
+        _all_chains.add(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        _known.add(self)
+        _all_chains.add(self)
 
     def place(self, name: str) -> str:
         """The name in this module of what has that name in the module alone."""
@@ -295,48 +296,60 @@ def _joined(modules: list[nn.Module], kind: str) -> Iterator[tuple[str, Tensor]]
         yield name, torch.stack([own[name].detach() for own in every])
 
 
-def recognised(groups: Iterable[Any]) -> list[Any]:
-    """Groups in which the stacked parameters of chains are those of their module, with the chains beside
-    them: taken for one long parameter they would have one ξ and one temperature together."""
-    made = []
-    for group in groups:
-        given = group.get("params") if isinstance(group, dict) and group.get("chains") is None else None
-        if given is not None and not isinstance(given, set):  # which torch refuses
-            given = [given] if isinstance(given, Tensor) else list(given)
-            homes = [_home(entry[1] if isinstance(entry, tuple) else entry) for entry in given]
-            group = group | {"params": given}
-            found = {id(home[0]): home[0] for home in homes if home is not None}
-            if found and (None in homes or len(found) > 1):
-                raise ValueError(
-                    "a group has the parameters of chains beside others: give each Chains groups of its own"
-                )
-            if found:
-                (chains,) = found.values()
-                group |= {"params": [home[1] for home in homes if home is not None], "chains": chains}
-        made.append(group)
-    return made
+def with_chains_of_parameters(groups: Iterable[Any]) -> list[Any]:
+    """Return new groups in which stacked parameters are replaced by their module's, with "chains" beside.
+
+    Taken for one long parameter, those of all chains would share one ξ and one temperature. Groups without
+    stacked parameters, and groups with "chains", are returned as they are.
+    """
+    return [_with_chains(group) for group in groups]
 
 
-def _home(parameter: object) -> tuple[Chains, nn.Parameter] | None:
-    """The chains of a stacked parameter, and that of their module which it has all of."""
-    for chains in list(_known):
-        for name, place in chains._places.items():
-            if chains._parameters.get(place) is parameter:
-                return chains, chains.model.get_parameter(name)
+def _with_chains(group: Any) -> Any:
+    """Return one group as `with_chains_of_parameters` does."""
+    params = group.get("params") if isinstance(group, dict) and group.get("chains") is None else None
+    if params is None or isinstance(params, set):  # torch refuses a set
+        return group
+    params = listed(params)
+    stacks = [_find_stack(tensor_of(entry)) for entry in params]
+    group = group | {"params": params}
+    all_chains = {id(stack.chains): stack.chains for stack in stacks if stack is not None}
+    if not all_chains:
+        return group
+    if None in stacks or len(all_chains) > 1:
+        raise ValueError("a group has parameters of chains beside others: give each Chains groups of its own")
+    (chains,) = all_chains.values()
+    return group | {"params": [stack.parameter for stack in stacks if stack is not None], "chains": chains}
+
+
+class Stack(NamedTuple):
+    """The chains that a stacked parameter belongs to, and the parameter of their module that is stacked."""
+
+    chains: Chains
+    parameter: nn.Parameter
+
+
+def _find_stack(parameter: object) -> Stack | None:
+    """Return what a stacked parameter belongs to, None for any other parameter."""
+    for chains in list(_all_chains):
+        for name, stacked_name in chains._places.items():
+            if chains._parameters.get(stacked_name) is parameter:
+                return Stack(chains, chains.model.get_parameter(name))
     return None
 
 
-def stacked(groups: Iterable[Any]) -> list[Any]:
-    """Groups of parameters of the module of chains, with those of all chains in their place."""
-    made = []
+def with_stacked_parameters(groups: Iterable[Any]) -> list[Any]:
+    """Return new groups in which parameters of the module of "chains" are replaced by the stacked ones.
+
+    The value of "chains" becomes the number of chains. Groups without "chains" are returned as they are.
+    """
+    stacked_groups = []
     for group in groups:
         chains = group.get("chains") if isinstance(group, dict) else None
         if isinstance(chains, Chains):
-            given = group["params"]
-            params = [given] if isinstance(given, Tensor) else list(given)
-            params = [p[1] if isinstance(p, tuple) else p for p in params]
-            group = group | {"params": [chains.of(p) for p in params], "chains": chains.count}
+            params = [chains.of(tensor_of(entry)) for entry in listed(group["params"])]
+            group = group | {"params": params, "chains": chains.count}
         elif chains is not None and not isinstance(chains, int):
             raise TypeError(f"chains must be a Chains, got {shown(chains)}")
-        made.append(group)
-    return made
+        stacked_groups.append(group)
+    return stacked_groups

@@ -24,7 +24,7 @@ from heatbath.methods.schedules import from_plain
 from heatbath.torch.optim import layers
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.optimizer import Partitioned
-from heatbath.torch.optim.posterior import check
+from heatbath.torch.optim.posterior import check_posterior
 
 OPTIONS = [
     Parameter("seed", Parameter.KEYWORD_ONLY, default=None, annotation="int | None"),
@@ -91,7 +91,7 @@ class _Layered(Partitioned):
         lr, parts = given.pop("lr"), given.pop("parts")
         given |= _scale_free(type(self), args, options, parts)
         chosen = {p.name: given.pop(p.name) for p in OPTIONS}
-        check(chosen["posterior"])
+        check_posterior(chosen["posterior"])
         law = chosen["posterior"] and chosen["posterior"].values
         if law is not None and given["tau"] == DEFAULTS.get(type(self).__name__, {}).get("tau"):
             del given["tau"]  # the preset's own, which stands for that of the posterior
@@ -101,7 +101,7 @@ class _Layered(Partitioned):
         groups = [{"method": methods[group["part"]], **shared, **group} for group in groups]
         super().__init__(groups, lr, **chosen)
         if isinstance(model, Module) and output is None and layers.CallOrder.is_open(model):
-            self._order = layers.CallOrder(model, groups[-1]["name"])
+            self._call_order = layers.CallOrder(model, groups[-1]["name"])
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a layer; without a "method", that of the layers with the same "part", as it is now."""

@@ -73,7 +73,7 @@ class CallOrder:
         for hook in self.hooks:
             hook.remove()
 
-    def is_seen(self, moves: bool = True) -> bool:
+    def is_confirmed(self, moves: bool = True) -> bool:
         """Whether it is the output layer; refused where another acts last. `moves`: whether a step is made
         now, by which it should have been seen."""
         if moves and not self.ended and self.last:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,191 +17,248 @@ from heatbath.engine.openmp import parallel_region
 from heatbath.engine.tensor_step import CHAIN, PIECE, UNIT, Work, fused_step
 from heatbath.engine.threads import spread, thread_count
 from heatbath.methods.operations import DESCEND, NOISE_COLUMN, READ, WIDTH
-from heatbath.torch.optim.sharding import Shard, add_up
+from heatbath.torch.optim.sharding import Shard, add_over_processes
 from heatbath.torch.optim.state import StepTensors
-from heatbath.torch.optim.step_program import Recipe
+from heatbath.torch.optim.step_program import StepProgram, Table
 
-KINDS = {Tensor, torch.nn.Parameter}  # whose numbers are where `data_ptr` says
-SERIAL = 8  # pieces that are not worth a second thread
-LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
+TENSOR_TYPES = {Tensor, torch.nn.Parameter}  # whose numbers lie at `data_ptr`; others may wrap tensors
+PIECES_FOR_THREADS = 8  # with up to this many pieces a second thread does not pay
+EXAMPLES = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
+KEPT_CODES = 64  # of words that change from step to step; with more, all are forgotten
 
 
-def can_be_fused(tensor: Tensor, kind: torch.dtype) -> bool:
-    """Whether compiled code can step a tensor where it is, as one of this type."""
-    return (
-        tensor.dtype is kind
-        and kind in LIKE
-        and tensor.is_cpu
-        and type(tensor) in KINDS
-        and tensor.is_contiguous()
-        and not tensor.is_neg()  # whose numbers stand for others
-    )
+def can_be_compiled(tensors: list[Tensor], theta: list[Tensor], dtype: torch.dtype) -> bool:
+    """Return whether compiled code can step tensors in place, beside parameters θ and all of one type."""
+    if dtype not in EXAMPLES:
+        return False
+    for tensor, parameter in zip(tensors, theta, strict=True):
+        if (
+            tensor.dtype is not dtype
+            or tensor.shape != parameter.shape
+            or not tensor.is_cpu
+            or type(tensor) not in TENSOR_TYPES
+            or not tensor.is_contiguous()
+            or tensor.is_neg()  # its numbers stand for their negatives
+        ):
+            return False
+    return True
+
+
+class StageCode(NamedTuple):
+    """The operations of several programs in one array, and which of them each pass applies to each unit."""
+
+    segments: NDArray[np.int64]  # (passes, units, 3): first operation, stop, and the end of those on ξ
+    operations: NDArray[np.int64]
+
+
+class KernelArguments(NamedTuple):
+    """The last arguments of `fused_step`."""
+
+    tensors: NDArray[np.int64]  # a row of addresses and numbers for each tensor
+    work: Work
+    sums: NDArray[np.float64]  # room for p·p of every piece
+    states: NDArray[np.float64]  # of each unit: p·p (-1 where it was not read), ξ, root of the temperature
+    seed: np.uint64
 
 
 @dataclass
-class Fused:
-    """What compiled code needs for the same units as last time, so that it is made once."""
+class CompiledStep:
+    """Runs stages of a step in compiled code, and keeps what is the same for the same programs."""
 
-    codes: dict[Any, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+    codes: dict[Any, StageCode] = field(default_factory=dict)
 
     def run(self, units: list[StepTensors], stage: int) -> None:
-        """All passes of a stage, for units whose tensors have one type."""
-        if not units:
-            return
-        tables: dict[int, StepTensors] = {}  # chains share one
+        """Run all passes of a stage on tensors of one type, seed and step, and set ξ and p·p of the units."""
+        positions: dict[int, int] = {}  # of the tables, which chains share
+        tables: list[Table] = []
+        programs: list[StepProgram] = []
+        owners: list[int] = []  # for each unit the position of its table
         for unit in units:
-            tables.setdefault(id(unit.table), unit)
-        places = {key: place for place, key in enumerate(tables)}
-        whose = tuple(places[id(unit.table)] for unit in units)
-        segments, operations = self._code(tuple(unit.recipe for unit in tables.values()), whose, stage)
+            position = positions.setdefault(id(unit.table), len(positions))
+            owners.append(position)
+            if position == len(tables):
+                tables.append(unit.table)
+                programs.append(unit.program)
+        segments, operations = self._code(tuple(programs), tuple(owners), stage)
         if not len(segments):
             return
-        rows, spans = _rows(units)
-        pieces = _pieces(tuple(spans))
-        tensors = np.array(rows, np.int64).reshape(-1, CHAIN + 1)
+        rows, spans = _tensor_rows(units)
+        pieces = _cut_into_pieces(tuple(spans))
         sizes = np.array([unit.size for unit in units], np.int64)
-        distinct = [unit.table for unit in tables.values()]
-        table = distinct[0] if len(distinct) == 1 else np.concatenate(distinct, axis=1)
-        work = Work(pieces, segments, operations, table, sizes)
-        state = np.array([(-1.0, unit.xi, unit.root_tau) for unit in units])
-        like, seed = LIKE[units[0].theta[0].dtype], np.uint64(units[0].seed)
-        arguments = tensors, work, np.empty(len(pieces)), state, seed
-        if any(unit.sharded for unit in units):
-            region, threads = _team(pieces)
-            _run_sharded(units, like, (region, threads if region else 1), arguments)
+        table = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1)
+        states = np.array([(-1.0, unit.xi, unit.root_tau) for unit in units])
+        arguments = KernelArguments(
+            np.array(rows, np.int64).reshape(-1, CHAIN + 1),
+            Work(pieces, segments, operations, table, sizes),
+            np.empty(len(pieces)),
+            states,
+            np.uint64(units[0].seed),
+        )
+        example = EXAMPLES[units[0].theta[0].dtype]
+        if any([unit.sharded for unit in units]):
+            _run_sharded(units, example, arguments)
         else:
-            _run_whole(like, arguments)
-        for unit, (kinetic, xi, _) in zip(units, state.tolist(), strict=True):
+            _run_complete(example, arguments)
+        for unit, (kinetic, xi, _) in zip(units, states.tolist(), strict=True):
             unit.xi = xi
             unit.kinetic = unit.kinetic if kinetic < 0 else kinetic
 
-    def _code(
-        self, recipes: tuple[Recipe, ...], whose: tuple[int, ...], stage: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The operations of recipes one after the other, and those of each pass and unit; `whose` says which
-        recipe each unit has."""
-        key = stage, recipes, whose
+    def _code(self, programs: tuple[StepProgram, ...], owners: tuple[int, ...], stage: int) -> StageCode:
+        """Return the code of a stage; `owners` has for each unit the index of its program."""
+        key = stage, programs, owners
         if key not in self.codes:
-            passes = [r.stages[stage].passes if stage < len(r.stages) else () for r in recipes]
-            segments = np.zeros((max(map(len, passes)), len(whose), 3), np.int64)
-            shifts = np.cumsum([0, *(len(recipe.encoded) for recipe in recipes)])
-            for u, place in enumerate(whose):
-                for k, one in enumerate(passes[place]):
-                    segments[k, u] = one
-                    segments[k, u] += shifts[place]
-            if len(self.codes) > 64:  # words that change would fill it
+            passes = [program.passes(stage) for program in programs]
+            segments = np.zeros((max(map(len, passes)), len(owners), 3), np.int64)
+            shifts = np.cumsum([0, *(len(program.encoded) for program in programs)])
+            for unit, owner in enumerate(owners):
+                for k, step_pass in enumerate(passes[owner]):
+                    segments[k, unit] = step_pass
+                    segments[k, unit] += shifts[owner]
+            if len(self.codes) > KEPT_CODES:
                 self.codes.clear()
-            self.codes[key] = segments, np.concatenate([recipe.encoded for recipe in recipes])
+            operations = np.concatenate([program.encoded for program in programs])
+            self.codes[key] = StageCode(segments, operations)
         return self.codes[key]
 
 
 @lru_cache(maxsize=64)
-def _pieces(tensors: tuple[tuple[int, int], ...]) -> NDArray[np.int64]:
-    """Tensors cut at multiples of PIECE in the numbering of the noise."""
-    cuts = []
-    for tensor, (first, size) in enumerate(tensors):
+def _cut_into_pieces(spans: tuple[tuple[int, int], ...]) -> NDArray[np.int64]:
+    """Cut tensors at multiples of PIECE in the numbering of the noise.
+
+    Parameters
+    ----------
+    spans : tuple of (int, int)
+        The first element and the size of each tensor.
+
+    Returns
+    -------
+    array, (pieces, 3)
+        Index of the tensor, first element and stop of each piece.
+    """
+    pieces = []
+    for tensor, (first, size) in enumerate(spans):
         edges = [first, *range((first // PIECE + 1) * PIECE, first + size, PIECE), first + size]
-        cuts += [(tensor, low, high) for low, high in pairwise(edges)]
-    return np.array(cuts, np.int64).reshape(-1, 3)
+        pieces += [(tensor, low, high) for low, high in pairwise(edges)]
+    return np.array(pieces, np.int64).reshape(-1, 3)
 
 
-def _team(pieces: NDArray[np.int64]) -> tuple[int, int]:
-    """A region of torch's threads, or 0, and how many threads there are to be."""
-    threads = 1 if len(pieces) <= SERIAL else thread_count(default=torch.get_num_threads())
+def _choose_threads(pieces: NDArray[np.int64]) -> tuple[int, int]:
+    """Return a region of torch's threads, or 0 where there is none, and the number of threads to use."""
+    threads = 1 if len(pieces) <= PIECES_FOR_THREADS else thread_count(default=torch.get_num_threads())
     return parallel_region() if threads > 1 else 0, threads
 
 
-def _run_whole(like: Any, arguments: Any) -> None:
-    """All passes, in one call or on threads of our own."""
-    work = arguments[1]
+def _run_complete(example: Any, arguments: KernelArguments) -> None:
+    """Run all passes on tensors that are in this process: in one call, or on threads of our own.
+
+    `example` is an empty array of the tensors' type.
+    """
+    work = arguments.work
     pieces, passes = len(work.pieces), len(work.segments)
-    region, threads = _team(work.pieces)
-    if threads == 1 or region:  # torch's own threads, which would be in the way of others
-        fused_step(like, (region, threads), (0, pieces), (0, passes), True, *arguments)
+    region, threads = _choose_threads(work.pieces)
+    if threads == 1 or region:  # torch's own threads are used where possible: others would compete with them
+        fused_step(example, (region, threads), (0, pieces), (0, passes), True, *arguments)
         return
     for k in range(passes):
 
-        def part(begin: int, end: int, k: int = k) -> None:
-            fused_step(like, (0, 1), (begin, end), (k, k + 1), False, *arguments)
+        def run_pieces(begin: int, end: int, k: int = k) -> None:
+            fused_step(example, (0, 1), (begin, end), (k, k + 1), False, *arguments)
 
-        spread(part, pieces, threads, even=True)
-        fused_step(like, (0, 1), (0, 0), (k, k + 1), True, *arguments)
-
-
-ONE_PASS = np.array([[(0, 1, 1)]], np.int64)
-NOTHING_ELSE = np.zeros((1, 1, WIDTH))
-NOTHING_ELSE[0, 0, NOISE_COLUMN[DESCEND]] = 1.0
+        spread(run_pieces, pieces, threads, even=True)
+        fused_step(example, (0, 1), (0, 0), (k, k + 1), True, *arguments)
 
 
-def normals(
+ONE_PASS = np.array([[(0, 1, 1)]], np.int64)  # of one operation on one unit
+NOISE_ONLY = np.zeros((1, 1, WIDTH))  # coefficients of DESCEND with which it adds noise and nothing else
+NOISE_ONLY[0, 0, NOISE_COLUMN[DESCEND]] = 1.0
+
+
+def draw_normals_on_cpu(
     like: Sequence[Tensor], seed: int, step: int, use: int, first: Sequence[int], chain: int,
     shards: Sequence[Shard | None],
 ) -> list[Tensor]:  # fmt: skip
-    """The numbers that compiled code draws for CPU tensors, in float64 for those and in float32 for others,
-    contiguous: what a step that has nothing but noise makes of 0."""
-    kinds = [torch.float64 if tensor.dtype == torch.float64 else torch.float32 for tensor in like]
-    drawn = [torch.zeros(t.shape, dtype=kind) for t, kind in zip(like, kinds, strict=True)]
-    for kind in set(kinds):
+    """Draw the standard normal numbers that compiled code would draw for CPU tensors.
+
+    A step whose only operation adds noise is applied to zeros. The numbers are in float64 for tensors of that
+    type and in float32 for all others, contiguous. For the arguments see `torch_step.draw_normals`.
+    """
+    dtypes = [torch.float64 if tensor.dtype == torch.float64 else torch.float32 for tensor in like]
+    drawn = [torch.zeros(t.shape, dtype=dtype) for t, dtype in zip(like, dtypes, strict=True)]
+    for dtype in set(dtypes):
         rows, spans = [], []
         for numbers, start, shard in zip(drawn, first, shards, strict=True):
-            if numbers.dtype != kind:
+            if numbers.dtype != dtype:
                 continue
-            for here, place, length in [(0, 0, numbers.numel())] if shard is None else shard.runs:
-                address = numbers.data_ptr() + here * numbers.element_size()
-                rows.append((address, address, address, 0, start + place, 0, 0, step, chain))
-                spans.append((start + place, length))
-        pieces = _pieces(tuple(spans))
+            for in_block, in_whole, length in [(0, 0, numbers.numel())] if shard is None else shard.runs:
+                address = numbers.data_ptr() + in_block * numbers.element_size()
+                rows.append((address, address, address, 0, start + in_whole, 0, 0, step, chain))
+                spans.append((start + in_whole, length))
+        pieces = _cut_into_pieces(tuple(spans))
         if not len(pieces):
             continue
         operations = np.array([(DESCEND, use, 0)], np.int64)
-        work = Work(pieces, ONE_PASS, operations, NOTHING_ELSE, np.ones(1, np.int64))
-        state = np.array([(-1.0, 0.0, 1.0)])
-        _run_whole(
-            LIKE[kind], (np.array(rows, np.int64), work, np.empty(len(pieces)), state, np.uint64(seed))
-        )
+        work = Work(pieces, ONE_PASS, operations, NOISE_ONLY, np.ones(1, np.int64))
+        states, sums = np.array([(-1.0, 0.0, 1.0)]), np.empty(len(pieces))
+        arguments = KernelArguments(np.array(rows, np.int64), work, sums, states, np.uint64(seed))
+        _run_complete(EXAMPLES[dtype], arguments)
     return drawn
 
 
-def _rows(units: list[StepTensors]) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
-    """The tensors of units as compiled code takes them, and the first element and the size of each; of one
-    that is sharded, the runs of elements that are here."""
+def _tensor_rows(units: list[StepTensors]) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
+    """Return the rows that describe tensors to compiled code, and the first element and size of each.
+
+    A sharded tensor has a row for each of its runs of elements, a stacked one only the elements of a chain.
+    """
     rows: list[tuple[int, ...]] = []
     spans = []
     for u, unit in enumerate(units):
         for i, theta in enumerate(unit.theta):
-            memory = [theta.data_ptr(), unit.p[i].data_ptr(), unit.gradient[i].data_ptr()]
-            memory.append(unit.second[i].data_ptr() if unit.second else 0)
-            first, kind = unit.first[i], (u, unit.rows[i], unit.steps[i], unit.number)
-            shard, size = unit.shards[i], theta.numel() // unit.chains
-            runs = [(unit.place * size, 0, size)] if shard is None else shard.runs
-            for here, place, length in runs:
-                moved = [address and address + here * theta.element_size() for address in memory]
-                rows.append((*moved, first + place, *kind))
-                spans.append((first + place, length))
+            p, gradient = unit.p[i].data_ptr(), unit.gradients[i].data_ptr()
+            second = unit.second[i].data_ptr() if unit.second else 0
+            shard, size = unit.shards[i], theta.numel() // unit.chain_count
+            runs = [(unit.chain * size, 0, size)] if shard is None else shard.runs
+            for in_block, in_whole, length in runs:
+                shift = in_block * theta.element_size()
+                addresses = theta.data_ptr() + shift, p + shift, gradient + shift, second and second + shift
+                first = unit.first_elements[i] + in_whole
+                rows.append((*addresses, first, u, unit.rows[i], unit.steps[i], unit.chain_number))
+                spans.append((first, length))
     return rows, spans
 
 
-def _run_sharded(units: list[StepTensors], like: Any, team: tuple[int, int], arguments: Any) -> None:
-    """Passes after each of which p·p is added up over the processes, once for all units."""
-    tensors, work, sums, state, seed = arguments
-    marks = np.array(
-        [(0, 0, 0, 0, u.first[0], i, max(u.rows), u.steps[0], u.number) for i, u in enumerate(units)],
+def _run_sharded(units: list[StepTensors], example: Any, arguments: KernelArguments) -> None:
+    """Run all passes, and after each add p·p up over the processes, once for all units.
+
+    Then what follows the pass (the operations on ξ) is run with one empty tensor for each unit.
+    """
+    tensors, work, sums, states, seed = arguments
+    region, threads = _choose_threads(work.pieces)
+    team = region, threads if region else 1
+    empty_tensors = np.array(
+        [
+            (0, 0, 0, 0, unit.first_elements[0], i, max(unit.rows), unit.steps[0], unit.chain_number)
+            for i, unit in enumerate(units)
+        ],
         np.int64,
     )
-    whole = work._replace(
-        pieces=np.array([(i, u.first[0], u.first[0]) for i, u in enumerate(units)], np.int64)
-    )
-    owner = tensors[work.pieces[:, 0], UNIT]
+    empty_pieces = [(i, unit.first_elements[0], unit.first_elements[0]) for i, unit in enumerate(units)]
+    empty_work = work._replace(pieces=np.array(empty_pieces, np.int64))
+    unit_of_piece = tensors[work.pieces[:, 0], UNIT]
     shards = [shard for unit in units for shard in unit.shards]
-    apart = [s is not None and bool(s.groups) for s in shards for _ in ((0,) if s is None else s.runs)]
-    kind = np.array(apart, np.int64)[work.pieces[:, 0]]
+    is_partial: list[bool] = []  # for each row of `tensors`
+    for shard in shards:
+        row_count = 1 if shard is None else len(shard.runs)
+        is_partial += [shard is not None and bool(shard.groups)] * row_count
+    partial_of_piece = np.array(is_partial, np.int64)[work.pieces[:, 0]]
     for k, segments in enumerate(work.segments):
         if len(work.pieces):
-            fused_step(like, team, (0, len(work.pieces)), (k, k + 1), False, *arguments)
+            fused_step(example, team, (0, len(work.pieces)), (k, k + 1), False, *arguments)
         reads = np.array([READ in work.operations[first:stop, 0] for first, stop, _ in segments])
-        totals = np.zeros((2, len(units)))
-        np.add.at(totals, (kind, owner), np.where(reads[owner], sums, 0.0))
+        totals = np.zeros((2, len(units)))  # of tensors that are complete here, and of others
+        np.add.at(totals, (partial_of_piece, unit_of_piece), np.where(reads[unit_of_piece], sums, 0.0))
         if reads.any():
-            add_up(torch.from_numpy(totals[1]), shards)
-        total = np.where(reads, totals.sum(axis=0), -1.0)
-        fused_step(like, (0, 1), (0, 0), (k, k + 1), True, marks, whole, total, state, seed)
+            add_over_processes(torch.from_numpy(totals[1]), shards)
+        kinetic = np.where(reads, totals.sum(axis=0), -1.0)
+        fused_step(
+            example, (0, 1), (0, 0), (k, k + 1), True, empty_tensors, empty_work, kinetic, states, seed
+        )

@@ -1,4 +1,4 @@
-"""The optimiser: a method for each param group, to the letter a `torch.optim.Optimizer`."""
+"""The optimiser `Partitioned`: a method for each param group, as a `torch.optim.Optimizer`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from heatbath._internal.checks import NON_NEGATIVE, POSITIVE, real, shown
+from heatbath._internal.checks import POSITIVE, real, shown
 from heatbath._internal.warnings import DivergedWarning, warn
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.engine.program import GRADIENT, TEMPER
-from heatbath.methods import coefficients, find_method
+from heatbath.methods import Method, coefficients, find_method
 from heatbath.methods.schedules import Value
 from heatbath.torch.optim import (
     layers,
@@ -27,58 +28,80 @@ from heatbath.torch.optim import (
     stability,
     torch_step,
 )
-from heatbath.torch.optim import posterior as posteriors
-from heatbath.torch.optim.chains import recognised, stacked
-from heatbath.torch.optim.numba_step import Fused
-from heatbath.torch.optim.options import Defaults, check_options, checked_group
-from heatbath.torch.optim.posterior import LossPosterior
-from heatbath.torch.optim.sharding import Shard
-from heatbath.torch.optim.state import HALF, TENSORS, StepTensors, is_lazy, prepare
-from heatbath.torch.optim.step_parts import (
-    Cooked,
-    StepPart,
-    by_chain,
-    chains_in_words,
-    count_chains,
-    fuses,
-    of_chain,
-    only_prepares,
+from heatbath.torch.optim import (
+    posterior as posteriors,
 )
-from heatbath.torch.optim.step_program import check_closure, recipe
-from heatbath.torch.optim.temperature import SELDOM, Observations, Temperature, labels, mean_heat, pooled
+from heatbath.torch.optim.chains import with_chains_of_parameters, with_stacked_parameters
+from heatbath.torch.optim.options import check_has_method, check_options
+from heatbath.torch.optim.param_groups import ParamGroup
+from heatbath.torch.optim.posterior import LossPosterior
+from heatbath.torch.optim.sharding import WrapperShards
+from heatbath.torch.optim.state import HALF, TENSORS, StepTensors, is_lazy
+from heatbath.torch.optim.step_parts import StepPart, StepParts, check_closure
+from heatbath.torch.optim.temperature import (
+    Observations,
+    Temperature,
+    labels,
+    mean_of_chains,
+    mean_temperature,
+)
 from heatbath.torch.optim.undo import Undo
+
+FINITE_CHECK_EVERY = 8  # steps between looks for chains whose θ is not finite, where p·p is not read
+NOISE_KEYS = ("n", "heat", "noise", "draws", "drawn")  # of a posterior, the same in all groups
 
 
 class Partitioned(Optimizer):
-    """A method for each param group: `Partitioned([{"params": ..., "method": Langevin(...)}, ...], lr)`.
+    """An optimiser with a method for each param group.
+
+    It is made as `Partitioned([{"params": ..., "method": Langevin(...)}, ...], lr)`.
 
     A step closes the step of the word that is under way and opens the next, both with the gradient at hand
     (see `splitting.Rotation`); a parameter's first step has nothing to close. Of a word that is seen at the
-    kick, the parameters given are taken for those at the kick. Words that need several gradients, and
+    kick, the given parameters are taken for those at the kick. Words that need several gradients, and
     simulated tempering, need `step(closure)`; for tempering the closure returns the loss of all data.
 
-    - `lr`: the stepsize h, a number, a tensor of one element, or one of our schedules; schedulers of torch
-      may change it.
-    - `seed`: of the noise, which is a function of (seed, step, element): torch's generators are not touched.
-      None: made of the seed of torch's generator and of how many optimisers there were before, so that each
-      has noise of its own; processes that train one model together take that of the first at the first step.
-    - `fused`: compiled code on the CPU (float32, float64, contiguous). None: wherever possible.
-    - `maximize`: climb instead of descending.
-    - `posterior`: sets the temperatures and priors of all groups, see `Posterior`.
-    - `foreach`, `capturable`, `differentiable`: those of torch, for frameworks that pass them. `foreach`
-      changes nothing here, and the others are refused where they are True.
-    - `chain`: a number in the noise, so that several optimisers of one seed are independent.
+    Parameters
+    ----------
+    params : iterable of dict
+        Param groups with "params" and "method", a `heatbath` method. A group may have coefficients of its own
+        beside its method's: `{"params": ..., "method": ..., "weight_decay": 0.1}`. The parameters of a
+        `Chains` are many chains, each of which moves as it would alone with its number: see there.
+    lr : float, Tensor or schedule
+        The stepsize h: a number, a tensor of one element, or a schedule of heatbath. Schedulers of torch may
+        change it.
+    seed : int, optional
+        Seed of the noise, which is a function of (seed, step, element): torch's generators are not touched.
+        Without a seed it is made of the seed of torch's generator and of the number of optimisers made
+        before, so that each has noise of its own; processes that train one model together take the seed of
+        the first process at their first step.
+    fused : bool, optional
+        Whether compiled code steps CPU tensors (float32, float64, contiguous). None: wherever possible.
+    maximize : bool, default False
+        Climb instead of descending.
+    posterior : LossPosterior, optional
+        Sets the temperatures and priors of all groups.
+    foreach, capturable, differentiable : bool
+        Options of torch, for frameworks that pass them. `foreach` changes nothing, and the others are
+        refused where they are True.
+    chain : int, default 0
+        A number in the noise, so that several optimisers with one seed are independent.
 
-    The parameters of a `Chains` are many chains, each of which moves as it would alone with its number: see
-    there.
-
+    Notes
+    -----
     Groups hold plain values: the name of the method, its coefficients, ξ and the number of steps.
     Coefficients and the word may be changed at any time; those on a schedule follow it, until it is taken out
-    of `group["schedules"]`. A group may have coefficients of its own beside its method's:
-    `{"params": ..., "method": ..., "weight_decay": 0.1}`. A parameter without a gradient is skipped; when it
-    has one again, its last step is closed with the coefficients of its group's last step. Momenta of
-    parameters in half precision are in float32, with a float32 copy of the parameter beside them.
+    of `group["schedules"]`. A parameter without a gradient is skipped; when it has one again, its last step
+    is closed with the coefficients of its group's last step. Momenta of parameters in half precision are in
+    float32, with a float32 copy of the parameter beside them.
     """
+
+    param_groups: list[ParamGroup]  # type: ignore[assignment]  # torch has dicts of anything
+
+    _seeds_compared = False  # whether the seeds are known to be those of the same parameters in all processes
+    _call_order: layers.CallOrder | None = None  # of a module whose last layer was taken for the output layer
+    _wrapper: WrapperShards | None = None  # where a wrapper has divided the parameters over processes
+    _draw_normals = staticmethod(torch_step.draw_normals)
 
     def __init__(
         self,
@@ -94,14 +117,13 @@ class Partitioned(Optimizer):
         differentiable: bool = False,
         chain: int = 0,
     ) -> None:
-        self._apart = sharding.maker()
-        self._forget()
-        self._given: list[int] = []
+        self._original_ids: list[int] = []  # of all parameters that groups were made with
         self._diverged: dict[int, tuple[int, str]] = {}
+        self._parts = StepParts(None, self._original_ids)
         self.forget_past()
         options = {
             "lr": lr,
-            "seed": seeds.made() if seed is None else seed,
+            "seed": seeds.new_seed() if seed is None else seed,
             "agreed": seed is not None,
             "fused": fused,
             "maximize": maximize,
@@ -112,66 +134,90 @@ class Partitioned(Optimizer):
             "chains": None,
         }
         check_options(options)
-        posteriors.check(posterior)
-        params = recognised(params)
+        posteriors.check_posterior(posterior)
+        groups = with_chains_of_parameters(params)
         if posterior is not None:
-            groups = [checked_group(group) for group in params]
-            params = posteriors.settle(posterior, groups, list(map(param_groups.method_of, groups)))
-        params = stacked(params)
-        super().__init__(params, Defaults(options))
-        if self._apart is not None:
-            self._apart.check(self.param_groups)
-        stability.check(self.param_groups)
+            groups = [check_has_method(group) for group in groups]
+            methods = list(map(param_groups.method_of_new_group, groups))
+            groups = posteriors.groups_with_posterior(posterior, groups, methods)
+        super().__init__(with_stacked_parameters(groups), options)
+        stability.check_stable(self.param_groups)
+
+    def sharded_by(self, wrapper: Any) -> None:
+        """Tell an optimiser within torch's `ZeroRedundancyOptimizer` which parameters the whole model has.
+
+        The wrapper gives each process some of the parameters. Call this before the first step, and before a
+        state is loaded; without it the first step refuses parameters that differ between processes.
+
+        Parameters
+        ----------
+        wrapper : ZeroRedundancyOptimizer
+            The optimiser that has made this one as its `optim`. Its groups are the parts.
+
+        Raises
+        ------
+        RuntimeError
+            If the groups of the wrapper are not those of this optimiser, if there are chains or DTensors, or
+            if a step was made already.
+
+        Examples
+        --------
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), Langevin, lr=0.1, gamma=1.0, tau=1e-4)
+        optimizer.optim.sharded_by(optimizer)
+        """
+        if getattr(wrapper, "optim", None) is not self:
+            raise TypeError(
+                "sharded_by takes the ZeroRedundancyOptimizer that has made this optimiser, got "
+                f"{shown(wrapper)}: call optimizer.optim.sharded_by(optimizer)"
+            )
+        if any(group["step"] for group in self.param_groups):
+            raise RuntimeError("sharded_by must be called before the first step and before a state is loaded")
+        shards = WrapperShards(wrapper)
+        shards.check(self.param_groups)
+        self._wrapper = shards
+        self._parts = StepParts(shards, self._original_ids)
+        for index, group in enumerate(self.param_groups):
+            if param_groups.has_friction_per_tensor(group):
+                group["xi"] = group["xi"][:1] * len(shards.members(index))
+                wrapper.param_groups[index]["xi"] = group["xi"]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a part: a dict with "params" and "method"; it has a ξ of its own."""
-        (param_group,) = stacked(recognised([checked_group(param_group)]))
-        own = {"agreed": True} if param_group.get("seed") is not None else {"seed": self.defaults["seed"]}
-        param_group = param_group | own
-        check_options(self.defaults | param_group)
-        new_group = param_groups.to_values(param_group, param_group.get("lr", self.defaults["lr"]))
+        """Add a part: a dict with "params" and "method", as in `params`. It has a ξ of its own."""
+        (new_group,) = with_stacked_parameters(with_chains_of_parameters([check_has_method(param_group)]))
+        has_seed = new_group.get("seed") is not None
+        new_group = new_group | ({"agreed": True} if has_seed else {"seed": self.defaults["seed"]})
+        check_options(self.defaults | new_group)
+        plain = param_groups.plain_values(new_group, new_group.get("lr", self.defaults["lr"]))
         steps = max((group["step"] for group in self.param_groups), default=0)
-        shared = self.param_groups[0] if self.param_groups else {}
-        noise = {key: shared[key] for key in ("n", "heat", "noise", "draws", "drawn") if key in shared}
-        new_group = param_group | new_group | {"step": steps} | noise
-        simulated_tempering.check_ladders([*self.param_groups, new_group])
-        if shared and new_group.get("chains") != shared["chains"]:
+        first = self.param_groups[0] if self.param_groups else None
+        noise = {key: value for key, value in (first or {}).items() if key in NOISE_KEYS}
+        new_group = new_group | plain | {"step": steps} | noise
+        simulated_tempering.check_same_ladder([*self.param_groups, new_group])
+        if first is not None and new_group.get("chains") != first["chains"]:
             raise ValueError(
-                f"all groups have the same chains: {shared['chains'] or 'one'} in the first, "
-                f"{new_group.get('chains') or 'one'} in another"
+                "all groups must have the same number of chains: the first has "
+                f"{first['chains'] or 'none'}, a new one has {new_group.get('chains') or 'none'}"
             )
         super().add_param_group(new_group)
         group = self.param_groups[-1]
-        if param_groups.per_tensor(group):
-            group["xi"] = [group["xi"]] * len(self._members(len(self.param_groups) - 1))
-        for key in param_groups.OF_CHAINS if group["chains"] else ():
-            if key in group and not (key == "noise" and shared):  # those of the noise are there
-                group[key] = [deepcopy(group[key]) for _ in range(group["chains"])]
-        for parameter in group["params"]:
-            if sharding.shard_of(parameter) is not None and group["chains"]:
-                raise RuntimeError(sharding.CHAINS)
-        self._given += map(id, group["params"])
-        self._forget()
+        if param_groups.has_friction_per_tensor(group):  # one at least, which `sharded_by` repeats
+            count = len(self._parts.members(self.param_groups, len(self.param_groups) - 1))
+            group["xi"] = [group["xi"]] * max(count, 1)
+        for key in param_groups.VALUES_OF_CHAINS if group["chains"] else ():
+            if key in group and not (key == "noise" and first is not None):  # that of the first has chains
+                values = param_groups.values_of(group)
+                values[key] = [deepcopy(values[key]) for _ in range(param_groups.chain_count(group))]
+        shards = list(map(sharding.shard_of, group["params"]))  # refuses what cannot be stepped
+        if group["chains"] and any(shards):
+            raise RuntimeError(sharding.SHARDED_CHAINS)
+        self._original_ids += map(id, group["params"])
+        self._parts = StepParts(self._wrapper, self._original_ids)
 
     def __repr__(self) -> str:
-        lines = []
-        for group in self.param_groups:
-            count = count_chains(group["params"])
-            shown = {
-                key: group["schedules"].get(key, group[key])
-                for key in coefficients(find_method(group["method"]))
-            }
-            idle = param_groups.to_method(group, param_groups.current(param_groups.of_chain(group, 0))).idle
-            text = ", ".join(f"{key}={value}" for key, value in shown.items() if key not in idle)
-            h = float(group["lr"])
-            name = ": ".join(str(group[key]) for key in ("part", "name") if key in group)
-            noise = f", noise={param_groups.of_chain(group, 0)['noise']:g}" if "noise" in group else ""
-            many = f" of {group['chains']} chains" if group["chains"] else ""
-            lines.append(f"  {name or 'part'}: {group['method']}({text}), {count}{many}, lr={h}{noise}")
-        return "\n".join([f"{type(self).__name__}(", *lines, ")"])
+        return "\n".join([f"{type(self).__name__}(", *map(_describe_group, self.param_groups), ")"])
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._apart is not None:
+        if self._wrapper is not None:
             raise RuntimeError(
                 "an optimiser within ZeroRedundancyOptimizer cannot be copied without it: use state_dict()"
             )
@@ -181,55 +227,59 @@ class Partitioned(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
-            param_groups.complete(group)
-        self._forget()
-        self._given = []
+            param_groups.fill_missing_keys(group)
+        self._original_ids = []
+        self._parts = StepParts(self._wrapper, self._original_ids)
         self._diverged = {}
         self.forget_past()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As in torch; the float32 momenta and copies of half-precision parameters stay float32.
+        """Load a state as torch does; float32 momenta and copies of half-precision parameters stay float32.
 
-        What a state of an earlier version lacks has its default.
+        What a state of an earlier version lacks gets its default.
         """
-        hooks = self._optimizer_load_state_dict_pre_hooks, self._optimizer_load_state_dict_post_hooks
+        before = self._optimizer_load_state_dict_pre_hooks
+        after = self._optimizer_load_state_dict_post_hooks
         state_dict = state_dict.copy()
-        for before in hooks[0].values():
-            changed = before(self, state_dict)
+        for pre_hook in before.values():
+            changed = pre_hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        saved = self._checked_state(state_dict)
+        saved = self._match_states(state_dict)
         try:  # hooks after the load are to see the float32 values
             self._optimizer_load_state_dict_pre_hooks = OrderedDict()
             self._optimizer_load_state_dict_post_hooks = OrderedDict()
             super().load_state_dict(state_dict)
         finally:
-            self._optimizer_load_state_dict_pre_hooks, self._optimizer_load_state_dict_post_hooks = hooks
+            self._optimizer_load_state_dict_pre_hooks = before
+            self._optimizer_load_state_dict_post_hooks = after
         for parameter, state in saved:
             for name in TENSORS:
                 if parameter.dtype in HALF and name in state:
                     self.state[parameter][name] = state[name].to(parameter.device, torch.float32, copy=True)
-        if len(loaded := {group["seed"] for group in self.param_groups}) == 1:  # that of groups to come
-            self.defaults |= {"seed": loaded.pop(), "agreed": self.param_groups[0]["agreed"]}
-        for after in hooks[1].values():
-            after(self)
+        loaded_seeds = {group["seed"] for group in self.param_groups}
+        if len(loaded_seeds) == 1:  # groups that are added later get it, too
+            self.defaults |= {"seed": loaded_seeds.pop(), "agreed": self.param_groups[0]["agreed"]}
+        for post_hook in after.values():
+            post_hook(self)
 
-    def _checked_state(self, state_dict: dict[str, Any]) -> list[tuple[Tensor, dict[str, Any]]]:
-        """The state of every parameter in a state that is of such an optimiser, for such parameters."""
-        if not all("method" in group for group in state_dict["param_groups"]):
+    def _match_states(self, state_dict: dict[str, Any]) -> list[tuple[Tensor, dict[str, Any]]]:
+        """Return each parameter with its state in `state_dict`; refuse the state of something else."""
+        groups = state_dict["param_groups"]
+        if not all("method" in group for group in groups):
             raise ValueError("this is the state of another kind of optimiser: its groups have no 'method'")
-        sizes = [len(group["params"]) for group in state_dict["param_groups"]]
+        sizes = [len(group["params"]) for group in groups]
         if sizes != [len(group["params"]) for group in self.param_groups]:
-            return []  # torch will say so
-        for group, own in zip(state_dict["param_groups"], self.param_groups, strict=True):
-            if group.get("chains") != own["chains"]:
+            return []  # torch refuses it, with a message of its own
+        for saved, group in zip(groups, self.param_groups, strict=True):
+            if saved.get("chains") != group["chains"]:
                 raise ValueError(
-                    f"this is the state of {chains_in_words(group.get('chains'))}, and these are "
-                    f"{chains_in_words(own['chains'])}"
+                    f"this is the state of {_chains_in_words(saved.get('chains'))}, but this optimiser has "
+                    f"{_chains_in_words(group['chains'])}"
                 )
-        saved = [index for group in state_dict["param_groups"] for index in group["params"]]
+        indices = [index for group in groups for index in group["params"]]
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-        states = [state_dict["state"].get(index, {}) for index in saved]
-        for index, parameter, state in zip(saved, parameters, states, strict=True):
+        states = [state_dict["state"].get(index, {}) for index in indices]
+        for index, parameter, state in zip(indices, parameters, states, strict=True):
             for name in TENSORS:
                 if name in state and not is_lazy(parameter) and state[name].shape != parameter.shape:
                     raise ValueError(
@@ -241,81 +291,129 @@ class Partitioned(Optimizer):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Make a step with the gradients at hand, or with those that the closure makes.
+        """Make a step with the gradients at hand, or with those that the closure computes.
 
         In a compiled function it runs as it is, outside of the compiled regions.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Clears the gradients, computes the loss, calls `backward()` and returns the loss.
+
+        Returns
+        -------
+        object
+            What the closure returned, None without a closure.
         """
-        loss = None
+        loss, undo = None, None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        undo = Undo(self) if closure is not None else None
-        parts = self._parts()
-        recipes = [part.recipe for part in parts]
-        check_closure(recipes, closure, moves=any(part.group["lr"] != 0 for part in parts))
-        if any(map(only_prepares, parts)):
-            parts = [part for part in parts if not only_prepares(part)]
-            recipes = [part.recipe for part in parts]
-        if self._apart is not None and any(each.gradients > 1 for each in recipes):
+            undo = Undo(self)
+        parts = self._collect_parts(closure)
+        gradients = max([part.program.gradients for part in parts], default=0)
+        if self._wrapper is not None and gradients > 1:
             raise RuntimeError(
                 "a word of several gradients is not supported within ZeroRedundancyOptimizer, which sends "
-                "what was stepped to the other processes at the end of a step only"
+                "what was stepped to the other processes only at the end of a step"
             )
-        move = (
-            simulated_tempering.move([part.group for part in parts], recipes, loss)
-            if closure is not None
-            else None
-        )
+        move = None if closure is None else simulated_tempering.propose_and_accept(parts, loss)
         for part in parts:
-            for number, group, units in by_chain(part):
-                self._observations.setdefault(number, Observations()).look(part.place, group, units)
-        if undo is not None and any(each.gradients > 1 for each in recipes):
-            undo.keep(parts)
+            for chain in part.chains:
+                if chain.number not in self._observations:
+                    self._observations[chain.number] = Observations()
+                self._observations[chain.number].add_before_step(part.index, chain.group, chain.units)
+        if undo is not None and gradients > 1:
+            undo.copy_tensors(parts)
         try:
-            self._carry_out(parts, move, closure)
+            self._run_stages(parts, move, closure)
         except BaseException:
             if undo is not None:
-                undo.put_back()
+                undo.restore()
             raise
         for part in parts:
             self._finish(part)
-            for number, group, units in by_chain(part):
-                self._observations[number].note(part.place, group, units)
-                if number not in self._diverged and any(map(_is_lost, units)):
-                    self._diverged[number] = part.group["step"] - 1, labels(self.param_groups)[part.place]
-        posteriors.check_drawn(self.param_groups[0])
+        posteriors.warn_if_never_drawn(self.param_groups[0])
         return loss
 
-    def _carry_out(
+    def _collect_parts(self, closure: object) -> list[StepPart]:
+        """Return the parts that move in this step; refuse what a step cannot do."""
+        first_elements = self._parts.number_elements(self.param_groups)
+        self._agree_on_seeds()
+        if self._call_order is not None:
+            moves = any(group["lr"] != 0 for group in self.param_groups)
+            if self._call_order.is_confirmed(moves):
+                self._call_order = None
+        parts = self._parts.collect(self.param_groups, self.state, first_elements)
+        check_closure(parts, closure)
+        return [part for part in parts if not part.only_prepares()]
+
+    def _agree_on_seeds(self) -> None:
+        """Give all processes the same seeds, where they were made here.
+
+        Seeds that were given are refused where another process has them for other parameters.
+        """
+        if self._seeds_compared and all([group["agreed"] for group in self.param_groups]):
+            return
+        members = [self._parts.members(self.param_groups, i) for i in range(len(self.param_groups))]
+        not_agreed = [group for group in self.param_groups if not group["agreed"]]
+        if not_agreed:
+            seeds.agree(self.param_groups, [parameter for params in members for parameter in params])
+            self.defaults |= {"seed": not_agreed[0]["seed"], "agreed": True}
+        else:
+            seeds.compare(self.param_groups, members)
+        self._seeds_compared = True
+
+    def _run_stages(
         self, parts: list[StepPart], move: simulated_tempering.Move | None, closure: Callable[[], Any] | None
     ) -> None:
-        """The stages of a step, with a gradient from the closure wherever a further one is needed."""
-        recipes = [part.recipe for part in parts]
-        taken = False  # the first gradient is at hand
-        for stage in range(max((len(each.stages) for each in recipes), default=0)):
-            begins = [each.stages[stage].begins if stage < len(each.stages) else None for each in recipes]
+        """Run the stages of a step, with gradients from the closure where more than the first are needed."""
+        has_gradient = True  # the first one was computed before the step
+        stages_of_parts = zip_longest(*[part.program.stages for part in parts])
+        for number, stages in enumerate(stages_of_parts):
+            begins = [None if stage is None else stage.begins for stage in stages]
             if GRADIENT in begins:
-                if taken and closure is not None:
-                    units = [unit for part in parts for unit in part.units]
-                    for unit in units:
-                        unit.publish()
-                    with torch.enable_grad():
-                        closure()
-                    for unit in units:
-                        unit.renew_gradients()
-                taken = True
-            for part, begin in zip(parts, begins, strict=True):
-                if begin == TEMPER and move:
-                    simulated_tempering.carry_out(move, part.group, part.units)
-            self._advance(parts, stage)
+                if not has_gradient and closure is not None:
+                    self._compute_gradients(parts, closure)
+                has_gradient = False
+            if move is not None:
+                for part, begin in zip(parts, begins, strict=True):
+                    if begin == TEMPER:
+                        simulated_tempering.apply_move(move, part)
+            self._parts.run_stage(parts, number, self._draw_normals)
+
+    def _compute_gradients(self, parts: list[StepPart], closure: Callable[[], Any]) -> None:
+        """Let the closure compute the gradients at the parameters in the middle of a step."""
+        for part in parts:
+            for unit in part.stacked_units:
+                unit.write_back()
+        with torch.enable_grad():
+            closure()
+        for part in parts:
+            for unit in part.units:
+                unit.renew_gradients()
+
+    def _finish(self, part: StepPart) -> None:
+        """Write a step of a part into its group and states, and record its means and diverged chains."""
+        part.finish()
+        if self._wrapper is not None:
+            self._wrapper.stepped = True
+        for chain in part.chains:
+            self._observations[chain.number].add_after_step(part.index, chain.group, chain.units)
+            if chain.number not in self._diverged and _has_diverged(chain.units):
+                label = labels(self.param_groups)[part.index]
+                self._diverged[chain.number] = part.group["step"] - 1, label
+
+    def _method_of_last_step(self, index: int) -> Method:
+        """Return the method of a group at its last step, of which the choices count."""
+        return self._parts.programs[index, 0].program.method
 
     @property
     def noise(self) -> float | list[float]:
-        """The variance of the data around the model's values, as it was last drawn; of several chains one of
-        each."""
-        self._check_noise()
-        now: float | list[float] = self.param_groups[0]["noise"]
-        return list(now) if isinstance(now, list) else float(now)
+        """Variance of the data around the model's values as it was last drawn; with chains a list."""
+        self._check_draws_noise()
+        noise: float | list[float] = self.param_groups[0]["noise"]
+        return list(noise) if isinstance(noise, list) else float(noise)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
@@ -324,17 +422,31 @@ class Partitioned(Optimizer):
     ) -> float | list[float]:
         """Draw the variance of the data from its law given the model as it is, and go on with it.
 
-        `residuals` are those of all training examples, what is true less what the model says: a tensor, or
-        one for each batch, such as `(model(x) - y for x, y in loader)`. `weights` are those of the examples,
-        where they have some: a tensor, or one for each batch. How often does not change the law. Of several
-        chains the residuals have the chain as their first axis, and each has a variance of its own; that of a
-        chain that diverged stays.
+        How often it is drawn does not change the law that is sampled.
+
+        Parameters
+        ----------
+        residuals : Tensor or iterable of Tensor
+            Targets less the model's values, of all training examples: a tensor, or one for each batch, such
+            as `(model(x) - y for x, y in loader)`. With chains the chain is their first axis.
+        weights : Tensor or iterable of Tensor, optional
+            Weights of the examples, where they have some: a tensor, or one for each batch.
+
+        Returns
+        -------
+        float or list of float
+            The variance; with chains one for each. That of a chain that has diverged stays as it is.
+
+        Raises
+        ------
+        ValueError
+            If no noise is to be drawn, or if the residuals are not those of all examples, or not finite.
         """
-        self._check_noise()
-        self._agree()
-        first = [param_groups.of_chain(group, 0) for group in self.param_groups]
-        posteriors.check_words(param_groups.to_method(group, param_groups.current(group)) for group in first)
-        drawn = posteriors.draw(self.param_groups[0], residuals, weights)
+        self._check_draws_noise()
+        self._agree_on_seeds()
+        first = [param_groups.group_of_chain(group, 0) for group in self.param_groups]
+        posteriors.check_words(map(param_groups.build_method, first))
+        drawn = posteriors.draw_variance(self.param_groups[0], residuals, weights)
         for group in self.param_groups:
             group["noise"] = list(drawn) if group["chains"] else drawn[0]
             group["drawn"] += 1
@@ -343,256 +455,141 @@ class Partitioned(Optimizer):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def set_examples(self, n: float) -> None:
-        """Go on with the posterior of n examples, where there are more by now, or fewer count: see `Stream`.
+        """Go on with the posterior of n examples, as when more have arrived or fewer count (see `Stream`).
 
-        Temperatures and priors are multiplied by the n that there was over the new one, momenta by its root,
-        and adaptive parts keep the law of their thermostats. The law of a noise that is sampled follows.
+        Temperatures and priors are multiplied by the previous n over the new one, momenta by its root, and
+        adaptive parts keep the law of their thermostats. The law of a noise that is sampled follows.
         """
         n = real("n", n, POSITIVE)
         if not all("n" in group for group in self.param_groups):
             raise ValueError(
-                "how many examples there are means something to a posterior with the mean of a loss alone: "
-                "make the optimiser with posterior=Posterior(..., n=1), and reduction='mean'"
+                "set_examples needs a posterior with the mean of a loss: make the optimiser with "
+                "posterior=LossPosterior(..., n=1) and reduction='mean'"
             )
         for group in self.param_groups:
-            factor = posteriors.set_examples(group, n)
+            factor = posteriors.set_examples_of_group(group, n)
             states = (self.state.get(parameter, {}) for parameter in group["params"])
             momenta = [state["momentum"] for state in states if "momentum" in state]
             if factor != 1 and momenta:
                 torch._foreach_mul_(momenta, factor)
 
-    def temperature(self, chain: int | None = None) -> dict[str, Temperature]:
-        """The kinetic temperature p·p/N of every part, where its thermostat reads it, since `forget_past`,
-        and the configurational one θ·∇L/N beside it.
+    def _check_draws_noise(self) -> None:
+        if "noise" not in self.param_groups[0]:
+            raise ValueError(
+                "no noise is drawn here: that needs posterior=LossPosterior('mse_loss', n) with "
+                "noise='sampled'"
+            )
 
-        Means over steps with their standard errors, correlation taken into account: compare them with τ; of
-        an adaptive part only the configurational one tells. Copies of the optimiser begin anew. Of several
-        chains it is the mean over all that have not diverged (`DivergedWarning` warns of the others), or
-        that of the one with this number.
+    def temperature(self, chain: int | None = None) -> dict[str, Temperature]:
+        """Return the mean temperatures of every part since `forget_past`, with standard errors.
+
+        They are the kinetic temperature p·p/N, where the thermostat reads it, and the configurational one
+        θ·∇L/N. Compare them with τ; of an adaptive part only the configurational one tells. Errors take
+        correlation into account. Copies of the optimiser start without a past.
+
+        Parameters
+        ----------
+        chain : int, optional
+            Number of a chain. Without it the mean over all chains that have not diverged is returned, and
+            `DivergedWarning` warns of the others.
+
+        Returns
+        -------
+        dict of str to Temperature
+            By the names of the parts.
         """
-        every = [seen.temperatures(self.param_groups) for seen in self._seen(chain)]
-        return {part: mean_heat([each[part] for each in every]) for part in (every[0] if every else ())}
+        of_chains = [seen.temperatures(self.param_groups) for seen in self._observations_of(chain)]
+        parts = of_chains[0] if of_chains else {}
+        return {part: mean_temperature([temperatures[part] for temperatures in of_chains]) for part in parts}
 
     @property
     def diverged(self) -> dict[int, tuple[int, str]]:
-        """The chains whose momenta or ξ are not finite any more, by their numbers: the step at which that was
-        first seen here, and the part. The others go on, and means are theirs. Of several chains with a method
-        whose temperature is not read, such as SGLD and Adam, it is the parameters, at every eighth step."""
+        """Chains that are not finite any more, by their numbers: the step at which it was seen, and the part.
+
+        Their momenta or ξ are not finite. Of several chains with a method whose temperature is not read, such
+        as SGLD and Adam, their parameters are not, which is looked for at every eighth step. The other chains
+        go on, and means are theirs.
+        """
         return dict(self._diverged)
 
     def friction(self, chain: int | None = None) -> dict[str, Estimate]:
-        """The mean friction of every part: ξ where it is adaptive, γ elsewhere."""
+        """Return the mean friction of every part: ξ where it is adaptive, γ elsewhere.
+
+        For `chain` see `temperature`.
+        """
         return self._means("friction", chain)
 
     def gradient_noise(self, chain: int | None = None) -> dict[str, Estimate]:
-        """The variance of the noise of the gradient that an adaptive part has found, per parameter.
+        """Return the variance per parameter of the gradient noise that each adaptive part has found.
 
-        In the limit of small stepsizes the mean of ξ is (h s² + σ²)/(2τ), with the friction of the map.
+        In the limit of small stepsizes the mean of ξ is (h s² + σ²)/(2τ), with the friction of the map. For
+        `chain` see `temperature`.
         """
         return self._means("gradient noise", chain)
 
     def _means(self, series: str, chain: int | None) -> dict[str, Estimate]:
-        every = [seen.means(series, self.param_groups) for seen in self._seen(chain)]
-        return {part: pooled([each[part] for each in every]) for part in (every[0] if every else ())}
+        """Return the means of a series for every part, of a chain or over all."""
+        of_chains = [seen.means(series, self.param_groups) for seen in self._observations_of(chain)]
+        parts = of_chains[0] if of_chains else {}
+        return {part: mean_of_chains([means[part] for means in of_chains]) for part in parts}
 
-    def _seen(self, chain: int | None) -> list[Observations]:
-        """What was seen of a chain, or of all."""
+    def _observations_of(self, chain: int | None) -> list[Observations]:
+        """Return the observations of a chain, or of all chains with a warning of those that diverged."""
         if chain is not None and self._observations and chain not in self._observations:
             raise ValueError(f"chain must be one of {list(self._observations)}, got {shown(chain)}")
         if chain is None and self._diverged and len(self._observations) > 1:
             chains = [f"{k} (at step {step}, in {part!r})" for k, (step, part) in self._diverged.items()]
-            some = ", ".join(chains[:5])
-            warn(f"chains diverged and are left out: {some}; a smaller lr may help", DivergedWarning)
+            warn(
+                f"chains diverged and are left out: {', '.join(chains[:5])}; a smaller lr may help",
+                DivergedWarning,
+            )
         return [seen for number, seen in self._observations.items() if chain in (None, number)]
 
     def forget_past(self) -> None:
-        """Begin the means of `temperature`, `friction` and `gradient_noise` anew, after a burn-in."""
+        """Start the means of `temperature`, `friction` and `gradient_noise` again, as after a burn-in."""
         self._observations: dict[int, Observations] = {}  # by the number of the chain
 
-    def _check_noise(self) -> None:
-        if "noise" not in self.param_groups[0]:
-            raise ValueError(
-                "no noise is drawn here: that needs posterior=Posterior('mse_loss', n) with noise='sampled'"
-            )
 
-    # A step in pieces
+def _has_diverged(units: list[StepTensors]) -> bool:
+    """Return whether the tensors of a chain in a part are seen to be not finite any more.
 
-    _compared = False  # whether the seeds are known to be those of the same parameters in all processes
-    _order: layers.CallOrder | None = None  # of a module whose last layer was taken for the output layer
-    _apart: sharding.Apart | None = None  # where a wrapper has given each process some of the parameters
-
-    def _members(self, place: int) -> list[Tensor]:
-        """The parameters of a group, in all processes."""
-        members: list[Tensor] = self.param_groups[place]["params"]
-        return members if self._apart is None else self._apart.members(place)
-
-    def _forget(self) -> None:
-        """Forget all that is only kept to save time."""
-        self._fused = Fused()
-        self._cooked: dict[tuple[int, int], Cooked] = {}  # by group and chain
-        self._swinging: set[tuple[int, int]] = set()  # thermostats of which was said that they are unstable
-        self._places: list[list[int]] = []
-        self._shards: list[list[Shard | None]] = []
-
-    def _parts(self) -> list[StepPart]:
-        """The groups that move, with all that the step needs of them; nothing has moved yet."""
-        places = self._first_elements()
-        self._agree()
-        if self._order is not None and self._order.is_seen(any(g["lr"] != 0 for g in self.param_groups)):
-            self._order = None
-        parts = []
-        for place, group in enumerate(self.param_groups):
-            param_groups.follow_schedules(group)
-            cooked = self._cook((place, 0), param_groups.of_chain(group, 0))
-            if not len(cooked.recipe.encoded):
-                continue
-            first = self._units(place, param_groups.of_chain(group, 0), cooked, places[place])
-            units = list(first)
-            for k in range(1, param_groups.chain_count(group)):
-                own = param_groups.of_chain(group, k)
-                if "noise" in group:
-                    cooked = self._cook((place, k), own)
-                units += [of_chain(unit, own, cooked, k) for unit in first]
-            parts.append(StepPart(place, group, cooked.recipe, units, fuses(group, units)))
-        return parts
-
-    def _agree(self) -> None:
-        """See that all processes have the same seeds, where they were made here, and that those that were
-        given are not those of other parameters elsewhere."""
-        if open_groups := [group for group in self.param_groups if not group["agreed"]]:
-            every = [p for place in range(len(self.param_groups)) for p in self._members(place)]
-            seeds.agree(self.param_groups, every)
-            self.defaults |= {"seed": open_groups[0]["seed"], "agreed": True}
-        elif not self._compared:
-            seeds.compare(self.param_groups, list(map(self._members, range(len(self.param_groups)))))
-        self._compared = True
-
-    def _cook(self, place: tuple[int, int], group: dict[str, Any]) -> Cooked:
-        """The recipe of a group and its coefficients, which are made anew only where they have changed."""
-        now = param_groups.current(group)
-        before = now if group["previous"] is None else tuple(group["previous"])
-        wording, key = param_groups.wording(group), (now, before, group["maximize"])
-        known = self._cooked.get(place)
-        if known is not None and known.wording != wording:
-            known = None
-        if known is not None and known.values == key:
-            return known
-        if known is not None and known.values[0][1:] == now[1:] == before[1:]:  # a scheduler at work
-            real("lr", now[0], NON_NEGATIVE)
-            chosen = known.recipe
-        else:
-            param_groups.check(group)
-            method = param_groups.to_method(group, now)
-            chosen = recipe(method) if known is None else known.recipe
-        table = chosen.table(
-            param_groups.named(group, before), param_groups.named(group, now), group["maximize"]
-        )
-        self._cooked[place] = Cooked(wording, key, chosen, table)
-        if place not in self._swinging and stability.warn(group, chosen.method):
-            self._swinging.add(place)
-        return self._cooked[place]
-
-    def _units(
-        self, place: int, group: dict[str, Any], cooked: Cooked, firsts: list[int]
-    ) -> list[StepTensors]:
-        """The tensors of a group that have a gradient, one unit for each ξ: those of the first chain."""
-        ladder = param_groups.ladder(group)
-        root = math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
-        per_tensor = param_groups.per_tensor(group)
-        units: list[StepTensors] = []
-        for i, (parameter, shard) in enumerate(zip(self._members(place), self._shards[place], strict=True)):
-            if parameter.grad is None or not parameter.numel():
-                continue
-            if self._apart is not None and shard is not None and not shard.runs:
-                parameter, state = self._apart.stand_in(parameter, group["step"])
-            else:
-                state = self.state[parameter]
-            prepare(group, parameter, state)
-            if not units or per_tensor:
-                xi = group["xi"][i] if per_tensor else group.get("xi", 0.0)
-                units.append(StepTensors(cooked.recipe, cooked.table, xi, root, group["seed"], group["step"]))
-                units[-1].number, units[-1].chains = group["chain"], param_groups.chain_count(group)
-                units[-1].index = i
-            units[-1].add(group, parameter, state, firsts[i], shard)
-        return units
-
-    def _first_elements(self) -> list[list[int]]:
-        """Where the tensors of the groups begin in the numbering of the noise: over all groups, in order."""
-        if self._places:
-            return self._places
-        if seeds.processes() > 1:
-            sharding.check_replaced(self._given, [p for group in self.param_groups for p in group["params"]])
-        position, lazy = 0, False
-        places: list[list[int]] = []
-        self._shards = list(map(self._shards_of, range(len(self.param_groups))))
-        sharded = sharding.check_groups([shard for group in self._shards for shard in group])
-        if sharded and any(map(param_groups.ladder, self.param_groups)):
-            raise RuntimeError(
-                "simulated tempering of sharded parameters is not supported: use another schedule"
-            )
-        for place, group in enumerate(self.param_groups):
-            places.append([])
-            for parameter in self._members(place):
-                places[-1].append(position)
-                lazy |= is_lazy(parameter)
-                position += 0 if is_lazy(parameter) else parameter.numel() // param_groups.chain_count(group)
-        self._places = [] if lazy else places
-        return places
-
-    def _shards_of(self, place: int) -> list[Shard | None]:
-        """Where the parameters of a group lie."""
-        if self._apart is None:
-            return list(map(sharding.shard_of, self.param_groups[place]["params"]))
-        here = set(self.param_groups[place]["params"])
-        return [self._apart.shard_of(parameter, parameter in here) for parameter in self._members(place)]
-
-    def _advance(self, parts: list[StepPart], stage: int) -> None:
-        """The passes of a stage."""
-        together: dict[Any, list[StepTensors]] = {}
-        plain: list[StepTensors] = []
-        for part in parts:
-            for unit in part.units:
-                if unit.theta[0].is_meta:  # there is nothing to move
-                    continue
-                if part.fused:
-                    together.setdefault((unit.theta[0].dtype, unit.seed, unit.step), []).append(unit)
-                else:
-                    plain.append(unit)
-        torch_step.run(plain, stage, self._noise)
-        for units in together.values():
-            self._fused.run(units, stage)
-
-    _noise = staticmethod(torch_step.drawn)
-
-    def _finish(self, part: StepPart) -> None:
-        """Note what the step has left."""
-        group = part.group
-        if "noise" in group and group["chains"]:
-            every = (param_groups.of_chain(group, k) for k in range(group["chains"]))
-            group["previous"] = [list(param_groups.current(own)) for own in every]
-        else:
-            group["previous"] = list(param_groups.current(group))
-        group["step"] += 1
-        for unit in part.units:
-            unit.publish()
-            for state in unit.states if unit.is_first else ():
-                state["step"] += 1
-        if self._apart is not None:
-            self._apart.moved = True
-        if "xi" not in group:
-            return
-        for unit in part.units:
-            if param_groups.per_tensor(group):
-                param_groups.of_chain(group, unit.place)["xi"][unit.index] = unit.xi
-            elif group["chains"]:
-                group["xi"][unit.place] = unit.xi
-            else:
-                group["xi"] = unit.xi
+    It is seen by p·p and ξ. Where p·p is never read and there are other chains that go on, it is seen by θ,
+    at some steps only.
+    """
+    for unit in units:
+        is_due = unit.chain_count > 1 and unit.step % FINITE_CHECK_EVERY == 0 and not unit.theta[0].is_meta
+        if unit.kinetic < 0 and is_due:
+            if not all(bool(theta.isfinite().all()) for theta in unit.unstacked().theta):
+                return True
+        elif not math.isfinite(unit.kinetic) or not math.isfinite(unit.xi):
+            return True
+    return False
 
 
-def _is_lost(unit: StepTensors) -> bool:
-    """Whether a chain is seen not to be finite any more: by p·p and ξ, or where p·p is never read by θ
-    itself, at every eighth step, if there are others that go on."""
-    if unit.kinetic < 0 and unit.chains > 1 and unit.step % SELDOM == 0 and not unit.theta[0].is_meta:
-        return not all(bool(theta.isfinite().all()) for theta in unit.alone().theta)
-    return not math.isfinite(unit.kinetic) or not math.isfinite(unit.xi)
+def _describe_group(group: ParamGroup) -> str:
+    """Return a line of the optimiser's repr: name, method, size, chains, stepsize and noise of a group."""
+    first = param_groups.group_of_chain(group, 0)
+    values = param_groups.values_of(group)
+    idle = param_groups.build_method(first).idle
+    keys = [key for key in coefficients(find_method(group["method"])) if key not in idle]
+    text = ", ".join(f"{key}={group['schedules'].get(key, values[key])}" for key in keys)
+    name = ": ".join(str(values[key]) for key in ("part", "name") if key in group) or "part"
+    noise = f", noise={first['noise']:g}" if "noise" in group else ""
+    chains = f" of {group['chains']} chains" if group["chains"] else ""
+    size = _describe_size(group["params"])
+    return f"  {name}: {group['method']}({text}), {size}{chains}, lr={float(group['lr'])}{noise}"
+
+
+def _describe_size(params: list[Tensor]) -> str:
+    """Return the number of parameters, of those that are not frozen, and of tensors, as text."""
+    tensors = f" in {len(params)} tensors" if len(params) > 1 else ""
+    if any(map(is_lazy, params)):
+        return f"? parameters{tensors}"
+    total = sum(parameter.numel() for parameter in params)
+    free = sum(parameter.numel() for parameter in stability.not_frozen(params))
+    return f"{f'{free} of ' if free < total else ''}{total} parameters{tensors}"
+
+
+def _chains_in_words(count: int | None) -> str:
+    """Return a number of chains as text."""
+    return f"{count} chains" if count else "one chain"

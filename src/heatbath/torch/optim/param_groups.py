@@ -1,10 +1,16 @@
-"""Param groups and methods: a group holds plain values only, from which its method is made at every step."""
+"""Param groups of the optimisers, which hold plain values only, and the methods that these values describe.
+
+Plain values are what torch can save, load, copy and send to other processes. A group has the keys of
+`ParamGroup` and beside them, under their own names, the coefficients and choices of its method.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import MISSING, fields
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple, TypedDict, cast
 
 from torch import Tensor
 
@@ -13,31 +19,101 @@ from heatbath.methods import Method, check_known, choices, coefficients, find_me
 from heatbath.methods.ranges import Between
 from heatbath.methods.schedules import Schedule, SimulatedTempering, at, coefficient, from_plain, to_plain
 
-STANDSTILL = 1e-300  # the stepsize at lr = 0, which times an infinite friction is not NaN
-NOTHING = 1e-140  # what comes of it or of its root, and is to be 0
-
-Group = dict[str, Any]
-
-OF_CHAINS = ("xi", "rung", "noise")  # what each of several chains has of its own: lists of them
+STANDSTILL = 1e-300  # the stepsize that stands for lr = 0: its product with an infinite friction is not NaN
+NEGLIGIBLE = 1e-140  # coefficients below this come from STANDSTILL or its root, and become 0
 
 
-def of_chain(group: Group, place: int) -> Group:
-    """A group as one of its chains sees it."""
+class ParamGroup(TypedDict, total=False):
+    """A param group of an optimiser.
+
+    The coefficients and choices of its method (such as "tau", "gamma", "word", "xi") are further keys, whose
+    names depend on the method: `values_of` gives access to them.
+    """
+
+    params: list[Tensor]
+    method: str  # the name of its class
+    part: str
+    name: str
+    lr: float | Tensor
+    schedules: dict[str, dict[str, Any]]  # of lr and of coefficients, as plain dicts
+    step: int  # number of steps made
+    previous: list[Any] | None  # coefficients of the last step; with a drawn noise a list for each chain
+    seed: int
+    agreed: bool  # whether all processes are known to have this seed
+    chain: int  # number of the first chain in the addresses of the noise
+    chains: int | None  # number of stacked chains, None without
+    fused: bool | None
+    maximize: bool
+    foreach: bool | None
+    capturable: bool
+    differentiable: bool
+    xi: Any  # frictions: a number, or a list by tensor; with chains a list of these
+    rung: Any  # of the temperature ladder; with chains a list
+    noise: Any  # the variance of the data that was last drawn; with chains a list
+    draws: list[float]  # the law that it is drawn from
+    drawn: int  # how often it was drawn
+    n: float  # number of training examples of the posterior
+    heat: float  # n times the temperature
+    tau: float  # and other values of methods that are asked for by their names
+    weight_decay: float
+    word: str
+    thermostat: str
+
+
+class ParameterState(TypedDict, total=False):
+    """The state of a parameter in an optimiser."""
+
+    step: int
+    momentum: Tensor
+    second: Tensor  # second moment, where the method keeps one
+    copy: Tensor  # of a half-precision parameter, in float32
+
+
+VALUES_OF_CHAINS = ("xi", "rung", "noise")  # keys whose values are lists with an entry for each chain
+
+
+def values_of(group: ParamGroup) -> dict[str, Any]:
+    """Return the group itself as a plain dict, for keys that depend on its method."""
+    return cast(dict[str, Any], group)
+
+
+def group_of_chain(group: ParamGroup, chain: int) -> ParamGroup:
+    """Return a group as one of its chains sees it: with numbers in place of lists over chains.
+
+    Parameters
+    ----------
+    group : ParamGroup
+        Without stacked chains it is returned itself, otherwise a copy.
+    chain : int
+        The position of the chain among those of the group, from 0.
+    """
     if not group["chains"]:
         return group
-    own = {name: group[name][place] for name in OF_CHAINS if name in group}
+    values = values_of(group)
+    of_chain = {key: values[key][chain] for key in VALUES_OF_CHAINS if key in group}
     if "noise" in group and group["previous"] is not None:
-        own["previous"] = group["previous"][place]
-    return group | own
+        of_chain["previous"] = group["previous"][chain]
+    return cast(ParamGroup, values | of_chain)
 
 
-def chain_count(group: Group) -> int:
-    """How many chains the parameters of a group have."""
+def chain_count(group: ParamGroup) -> int:
+    """Return the number of chains that the parameters of a group have."""
     return group["chains"] or 1
 
 
-def method_of(group: Group) -> Method:
-    """The method of a new group, with the coefficients beside it."""
+def listed(params: object) -> list[Any]:
+    """Return the "params" of a group, a tensor or an iterable, as a list."""
+    return [params] if isinstance(params, Tensor) else list(cast(Iterable[Any], params))
+
+
+def tensor_of(entry: Any) -> Tensor:
+    """Return the tensor of an entry of "params", which may be a pair of name and tensor."""
+    tensor: Tensor = entry[1] if isinstance(entry, tuple) else entry
+    return tensor
+
+
+def method_of_new_group(group: dict[str, Any]) -> Method:
+    """Return the method of a new group, with the coefficients that stand beside it in the group."""
     method = group["method"]
     if isinstance(method, str) and method in known_methods():  # as in the groups of an optimiser
         kind = find_method(method)
@@ -51,131 +127,159 @@ def method_of(group: Group) -> Method:
     return kind(**{name: group.get(name, getattr(method, name)) for name in names(kind)})
 
 
-def to_values(group: Group, lr: object) -> Group:
-    """The method of a new group and a stepsize as plain values."""
-    method = method_of(group)
+def plain_values(group: dict[str, Any], lr: object) -> dict[str, Any]:
+    """Return the method of a new group and its stepsize as the plain values that the group will hold."""
+    method = method_of_new_group(group)
     kind = type(method)
     if method.needs_temperature:
         raise TypeError(
             f"{method!r}: an optimiser needs {method.thermal}, such as {method.thermal}=1e-5, or posterior="
         )
-    values: Group = {"method": kind.__name__, "schedules": {}, "step": 0, "previous": None}
-    given = {"lr": coefficient("lr", _number(lr), NON_NEGATIVE)}
-    given |= {name: getattr(method, name) for name in coefficients(kind)}
-    for name, value in given.items():
-        _check_single(name, value)
+    values: dict[str, Any] = {"method": kind.__name__, "schedules": {}, "step": 0, "previous": None}
+    varying = {"lr": coefficient("lr", _stepsize_number(lr), NON_NEGATIVE)}
+    varying |= {name: getattr(method, name) for name in coefficients(kind)}
+    for name, value in varying.items():
+        _check_is_single(name, value)
         if isinstance(value, (Schedule, SimulatedTempering)):
             values["schedules"][name] = to_plain(value)
         values[name] = value.ladder[0] if isinstance(value, SimulatedTempering) else at(value, 0)
     if isinstance(lr, Tensor):
-        values["lr"] = lr  # itself: schedulers of torch write into it, and so may others
+        values["lr"] = lr  # the tensor itself: schedulers of torch write into it
     values |= {name: getattr(method, name) for name in choices(kind)}
-    _check_single("xi", values.get("xi"))
-    if ladder(values):
+    _check_is_single("xi", values.get("xi"))
+    if tempering_ladder(cast(ParamGroup, values)):
         values["rung"] = 0
     return values
 
 
-def _number(lr: object) -> object:
-    """The number in a stepsize that is a tensor."""
+def _stepsize_number(lr: object) -> object:
+    """Return the number in a stepsize that is a tensor, and any other stepsize as it is."""
     if not isinstance(lr, Tensor):
         return lr
     if lr.numel() != 1:
-        raise ValueError(f"lr must be a number, or a tensor of one element, got {shown(lr)}")
+        raise ValueError(f"lr must be a number or a tensor of one element, got {shown(lr)}")
     return lr.item()
 
 
-def complete(group: Group) -> None:
-    """Give a group that an earlier version has saved what it lacks."""
-    plain: Group = {"schedules": {}, "previous": None, "step": 0, "seed": 0, "agreed": True, "fused": None}
-    plain |= {"chain": 0, "chains": None}
-    plain |= {"maximize": False, "foreach": None, "capturable": False, "differentiable": False}
-    for key, value in plain.items():
-        group.setdefault(key, value)
+def fill_missing_keys(group: ParamGroup) -> None:
+    """Give a group that was saved by an earlier version the keys that it lacks, with their defaults."""
+    defaults: dict[str, Any] = {"schedules": {}, "previous": None, "step": 0, "seed": 0, "agreed": True}
+    defaults |= {"fused": None, "chain": 0, "chains": None, "maximize": False}
+    defaults |= {"foreach": None, "capturable": False, "differentiable": False}
+    values = values_of(group)
+    for key, value in defaults.items():
+        values.setdefault(key, value)
     kind = known_methods().get(group.get("method", ""))
     for field in () if kind is None else fields(kind):
-        if field.name not in group and field.default not in (MISSING, None):
-            group[field.name] = field.default
-            if field.name in coefficients(kind) and group["previous"] is not None:
-                place = _names(group).index(field.name)
-                group["previous"] = [*group["previous"][:place], field.default, *group["previous"][place:]]
+        if field.name in group or field.default in (MISSING, None):
+            continue
+        values[field.name] = field.default
+        previous = group["previous"]
+        if field.name in coefficients(kind) and previous is not None:
+            position = 1 + coefficients(kind).index(field.name)  # the first is lr
+            group["previous"] = [*previous[:position], field.default, *previous[position:]]
 
 
-def _check_single(name: str, value: object) -> None:
+def _check_is_single(name: str, value: object) -> None:
     if isinstance(value, tuple):
-        raise ValueError(f"{name}: a list is an axis of a sweep, and an optimiser takes one value")
+        raise ValueError(f"{name}: a list is an axis of a sweep; an optimiser takes one value")
     if isinstance(value, Between):
-        raise ValueError(f"{name}: {value!r} is a range that tune searches, and an optimiser takes one value")
+        raise ValueError(f"{name}: {value!r} is a range for tune to search; an optimiser takes one value")
 
 
-def ladder(group: Group) -> SimulatedTempering | None:
-    """The ladder of a group whose temperature is tempered."""
+def tempering_ladder(group: ParamGroup) -> SimulatedTempering | None:
+    """Return the ladder of temperatures of a group with simulated tempering, None for others."""
     plain = group["schedules"].get("tau")
     schedule = from_plain(plain) if plain else None
     return schedule if isinstance(schedule, SimulatedTempering) else None
 
 
-def follow_schedules(group: Group) -> None:
-    """Set the coefficients that are on schedules to their values during this step."""
+def root_of_temperature(group: ParamGroup) -> float:
+    """Return the root of the temperature on the rung of a group (of one chain), 1 without rungs."""
+    ladder = tempering_ladder(group) if "rung" in group else None
+    return math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
+
+
+def apply_schedules(group: ParamGroup) -> None:
+    """Set the coefficients of a group that are on schedules to their values during this step."""
+    values = values_of(group)
     for key, plain in group["schedules"].items():
         schedule = from_plain(plain)
         if isinstance(schedule, SimulatedTempering):
-            group[key] = schedule.ladder[of_chain(group, 0)["rung"]]
+            values[key] = schedule.ladder[group_of_chain(group, 0)["rung"]]
         elif key == "lr" and group["lr"] == 0 and schedule(max(group["step"] - 1, 0)) != 0:
-            continue  # others have set it to 0, so that nothing moves, and set it back
+            continue  # others have set it to 0 so that nothing moves, and will set it back
         else:
-            group[key] = schedule(group["step"])
+            values[key] = schedule(group["step"])
 
 
-def current(group: Group) -> tuple[float, ...]:
-    """What changes from step to step, as it is now: see `named`."""
+class GroupValues(NamedTuple):
+    """All values of a group (of one chain) that its program and the coefficients of a step depend on."""
+
+    kind: type[Method]
+    choices: tuple[Any, ...]  # the method's choices without ξ, which changes from step to step
+    schedules: str
+    maximize: bool
+    previous: tuple[float, ...]  # `current` of the step before, which this step closes
+    current: tuple[float, ...]  # stepsize, coefficients and, with a drawn noise, the unit of the momenta
+
+    def by_name(self, numbers: tuple[float, ...]) -> dict[str, float]:
+        """Return `previous` or `current` numbers by their names: "lr", the method's own and "unit"."""
+        names_of_numbers = ("lr", *coefficients(self.kind), "unit")
+        return dict(zip(names_of_numbers, numbers, strict=False))
+
+
+def read_values(group: ParamGroup) -> GroupValues:
+    """Return the values of a group (of one chain) that decide what a step does.
+
+    A group that a step cannot use is refused as `check_group` does.
+    """
+    values = cast(dict[str, Any], group)
     try:
-        h = float(group["lr"])
-        chosen = (float(group[key]) for key in coefficients(find_method(group["method"])))
-        unit = (math.sqrt(group["noise"]),) if "noise" in group else ()
-        return (h or STANDSTILL, *chosen, *unit)
+        kind: Any = find_method(values["method"])
+        names_of_numbers, names_of_choices = _names_of_values(kind)
+        h = float(values["lr"]) or STANDSTILL
+        unit = (math.sqrt(values["noise"]),) if "noise" in values else ()
+        current = (h, *map(float, map(values.__getitem__, names_of_numbers)), *unit)
     except (KeyError, TypeError, ValueError):
-        check(group)
+        check_group(group)
         raise
+    choices = tuple(map(values.get, names_of_choices))
+    schedules = str(values["schedules"]) if values["schedules"] else ""
+    previous = current if values["previous"] is None else tuple(values["previous"])
+    return GroupValues(kind, choices, schedules, values["maximize"], previous, current)
 
 
-def named(group: Group, values: tuple[float, ...]) -> dict[str, float]:
-    """The stepsize, the coefficients and, where noise is drawn, the unit of the momenta by name."""
-    return dict(zip(_names(group), values, strict=True))
+@lru_cache
+def _names_of_values(kind: type[Method]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of a method's coefficients, and of its choices without ξ."""
+    return coefficients(kind), tuple(name for name in choices(kind) if name != "xi")
 
 
-def _names(group: Group) -> tuple[str, ...]:
-    unit = ("unit",) if "noise" in group else ()
-    return "lr", *coefficients(find_method(group["method"])), *unit
+def has_friction_per_tensor(group: ParamGroup) -> bool:
+    """Return whether each tensor of a group has a ξ of its own."""
+    thermostat = values_of(group).get("thermostat", find_method(group["method"]).thermostat)
+    return bool(thermostat == "tensor")
 
 
-def wording(group: Group) -> tuple[Any, ...]:
-    """All that the recipe of a group depends on: its method, its choices, and whether it is tempered."""
-    kind = find_method(group["method"])
-    chosen = (group.get(name) for name in choices(kind) if name != "xi")
-    return group["method"], *chosen, str(group["schedules"]) if group["schedules"] else ""
-
-
-def per_tensor(group: Group) -> bool:
-    """Whether each tensor of a group has a ξ of its own."""
-    return bool(group.get("thermostat", find_method(group["method"]).thermostat) == "tensor")
-
-
-def check(group: Group) -> None:
-    """Refuse what a user has set to something that a step cannot use."""
-    name = group["method"]
+def check_group(group: ParamGroup) -> None:
+    """Refuse a group in which a user has set something that a step cannot use."""
+    name, values = group["method"], values_of(group)
     if not isinstance(name, str) or name not in known_methods():
         raise ValueError(
-            f"a group's method is one of {', '.join(known_methods())}, got {shown(name)}; for another make a "
-            "new optimiser"
+            f"a group's method must be one of {', '.join(known_methods())}, got {shown(name)}; for another "
+            "method make a new optimiser"
         )
     kind = find_method(name)
     missing = [key for key in ("lr", *names(kind)) if key not in group]
-    before = group["previous"]
-    if missing or (before is not None and len(before) != len(_names(group))):
-        raise ValueError(f"the method of a group cannot be changed to {name!r}: make a new optimiser for it")
+    previous = group["previous"]
+    count = 1 + len(coefficients(kind)) + ("noise" in group)
+    if missing or (previous is not None and len(previous) != count):
+        raise ValueError(
+            f"the method of a group cannot be changed to {name!r}: make a new optimiser for that method"
+        )
     for key in ("lr", *coefficients(kind)):
-        value = group[key]
+        value = values[key]
         if isinstance(value, Schedule):
             raise TypeError(
                 f"{key} was set to a schedule: put it into group['schedules'][{key!r}], as a plain dict "
@@ -186,21 +290,22 @@ def check(group: Group) -> None:
     real("lr", float(group["lr"]), NON_NEGATIVE)
     if "noise" in group:
         real("noise", group["noise"], POSITIVE)
-    if "xi" in group and per_tensor(group) != isinstance(group["xi"], list):
+    if "xi" in group and has_friction_per_tensor(group) != isinstance(group["xi"], list):
         raise ValueError(
             f"thermostat cannot be changed to {group['thermostat']!r} where ξ is {group['xi']!r}: make a new "
             "optimiser"
         )
 
 
-def to_method(group: Group, values: tuple[float, ...]) -> Method:
-    """The method of a group with these values, checked."""
-    kind = find_method(group["method"])
-    chosen: dict[str, Any] = named(group, values) | {name: group[name] for name in choices(kind)}
-    chosen.pop("lr")
-    chosen.pop("unit", None)
-    if "xi" in chosen:
-        chosen["xi"] = 0.0  # where ξ is now stands in the group
-    if tempering := ladder(group):
-        chosen["tau"] = tempering
-    return kind(**chosen)
+def build_method(group: ParamGroup) -> Method:
+    """Return the method of a group (of one chain) with its values now, checked as any method is."""
+    values = read_values(group)
+    arguments: dict[str, Any] = values.by_name(values.current)
+    arguments |= {name: values_of(group)[name] for name in choices(values.kind)}
+    arguments.pop("lr")
+    arguments.pop("unit", None)
+    if "xi" in arguments:
+        arguments["xi"] = 0.0  # the ξ of now stands in the group
+    if ladder := tempering_ladder(group):
+        arguments["tau"] = ladder
+    return values.kind(**arguments)

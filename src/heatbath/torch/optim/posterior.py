@@ -1,8 +1,9 @@
-"""Posteriors for an optimiser: the temperatures and priors that follow from a prior and the loss in use.
+"""Temperatures and priors of an optimiser that follow from a prior and the loss in use.
 
-The loss that a training loop minimises is κ times the mean over n training examples of -log likelihood, but
-for a constant. At temperature τ = Tκ/n with `weight_decay` κ/(ς²n) the posterior is sampled, where for means
-over n examples with K targets each (as torch's losses are by default)
+The loss that a training loop minimises is, up to a constant, κ times the mean over n training examples of
+-log likelihood. At temperature τ = Tκ/n with `weight_decay` κ/(ς²n) the posterior at temperature T with prior
+standard deviation ς is sampled. For means over n examples with K targets each (as torch's losses are by
+default)
 
 | loss | likelihood of a target | κ |
 | --- | --- | --- |
@@ -13,19 +14,19 @@ over n examples with K targets each (as torch's losses are by default)
 | `poisson_nll_loss` | Poisson(y; exp(f)) | 1/K |
 | `negative_log_likelihood` | your own: the loss is the mean of its -log | 1/K |
 
-With `reduction="sum"` the loss is the sum over all n examples, and n stands in place of 1/K. The sum over a
-mini-batch is to be multiplied by n over its size.
+With `reduction="sum"` the loss is the sum over all n examples, and n stands in place of 1/K. Multiply the sum
+over a mini-batch by n over its size.
 
 Where examples have weights w, the likelihood of each has the power w: n is Σw, the loss Σwℓ/Σw with ℓ the
 mean over an example's targets (or Σwℓ, with the sum), and Σr² is Σwr². The loss of a mini-batch of b examples
 is Σwℓ/(b x mean w), with the mean of all weights.
 
-A noise s² that is not known is common to all targets and has the prior IG(a, b v), v the variance of the
+An unknown noise variance s² is common to all targets and has the prior IG(a, b v), v the variance of the
 targets. `draw_noise` draws it from its law given the residuals, IG((a + 1 + nK/2)/T - 1, (b v + Σr²/2)/T).
 As in `likelihood`, momenta are in units of s: all else is as for s = 1, so that groups show τ and
 `weight_decay` for s = 1, and `temperature()` is to be compared with that τ.
 
-Where there are more examples than before, or fewer (`set_examples`, see `streams`), τ and `weight_decay` are
+When the number of examples changes from n to n' (`set_examples`, see `streaming`), τ and `weight_decay` are
 multiplied by n/n', momenta by sqrt(n/n'), so that p/sqrt(τ) stays, and adaptive parts keep σ²/τ and ετ.
 """
 
@@ -49,7 +50,15 @@ from heatbath.methods.schedules import scaled
 from heatbath.models.likelihood import law_of_variance, settle_part
 from heatbath.reference import random
 from heatbath.torch.optim.layers import ModuleLayer
-from heatbath.torch.optim.param_groups import chain_count, current, of_chain, to_method
+from heatbath.torch.optim.param_groups import (
+    ParamGroup,
+    build_method,
+    chain_count,
+    group_of_chain,
+    listed,
+    tensor_of,
+    values_of,
+)
 from heatbath.torch.optim.state import is_lazy
 
 Loss = Literal[
@@ -61,27 +70,46 @@ Loss = Literal[
     "negative_log_likelihood",
 ]
 
-PATIENCE = 1000  # steps without a draw of the noise
+STEPS_WITHOUT_DRAW = 1000  # steps without a draw of the noise after which a warning says so
 ROUNDING = 1e-5  # relative, of a sum of weights in float32
 
 
 @dataclass(frozen=True)
 class LossPosterior:
-    """What an optimiser samples, in place of `tau` and `weight_decay`; for which losses, see `posteriors`.
+    """The posterior that an optimiser samples, in place of `tau` and `weight_decay`.
 
-    - `loss`: what the loop minimises, by the name of torch's function, without class weights or smoothing; or
-      "negative_log_likelihood", of your own.
-    - `n`: how many training examples there are, in all and not in a mini-batch; or the sum of their weights.
-    - `prior`, `temperature`: as in `heatbath.Posterior`. A prior for each layer needs a module, or a group
-      for each layer; "fan_in" takes the inputs of a layer from its first matrix.
-    - `noise`: of `mse_loss`, the standard deviation of the targets around the model's values, or "sampled",
-      by `optimizer.draw_noise`. One for all targets: where each has its own, divide targets and outputs by
-      theirs.
-    - `targets`: how many an example has: the mean of a loss is over these, too.
-    - `reduction`: as the loss has it: the "mean", or the "sum" over all examples.
-    - `variance`: of the targets over the training examples, 1 where they are standardised. The noise that is
-      sampled starts there, and its prior is in units of it.
+    Parameters
+    ----------
+    loss : str
+        The loss that the training loop minimises: the name of torch's function (without class weights or
+        smoothing), or "negative_log_likelihood" for your own. `heatbath.torch.optim.posterior` has the table.
+    n : float
+        Number of training examples, in all and not in a mini-batch; or the sum of their weights.
+    prior : float, sequence of float or "fan_in", default 1.0
+        Standard deviation of the weights, as in `heatbath.Posterior`. One for each layer needs a module, or a
+        group for each layer; "fan_in" takes the inputs of a layer from its first matrix.
+    noise : float or "sampled", default "sampled"
+        Of `mse_loss`, the standard deviation of the targets around the model's values, or "sampled", by
+        `optimizer.draw_noise`. It is one for all targets: where each has its own, divide targets and outputs
+        by theirs.
+    temperature : float, default 1.0
+        As in `heatbath.Posterior`; below 1 the posterior is a cold one.
+    targets : int, default 1
+        Number of targets of an example: the mean of a loss is over these, too.
+    reduction : "mean" or "sum", default "mean"
+        As the loss has it: the mean, or the sum over all examples.
+    variance : float, default 1.0
+        Variance of the targets over the training examples, 1 where they are standardised. The noise that is
+        sampled starts there, and its prior is in units of it.
 
+    Raises
+    ------
+    ValueError
+        If an option is out of its range, if a noise is given for another loss than `mse_loss`, or if the
+        temperature is too high for a noise to be sampled.
+
+    Examples
+    --------
     >>> import torch
     >>> from heatbath.torch import Langevin, LossPosterior
     >>> model = torch.nn.Linear(3, 2)
@@ -107,50 +135,51 @@ class LossPosterior:
         store(self, variance=real("LossPosterior: variance", self.variance, POSITIVE))
         if isinstance(self.prior, str) and str(self.prior) == "auto":
             raise ValueError(
-                "LossPosterior: prior='auto' is for heatbath.train: say a standard deviation here"
+                "LossPosterior: prior='auto' is for heatbath.train only: give a standard deviation here"
             )
-        known = not (isinstance(self.noise, str) and self.noise == "sampled")
-        if known and self.loss != "mse_loss":
+        is_given = not (isinstance(self.noise, str) and self.noise == "sampled")
+        if is_given and self.loss != "mse_loss":
             raise ValueError(
-                f"LossPosterior: noise is for mse_loss, and this is {self.loss}; got {shown(self.noise)}"
+                f"LossPosterior: noise is for mse_loss only, and the loss is {self.loss}; got noise="
+                f"{shown(self.noise)}: leave noise out"
             )
-        if known and not is_real(self.noise):
+        if is_given and not is_real(self.noise):
             raise ValueError(
                 "LossPosterior: mse_loss has one noise for all targets, a number or 'sampled'; got "
-                f"{shown(self.noise)}: where each has its own, divide targets and outputs by theirs; where "
-                "the model says it, take gaussian_nll_loss"
+                f"{shown(self.noise)}: where each target has its own, divide targets and outputs by theirs; "
+                "where the model predicts it, use gaussian_nll_loss"
             )
         values = self.values
-        if self.samples_noise:  # a temperature that is too high is refused
+        if self.samples_noise:  # refuses a temperature that is too high
             law_of_variance(self.residuals, values.temperature, np.ones(1))
         store(self, prior=values.prior, noise=values.noise, temperature=values.temperature)
 
     @property
     def values(self) -> posterior.Posterior:
-        """Prior, noise and temperature alone."""
+        """Prior, noise and temperature as a `heatbath.Posterior`."""
         return posterior.Posterior(prior=self.prior, noise=self.noise, temperature=self.temperature)
 
     @property
     def samples_noise(self) -> bool:
-        """Whether there is a noise to be drawn."""
+        """True if the variance of the data is to be drawn."""
         return self.loss == "mse_loss" and self.noise == "sampled"
 
     @property
     def residuals(self) -> float:
-        """How many residuals the training examples have, by their weights."""
+        """Number of residuals of the training examples, by their weights."""
         return self.n * self.targets
 
     @property
     def scale(self) -> float:
-        """κ: what the mean of -log likelihood is multiplied by in the loss; for s = 1 where s is drawn."""
+        """κ, the factor of the mean of -log likelihood in the loss; for s = 1 where s is drawn."""
         factor = self.n if self.reduction == "sum" else 1 / self.targets
         if self.loss == "mse_loss":
             factor *= 2.0 if isinstance(self.noise, str) else 2 * self.noise**2
         return factor
 
 
-class Noise(NamedTuple):
-    """How the variance of so many residuals is drawn: (scale + factor Σr²)/Gamma(shape)."""
+class NoiseLaw(NamedTuple):
+    """The law of the variance of the data: (scale + factor Σr²)/Gamma(shape), for this many residuals r."""
 
     residuals: float
     shape: float
@@ -158,69 +187,94 @@ class Noise(NamedTuple):
     factor: float
 
 
-def check(given: object) -> None:
-    """Refuse what is not a posterior of an optimiser."""
-    if not isinstance(given, LossPosterior | None):
+def check_posterior(posterior: object) -> None:
+    """Refuse what is not a posterior of an optimiser, nor None."""
+    if not isinstance(posterior, LossPosterior | None):
         raise TypeError(
-            "posterior must be a heatbath.torch.LossPosterior, which knows the loss and how many examples "
-            f"there are, such as LossPosterior('mse_loss', n=len(x)); got {shown(given)}"
+            "posterior must be a heatbath.torch.LossPosterior, which knows the loss and the number of "
+            f"examples, such as LossPosterior('mse_loss', n=len(x)); got {shown(posterior)}"
         )
 
 
-def settle(given: LossPosterior, groups: list[dict[str, Any]], methods: list[Method]) -> list[dict[str, Any]]:
-    """Groups with methods that have the temperature and the prior; where the layers of a group have different
-    priors, one for each layer. A group may have its `Layer`s as "layers", and is otherwise one."""
-    Partition(dict(enumerate(methods)), 1.0, given.values)  # refuses temperatures of their own, and priors
-    if given.samples_noise:
+def groups_with_posterior(
+    posterior: LossPosterior, groups: list[dict[str, Any]], methods: list[Method]
+) -> list[dict[str, Any]]:
+    """Return groups whose methods have the temperature and the prior of a posterior.
+
+    Where the layers of a group have different priors, it is divided into one group for each layer.
+
+    Parameters
+    ----------
+    posterior : LossPosterior
+        What the optimiser is to sample.
+    groups : list of dict
+        New groups. One may have its layers, a list of `ModuleLayer`, as "layers", and is otherwise one layer.
+    methods : list of Method
+        Their methods, without temperatures and priors of their own.
+    """
+    Partition(dict(enumerate(methods)), 1.0, posterior.values)  # refuses other temperatures and priors
+    if posterior.samples_noise:
         check_words(methods)
-    layers = [group.get("layers") or [ModuleLayer("", _listed(group["params"]))] for group in groups]
-    everywhere = [layer for of_group in layers for layer in of_group]
-    widths = [_width(layer) if given.prior == "fan_in" else 1 for layer in everywhere]
-    deviations = iter(given.values.deviations(widths))
+    layers = [group.get("layers") or [ModuleLayer("", listed(group["params"]))] for group in groups]
+    all_layers = [layer for layers_of_group in layers for layer in layers_of_group]
+    widths = [_inputs_of(layer) if posterior.prior == "fan_in" else 1 for layer in all_layers]
+    deviations = iter(posterior.values.deviations(widths))
     settled = []
-    for place, (group, method, of_group) in enumerate(zip(groups, methods, layers, strict=True)):
-        by_name = {str(i): layer for i, layer in enumerate(of_group)}
-        precisions = {name: given.scale / (next(deviations) ** 2 * given.n) for name in by_name}
-        spans = {name: [_size(p) for p in layer.params] for name, layer in by_name.items()}
-        ranges = tuple(range(size) for sizes in spans.values() for size in sizes)
-        label = str(group.get("name", group.get("part", place)))
-        part = Part(label, place, method, tuple(by_name), ranges)
-        pieces = settle_part(part, given.temperature * given.scale / given.n, precisions, spans)
-        kept = {key: value for key, value in group.items() if key not in ("layers", *names(type(method)))}
+    for index, (group, method, layers_of_group) in enumerate(zip(groups, methods, layers, strict=True)):
+        by_name = {str(i): layer for i, layer in enumerate(layers_of_group)}
+        precisions = {name: posterior.scale / (next(deviations) ** 2 * posterior.n) for name in by_name}
+        sizes = {name: [_size_of(p) for p in layer.params] for name, layer in by_name.items()}
+        ranges = tuple(range(size) for sizes_of_layer in sizes.values() for size in sizes_of_layer)
+        label = str(group.get("name", group.get("part", index)))
+        part = Part(label, index, method, tuple(by_name), ranges)
+        tau = posterior.temperature * posterior.scale / posterior.n
+        pieces = settle_part(part, tau, precisions, sizes)
+        own = {key: value for key, value in group.items() if key not in ("layers", *names(type(method)))}
         for piece in pieces:
             params = [p for name in piece.layers for p in by_name[name].params]
-            own = {"name": by_name[piece.layers[0]].name} if len(pieces) > 1 else {}
-            settled.append(own | kept | {"params": params, "method": piece.method} | _size_of(given))
-            settled[-1] |= _noise(given)
+            name_of_layer = {"name": by_name[piece.layers[0]].name} if len(pieces) > 1 else {}
+            keys = _keys_of_examples(posterior) | _keys_of_noise(posterior)
+            settled.append(name_of_layer | own | {"params": params, "method": piece.method} | keys)
     return settled
 
 
-def _size_of(given: LossPosterior) -> dict[str, float]:
-    """What a group has to know to follow n, if it can: its n, and nτ. A sum would itself change with n."""
-    return {"n": given.n, "heat": given.temperature * given.scale} if given.reduction == "mean" else {}
+def _keys_of_examples(posterior: LossPosterior) -> dict[str, float]:
+    """Return what a group needs to follow a change of n: its n, and nτ. A sum would itself change with n."""
+    if posterior.reduction == "sum":
+        return {}
+    return {"n": posterior.n, "heat": posterior.temperature * posterior.scale}
 
 
-def set_examples(group: dict[str, Any], n: float) -> float:
-    """Put a group at the temperature and prior of a posterior of n examples, and return what its momenta are
-    to be multiplied by."""
+def _keys_of_noise(posterior: LossPosterior) -> dict[str, Any]:
+    """Return what a group has of a drawn noise: the variance, its law, and how often it was drawn."""
+    if not posterior.samples_noise:
+        return {}
+    law = law_of_variance(posterior.residuals, posterior.temperature, np.array([posterior.variance]))
+    draws = NoiseLaw(posterior.residuals, law.shape, float(law.scale[0]), law.factor)
+    return {"noise": posterior.variance, "draws": list(draws), "drawn": 0}
+
+
+def set_examples_of_group(group: ParamGroup, n: float) -> float:
+    """Set a group to the temperature and prior of a posterior of n examples; return the factor of momenta."""
     ratio = group["n"] / n
     if ratio == 1:
         return 1.0
-    one = of_chain(group, 0)
-    method = to_method(one, current(one))
+    first = group_of_chain(group, 0)
+    method = build_method(first)
     if "xi" in group:
         method = replace(method, xi=1.0)  # type: ignore[call-arg]
     method = method.at_temperature(group["heat"] / n)
+    values = values_of(group)
     if "xi" in group:
-        group["xi"] = scaled(group["xi"], getattr(method, "xi", 1.0))
+        values["xi"] = scaled(group["xi"], getattr(method, "xi", 1.0))
     if method.has_prior:
         method = method.with_prior(float(group["weight_decay"]) * ratio)
-    group |= {name: getattr(method, name) for name in coefficients(type(method)) if name in group}
+    values |= {name: getattr(method, name) for name in coefficients(type(method)) if name in group}
     group["n"] = n
     if "draws" in group:
-        law = Noise(*group["draws"])
-        more = law.residuals * (1 / ratio - 1)
-        law = law._replace(residuals=law.residuals + more, shape=law.shape + law.factor * more)
+        law = NoiseLaw(*group["draws"])
+        added = law.residuals * (1 / ratio - 1)
+        law = law._replace(residuals=law.residuals + added, shape=law.shape + law.factor * added)
         if law.shape < 1:
             raise ValueError(
                 f"LossPosterior: with {n:g} examples its temperature is too high for a noise to be sampled"
@@ -229,76 +283,102 @@ def set_examples(group: dict[str, Any], n: float) -> float:
     return math.sqrt(ratio) if "tau" in group else 1.0
 
 
-def _noise(given: LossPosterior) -> dict[str, Any]:
-    """What a group has of a noise that is drawn: the variance now, how it is drawn, and how often it was."""
-    if not given.samples_noise:
-        return {}
-    law = law_of_variance(given.residuals, given.temperature, np.array([given.variance]))
-    drawn = Noise(given.residuals, law.shape, float(law.scale[0]), law.factor)
-    return {"noise": given.variance, "draws": list(drawn), "drawn": 0}
-
-
-def check_drawn(group: dict[str, Any]) -> None:
-    """Warn where a noise that is to be drawn never is."""
-    if group.get("drawn") == 0 and group["step"] == PATIENCE:
+def warn_if_never_drawn(group: ParamGroup) -> None:
+    """Warn, at one step, where a noise that is to be sampled was never drawn."""
+    if group.get("drawn") == 0 and group["step"] == STEPS_WITHOUT_DRAW:
         warnings.warn(
-            f"the noise is to be sampled, and was not drawn in {PATIENCE} steps: call "
-            "optimizer.draw_noise(residuals) now and then, or give the posterior noise= a number",
+            f"the noise is to be sampled, but was not drawn in {STEPS_WITHOUT_DRAW} steps: call "
+            "optimizer.draw_noise(residuals) from time to time, or give the posterior a number as noise=",
             RuntimeWarning,
             stacklevel=2,
         )
 
 
-def draw(
-    group: dict[str, Any], residuals: Tensor | Iterable[Tensor], weights: Tensor | Iterable[Tensor] | None
+def draw_variance(
+    group: ParamGroup, residuals: Tensor | Iterable[Tensor], weights: Tensor | Iterable[Tensor] | None
 ) -> list[float]:
-    """The variance of the data from its law given the residuals of all of them, at the group's step: for each
-    chain, if there are several, of whose residuals the first axis is the chain. That of chains which have
-    diverged stays, as there is a law for the others all the same."""
-    law = Noise(*group["draws"])
+    """Draw the variance of the data from its law given all residuals, at the group's step.
+
+    Parameters
+    ----------
+    group : ParamGroup
+        A group with a drawn noise.
+    residuals : Tensor or iterable of Tensor
+        Residuals of all training examples, (examples, ...), or with chains (chains, examples, ...); in one
+        tensor or one for each batch.
+    weights : Tensor, iterable of Tensor or None
+        Weights of the examples, in as many tensors.
+
+    Returns
+    -------
+    list of float
+        A variance for each chain. That of a chain that has diverged stays as it is.
+    """
+    law = NoiseLaw(*group["draws"])
     chains = chain_count(group)
     count, squares = 0.0, np.zeros(chains)
-    others = () if weights is None else weights
-    for batch, given in zip_longest(_tensors("residuals", residuals), _tensors("weights", others)):
-        if weights is not None and (batch is None or given is None):
-            raise ValueError("weights must have one tensor for each of residuals, got more of one of them")
-        if group["chains"] and (batch.ndim < 2 or len(batch) != chains):
-            raise ValueError(
-                f"residuals must be (chains, examples, ...) of {chains} chains, got {tuple(batch.shape)}"
-            )
-        several = batch if group["chains"] else (batch if batch.ndim else batch[None])[None]
-        if not several.numel():
-            several = several.new_empty(chains, 0, 1)
-        rows = several.reshape(*several.shape[:2], -1) if several.numel() else several
-        rows = rows.transpose(0, 1)  # (examples, chains, targets)
-        w = rows.new_ones(len(rows)) if given is None else given.ravel().to(rows)
-        if len(w) != len(rows) or not ((w >= 0) & w.isfinite()).all():
-            raise ValueError(
-                f"weights must be finite and >= 0, one for each of {len(rows)} examples, got {shown(given)}"
-            )
+    weight_batches = () if weights is None else weights
+    for batch, batch_weights in zip_longest(
+        _tensors("residuals", residuals), _tensors("weights", weight_batches)
+    ):
+        if weights is not None and (batch is None or batch_weights is None):
+            raise ValueError("residuals and weights must have the same number of tensors, one for each batch")
+        rows = _rows_of_examples(group, batch)
+        w = _weights_of_examples(rows, batch_weights)
         count += float(w.sum()) * rows.shape[2]
         squares += torch.einsum("e,ect->c", w, rows.square()).cpu().numpy()
     if abs(count - law.residuals) > (0.0 if weights is None else ROUNDING * law.residuals):
         raise ValueError(
             f"residuals of all {law.residuals:.10g} targets of the training examples are needed, got "
-            f"{count:.10g}: of several batches give one after the other, such as (model(x) - y for x, y in "
-            "loader); where examples have weights, n is their sum and they are given as weights="
+            f"{count:.10g}: give those of several batches one after the other, such as (model(x) - y for "
+            "x, y in loader); where examples have weights, n is their sum and they are given as weights="
         )
-    alive = np.isfinite(squares)
-    if not alive.any():
-        given = squares if group["chains"] else squares[0]
-        raise ValueError(f"the squares of the residuals must be finite, got {given}: has it diverged?")
+    is_finite = np.isfinite(squares)
+    if not is_finite.any():
+        sums = squares if group["chains"] else squares[0]
+        raise ValueError(f"the squares of the residuals must be finite, got {sums}: has the model diverged?")
     numbers = np.arange(group["chain"], group["chain"] + chains)
     gamma = random.gammas(law.shape, group["seed"], random.VARIANCE, 0, numbers, group["step"])
     drawn = (law.scale + law.factor * squares) / gamma
-    return [float(value) for value in (np.where(alive, drawn, group["noise"]) if group["chains"] else drawn)]
+    if group["chains"]:
+        drawn = np.where(is_finite, drawn, group["noise"])
+    return [float(variance) for variance in drawn]
 
 
-def _tensors(label: str, given: object) -> Iterator[Tensor]:
-    """One tensor, or those of an iterable, in double."""
-    batches = [given] if isinstance(given, Tensor) else given
+def _rows_of_examples(group: ParamGroup, batch: Tensor) -> Tensor:
+    """Return residuals of a batch as (examples, chains, targets)."""
+    chains = chain_count(group)
+    if not group["chains"]:
+        stacked = (batch if batch.ndim else batch[None])[None]
+    elif batch.ndim < 2 or len(batch) != chains:
+        raise ValueError(
+            f"residuals must be (chains, examples, ...) of {chains} chains, got {tuple(batch.shape)}"
+        )
+    else:
+        stacked = batch
+    if not stacked.numel():
+        stacked = stacked.new_empty(chains, 0, 1)
+    else:
+        stacked = stacked.reshape(*stacked.shape[:2], -1)
+    return stacked.transpose(0, 1)
+
+
+def _weights_of_examples(rows: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the weights of examples with these rows, checked; without weights they are 1."""
+    w = rows.new_ones(len(rows)) if weights is None else weights.ravel().to(rows)
+    if len(w) != len(rows) or not ((w >= 0) & w.isfinite()).all():
+        raise ValueError(
+            f"weights must be finite and >= 0, one for each of {len(rows)} examples, got {shown(weights)}"
+        )
+    return w
+
+
+def _tensors(label: str, batches: object) -> Iterator[Tensor]:
+    """Yield one tensor, or those of an iterable, in double."""
+    if isinstance(batches, Tensor):
+        batches = [batches]
     if not isinstance(batches, Iterable):
-        raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(given)}")
+        raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(batches)}")
     for batch in batches:
         if not isinstance(batch, Tensor):
             raise TypeError(f"{label} must be a tensor, or one for each batch, got {shown(batch)}")
@@ -306,18 +386,19 @@ def _tensors(label: str, given: object) -> Iterator[Tensor]:
 
 
 def check_words(methods: Iterable[Method]) -> None:
-    """Refuse words of which a step of an optimiser ends in the middle: a draw is between two words."""
-    if at_kick := [method.spelling for method in methods if method.seen_at_kick]:
+    """Refuse words with which an optimiser's step ends within the word: a draw must be between two words."""
+    seen_at_kick = [method.spelling for method in methods if method.seen_at_kick]
+    if seen_at_kick:
         raise ValueError(
-            "LossPosterior: noise is drawn between two steps of the word, and between the steps of an "
-            f"optimiser {', '.join(at_kick)} is at the kick: choose a word such as 'BAOAB', or give noise a "
-            "number"
+            "LossPosterior: noise is drawn between two steps of the word, but an optimiser with "
+            f"{', '.join(seen_at_kick)} sees θ at the kick between its steps: choose a word such as 'BAOAB', "
+            "or give noise a number"
         )
 
 
-def _width(layer: ModuleLayer) -> int:
-    """The inputs of a layer: a row of its first matrix."""
-    tensors = map(_tensor, layer.params)
+def _inputs_of(layer: ModuleLayer) -> int:
+    """Return the number of inputs of a layer: the size of a row of its first matrix."""
+    tensors = map(tensor_of, layer.params)
     matrices = [p for p in tensors if not is_lazy(p) and p.dim() > 1 and p.numel()]
     if not matrices:
         raise ValueError(
@@ -327,15 +408,6 @@ def _width(layer: ModuleLayer) -> int:
     return matrices[0].numel() // matrices[0].shape[0]
 
 
-def _listed(params: Any) -> list[Any]:
-    return [params] if isinstance(params, Tensor) else list(params)
-
-
-def _tensor(entry: Any) -> Tensor:
-    """A parameter that may have a name beside it."""
-    tensor: Tensor = entry[1] if isinstance(entry, tuple) else entry
-    return tensor
-
-
-def _size(entry: Any) -> int:
-    return 0 if is_lazy(_tensor(entry)) else _tensor(entry).numel()
+def _size_of(entry: Any) -> int:
+    """Return the number of elements of an entry of "params", 0 for a lazy parameter."""
+    return 0 if is_lazy(tensor_of(entry)) else tensor_of(entry).numel()

@@ -1,40 +1,50 @@
-"""Seeds where none was given: another for every optimiser, the same in all processes that train one model."""
+"""Seeds for optimisers that were given none: different for each, the same in all processes of one model."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from heatbath.torch.optim.param_groups import ParamGroup
 from heatbath.torch.optim.state import is_lazy
-
-Groups = list[dict[str, Any]]
 
 ROUNDING = 1e-6  # relative, of sums over equal parameters: machines may add in another order
 
-_counts: dict[int, Iterator[int]] = {}
-_steppers: dict[tuple[int, int], Iterator[int]] = {}  # optimisers that were stepped, by seed and chain
+_counts: dict[int, Iterator[int]] = {}  # of optimisers that were made, by torch's seed
+_step_counts: dict[tuple[int, int], Iterator[int]] = {}  # of optimisers that were stepped, by seed and chain
 
 
-def made() -> int:
-    """A seed made of that of torch's generator, which is read and not drawn from, and of how many optimisers
-    have been made with it before in this process."""
-    start = torch.initial_seed()
-    number = next(_counts.setdefault(start, count()))
-    address = hashlib.sha256(f"{start} {number}".encode()).digest()
+class Fingerprint(NamedTuple):
+    """What tells different parameters apart."""
+
+    shape: tuple[int, ...]
+    total: float
+    total_of_sizes: float
+
+
+def new_seed() -> int:
+    """Return a seed for a new optimiser, different for each one in this process.
+
+    It is made of the seed of torch's generator, which is read and not drawn from, and of the number of
+    optimisers made with that seed before.
+    """
+    torch_seed = torch.initial_seed()
+    number = next(_counts.setdefault(torch_seed, count()))
+    address = hashlib.sha256(f"{torch_seed} {number}".encode()).digest()
     return int.from_bytes(address[:8], "little") % 2**63
 
 
 @contextmanager
 def counted_anew() -> Iterator[None]:
-    """Within, optimisers are counted from 0; afterwards as if none had been made."""
+    """Count optimisers from 0 within the context; afterwards as if none had been made within."""
     kept = dict(_counts)
     _counts.clear()
     try:
@@ -44,52 +54,62 @@ def counted_anew() -> Iterator[None]:
         _counts.update(kept)
 
 
-def processes() -> int:
-    """How many there are in the group of this process; 1 where there is no group."""
+def process_count() -> int:
+    """Return the number of processes in the process group; 1 without a group."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def agree(groups: Groups, parameters: list[Tensor]) -> None:
-    """Take the seeds of the first process for groups whose seed was made here.
+def agree(groups: Sequence[ParamGroup], parameters: list[Tensor]) -> None:
+    """Set the seeds that were made in this process to those of the first process, and mark them as agreed.
 
-    All processes must come here, and have the same parameters: of equal noise for different ones nobody would
-    notice anything.
+    All processes must call this, and processes with other parameters are refused: nobody would notice equal
+    noise for different parameters.
     """
-    if processes() > 1:
-        mine = [group["seed"] for group in groups], _outlines(parameters)
-        everyone: list[Any] = [None] * processes()
-        dist.all_gather_object(everyone, mine)
-        if other := [rank for rank, (_, outlines) in enumerate(everyone) if not _alike(outlines, mine[1])]:
-            raise RuntimeError(_told(f"process {other[0]}"))
-        for group, seed in zip(groups, everyone[0][0], strict=True):
+    if process_count() > 1:
+        fingerprints = list(map(_fingerprint, parameters))
+        gathered: list[Any] = [None] * process_count()
+        dist.all_gather_object(gathered, ([group["seed"] for group in groups], fingerprints))
+        for rank, (_, fingerprints_there) in enumerate(gathered):
+            if not _are_alike(fingerprints_there, fingerprints):
+                raise RuntimeError(_describe_conflict(f"process {rank}"))
+        for group, seed in zip(groups, gathered[0][0], strict=True):
             group["seed"] = group["seed"] if group["agreed"] else seed
     for group in groups:
         group["agreed"] = True
 
 
-def compare(groups: Groups, members: list[list[Tensor]]) -> None:
-    """Refuse seeds that were given, and that another process has for other parameters.
+def compare(groups: Sequence[ParamGroup], members: list[list[Tensor]]) -> None:
+    """Refuse given seeds that another process uses for other parameters.
 
-    What the first process has that comes here stands in the store of the process group, so that nobody waits
-    for others, who may train something else. Of several optimisers with one seed each is compared with those
-    that were stepped as the first, second, ... in their processes.
+    The first process that calls this writes its parameters' fingerprints to the store of the process group,
+    so that no process waits for others, which may train something else. Of several optimisers with one seed
+    each is compared with those that were stepped as the first, second, ... in their processes.
+
+    Parameters
+    ----------
+    groups : sequence of ParamGroup
+        Groups of an optimiser before its first step.
+    members : list of lists of Tensor
+        Their parameters, in all processes.
     """
-    store = _store()
+    store = _shared_store()
     if store is None:
         return
     for seed, chain in dict.fromkeys((group["seed"], group["chain"]) for group in groups):
-        own = [p for g, ps in zip(groups, members, strict=True) if g["seed"] == seed for p in ps]
-        number = next(_steppers.setdefault((seed, chain), count()))
-        mine = json.dumps([dist.get_rank(), _outlines(own)])
-        there = store.compare_set(f"heatbath/{seed}/{chain}/{number}", "", mine).decode()
-        rank, outlines = json.loads(there)
-        if not _alike(outlines, json.loads(mine)[1]):
-            raise RuntimeError(_told(f"process {rank}, with the same seed={seed}"))
+        parameters: list[Tensor] = []
+        for group, params in zip(groups, members, strict=True):
+            parameters += params if group["seed"] == seed else []
+        number = next(_step_counts.setdefault((seed, chain), count()))
+        fingerprints = json.dumps([dist.get_rank(), list(map(_fingerprint, parameters))])
+        written = store.compare_set(f"heatbath/{seed}/{chain}/{number}", "", fingerprints).decode()
+        rank, fingerprints_of_first = json.loads(written)
+        if not _are_alike(fingerprints_of_first, json.loads(fingerprints)[1]):
+            raise RuntimeError(_describe_conflict(f"process {rank}, with the same seed={seed}"))
 
 
-def _store() -> Any:
-    """What all processes can read and write; None where there is one of them, or no such thing."""
-    if processes() == 1:
+def _shared_store() -> Any:
+    """Return the store that all processes can read and write, None where there is none or one process."""
+    if process_count() == 1:
         return None
     from torch.distributed import distributed_c10d
 
@@ -99,29 +119,28 @@ def _store() -> Any:
         return None
 
 
-def _told(other: str) -> str:
+def _describe_conflict(process: str) -> str:
+    """Return the message for this process and another one that would draw the same noise."""
     return (
-        f"process {dist.get_rank()} has other parameters than {other}, and both would draw the same noise: "
-        "where each trains a model of its own, or other layers of one, give each a seed of its own, such as "
-        "seed=rank; a model that is sharded must be whole in every process (DistributedDataParallel)"
+        f"process {dist.get_rank()} has other parameters than {process}, and both would draw the same noise. "
+        "Where each trains a model of its own, or other layers of one, give each a seed of its own, such as "
+        "seed=rank; a model that is sharded must be whole in every process (DistributedDataParallel) or "
+        "sharded by fully_shard; with ZeroRedundancyOptimizer call optimizer.optim.sharded_by(optimizer)"
     )
 
 
-def _outlines(parameters: list[Tensor]) -> list[Any]:
-    return list(map(_outline, parameters))
-
-
-def _outline(parameter: Tensor) -> tuple[tuple[int, ...], float, float]:
-    """What tells different parameters apart: the shape, the sum, and the sum of sizes."""
+def _fingerprint(parameter: Tensor) -> Fingerprint:
+    """Return the fingerprint of a parameter; lazy parameters have none yet."""
     if is_lazy(parameter) or parameter.is_meta:
-        return (), 0.0, 0.0
-    if hasattr(parameter, "placements"):  # which knows what part of the whole it is
-        return tuple(parameter.shape), 0.0, 0.0
+        return Fingerprint((), 0.0, 0.0)
+    if hasattr(parameter, "placements"):  # a DTensor, which knows what part of the whole it is
+        return Fingerprint(tuple(parameter.shape), 0.0, 0.0)
     values = parameter.detach().double()
-    return tuple(parameter.shape), float(values.sum()), float(values.abs().sum())
+    return Fingerprint(tuple(parameter.shape), float(values.sum()), float(values.abs().sum()))
 
 
-def _alike(some: list[Any], others: list[Any]) -> bool:
+def _are_alike(some: list[Any], others: list[Any]) -> bool:
+    """Return whether two lists of fingerprints, which may come from JSON, agree up to rounding."""
     return len(some) == len(others) and all(
         tuple(a[0]) == tuple(b[0]) and not abs(a[1] - b[1]) > ROUNDING * max(a[2], b[2])
         for a, b in zip(some, others, strict=True)

@@ -1,6 +1,7 @@
-"""Units: the tensors of a param group that share a ξ, as a step finds them, and the state of a parameter.
+"""Tensors of an optimiser step, grouped by the ξ that they share, and the state of a parameter.
 
-Where parameters have many chains, stacked along their first axis, each chain has units of its own.
+Where parameters have many chains, stacked along their first axis, each chain has tensors of its own.
+θ: parameters, p: momenta, ξ: friction of a thermostat, τ: temperature.
 """
 
 from __future__ import annotations
@@ -12,171 +13,203 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heatbath.methods import find_method
-from heatbath.torch.optim.sharding import Shard, local, sharded_like
-from heatbath.torch.optim.step_program import Recipe, Table
+from heatbath.torch.optim.param_groups import ParameterState
+from heatbath.torch.optim.sharding import Shard, local_part, local_part_of_gradient
+from heatbath.torch.optim.step_program import StepProgram, Table
 
 HALF = (torch.float16, torch.bfloat16)
-TENSORS = ("momentum", "second", "copy")  # what the state of a parameter has, if its method needs it
+TENSORS = ("momentum", "second", "copy")  # keys in the state of a parameter, as far as its method needs them
 
 
 @dataclass
 class StepTensors:
-    """θ, momenta, gradients and, where the method keeps them, second moments of the tensors with a gradient.
+    """The tensors of a param group that share a ξ, in one step: those of one chain, with a gradient.
 
-    Of parameters that are sharded over processes they are what is here, and `shards` says where that lies.
-    `table` are the coefficients of the recipe's operations, `rows` the row of it for each tensor: 0 at its
-    first step, 1 later. `first` are the positions of their first elements in the numbering of the noise,
-    `steps` how often their group was stepped, or they themselves where the method counts that. `kinetic` is
-    p·p where it was last read, `size` how many parameters are stepped, in all processes. θ of half-precision
-    parameters are float32 copies, and of those whose numbers stand for their negatives the numbers
-    themselves. `number` is that of the chain in the noise. Of stacked parameters the tensors are those of all
-    `chains`, and this is the one at `place` in them. `index` is the first parameter's number in its group.
+    Parameters
+    ----------
+    program, table
+        The program of the step and its coefficients.
+    xi, root_tau
+        ξ, and the square root of the temperature on a ladder (1 without a ladder).
+    seed, step
+        Seed of the noise, and number of steps that the group has made.
+    chain_number
+        Number of the chain in the addresses of the noise.
+    chain, chain_count
+        Position of the chain in stacked parameters, and the number of chains in them.
+    index
+        Position of the first parameter in its group.
+    parameters, states, shards
+        The parameters, their states, and where those of sharded parameters lie.
+    theta, p, gradients, second
+        What is stepped. Of sharded parameters it is what this process has. θ of half-precision parameters are
+        float32 copies; θ whose numbers stand for their negatives are resolved. `second` is empty where the
+        method keeps no second moments.
+    first_elements
+        Positions of the first elements in the numbering of the noise.
+    rows
+        Rows of the table: 0 in a tensor's first step, 1 later.
+    steps
+        How often the group was stepped, or the parameter itself where the method counts that.
+    kinetic
+        p·p where it was last read, -1 before.
+    size
+        Number of elements, in all processes.
+    sharded
+        True if any of the parameters is sharded.
     """
 
-    recipe: Recipe
+    program: StepProgram
     table: Table
     xi: float
     root_tau: float
     seed: int
     step: int
+    chain_number: int = 0
+    chain: int = 0
+    chain_count: int = 1
+    index: int = 0
     parameters: list[Tensor] = field(default_factory=list)
-    states: list[dict[str, Any]] = field(default_factory=list)
+    states: list[ParameterState] = field(default_factory=list)
     shards: list[Shard | None] = field(default_factory=list)
     theta: list[Tensor] = field(default_factory=list)
     p: list[Tensor] = field(default_factory=list)
-    gradient: list[Tensor] = field(default_factory=list)
+    gradients: list[Tensor] = field(default_factory=list)
     second: list[Tensor] = field(default_factory=list)
-    first: list[int] = field(default_factory=list)
+    first_elements: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     kinetic: float = -1.0
     size: int = 0
     sharded: bool = False
-    number: int = 0
-    chains: int = 1
-    place: int = 0
-    index: int = 0
 
-    @property
-    def is_first(self) -> bool:
-        """Whether it is of the first chain, or the only one."""
-        return self.place == 0
-
-    def alone(self) -> StepTensors:
-        """This unit of one chain with tensors of its own, which are views."""
-        if self.chains == 1:
-            return self
-        names = ("theta", "p", "gradient", "second")
-        own: dict[str, Any] = {n: [tensor[self.place] for tensor in getattr(self, n)] for n in names}
-        return replace(self, **own, chains=1, place=0)
-
-    def add(
-        self, group: dict[str, Any], parameter: Tensor, state: dict[str, Any], first: int, shard: Shard | None
-    ) -> None:
-        """Take in a parameter with its state."""
+    def add(self, parameter: Tensor, state: ParameterState, first_element: int, shard: Shard | None) -> None:
+        """Add a parameter with its state, which `prepare_state` has prepared."""
         gradient = gradient_of(parameter, shard)
-        found = [state.get("copy", parameter), state["momentum"]]
-        if "second" in state:
-            found.append(state["second"])
-        theta, p, *second = found if shard is None else (local(tensor, shard) for tensor in found)
-        if shard is not None:  # so that all processes take the same way
-            theta = theta.contiguous()
+        theta, p, second = state.get("copy", parameter), state["momentum"], state.get("second")
+        if shard is not None:
+            theta = local_part(theta, shard).contiguous()  # so that all processes step it in the same way
+            p = local_part(p, shard)
+            second = None if second is None else local_part(second, shard)
         self.parameters.append(parameter)
         self.states.append(state)
-        self.size += parameter.numel() // self.chains if shard is None else math.prod(shard.shape)
+        self.size += parameter.numel() // self.chain_count if shard is None else math.prod(shard.shape)
         self.shards.append(shard)
         self.sharded |= shard is not None
         self.theta.append(theta.detach().resolve_neg() if theta.is_neg() else theta)
         self.p.append(p)
-        self.gradient.append(gradient)
-        self.second += second
-        self.first.append(first)
+        self.gradients.append(gradient)
+        if second is not None:
+            self.second.append(second)
+        self.first_elements.append(first_element)
         self.rows.append(min(state["step"], 1))
-        self.steps.append(state["step"] if find_method(group["method"]).counts_steps else self.step)
+        self.steps.append(state["step"] if self.program.method.counts_steps else self.step)
 
-    def alike(self) -> list[StepTensors]:
-        """Units of the tensors that have the same row and step."""
+    def unstacked(self) -> StepTensors:
+        """Return the same with tensors of this chain alone, which are views of the stacked ones."""
+        if self.chain_count == 1:
+            return self
+        stacked = {"theta": self.theta, "p": self.p, "gradients": self.gradients, "second": self.second}
+        views: dict[str, Any] = {
+            name: [tensor[self.chain] for tensor in tensors] for name, tensors in stacked.items()
+        }
+        return replace(self, **views, chain_count=1, chain=0)
+
+    def split_by_row(self) -> list[StepTensors]:
+        """Return these tensors divided into those with the same row of the table and the same step."""
         kinds = list(zip(self.rows, self.steps, strict=True))
         if len(set(kinds)) == 1:
             return [self]
-        units = []
+        divided = []
         for kind in sorted(set(kinds)):
-            chosen = [i for i, other in enumerate(kinds) if other == kind]
+            chosen = [i for i, row_and_step in enumerate(kinds) if row_and_step == kind]
             lists: dict[str, Any] = {
                 name: [value[i] for i in chosen]
                 for name, value in vars(self).items()
                 if isinstance(value, list) and value
             }
-            units.append(replace(self, **lists))
-        return units
+            divided.append(replace(self, **lists))
+        return divided
 
     def renew_gradients(self) -> None:
-        """Take the gradients that a closure has made in the middle of a step."""
+        """Take the gradients that a closure has computed in the middle of a step."""
         if any(parameter.grad is None for parameter in self.parameters):
-            raise RuntimeError("the closure must make the same gradients every time within a step")
-        self.gradient = list(map(gradient_of, self.parameters, self.shards))
+            raise RuntimeError("within a step the closure must always give gradients to the same parameters")
+        self.gradients = list(map(gradient_of, self.parameters, self.shards))
 
-    def publish(self) -> None:
-        """Write copies back into parameters (of half precision, or with the negative bit), and tell autograd
-        that all have changed. The first chain does so for all."""
-        if not self.is_first:
-            return
+    def write_back(self) -> None:
+        """Write θ that are copies back into their parameters, and tell autograd that all have changed.
+
+        This is for all chains of stacked parameters, so that only the first chain needs to do it.
+        """
         for parameter, theta, shard in zip(self.parameters, self.theta, self.shards, strict=True):
-            home = parameter if shard is None else local(parameter, shard)
-            if theta is not home:
-                home.copy_(theta)
+            stepped = parameter if shard is None else local_part(parameter, shard)
+            if theta is not stepped:
+                stepped.copy_(theta)
         torch.autograd.graph.increment_version(self.parameters)
 
 
-def prepare(group: dict[str, Any], parameter: Tensor, state: dict[str, Any]) -> None:
-    """Make the state of a parameter before its first step, and fit it to a parameter that has changed.
+def prepare_state(parameter: Tensor, state: ParameterState, *, keeps_second: bool) -> None:
+    """Fill the state of a parameter before its first step, and adapt it to a parameter that has changed.
 
     Momenta of half-precision parameters are float32, with a float32 copy of the parameter beside them; what
     others have written into the parameter goes into the copy.
+
+    Parameters
+    ----------
+    parameter : Tensor
+        What is to be stepped.
+    state : ParameterState
+        Its state in the optimiser, which is changed.
+    keeps_second : bool
+        Whether the method keeps second moments.
     """
-    half = parameter.dtype in HALF
-    kind = torch.float32 if half else parameter.dtype
-    state["step"] = int(state.get("step", 0))  # others may have made a tensor of it
+    is_half = parameter.dtype in HALF
+    dtype = torch.float32 if is_half else parameter.dtype
+    state["step"] = int(state.get("step", 0))  # others may have replaced it by a tensor
     if "momentum" not in state:
-        state["momentum"] = torch.zeros_like(parameter, dtype=kind)
-    if find_method(group["method"]).keeps_second and "second" not in state:
-        state["second"] = torch.zeros_like(parameter, dtype=kind)
-    if half and "copy" not in state:
-        state["copy"] = parameter.detach().to(kind, copy=True)
-    elif half:
-        written = state["copy"].to(parameter.dtype) != parameter
-        state["copy"] = torch.where(written, parameter.to(kind), state["copy"])
+        state["momentum"] = torch.zeros_like(parameter, dtype=dtype)
+    if keeps_second and "second" not in state:
+        state["second"] = torch.zeros_like(parameter, dtype=dtype)
+    if is_half and "copy" not in state:
+        state["copy"] = parameter.detach().to(dtype, copy=True)
+    elif is_half:
+        was_written = state["copy"].to(parameter.dtype) != parameter
+        state["copy"] = torch.where(was_written, parameter.to(dtype), state["copy"])
     else:
         state.pop("copy", None)
     for name in TENSORS:
         if name not in state:
             continue
-        if state[name].shape != parameter.shape:
+        tensor: Tensor = state[name]  # type: ignore[literal-required]
+        if tensor.shape != parameter.shape:
             raise RuntimeError(
-                f"the {name} of a parameter has shape {tuple(state[name].shape)} and the parameter has "
+                f"the {name} of a parameter has shape {tuple(tensor.shape)} and the parameter has "
                 f"{tuple(parameter.shape)}: it was replaced, or the state of another model was loaded; make "
                 "a new optimiser"
             )
-        if state[name].dtype != kind or state[name].device != parameter.device:
-            state[name] = state[name].to(parameter.device, kind)
+        if tensor.dtype != dtype or tensor.device != parameter.device:
+            state[name] = tensor.to(parameter.device, dtype)  # type: ignore[literal-required]
 
 
 def gradient_of(parameter: Tensor, shard: Shard | None) -> Tensor:
-    """The gradient in the type in which the parameter is stepped, with numbers that mean what they are."""
+    """Return the gradient of a parameter (here, if it is sharded) in the type in which it is stepped.
+
+    Sparse and complex gradients are refused.
+    """
     gradient = parameter.grad
     assert gradient is not None
     if shard is not None:
-        gradient = sharded_like(parameter, gradient)
+        gradient = local_part_of_gradient(parameter, gradient)
     if gradient.layout != torch.strided or gradient.is_complex():
         kind = "complex" if gradient.is_complex() else "sparse"
         raise RuntimeError(f"{kind} gradients are not supported: use dense gradients of real parameters")
-    if gradient._is_zerotensor():  # which has no numbers
+    if gradient._is_zerotensor():  # a tensor without memory
         gradient = gradient.clone()
     gradient = gradient.resolve_neg()
     return gradient.float() if parameter.dtype in HALF else gradient
 
 
 def is_lazy(parameter: Tensor) -> bool:
-    """Whether a parameter of a lazy module has no shape yet."""
+    """Return whether this is a parameter of a lazy module, which has no shape yet."""
     return isinstance(parameter, torch.nn.UninitializedParameter)

@@ -1,106 +1,363 @@
-"""What one optimiser step works on: parts, their tensors and their programs."""
+"""What the steps of an optimiser work on: for each param group its program, coefficients and tensors.
+
+The tensors are looked up at every step. Programs and coefficients are kept, and made again where any value
+of the group that they depend on has changed.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from heatbath._internal.checks import NON_NEGATIVE, real
 from heatbath.methods.schedules import at, from_plain
-from heatbath.torch.optim import (
-    param_groups,
-    sharding,
-    stability,
-)
-from heatbath.torch.optim.numba_step import can_be_fused
-from heatbath.torch.optim.state import StepTensors, is_lazy
-from heatbath.torch.optim.step_program import Recipe, Table
+from heatbath.torch.optim import param_groups, seeds, sharding, stability, torch_step
+from heatbath.torch.optim.numba_step import CompiledStep, can_be_compiled
+from heatbath.torch.optim.param_groups import GroupValues, ParamGroup
+from heatbath.torch.optim.sharding import Shard, WrapperShards
+from heatbath.torch.optim.state import StepTensors, is_lazy, prepare_state
+from heatbath.torch.optim.step_program import StepProgram, Table, step_program
+
+States = MutableMapping[Tensor, Any]  # of parameters, as an optimiser has them
 
 
-class Cooked(NamedTuple):
-    """The recipe of a group with its coefficients, and what they were made from."""
+class GroupProgram(NamedTuple):
+    """The program of a group (of one chain) with its coefficients, and the values they were made from."""
 
-    wording: tuple[Any, ...]
-    values: tuple[Any, ...]
-    recipe: Recipe
-    table: Table
+    values: GroupValues
+    program: StepProgram
+    coefficients: Table
+
+
+class ChainOfPart(NamedTuple):
+    """One chain of a part: its number in the noise, its view of the group, its coefficients and tensors."""
+
+    number: int
+    group: ParamGroup
+    coefficients: tuple[float, ...]
+    units: list[StepTensors]
 
 
 @dataclass
 class StepPart:
-    """A group in a step: its recipe, its units, and whether compiled code steps it."""
+    """A param group in one step.
 
-    place: int
-    group: dict[str, Any]
-    recipe: Recipe
+    `units` are the tensors of all its chains, one unit for each ξ; those of the first chain have the tensors
+    with all chains in them. `compiled` tells whether compiled code steps them.
+    """
+
+    index: int
+    group: ParamGroup
+    program: StepProgram
+    chains: list[ChainOfPart]
     units: list[StepTensors]
-    fused: bool
+    compiled: bool
+
+    @property
+    def stacked_units(self) -> list[StepTensors]:
+        """The tensors of the first chain, which belong to all chains."""
+        return self.chains[0].units
+
+    def only_prepares(self) -> bool:
+        """Return whether this step is to make the states of the parameters and nothing else.
+
+        So torch.distributed.checkpoint steps an optimiser: before the first step, at lr = 0 and with
+        gradients of 0. A schedule that begins at 0 makes true steps.
+        """
+        group = self.group
+        if group["step"] or group["lr"] != 0:
+            return False
+        units = self.stacked_units
+        if not units or units[0].theta[0].is_meta:
+            return False
+        if "lr" in group["schedules"] and at(from_plain(group["schedules"]["lr"]), 0) == 0:
+            return False
+        sizes = [[gradient.abs().sum() for gradient in unit.gradients] for unit in units]
+        return not any(sharding.complete_sums(sizes, [unit.shards for unit in units]))
+
+    def finish(self) -> None:
+        """Write what the step has changed into the group, the parameters and their states."""
+        group = self.group
+        if "noise" in group and group["chains"]:
+            group["previous"] = [list(chain.coefficients) for chain in self.chains]
+        else:
+            group["previous"] = list(self.chains[0].coefficients)
+        group["step"] += 1
+        for unit in self.stacked_units:
+            unit.write_back()
+            for state in unit.states:
+                state["step"] += 1
+        if "xi" not in group:
+            return
+        for unit in self.units:
+            if self.program.has_friction_per_tensor:
+                frictions = group["xi"][unit.chain] if group["chains"] else group["xi"]
+                frictions[unit.index] = unit.xi
+            elif group["chains"]:
+                group["xi"][unit.chain] = unit.xi
+            else:
+                group["xi"] = unit.xi
 
 
-def of_chain(unit: StepTensors, group: dict[str, Any], cooked: Cooked, k: int) -> StepTensors:
-    """The unit of chain k beside one of the first; `group` is as that chain sees it."""
-    ladder, xi = param_groups.ladder(group), group.get("xi", 0.0)
-    xi = xi[unit.index] if isinstance(xi, list) else xi
-    root = math.sqrt(ladder.ladder[group["rung"]]) if ladder else 1.0
-    number = group["chain"] + k
-    return replace(unit, xi=xi, root_tau=root, table=cooked.table, number=number, place=k)
+class StepParts:
+    """Makes the parts of each step, and keeps what is the same from step to step.
+
+    Parameters
+    ----------
+    wrapper : WrapperShards or None
+        Where a wrapper has divided the parameters over processes.
+    original_ids : list of int
+        Ids of the parameters that the optimiser was made with.
+    """
+
+    def __init__(self, wrapper: WrapperShards | None, original_ids: list[int]) -> None:
+        self.wrapper = wrapper
+        self.original_ids = original_ids
+        self.programs: dict[tuple[int, int], GroupProgram] = {}  # by group and chain
+        self.compiled_step = CompiledStep()
+        self._warned: set[tuple[int, int]] = set()  # of thermostats that have become unstable
+        self._first_elements: list[list[int]] = []
+        self._shards: list[list[Shard | None]] = []
+
+    def members(self, groups: Sequence[ParamGroup], index: int) -> list[Tensor]:
+        """Return the parameters of a group in all processes."""
+        return groups[index]["params"] if self.wrapper is None else self.wrapper.members(index)
+
+    def collect(
+        self, groups: Sequence[ParamGroup], states: States, first_elements: list[list[int]]
+    ) -> list[StepPart]:
+        """Return the parts that move in this step. No parameter moves yet.
+
+        Coefficients on schedules are set in the groups, and the states of parameters are prepared.
+
+        Parameters
+        ----------
+        groups, states
+            Those of the optimiser.
+        first_elements : list of lists of int
+            The result of `number_elements`.
+        """
+        parts = []
+        for index, group in enumerate(groups):
+            if group["schedules"]:
+                param_groups.apply_schedules(group)
+            first_group = param_groups.group_of_chain(group, 0)
+            known = self.program_of(index, 0, first_group)
+            if not len(known.program.encoded):
+                continue
+            units = self._units(index, groups, first_group, known, first_elements[index], states)
+            chains = [ChainOfPart(group["chain"], first_group, known.values.current, units)]
+            if group["chains"]:
+                chains += self._other_chains(index, group, known, units)
+                units = [unit for chain in chains for unit in chain.units]
+            compiled = _is_compiled(group, chains[0].units)
+            parts.append(StepPart(index, group, known.program, chains, units, compiled))
+        return parts
+
+    def _other_chains(
+        self, index: int, group: ParamGroup, known: GroupProgram, units: list[StepTensors]
+    ) -> list[ChainOfPart]:
+        """Return the chains of a part after the first one, which has this program and these units."""
+        chains = []
+        for k in range(1, param_groups.chain_count(group)):
+            group_of_chain = param_groups.group_of_chain(group, k)
+            if "noise" in group:  # each chain has its own, and coefficients that depend on it
+                known = self.program_of(index, k, group_of_chain)
+            units_of_chain = [_unit_of_chain(unit, group_of_chain, known.coefficients, k) for unit in units]
+            number = group["chain"] + k
+            chains.append(ChainOfPart(number, group_of_chain, known.values.current, units_of_chain))
+        return chains
+
+    def program_of(self, index: int, chain: int, group: ParamGroup) -> GroupProgram:
+        """Return the program of a group with its coefficients, made again as far as values have changed.
+
+        Parameters
+        ----------
+        index, chain : int
+            Position of the group, and of one of its chains.
+        group : ParamGroup
+            The group as that chain sees it.
+        """
+        values = param_groups.read_values(group)
+        known = self.programs.get((index, chain))
+        if known is not None and known.values == values:
+            return known
+        if known is not None and known.values[:2] != values[:2]:
+            known = None  # another word or choice
+        previous, current = values.previous, values.current
+        if known is not None and known.values.current[1:] == current[1:] == previous[1:]:
+            real("lr", current[0], NON_NEGATIVE)  # nothing but the stepsize has changed
+            program = known.program
+        else:
+            param_groups.check_group(group)
+            method = param_groups.build_method(group)  # also checks the coefficients
+            program = step_program(method) if known is None else known.program
+        coefficients = program.coefficients(
+            values.by_name(previous), values.by_name(current), values.maximize
+        )
+        known = GroupProgram(values, program, coefficients)
+        self.programs[index, chain] = known
+        if (index, chain) not in self._warned and stability.warn_if_unstable(group, program.method):
+            self._warned.add((index, chain))
+        return known
+
+    def _units(
+        self,
+        index: int,
+        groups: Sequence[ParamGroup],
+        group: ParamGroup,
+        known: GroupProgram,
+        first_elements: list[int],
+        states: States,
+    ) -> list[StepTensors]:
+        """Return the tensors of a group that have a gradient, one unit for each ξ, for its first chain."""
+        root_tau = param_groups.root_of_temperature(group)
+        per_tensor = known.program.has_friction_per_tensor
+        keeps_second = known.program.method.keeps_second
+        units: list[StepTensors] = []
+        for i, parameter in enumerate(self.members(groups, index)):
+            shard = self._shards[index][i]
+            if parameter.grad is None or not parameter.numel():
+                continue
+            if self.wrapper is not None and shard is not None and not shard.runs:
+                parameter, state = self.wrapper.stand_in(parameter, group["step"])
+            else:
+                state = states[parameter]
+            prepare_state(parameter, state, keeps_second=keeps_second)
+            if not units or per_tensor:
+                unit = StepTensors(
+                    known.program,
+                    known.coefficients,
+                    group["xi"][i] if per_tensor else group.get("xi", 0.0),
+                    root_tau,
+                    group["seed"],
+                    group["step"],
+                    chain_number=group["chain"],
+                    chain_count=group["chains"] or 1,
+                    index=i,
+                )
+                units.append(unit)
+            unit.add(parameter, state, first_elements[i], shard)
+        return units
+
+    def number_elements(self, groups: Sequence[ParamGroup]) -> list[list[int]]:
+        """Return for each group where its tensors begin in the numbering of the noise.
+
+        Elements are numbered over all groups in order. The numbering is kept, unless there are lazy
+        parameters, which have no elements yet. Sharded parameters that cannot be stepped are refused.
+        """
+        if self._first_elements:
+            return self._first_elements
+        if seeds.process_count() > 1:
+            parameters = [parameter for group in groups for parameter in group["params"]]
+            sharding.check_not_replaced(self.original_ids, parameters)
+        self._shards = [self._shards_of(groups, index) for index in range(len(groups))]
+        is_sharded = sharding.check_one_mesh([shard for shards in self._shards for shard in shards])
+        if is_sharded and any(map(param_groups.tempering_ladder, groups)):
+            raise RuntimeError(
+                "simulated tempering of sharded parameters is not supported: use another schedule"
+            )
+        position, any_lazy = 0, False
+        first_elements: list[list[int]] = []
+        for index, group in enumerate(groups):
+            first_elements.append([])
+            for parameter in self.members(groups, index):
+                first_elements[-1].append(position)
+                if is_lazy(parameter):
+                    any_lazy = True
+                else:
+                    position += parameter.numel() // param_groups.chain_count(group)
+        self._first_elements = [] if any_lazy else first_elements
+        return first_elements
+
+    def _shards_of(self, groups: Sequence[ParamGroup], index: int) -> list[Shard | None]:
+        """Return where the parameters of a group lie, None for those that are whole in this process."""
+        params = groups[index]["params"]
+        if self.wrapper is None:
+            return list(map(sharding.shard_of, params))
+        in_this_process = set(params)
+        return [self.wrapper.shard_of(p, p in in_this_process) for p in self.wrapper.members(index)]
+
+    def run_stage(self, parts: list[StepPart], stage: int, draw: torch_step.DrawNormals) -> None:
+        """Run the passes of a stage, in compiled code where possible; `draw` makes the noise elsewhere."""
+        compiled: dict[Any, list[StepTensors]] = {}
+        plain: list[StepTensors] = []
+        for part in parts:
+            for unit in part.units:
+                if unit.theta[0].is_meta:  # there is nothing to move
+                    continue
+                if part.compiled:
+                    compiled.setdefault((unit.theta[0].dtype, unit.seed, unit.step), []).append(unit)
+                else:
+                    plain.append(unit)
+        if plain:
+            torch_step.run(plain, stage, draw)
+        for units in compiled.values():
+            self.compiled_step.run(units, stage)
 
 
-def by_chain(part: StepPart) -> Iterator[tuple[int, dict[str, Any], list[StepTensors]]]:
-    """The chains of a part: their numbers, the group as each sees it, and their units."""
-    count = param_groups.chain_count(part.group)
-    each = len(part.units) // count
-    for k in range(count):
-        own = part.units[k * each : (k + 1) * each]
-        yield part.group["chain"] + k, param_groups.of_chain(part.group, k), own
+def _unit_of_chain(unit: StepTensors, group: ParamGroup, coefficients: Table, chain: int) -> StepTensors:
+    """Return the unit of another chain that corresponds to one of the first; `group` is as it sees it."""
+    xi = group.get("xi", 0.0)
+    return replace(
+        unit,
+        xi=xi[unit.index] if isinstance(xi, list) else xi,
+        root_tau=param_groups.root_of_temperature(group),
+        table=coefficients,
+        chain_number=group["chain"] + chain,
+        chain=chain,
+    )
 
 
-def only_prepares(part: StepPart) -> bool:
-    """Whether a step is there to make states alone, and is none: before the first, at lr = 0 and with
-    gradients of 0, as torch.distributed.checkpoint makes it. A schedule that begins at 0 goes on."""
-    group, units = part.group, [unit for unit in part.units if unit.is_first]
-    if group["step"] or group["lr"] != 0 or not units or units[0].theta[0].is_meta:
-        return False
-    if "lr" in group["schedules"] and at(from_plain(group["schedules"]["lr"]), 0) == 0:
-        return False
-    sizes = [[gradient.abs().sum() for gradient in unit.gradient] for unit in units]
-    return not any(sharding.whole_sums(sizes, [unit.shards for unit in units]))
+def _is_compiled(group: ParamGroup, units: list[StepTensors]) -> bool:
+    """Return whether compiled code steps a group with these tensors of its first chain.
 
-
-def chains_in_words(count: int | None) -> str:
-    """Return a number of chains as text for messages."""
-    return f"{count} chains" if count else "one"
-
-
-def count_chains(params: list[Tensor]) -> str:
-    """How many parameters there are in how many tensors, and how many of them are not frozen."""
-    tensors = f" in {len(params)} tensors" if len(params) > 1 else ""
-    if any(map(is_lazy, params)):
-        return f"? parameters{tensors}"
-    total = sum(parameter.numel() for parameter in params)
-    free = sum(parameter.numel() for parameter in stability.moving(params))
-    return f"{f'{free} of ' if free < total else ''}{total} parameters{tensors}"
-
-
-def fuses(group: dict[str, Any], units: list[StepTensors]) -> bool:
-    """Whether compiled code steps a group."""
+    `fused=True` is refused where it cannot.
+    """
     if group["fused"] is False or not units:
         return False
-    kind = units[0].theta[0].dtype
-    able = all(
-        can_be_fused(theta, kind) and all(can_be_fused(t, kind) and t.shape == theta.shape for t in others)
-        for unit in units
-        if unit.is_first
-        for theta, *others in zip(
-            unit.theta, unit.p, unit.gradient, *filter(None, [unit.second]), strict=True
-        )
-    )
+    able = _fit_compiled_code(units)
     if group["fused"] and not able:
         raise RuntimeError(
             "fused=True needs parameters and gradients on the CPU, contiguous, float32 or float64, "
             "of one type in each group; with fused=None it is used where that is possible"
         )
     return able
+
+
+def _fit_compiled_code(units: list[StepTensors]) -> bool:
+    """Return whether compiled code can step all tensors, as ones of the first tensor's type."""
+    dtype = units[0].theta[0].dtype
+    for unit in units:
+        lists = [unit.theta, unit.p, unit.gradients]
+        if unit.second:
+            lists.append(unit.second)
+        for tensors in lists:
+            if not can_be_compiled(tensors, unit.theta, dtype):
+                return False
+    return True
+
+
+def check_closure(parts: list[StepPart], closure: object) -> None:
+    """Refuse words of several gradients, and tempering, without a closure where anything moves.
+
+    A word of several gradients must also be shared by all parts.
+    """
+    gradients, is_tempered, moves = 1, False, False
+    for part in parts:
+        gradients = max(gradients, part.program.gradients)
+        is_tempered = is_tempered or part.program.is_tempered
+        moves = moves or bool(part.group["lr"] != 0)
+    if closure is None and moves and (gradients > 1 or is_tempered):
+        feature = (
+            f"a word that needs {gradients} gradients per step" if gradients > 1 else "simulated tempering"
+        )
+        raise RuntimeError(
+            f"{feature} needs step(closure), with a function that clears the gradients, computes the loss, "
+            "calls backward() and returns the loss"
+        )
+    if gradients > 1 and len({part.program.encoded.tobytes() for part in parts}) > 1:
+        raise RuntimeError("a word that needs several gradients per step must be shared by all groups")

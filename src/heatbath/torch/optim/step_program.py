@@ -1,7 +1,7 @@
-"""Recipes: a method's stages as a step of an optimiser carries them out, apart from the coefficients.
+"""The program of an optimiser step: the stages and operations that a method's word is carried out by.
 
-A recipe depends on the method, its word and its options; the coefficients are put in at every step, and only
-when they have changed.
+A program depends on the method, its word and its choices. The coefficients of its operations stand in a table
+beside it, which is computed again when one of them has changed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from heatbath.methods import Method
 from heatbath.methods.letters import Columns, Values
 from heatbath.methods.operations import DESCENDING, NEUTRAL, READ, UNITS, WIDTH
 from heatbath.methods.partition import Partition
-from heatbath.torch.optim.param_groups import NOTHING, STANDSTILL
+from heatbath.torch.optim.param_groups import NEGLIGIBLE, STANDSTILL
 
-Table = NDArray[np.float64]
+Table = NDArray[np.float64]  # (2, operations, WIDTH): a tensor's first step, and every later one
 
 
 class StepPass(NamedTuple):
-    """Operations `first` to `stop` - 1 on all tensors, then `stop` to `end` - 1 on their ξ."""
+    """One pass over the tensors: operations `first` to `stop` - 1 on them, then `stop` to `end` - 1 on ξ."""
 
     first: int
     stop: int
@@ -35,7 +35,7 @@ class StepPass(NamedTuple):
 
 
 class StepStage(NamedTuple):
-    """Some passes, and what begins them: a gradient, a tempering move before step n + offset, nothing."""
+    """Passes in a row, and what begins them: a gradient, a tempering move before step n + offset, nothing."""
 
     begins: int
     offset: int
@@ -43,135 +43,141 @@ class StepStage(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """A letter's columns that a table needs: they are computed once, however often the letter occurs."""
+    """Columns of coefficients of one letter, which are computed once however often the letter occurs."""
 
     columns: Callable[[Values], Columns]
-    fraction: float
-    closes: bool  # it ends the step before, with the coefficients of that step
+    fraction: float  # of the stepsize
+    closes: bool  # whether it closes the step before, with the coefficients of that step
 
 
-class Cell(NamedTuple):
-    """Where columns are added to a table: at which number, and whether for a tensor's first step too."""
+class Entry(NamedTuple):
+    """Columns of an evaluation that are added to the table of coefficients."""
 
     evaluation: int
-    kind: int
-    first: int
-    fresh: bool
-    neutral: tuple[float, ...]  # what a first step has instead
+    operation: int  # kind of the operation
+    position: int  # of its first number in a row of the table
+    in_first_step: bool  # whether a tensor's first step has it
+    neutral: tuple[float, ...]  # numbers that a first step has instead
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
-    """The stages of a step, the operations of its passes, and how their coefficients are computed."""
+class StepProgram:
+    """The stages of a step, the operations of their passes, and how the coefficients are computed.
+
+    `encoded` has a row for each operation: its kind, its use of the noise (-1 for none), and the step that it
+    belongs to, counted from the present one. Of `method` only the choices matter.
+    """
 
     method: Method
     stages: tuple[StepStage, ...]
-    encoded: NDArray[np.int64]  # operations: kind, use of noise, offset
+    encoded: NDArray[np.int64]
     evaluations: tuple[Evaluation, ...]
-    cells: tuple[Cell, ...]
+    entries: tuple[Entry, ...]
 
-    @property
+    @cached_property
     def gradients(self) -> int:
-        """How many gradients a step needs."""
+        """Number of gradients in a step."""
         return sum(stage.begins == GRADIENT for stage in self.stages)
 
-    @property
-    def tempered(self) -> bool:
-        """Whether it moves on a ladder."""
+    @cached_property
+    def is_tempered(self) -> bool:
+        """True if a step may move to another rung of a temperature ladder."""
         return any(stage.begins == TEMPER for stage in self.stages)
 
-    def table(self, before: Mapping[str, float], now: Mapping[str, float], maximize: bool) -> Table:
-        """The coefficients (2, operations, WIDTH) where letters that close a step have those of `before`.
+    @cached_property
+    def has_friction_per_tensor(self) -> bool:
+        """True if each tensor has a ξ of its own."""
+        return self.method.thermostat == "tensor"
 
-        The first row is for a tensor's first step, which has nothing to close. The gradient takes the place
-        of G, so where G stands the coefficients have the other sign, unless the loss is to be maximised.
+    @cached_property
+    def reads_temperature(self) -> bool:
+        """True if p·p is read in a step."""
+        return READ in self.encoded[:, 0]
+
+    def passes(self, stage: int) -> tuple[StepPass, ...]:
+        """Return the passes of a stage, none where the step has fewer stages."""
+        return self.stages[stage].passes if stage < len(self.stages) else ()
+
+    def coefficients(
+        self, previous: Mapping[str, float], current: Mapping[str, float], maximize: bool
+    ) -> Table:
+        """Compute the table of coefficients, (2, operations, WIDTH).
+
+        Letters that close the step before have the `previous` numbers, all others the `current` ones. The
+        first row is for a tensor's first step, which has nothing to close. The operations are given the
+        gradient of the loss where the formulas have G = -∇L, so the coefficients of G have the other sign,
+        unless the loss is to be maximised.
         """
         evaluated = []
         for columns_of, fraction, closes in self.evaluations:
-            values = before if closes else now
-            evaluated.append(columns_of(Values(self.method, fraction * values["lr"], values.__getitem__)))
-        later = len(self.encoded) * WIDTH
-        numbers = [0.0] * (2 * later)  # a list is filled much faster than an array
-        for evaluation, kind, first, fresh, neutral in self.cells:
-            place = first
-            columns = evaluated[evaluation]
-            if "unit" in now and kind in UNITS:
-                unit = (before if self.evaluations[evaluation].closes else now)["unit"]
-                columns = [c * unit**power for c, power in zip(columns, UNITS[kind], strict=False)]
-            for column in columns:
-                numbers[later + place] += column
-                if fresh:
-                    numbers[place] += column
-                place += 1
-            if neutral:
-                numbers[first : first + len(neutral)] = neutral
-        if STANDSTILL in (now["lr"], before["lr"]):
-            numbers = [0.0 if abs(number) < NOTHING else number for number in numbers]
+            numbers = previous if closes else current
+            evaluated.append(columns_of(Values(self.method, fraction * numbers["lr"], numbers.__getitem__)))
+        row = len(self.encoded) * WIDTH
+        numbers_of_table = [0.0] * (2 * row)  # a list is filled much faster than an array
+        for entry in self.entries:
+            columns = evaluated[entry.evaluation]
+            if "unit" in current and entry.operation in UNITS:
+                unit = (previous if self.evaluations[entry.evaluation].closes else current)["unit"]
+                columns = [c * unit**power for c, power in zip(columns, UNITS[entry.operation], strict=False)]
+            for position, column in enumerate(columns, entry.position):
+                numbers_of_table[row + position] += column
+                if entry.in_first_step:
+                    numbers_of_table[position] += column
+            if entry.neutral:
+                numbers_of_table[entry.position : entry.position + len(entry.neutral)] = entry.neutral
+        if STANDSTILL in (current["lr"], previous["lr"]):
+            numbers_of_table = [0.0 if abs(number) < NEGLIGIBLE else number for number in numbers_of_table]
         if not maximize:
-            for place in self._descending:
-                numbers[place] *= -1.0
-                numbers[later + place] *= -1.0
-        return np.frombuffer(array("d", numbers)).reshape(2, -1, WIDTH)
+            for position in self._factors_of_gradient:
+                numbers_of_table[position] *= -1.0
+                numbers_of_table[row + position] *= -1.0
+        return np.frombuffer(array("d", numbers_of_table)).reshape(2, -1, WIDTH)
 
     @cached_property
-    def _descending(self) -> list[int]:
-        """Where the numbers stand that multiply G."""
+    def _factors_of_gradient(self) -> list[int]:
+        """Positions in a row of the table of the numbers that multiply G."""
         kinds = self.encoded[:, 0].tolist()
-        return [place * WIDTH for place, kind in enumerate(kinds) if kind in DESCENDING]
+        return [index * WIDTH for index, kind in enumerate(kinds) if kind in DESCENDING]
 
 
 @lru_cache(maxsize=256)
-def recipe(method: Method) -> Recipe:
-    """The recipe of a method, in which its coefficients do not matter."""
+def step_program(method: Method) -> StepProgram:
+    """Return the program of a method, whose coefficients do not matter."""
     program = compile_program(Partition(method, 1.0), {"all": (1,)})
-    table(program, program.steps, 0, 1)  # which refuses a lowering that cannot be meant
+    table(program, program.steps, 0, 1)  # refuses operations that contradict the method
     operations: list[Operation] = []
     stages: list[StepStage] = []
     for stage in program.steps:
         passes: list[StepPass] = []
-        for one in stage.passes:
+        for engine_pass in stage.passes:
             first = len(operations)
-            operations += one.operations
-            if one.reads:  # p·p for ξ, while the tile is at hand
+            operations += engine_pass.operations
+            if engine_pass.reads:  # p·p for ξ, while the tile is in the cache
                 operations.append(Operation(READ, []))
             stop = len(operations)
-            operations += one.frictions
+            operations += engine_pass.frictions
             passes.append(StepPass(first, stop, len(operations)))
         stages.append(StepStage(stage.begins, stage.offset, tuple(passes)))
     encoded = np.array([(o.kind, o.use, o.offset) for o in operations], np.int64).reshape(-1, 3)
-    return Recipe(method, tuple(stages), encoded, *_coefficients(operations, bool(program.prelude)))
+    return StepProgram(method, tuple(stages), encoded, *_plan_table(operations, bool(program.prelude)))
 
 
-def _coefficients(
-    operations: list[Operation], at_kick: bool
-) -> tuple[tuple[Evaluation, ...], tuple[Cell, ...]]:
-    """What a table computes, and where it goes.
+def _plan_table(
+    operations: list[Operation], seen_at_kick: bool
+) -> tuple[tuple[Evaluation, ...], tuple[Entry, ...]]:
+    """Return which columns a table of coefficients needs, and where each is added.
 
-    Where θ is seen at the kick, a tensor's first step closes what stands before it, too.
+    Where θ is seen at the kick, a tensor's first step also closes what stands before the kick.
     """
-    opening = 1 if at_kick else 0
+    opening = 1 if seen_at_kick else 0
     evaluations: dict[Evaluation, int] = {}
-    cells = []
-    for place, operation in enumerate(operations):
+    entries = []
+    for index, operation in enumerate(operations):
         for term in operation.terms:
             closes = term.offset < opening
             evaluation = Evaluation(term.columns, term.fraction, closes)
-            index = evaluations.setdefault(evaluation, len(evaluations))
-            fresh = at_kick or not closes
-            neutral = () if fresh else NEUTRAL.get(operation.kind, ())
-            cells.append(Cell(index, operation.kind, place * WIDTH, fresh, neutral))
-    return tuple(evaluations), tuple(cells)
-
-
-def check_closure(recipes: list[Recipe], closure: object, *, moves: bool = True) -> None:
-    """Refuse words of several gradients, and tempering, without a closure where anything moves."""
-    needed = max((recipe.gradients for recipe in recipes), default=1)
-    tempered = any(recipe.tempered for recipe in recipes)
-    if closure is None and moves and (needed > 1 or tempered):
-        why = f"a word that needs {needed} gradients per step" if needed > 1 else "simulated tempering"
-        raise RuntimeError(
-            f"{why} needs step(closure), with a function that clears the gradients, computes the loss, calls "
-            "backward() and returns the loss"
-        )
-    if needed > 1 and len({recipe.encoded.tobytes() for recipe in recipes}) > 1:
-        raise RuntimeError("a word that needs several gradients per step must be shared by all groups")
+            number = evaluations.setdefault(evaluation, len(evaluations))
+            in_first_step = seen_at_kick or not closes
+            neutral = () if in_first_step else NEUTRAL.get(operation.kind, ())
+            entries.append(Entry(number, operation.kind, index * WIDTH, in_first_step, neutral))
+    return tuple(evaluations), tuple(entries)

@@ -1,30 +1,39 @@
-"""What a sampler's user wants to know of the parts: temperature, friction, noise of the gradient."""
+"""Means over the steps of an optimiser: temperature, friction and gradient noise of each part.
+
+θ: parameters, p: momenta, L: loss, N: number of parameters, ξ: friction of a thermostat, τ: temperature.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
+from torch import Tensor
 
 from heatbath.diagnostics.statistics import BlockAverage, Estimate
-from heatbath.methods.operations import READ
-from heatbath.torch.optim.sharding import whole_sums
+from heatbath.torch.optim.param_groups import ParamGroup, values_of
+from heatbath.torch.optim.sharding import Shard, complete_sums
 from heatbath.torch.optim.state import StepTensors
 
-Group = dict[str, Any]
-
-SELDOM = 8  # steps between two looks at θ·∇L, which take a pass over all parameters each
+CONFIGURATIONAL_EVERY = 8  # steps between measurements of θ·∇L, each of which reads all parameters once
 
 
 class Temperature(NamedTuple):
-    """The kinetic temperature of a part with its standard error, and beside it the configurational one.
+    """The kinetic temperature of a part with its standard error, and its configurational temperature.
 
-    `value` is the mean of p·p/N where the thermostat reads it, and `configurational` that of θ·∇L/N with the
-    gradients of the loop, prior included: both are τ where the law is right. An adaptive part holds the first
-    at τ by force, whatever θ does, so that there only the second tells. An error is infinite while there is
-    too little to tell, and of a sharded model `configurational` is None until it was looked at, every eighth
-    step.
+    An adaptive part holds the first at τ by force, whatever θ does, so that there only the second tells.
+
+    Attributes
+    ----------
+    value : float
+        Mean of p·p/N where the thermostat reads it: τ where the law is right.
+    error : float
+        Its standard error, infinite while there are too few steps for one.
+    configurational : Estimate or None
+        Mean of θ·∇L/N with the gradients of the loop, prior included: τ where the law is right. Of a sharded
+        model it is None until it was measured, at every eighth step.
     """
 
     value: float
@@ -32,90 +41,106 @@ class Temperature(NamedTuple):
     configurational: Estimate | None
 
     def __repr__(self) -> str:
-        kinetic = _text(Estimate(self.value, self.error))
-        return f"Temperature({kinetic}; configurational {_text(self.configurational)})"
+        kinetic = _text_of(Estimate(self.value, self.error))
+        return f"Temperature({kinetic}; configurational {_text_of(self.configurational)})"
 
 
-def _text(estimate: Estimate | None) -> str:
-    """A mean in words."""
+def _text_of(estimate: Estimate | None) -> str:
+    """Return a mean with its error as text."""
     if estimate is None:
-        return "not looked at yet"
+        return "not measured yet"
     if not math.isfinite(estimate.value):
         return "not finite: diverged"
     if not math.isfinite(estimate.error):
-        return f"{estimate.value:.4g}, of too few steps for an error"
+        return f"{estimate.value:.4g}, too few steps for an error"
     return f"{estimate.value:.4g} ± {estimate.error:.1g}"
 
 
 class Observations:
-    """Means over steps of each part, by the number of its group."""
+    """Running means of one chain, for each part by the index of its group.
+
+    The series are "temperature" (p·p/N), "configurational" (θ·∇L/N), "friction" and "gradient noise".
+    """
 
     def __init__(self) -> None:
         self.series: dict[tuple[int, str], BlockAverage] = {}
-        self.fixed: dict[int, tuple[int, float]] = {}  # how often γ was noted, and its sum
+        self.fixed_friction: dict[int, tuple[int, float]] = {}  # number of steps, and the sum of γ over them
 
-    def look(self, place: int, group: Group, units: list[StepTensors]) -> None:
-        """Note θ·∇L/N of a group before a step, if it is due and the group's temperature is read."""
-        if group["step"] % SELDOM and (
-            (place, "configurational") in self.series or any(unit.sharded for unit in units)
-        ):  # of a sharded model all processes look at once, also where one has forgotten its past
+    def add_before_step(self, index: int, group: ParamGroup, units: list[StepTensors]) -> None:
+        """Add θ·∇L/N of a part before its step, where it is due and the part's temperature is read."""
+        if group["step"] % CONFIGURATIONAL_EVERY and (
+            (index, "configurational") in self.series or any([unit.sharded for unit in units])
+        ):  # of a sharded model all processes measure at once, also where one has forgotten its past
             return
-        if not units or units[0].theta[0].is_meta or READ not in units[0].recipe.encoded[:, 0]:
+        if not units or units[0].theta[0].is_meta or not units[0].program.reads_temperature:
             return
         decay, variance = float(group.get("weight_decay", 0.0)), group.get("noise", 1.0)
         scale = (-1.0 if group["maximize"] else 1.0) / variance  # momenta are in units of its root
-        sums, places = [], []
-        for unit in (one.alone() for one in units):
-            for theta, gradient, shard in zip(unit.theta, unit.gradient, unit.shards, strict=True):
+        terms: list[Tensor] = []
+        shards: list[Shard | None] = []
+        size = 0
+        for unit in units:
+            size += unit.size
+            tensors = unit.unstacked()
+            for theta, gradient in zip(tensors.theta, tensors.gradients, strict=True):
                 flat = theta.flatten()
-                value = scale * torch.dot(flat, gradient.to(theta).flatten()).double()
-                sums.append(value + decay * torch.dot(flat, flat).double() if decay else value)
-                places.append(shard)
-        (total,) = whole_sums([sums], [places])
-        self._add(place, "configurational", total / sum(unit.size for unit in units))
+                virial = scale * torch.dot(flat, gradient.to(theta).flatten()).double()
+                terms.append(virial + decay * torch.dot(flat, flat).double() if decay else virial)
+            shards += unit.shards
+        (total,) = complete_sums([terms], [shards])
+        self._add(index, "configurational", total / size)
 
-    def temperatures(self, groups: list[Group]) -> dict[str, Temperature]:
-        """Of the parts whose temperature is read."""
-        beside = self.means("configurational", groups)
-        kinetic = self.means("temperature", groups)
-        return {part: Temperature(*heat, beside.get(part)) for part, heat in kinetic.items()}
-
-    def note(self, place: int, group: Group, units: list[StepTensors]) -> None:
-        """Add a step of a group, if its temperature was read."""
-        if not units or any(unit.kinetic < 0 for unit in units):
+    def add_after_step(self, index: int, group: ParamGroup, units: list[StepTensors]) -> None:
+        """Add p·p/N, the friction and the gradient noise of a part after its step, if p·p was read."""
+        size, kinetic, weighted_xi = 0, 0.0, 0.0
+        for unit in units:
+            if unit.kinetic < 0:
+                return
+            size += unit.size
+            kinetic += unit.kinetic
+            weighted_xi += unit.xi * unit.size
+        if not units:
             return
-        size = sum(unit.size for unit in units)
-        self._add(place, "temperature", sum(unit.kinetic for unit in units) / size)
-        xi = sum(unit.xi * unit.size for unit in units) / size if "xi" in group else None
-        method = units[0].recipe.method
-        friction = method.friction_on(group, xi)
-        noise = method.gradient_noise(group, float(group["lr"]), xi)
+        self._add(index, "temperature", kinetic / size)
+        xi = weighted_xi / size if "xi" in group else None
+        method, values = units[0].program.method, cast(dict[str, Any], group)
+        noise = method.gradient_noise(values, float(group["lr"]), xi)
         if noise is not None:
-            self._add(place, "gradient noise", noise * group.get("noise", 1.0))  # momenta are in its units
+            self._add(index, "gradient noise", noise * group.get("noise", 1.0))  # momenta are in its units
+        friction = method.friction_on(values, xi)
         if friction is not None and xi is not None:
-            self._add(place, "friction", friction)
+            self._add(index, "friction", friction)
         elif friction is not None:
-            count, total = self.fixed.get(place, (0, 0.0))
-            self.fixed[place] = count + 1, total + friction
+            count, total = self.fixed_friction.get(index, (0, 0.0))
+            self.fixed_friction[index] = count + 1, total + friction
 
-    def means(self, series: str, groups: list[Group]) -> dict[str, Estimate]:
-        """The means of the parts that have this series, by their labels; an unknown error is infinite."""
+    def temperatures(self, groups: Sequence[ParamGroup]) -> dict[str, Temperature]:
+        """Return the temperatures of the parts whose p·p is read, by their labels."""
+        configurational = self.means("configurational", groups)
+        kinetic = self.means("temperature", groups)
+        return {part: Temperature(*mean, configurational.get(part)) for part, mean in kinetic.items()}
+
+    def means(self, series: str, groups: Sequence[ParamGroup]) -> dict[str, Estimate]:
+        """Return the means of a series, by the labels of the parts that have it; an unknown error is inf."""
         means = {}
-        for place, label in enumerate(labels(groups)):
-            if (place, series) in self.series:
-                value, error = self.series[place, series].estimate()
+        for index, label in enumerate(labels(groups)):
+            if (index, series) in self.series:
+                value, error = self.series[index, series].estimate()
                 means[label] = Estimate(value, math.inf if math.isnan(error) else error)
-            elif series == "friction" and place in self.fixed:
-                count, total = self.fixed[place]
+            elif series == "friction" and index in self.fixed_friction:
+                count, total = self.fixed_friction[index]
                 means[label] = Estimate(total / count, 0.0)
         return means
 
-    def _add(self, place: int, series: str, value: float) -> None:
-        self.series.setdefault((place, series), BlockAverage()).add(value)
+    def _add(self, index: int, series: str, value: float) -> None:
+        key = index, series
+        if key not in self.series:
+            self.series[key] = BlockAverage()
+        self.series[key].add(value)
 
 
-def pooled(estimates: list[Estimate]) -> Estimate:
-    """The mean of independent chains; those that have diverged are left out, unless all have."""
+def mean_of_chains(estimates: list[Estimate]) -> Estimate:
+    """Return the mean of independent chains, without those that have diverged unless all have."""
     estimates = [estimate for estimate in estimates if math.isfinite(estimate.value)] or estimates
     count = len(estimates)
     return Estimate(
@@ -124,19 +149,19 @@ def pooled(estimates: list[Estimate]) -> Estimate:
     )
 
 
-def mean_heat(temperatures: list[Temperature]) -> Temperature:
-    """The mean of independent chains."""
-    kinetic = pooled([Estimate(each.value, each.error) for each in temperatures])
-    looked = [each.configurational for each in temperatures if each.configurational is not None]
-    return Temperature(*kinetic, pooled(looked) if looked else None)
+def mean_temperature(temperatures: list[Temperature]) -> Temperature:
+    """Return the mean of the temperatures of independent chains."""
+    kinetic = mean_of_chains([Estimate(of_chain.value, of_chain.error) for of_chain in temperatures])
+    configurational = [t.configurational for t in temperatures if t.configurational is not None]
+    return Temperature(*kinetic, mean_of_chains(configurational) if configurational else None)
 
 
-def labels(groups: list[Group]) -> list[str]:
-    """A name for each group, different from all others: its own, its part, or its number."""
+def labels(groups: Sequence[ParamGroup]) -> list[str]:
+    """Return a different label for each group: its name, its part or its index, or several of these."""
     names = [str(group.get("name", group.get("part", i))) for i, group in enumerate(groups)]
     if len(set(names)) < len(names):
         names = [
-            ": ".join(str(group[key]) for key in ("part", "name") if key in group) or str(i)
+            ": ".join(str(values_of(group)[key]) for key in ("part", "name") if key in group) or str(i)
             for i, group in enumerate(groups)
         ]
     if len(set(names)) < len(names):

@@ -1,8 +1,12 @@
 """A step in plain torch operations: for any device, type and layout.
 
-The noise on the CPU is that of compiled code, number by number (`fused.normals`). Other devices have torch's
-generators, which are Philox with a key of 64 bits (CUDA, XPU, MPS). A generator is keyed anew for each CHUNK
-elements of a parameter, so that a shard draws the numbers of its place in the whole; see `key`.
+The noise on the CPU is that of compiled code, number by number (`numba_step.draw_normals_on_cpu`). Other
+devices have torch's generators, which are Philox with a key of 64 bits (CUDA, XPU, MPS). A generator gets a
+new key for each CHUNK elements of a parameter, so that a shard draws the numbers of its position in the
+whole; see `generator_key`.
+
+θ: parameters, p: momenta, g: gradients, ξ: friction, τ: temperature, R: standard normal numbers, c: the
+coefficients of an operation.
 """
 
 from __future__ import annotations
@@ -16,18 +20,18 @@ import torch
 from torch import Tensor
 
 from heatbath.methods.operations import ADAM, DESCEND, READ, THERMOSTAT, A, B, C, F, S
-from heatbath.torch.optim.numba_step import normals
-from heatbath.torch.optim.sharding import Shard, whole_sums
+from heatbath.torch.optim.numba_step import draw_normals_on_cpu
+from heatbath.torch.optim.sharding import Shard, complete_sums
 from heatbath.torch.optim.state import StepTensors
 from heatbath.torch.optim.step_program import StepPass
 
-CHUNK = 2**20  # elements of a parameter that a generator draws at a time
-PLACES, STEPS = 38, 26  # bits of a key for the element and for the step
+CHUNK = 2**20  # elements of a parameter that a generator draws with one key
+ELEMENT_BITS, STEP_BITS = 38, 26  # bits of a key for the first element and for the step
 
-Noise = Callable[..., list[Tensor]]  # of tensors, as `drawn`
+DrawNormals = Callable[..., list[Tensor]]  # as `draw_normals`
 
 
-def drawn(
+def draw_normals(
     like: list[Tensor],
     seed: int,
     step: int,
@@ -36,112 +40,130 @@ def drawn(
     chain: int = 0,
     shards: Sequence[Shard | None] | None = None,
 ) -> list[Tensor]:
-    """Standard normal numbers for tensors: a function of where they are used. `first` are the numbers of
-    their first elements, and `shards` say where the elements lie in parameters that are not all here."""
-    places = [None] * len(like) if shards is None else shards
+    """Draw standard normal numbers for tensors, as a function of the arguments alone.
+
+    Parameters
+    ----------
+    like : list of Tensor
+        Tensors (of one chain) with the shapes and devices that are needed.
+    seed, step, use, chain : int
+        Address of the noise: seed, number of the step, its use within a step, number of the chain.
+    first : list of int
+        Positions of the tensors' first elements in the numbering of the noise.
+    shards : sequence of Shard or None, optional
+        Which elements of the whole parameters the tensors have.
+    """
+    all_shards = [None] * len(like) if shards is None else shards
     numbers: list[Tensor] = [torch.empty(0)] * len(like)
-    here = [i for i, tensor in enumerate(like) if tensor.is_cpu]
-    some = normals([like[i] for i in here], seed, step, use, [first[i] for i in here], chain,
-                   [places[i] for i in here])  # fmt: skip
-    for i, own in zip(here, some, strict=True):
-        numbers[i] = own
-    base = _base(seed, use, chain)
-    for i in set(range(len(like))) - set(here):
-        numbers[i] = by_chunks(like[i], base, step, first[i], places[i])
+    on_cpu = [i for i, tensor in enumerate(like) if tensor.is_cpu]
+    drawn_on_cpu = draw_normals_on_cpu(
+        [like[i] for i in on_cpu], seed, step, use, [first[i] for i in on_cpu], chain,
+        [all_shards[i] for i in on_cpu],
+    )  # fmt: skip
+    for i, drawn in zip(on_cpu, drawn_on_cpu, strict=True):
+        numbers[i] = drawn
+    base = base_of_keys(seed, use, chain)
+    for i in set(range(len(like))) - set(on_cpu):
+        numbers[i] = draw_by_chunks(like[i], base, step, first[i], all_shards[i])
     return numbers
 
 
 @lru_cache(maxsize=256)
-def _base(seed: int, use: int, chain: int) -> int:
+def base_of_keys(seed: int, use: int, chain: int) -> int:
+    """Return the 64 bits in which the keys of one use of the noise in one chain differ from others."""
     return int.from_bytes(hashlib.sha256(f"{seed} {use} {chain}".encode()).digest()[:8], "little")
 
 
-def key(base: int, step: int, place: int) -> int:
-    """The key of a generator that draws from an element on, at a step.
+def generator_key(base: int, step: int, element: int) -> int:
+    """Return the key of a generator that draws for the elements from `element` on, at a step.
 
-    Of one use of the noise in one chain no two have the same, up to 2^38 elements; steps count modulo 2^26,
-    so that 67 million steps later numbers come again. Of different uses, chains or seeds, keys lie on top of
-    one another only where 64 bits of a hash agree in all but those of the steps and elements that there are:
-    for a million steps of a billion parameters (in 1000 chunks) by chance once in 10^9 pairs.
+    No two keys of one use of the noise in one chain are equal, up to 2^38 elements; steps count modulo 2^26,
+    so that numbers repeat after 67 million steps. Keys of different uses, chains or seeds are equal only
+    where 64 bits of a hash agree in all bits that steps and elements don't reach: for a million steps of a
+    billion parameters (in 1000 chunks) by chance once in 10^9 pairs.
     """
-    address: int = step % 2**STEPS << PLACES | place % 2**PLACES
+    address: int = step % 2**STEP_BITS << ELEMENT_BITS | element % 2**ELEMENT_BITS
     return base ^ address
 
 
-def by_chunks(like: Tensor, base: int, step: int, first: int, shard: Shard | None) -> Tensor:
-    """Numbers for a parameter, or for the block of it that is here: chunks of the whole, as far as needed."""
+def draw_by_chunks(like: Tensor, base: int, step: int, first: int, shard: Shard | None) -> Tensor:
+    """Draw numbers for a parameter, or for the block of it that is in this process, by torch's generator.
+
+    Only the chunks of the whole parameter that the block touches are drawn.
+    """
     size = like.numel() if shard is None else math.prod(shard.shape)
     runs = [(0, 0, size)] if shard is None else shard.runs
     if not runs or not size:
         return torch.empty_like(like)
     generator = torch.Generator(like.device)
     begin, end = runs[0][1] // CHUNK, -(-(runs[-1][1] + runs[-1][2]) // CHUNK)
-    line = like.new_empty(min(end * CHUNK, size) - begin * CHUNK)
-    for k, chunk in enumerate(torch.split(line, CHUNK), begin):
-        chunk.normal_(generator=generator.manual_seed(key(base, step, first + k * CHUNK)))
-    if len(runs) == 1 and runs[0][2] == len(line):
-        return line.reshape(like.shape)
-    parts = [line[place - begin * CHUNK : place - begin * CHUNK + length] for _, place, length in runs]
-    return torch.cat(parts).reshape(like.shape)
+    flat = like.new_empty(min(end * CHUNK, size) - begin * CHUNK)
+    for k, chunk in enumerate(torch.split(flat, CHUNK), begin):
+        chunk.normal_(generator=generator.manual_seed(generator_key(base, step, first + k * CHUNK)))
+    if len(runs) == 1 and runs[0][2] == len(flat):
+        return flat.reshape(like.shape)
+    starts = [(in_whole - begin * CHUNK, length) for _, in_whole, length in runs]
+    return torch.cat([flat[start : start + length] for start, length in starts]).reshape(like.shape)
 
 
-def run(units: list[StepTensors], stage: int, noise: Noise) -> None:
-    """All passes of a stage. After each, p·p of all units is added up over the processes at once."""
-    passes = [unit.recipe.stages[stage].passes if stage < len(unit.recipe.stages) else () for unit in units]
-    owns = [unit.alone() for unit in units]
-    alike = [own.alike() for own in owns]
+def run(units: list[StepTensors], stage: int, draw: DrawNormals) -> None:
+    """Run all passes of a stage; after each, p·p of all units is added up over the processes at once."""
+    passes = [unit.program.passes(stage) for unit in units]
+    unstacked = [unit.unstacked() for unit in units]
+    divided = [unit.split_by_row() for unit in unstacked]
     for k in range(max(map(len, passes), default=0)):
-        moving = [i for i, of_unit in enumerate(passes) if k < len(of_unit)]
+        stepped = [i for i, passes_of_unit in enumerate(passes) if k < len(passes_of_unit)]
         reading = []
-        for i in moving:
-            one = passes[i][k]
-            for group in alike[i]:
-                group.xi = units[i].xi
-                run_pass(one, group, noise)
-            if READ in units[i].recipe.encoded[one.first : one.stop, 0]:
+        for i in stepped:
+            step_pass = passes[i][k]
+            for tensors in divided[i]:
+                tensors.xi = units[i].xi
+                run_pass(step_pass, tensors, draw)
+            if READ in units[i].program.encoded[step_pass.first : step_pass.stop, 0]:
                 reading.append(i)
-        for i, kinetic in zip(reading, _sums_of_squares([owns[i] for i in reading]), strict=True):
+        for i, kinetic in zip(reading, _sums_of_squares([unstacked[i] for i in reading]), strict=True):
             units[i].kinetic = kinetic
-        for i in moving:
-            for place in range(passes[i][k].stop, passes[i][k].end):
-                _move_friction(units[i], place, noise)
+        for i in stepped:
+            for operation in range(passes[i][k].stop, passes[i][k].end):
+                _update_friction(units[i], operation, draw)
 
 
-def run_pass(one: StepPass, unit: StepTensors, noise: Noise) -> None:
-    """The operations of a pass on tensors that share a row and a step."""
-    for place in range(one.first, one.stop):
-        kind, use, offset = unit.recipe.encoded[place].tolist()
-        c = unit.table[unit.rows[0], place].tolist()
-        step = unit.steps[0] + offset
-        if kind == READ:  # at the end, of all tensors
+def run_pass(step_pass: StepPass, unit: StepTensors, draw: DrawNormals) -> None:
+    """Run the operations of a pass on tensors with the same row of the table and the same step."""
+    for operation in range(step_pass.first, step_pass.stop):
+        kind, use, offset = unit.program.encoded[operation].tolist()
+        c = unit.table[unit.rows[0], operation].tolist()
+        if kind == READ:  # at the end of the pass, over all tensors
             continue
-        amplitude = _amplitude(kind, c, unit) if use >= 0 else 0.0
-        R = _noise_of(unit, step, use, noise) if amplitude != 0 else []
+        amplitude = _noise_amplitude(kind, c, unit) if use >= 0 else 0.0
+        R = _draw_for(unit, unit.steps[0] + offset, use, draw) if amplitude != 0 else []
         _act(kind, c, unit, R, amplitude)
 
 
-def _noise_of(unit: StepTensors, step: int, use: int, noise: Noise) -> list[Tensor]:
-    """Numbers for the tensors of a unit; those of a shard are the ones it would have in the whole."""
-    address = unit.p, unit.seed, step, use, unit.first, unit.number
-    return noise(*address, unit.shards) if unit.sharded else noise(*address)
+def _draw_for(unit: StepTensors, step: int, use: int, draw: DrawNormals) -> list[Tensor]:
+    """Draw numbers for the tensors of a unit; shards get those of their positions in the whole."""
+    address = unit.p, unit.seed, step, use, unit.first_elements, unit.chain_number
+    return draw(*address, unit.shards) if unit.sharded else draw(*address)
 
 
-def _move_friction(unit: StepTensors, place: int, noise: Noise) -> None:
-    """An operation on ξ, with the coefficients of the tensor that was stepped most often."""
-    kind, use, offset = unit.recipe.encoded[place].tolist()
-    c = unit.table[max(unit.rows), place].tolist()
+def _update_friction(unit: StepTensors, operation: int, draw: DrawNormals) -> None:
+    """Apply an operation to ξ, with the coefficients of the tensor that was stepped most often."""
+    kind, use, offset = unit.program.encoded[operation].tolist()
+    c = unit.table[max(unit.rows), operation].tolist()
     if kind == THERMOSTAT:
-        target = c[1] if c[1] >= 0 else unit.root_tau**2
-        share = 1.0 / unit.size if c[2] > 0 else 1.0
-        unit.xi += c[0] * share * (unit.kinetic - unit.size * target)
+        tau = c[1] if c[1] >= 0 else unit.root_tau**2
+        weight = 1.0 / unit.size if c[2] > 0 else 1.0
+        unit.xi += c[0] * weight * (unit.kinetic - unit.size * tau)
     else:
-        one = [torch.zeros(1, dtype=torch.float64)]
-        (R,) = noise(one, unit.seed, unit.steps[0] + offset, use, unit.first[:1], unit.number)
+        scalar = [torch.zeros(1, dtype=torch.float64)]
+        (R,) = draw(
+            scalar, unit.seed, unit.steps[0] + offset, use, unit.first_elements[:1], unit.chain_number
+        )
         unit.xi = c[0] * unit.xi + c[1] * (c[2] if c[2] >= 0 else unit.root_tau) * float(R)
 
 
-def _amplitude(kind: int, c: list[float], unit: StepTensors) -> float:
-    """What the noise of an operation is multiplied by."""
+def _noise_amplitude(kind: int, c: list[float], unit: StepTensors) -> float:
+    """Return the factor of the noise in an operation of this kind with coefficients c."""
     if kind == S:
         return c[1] * (c[2] if c[2] >= 0 else unit.root_tau)
     if kind == F:
@@ -151,7 +173,8 @@ def _amplitude(kind: int, c: list[float], unit: StepTensors) -> float:
 
 
 def _act(kind: int, c: list[float], unit: StepTensors, R: list[Tensor], amplitude: float) -> None:
-    theta, p, g = unit.theta, unit.p, unit.gradient
+    """Apply an operation to θ and p in place; R is empty where it draws no noise."""
+    theta, p, g = unit.theta, unit.p, unit.gradients
     if kind == A:
         torch._foreach_add_(theta, p, alpha=c[0])
     elif kind == B:
@@ -172,19 +195,20 @@ def _act(kind: int, c: list[float], unit: StepTensors, R: list[Tensor], amplitud
         if R:
             torch._foreach_add_(theta, R, alpha=amplitude)
     elif kind == ADAM:
-        _adam(unit, c)
+        _act_adam(unit, c)
     else:
         raise AssertionError(f"no operation {kind}")
 
 
-def _adam(unit: StepTensors, c: list[float]) -> None:
+def _act_adam(unit: StepTensors, c: list[float]) -> None:
+    """Apply the operation of Adam to θ, its first moments p and its second moments in place."""
     rate, beta1, beta2, eps, decay, forgetting = c
     count = unit.steps[0] + 1
     unbias1, unbias2 = 1 - beta1**count, 1 - forgetting**count
     torch._foreach_mul_(unit.p, beta1)
-    torch._foreach_add_(unit.p, unit.gradient, alpha=1 - beta1)
+    torch._foreach_add_(unit.p, unit.gradients, alpha=1 - beta1)
     torch._foreach_mul_(unit.second, beta2)
-    torch._foreach_addcmul_(unit.second, unit.gradient, unit.gradient, value=1 - beta2)
+    torch._foreach_addcmul_(unit.second, unit.gradients, unit.gradients, value=1 - beta2)
     root = torch._foreach_sqrt(torch._foreach_div(unit.second, unbias2))
     torch._foreach_add_(root, eps)
     if decay != 0:
@@ -193,7 +217,7 @@ def _adam(unit: StepTensors, c: list[float]) -> None:
 
 
 def _sums_of_squares(units: list[StepTensors]) -> list[float]:
-    """p·p of whole tensors of each unit, in double across them."""
+    """Return p·p of each unit over whole tensors, in double across them."""
     norms = [torch._foreach_norm(unit.p) for unit in units]
-    squares = [[norm.double().square() for norm in of_unit] for of_unit in norms]
-    return whole_sums(squares, [unit.shards for unit in units])
+    squares = [[norm.double().square() for norm in norms_of_unit] for norms_of_unit in norms]
+    return complete_sums(squares, [unit.shards for unit in units])

@@ -15,26 +15,26 @@ class Undo:
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
         self.groups = [dict(group) for group in optimizer.param_groups]
-        self.known = {id(parameter) for parameter, state in optimizer.state.items() if state}
+        self.stepped_before = {id(parameter) for parameter, state in optimizer.state.items() if state}
         self.units: list[StepTensors] = []
         self.copies: list[Tensor] = []
 
-    def keep(self, parts: list[StepPart]) -> None:
-        """Copy all that the step will change."""
-        self.units = [unit for part in parts for unit in part.units if unit.is_first]  # which has all chains
+    def copy_tensors(self, parts: list[StepPart]) -> None:
+        """Copy all tensors that the step will change."""
+        self.units = [unit for part in parts for unit in part.stacked_units]
         self.copies = [tensor.clone() for tensor in self._tensors()]
 
-    def put_back(self) -> None:
-        """Make everything as it was; what was made for a parameter's first step is taken away."""
+    def restore(self) -> None:
+        """Restore the copied tensors and all groups; delete states that were made for a first step."""
         for tensor, copy in zip(self._tensors(), self.copies, strict=True):
             tensor.copy_(copy)
         for unit in self.units:
-            unit.publish()
+            unit.write_back()
             for parameter in unit.parameters:
-                if id(parameter) not in self.known:
+                if id(parameter) not in self.stepped_before:
                     self.optimizer.state.pop(parameter, None)
-        for group, before in zip(self.optimizer.param_groups, self.groups, strict=True):
-            group.update(before)
+        for group, saved in zip(self.optimizer.param_groups, self.groups, strict=True):
+            group.update(saved)
 
     def _tensors(self) -> list[Tensor]:
         return [tensor for unit in self.units for tensor in (*unit.theta, *unit.p, *unit.second)]

@@ -178,7 +178,7 @@ class Sampler:
             lr = checked(real, "lr, unless it is 'auto',", lr, POSITIVE)
         gamma = checked(real, "gamma", gamma, POSITIVE)
         checked(real, "temperature", temperature, POSITIVE)
-        seed = seeds.made() if seed is None else checked(whole, "seed", seed, low=0, high=2**63)
+        seed = seeds.new_seed() if seed is None else checked(whole, "seed", seed, low=0, high=2**63)
         if not wrong:
             name = loss if isinstance(loss, str) else "negative_log_likelihood"
             checked(LossPosterior, name, 2, prior, noise if name == "mse_loss" else "sampled", temperature)

@@ -15,7 +15,7 @@ from heatbath.methods.presets import PRESETS
 from heatbath.methods.ranges import Between, between
 from heatbath.torch.optim import classes
 from heatbath.torch.optim.optimizer import Partitioned
-from heatbath.torch.optim.param_groups import ladder
+from heatbath.torch.optim.param_groups import tempering_ladder
 from heatbath.tuning.search_space import Family, call_of
 
 Make: TypeAlias = Callable[..., Optimizer]
@@ -128,7 +128,7 @@ def _check_ends(family: Family, model: nn.Module) -> None:
 def _check_optimizer(name: str, optimizer: object) -> None:
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"{name} must make a torch optimiser, and made {shown(optimizer)}")
-    if isinstance(optimizer, Partitioned) and any(map(ladder, optimizer.param_groups)):
+    if isinstance(optimizer, Partitioned) and any(map(tempering_ladder, optimizer.param_groups)):
         raise ValueError(f"{name}: simulated tempering needs the loss of all data, and cannot be tuned here")
 
 
