@@ -42,10 +42,15 @@ SHARDED: dict[str, Make] = {
 }
 ZERO: dict[str, Make] = {
     "AdamW": lambda model: ZeroRedundancyOptimizer(model.parameters(), AdamW),
-    "Langevin": lambda model: ZeroRedundancyOptimizer(
-        model.parameters(), Langevin, lr=1e-3, gamma=1.0, tau=1e-6, seed=1
-    ),
+    "Langevin": lambda model: sharded_langevin(model),
 }
+
+
+def sharded_langevin(model: nn.Module) -> Optimizer:
+    """Langevin dynamics within torch's wrapper that shards the states of optimisers."""
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), Langevin, lr=1e-3, gamma=1.0, tau=1e-6, seed=1)
+    optimizer.optim.sharded_by(optimizer)
+    return optimizer
 
 
 def network() -> nn.Module:
