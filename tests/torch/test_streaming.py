@@ -212,7 +212,7 @@ def test_without_a_posterior_n_means_nothing():
         stream = ht.Stream(model, optimizer, functional.mse_loss)
         stream.learn(*examples(10))
         assert stream.n == 10
-    with pytest.raises(ValueError, match="means something to a posterior"):
+    with pytest.raises(ValueError, match="set_examples needs a posterior"):
         ht.Langevin(model, 0.1, 1.0, 1e-3).set_examples(5)
     summed = ht.LossPosterior("mse_loss", 1, noise=1.0, reduction="sum")
     with pytest.raises(ValueError, match="reduction='mean'"):
