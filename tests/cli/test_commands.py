@@ -776,7 +776,7 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
         (["train", *SMALL, "--method", "sgd", "--h", "-1"], "h must be > 0"),
         (["train", *SMALL, "--method", "sgd", "--h", "0.1,0.2"], "several are the axes of a sweep"),
         (["train", *SMALL, "--method", "adl", "--h", "0.1", "--word", "XYZ"], "XYZ"),
-        (["train", *SMALL, "--method", "lol", "--hidden", ""], "'hidden' names no layer"),
+        (["train", *SMALL, "--method", "lol", "--hidden", ""], "'hidden' selects no layer"),
         (["train", *SMALL, "--method", "lol", "--hidden", "10,x"], "--hidden must be a whole number"),
         (["train", *SMALL, "--method", "lol", "--batch", "101"], "batch (of 100 training examples) must be"),
         (["train", *SMALL, "--method", "lol", "--steps", "1e4"], "must be a whole number or auto, got '1e4'"),

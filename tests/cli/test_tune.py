@@ -206,7 +206,7 @@ def test_few_candidates_of_two_coefficients_are_enough_for_a_summary(tmp_path, c
         (["--steps", "20", "--colder-from", "0"], "colder_from must be a whole number >= 1 and < 20, got 0"),
         (["--steps", "20", "--colder-from", "x"], "--colder-from must be a whole number, got 'x'"),
         (["--steps", "auto", "--colder-from", "9"], "which is not known with --steps auto"),
-        (["--steps", "20", "--colder-from", "9", "--prior", "1"], "it cannot be cooled"),
+        (["--steps", "20", "--colder-from", "9", "--prior", "1"], "cannot be cooled"),
     ],
 )
 def test_a_colder_end_that_cannot_be_is_refused(options, told, refused, tmp_path):
@@ -387,7 +387,7 @@ def test_what_is_not_named_has_its_usual_range_and_what_is_named_its_own():
         (["--method", "adam", "--batch", "90"], "batch (of 80 training examples) must be"),
         (["--method", "adam", "--draws", "2"], "it needs one data set, and the problem has 2"),
         (["--method", "adam", "--seed", "-1"], "seed must be a whole number >= 0"),
-        (["--method", "lol", "--hidden", ""], "'hidden' names no layer"),
+        (["--method", "lol", "--hidden", ""], "'hidden' selects no layer"),
         (["--method", "adam", "--prior", "1"], "No such option: --prior"),
         (["--method", "adam", "--threads", "0"], "threads must be"),
     ],

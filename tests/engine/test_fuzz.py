@@ -108,7 +108,9 @@ def test_words_of_any_length_are_followed(method):
 
 
 def test_more_noise_than_a_step_has_room_for_is_refused():
-    with pytest.raises(WordError, match=f"it draws noise {MOST_DRAWS + 1} times, and a step has room for"):
+    with pytest.raises(
+        WordError, match=f"it draws noise {MOST_DRAWS + 1} times, and the limit for a step is"
+    ):
         hb.Langevin(1.0, 1e-4, "BA" + "O" * (MOST_DRAWS + 1))
 
 

@@ -242,7 +242,7 @@ def test_a_thermostat_is_stable_while_stepsize_times_frequency_is_below_two(prod
         ({"frequency": 1.0, "tau": 0.0}, "frequency needs tau > 0"),
         ({"frequency": 1.0, "tau": hb.schedules.Linear(0.0, 1.0, 10)}, "frequency needs tau > 0"),
         ({"frequency": 1.0, "damping": 1.0, "tau": hb.schedules.SimulatedTempering((1.0, 2.0))},
-         "frequency does not go with simulated tempering: give epsilon; damping does not"),
+         "frequency does not go with simulated tempering: give epsilon instead; damping does not"),
         ({"frequency": -1.0}, "frequency must be >= 0"),
     ],
 )  # fmt: skip

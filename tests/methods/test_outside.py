@@ -147,7 +147,7 @@ def test_its_law_is_that_of_its_docstring(registered, tau):
 
 def test_nobody_knows_it_before_it_is_registered():
     method = NoseHooverLangevin(1.0, 1e-3, 0.1)
-    with pytest.raises(TypeError, match=r"nobody knows NoseHooverLangevin yet: call heatbath.register"):
+    with pytest.raises(TypeError, match=r"NoseHooverLangevin is not registered: call heatbath.register"):
         hb.Partition(method, 0.1)
     assert "NoseHooverLangevin" not in known_methods()
 
@@ -272,9 +272,9 @@ def test_noise_or_columns_that_a_lowering_cannot_mean_are_refused():
 
 
 def test_a_word_that_would_stand_still_is_refused(registered):
-    with pytest.raises(ValueError, match="word 'BB': no letter of it moves θ"):
+    with pytest.raises(ValueError, match="word 'BB': none of its letters moves θ"):
         registered(1.0, 1e-3, 0.1, word="BB")
-    with pytest.raises(ValueError, match="word 'ACEOECA': no letter of it uses the gradient"):
+    with pytest.raises(ValueError, match="word 'ACEOECA': none of its letters uses the gradient"):
         registered(1.0, 1e-3, 0.1, word="ACEOECA")
 
 
@@ -284,11 +284,11 @@ def test_a_class_of_the_same_name_is_not_taken_for_another(registered):
         pass
 
     model = torch.nn.Linear(2, 1)
-    with pytest.raises(TypeError, match="SGD was registered anew since this value was made"):
+    with pytest.raises(TypeError, match="SGD was registered again after this value was made"):
         hb.Partition(SGD(), 0.1)
-    with pytest.raises(TypeError, match="SGD was registered anew since this value was made"):
+    with pytest.raises(TypeError, match="SGD was registered again after this value was made"):
         hb.torch.Partitioned([{"params": model.parameters(), "method": SGD()}], 0.1)
-    with pytest.raises(ValueError, match=r"of somewhere is needed, and that of tests\.[\w.]+ is"):
+    with pytest.raises(ValueError, match=r"of somewhere is needed, but that of tests\.[\w.]+ is"):
         find_method("NoseHooverLangevin", "somewhere")
     with pytest.raises(ValueError, match="it was defined in a script: define it in a module of its own"):
         find_method("Gone", "__main__")

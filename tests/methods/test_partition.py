@@ -110,12 +110,12 @@ def test_every_parameter_is_in_exactly_one_part():
         (
             {"hidden": ADL, "output": ADL},
             {"fc": (10, 1)},
-            r"'hidden' names no layer: this network has only 'fc'",
+            r"'hidden' selects no layer: this network has only 'fc'",
         ),
         (
             {"output": ADL, "rest": ADL},
             {"output": (3,), "fc": (4,)},
-            r"'output' is a rule, here for 'fc', and also",
+            r"'output' is a rule, which here selects 'fc', and also",
         ),
         (
             {"hidden": ADL, -1: ADL},

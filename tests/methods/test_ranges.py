@@ -127,7 +127,7 @@ def test_parts_with_the_same_range_share_its_value():
     found = apart.at({"hidden.gamma": 0.5, "output.gamma": 1.5})
     assert found == hb.LaLa(0.1, 0.5, 1e-4, gamma_output=1.5)
     assert found.ranges() == {}
-    with pytest.raises(ValueError, match="the ranges are h, tau, got h"):
+    with pytest.raises(ValueError, match="a value is needed for each of the ranges h, tau, got h"):
         partition.at({"h": 0.2})
 
 

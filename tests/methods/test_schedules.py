@@ -97,8 +97,8 @@ def test_cyclical_falls_from_high_towards_low_and_begins_again():
         (lambda: Cyclical(0.1, 0.2, 10), "Cyclical: low must not exceed high"),
         (lambda: Constant(math.nan), "Constant: value must be a number, got nan"),
         (lambda: SimulatedTempering((1e-4,)), "at least two temperatures"),
-        (lambda: SimulatedTempering((1e-4, 1e-4)), "all rising or all falling"),
-        (lambda: SimulatedTempering((1e-4, 3e-4, 2e-4)), "all rising or all falling"),
+        (lambda: SimulatedTempering((1e-4, 1e-4)), "all increasing or all decreasing"),
+        (lambda: SimulatedTempering((1e-4, 3e-4, 2e-4)), "all increasing or all decreasing"),
         (lambda: SimulatedTempering((0.0, 1e-4)), "ladder must be > 0"),
         (
             lambda: SimulatedTempering((1e-4, 2e-4), weights=(1.0,)),

@@ -120,9 +120,9 @@ def test_a_letter_that_kicks_and_moves_kicks_first():
             r"'O' is not a letter of AdaptiveLangevin, which accepts A, B, C, D, E, F",
         ),
         ("BACDDCAB", "AdaptiveLangevin", r"needs A, B, E; missing: E"),
-        ("BACECAB", "AdaptiveLangevin", r"both C and D, or F in their place; missing: D"),
+        ("BACECAB", "AdaptiveLangevin", r"both C and D, or F instead; missing: D"),
         ("BAEAB", "AdaptiveLangevin", r"missing: C, D"),
-        ("BAFCEFAB", "AdaptiveLangevin", r"F takes the place of C and D, so remove F or C"),
+        ("BAFCEFAB", "AdaptiveLangevin", r"F replaces C and D, so remove F or C"),
         (7, "Langevin", r"a word is a string of letters such as 'BAOAB', got 7"),
     ],
 )

@@ -95,7 +95,7 @@ def test_a_schedule_must_stay_where_the_coefficient_is_accepted():
 
 @pytest.mark.parametrize("bad", [Constant(0.1), [0.1, Linear(0.1, 0.2, 5)]])
 def test_where_xi_starts_cannot_be_a_schedule(bad):
-    with pytest.raises(TypeError, match="xi is where ξ starts, so it cannot be a schedule"):
+    with pytest.raises(TypeError, match="xi is the initial ξ, so it cannot be a schedule"):
         hb.AdaptiveLangevin(tau=1e-4, sigma=0.01, epsilon=0.1, xi=bad)
 
 

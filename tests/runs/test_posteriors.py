@@ -93,8 +93,8 @@ def test_an_adaptive_part_keeps_the_law_of_its_thermostat():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: hb.Partition(hb.Langevin(gamma=1.0), 0.1), "needs tau, or the partition posterior="),
-        (lambda: hb.LaLa(0.1, 1.0), "needs tau, or the partition posterior="),
+        (lambda: hb.Partition(hb.Langevin(gamma=1.0), 0.1), "needs tau, or the partition needs posterior="),
+        (lambda: hb.LaLa(0.1, 1.0), "needs tau, or the partition needs posterior="),
         (lambda: hb.LaLa(0.1, 1.0, 1e-3, posterior=POSTERIOR), "leave it out"),
         (lambda: hb.LOL(tau=1e-4, posterior=POSTERIOR), "leave it out"),
         (lambda: hb.LaLa(0.1, 1.0, weight_decay=0.1, posterior=POSTERIOR), "leave out weight_decay"),

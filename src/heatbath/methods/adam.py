@@ -1,4 +1,7 @@
-"""Adam."""
+"""Adam.
+
+θ are the parameters, G is the negative gradient, h the stepsize; m and s are the running means of G and G².
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from heatbath.methods.schedules import Coefficient
 def adam(
     theta: Array, m: Array, s: Array, G: Array, count: int, h: float, beta1: float, beta2: float, eps: float
 ) -> tuple[Array, Array, Array]:
-    """Adam, at its `count`-th step from 1; m and s are the running moments of G."""
+    """Return θ, m and s after step number `count` of Adam, counted from 1."""
     m = beta1 * m + (1 - beta1) * G
     s = beta2 * s + (1 - beta2) * G**2
     mean = m / (1 - beta1**count)
@@ -26,22 +29,23 @@ def adam(
     return theta + h * mean / scale, m, s
 
 
-def _act(now: Moment) -> None:
-    prior = now.h * now["weight_decay"] * now.unit**2 * now.theta  # outside the moments
-    now.theta, now.p, now.second = adam(
-        now.theta - prior,
-        now.p,
-        now.second,
-        now.G,
-        now.step + 1,
-        now.h,
-        now["beta1"],
-        now["beta2"],
-        now["eps"],
+def _act(moment: Moment) -> None:
+    decay = moment.h * moment["weight_decay"] * moment.unit**2 * moment.theta  # outside the moments
+    moment.theta, moment.p, moment.second = adam(
+        moment.theta - decay,
+        moment.p,
+        moment.second,
+        moment.G,
+        moment.step + 1,
+        moment.h,
+        moment["beta1"],
+        moment["beta2"],
+        moment["eps"],
     )
 
 
 def _columns(values: Values) -> Columns:
+    """Return the columns of operation ADAM."""
     return [
         values.t,
         values["beta1"],
@@ -54,11 +58,15 @@ def _columns(values: Values) -> Columns:
 
 @dataclass(frozen=True, repr=False)
 class Adam(Method):
-    """Adam as in torch, with the prior outside the moments (torch calls that AdamW)."""
+    """Adam as in torch, with the Gaussian prior outside the moments, which torch calls AdamW.
+
+    m = β₁ m + (1 - β₁) G, s = β₂ s + (1 - β₂) G², and at step n
+    θ += h m/(1 - β₁ⁿ)/(sqrt(s/(1 - β₂ⁿ)) + eps). p is m.
+    """
 
     beta1: Coefficient = varying(SHARE, "Decay of the mean of the gradient.", 0.9, symbol="β₁")
     beta2: Coefficient = varying(SHARE, "Decay of the mean of its squares.", 0.999, symbol="β₂")
-    eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the squares.", 1e-8)
+    eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the mean of squares.", 1e-8)
     weight_decay: Coefficient = gaussian_prior()
 
     searched: ClassVar[dict[str, Between]] = {

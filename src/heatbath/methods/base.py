@@ -1,7 +1,11 @@
-"""What a method is, and the list of those that are known.
+"""Define what a method is, and keep the registry of methods.
 
-A method is a frozen dataclass that derives from `Method` and stands in one file: its coefficients, the state
-it needs, its letters, and for each letter the map in NumPy and its lowering. Everything else asks the method.
+A method is a frozen dataclass that derives from `Method`. One file holds all that is specific to it: its
+coefficients, the state it needs, its letters, and for each letter the map in NumPy and its lowering. All
+other code asks the method.
+
+Symbols: θ are parameters, p their momenta, N their number, G is the negative gradient of the loss, h the
+stepsize, τ the temperature, γ a constant friction, ξ a friction that adapts, λ the precision of the prior.
 """
 
 from __future__ import annotations
@@ -97,22 +101,35 @@ STEPSIZE = Argument("h", "stepsize", "Stepsize.", symbol="h", varies=True, accep
 
 @dataclass(frozen=True, repr=False)
 class Method:
-    """A word with its coefficients. Derive from it as a frozen dataclass, and `register` the class.
+    """Base class of methods: a word with its coefficients.
 
-    - Coefficients are fields made by `varying`; `starting` makes `xi`, where ξ starts, and `option` a choice.
-      A method with a temperature calls it `tau`, one with a Gaussian prior `weight_decay`.
-    - `letters` are the letters that it has, and `word` is a field, or for a method of one letter (or none) a
-      class variable. `check` refuses what cannot work; it is called when all fields are checked.
-    - `keeps_second`: it needs a second number beside p for each parameter; `counts_steps`: it needs to know
-      how many steps a parameter has made.
-    - `thermostat`: None without ξ, otherwise one ξ for the whole "part" or one for each "tensor" of it; a
-      class variable or an option.
-    - `thermal`: the coefficient that a posterior sets in place of a temperature.
-    - `adjustable`: a step of a palindrome of its letters can have a Metropolis test: they are A, B, and an O
-      that leaves the law of p as it is.
-    - `title`: what it is called in tables and, in lower case, on the command line.
-    - `searched`: where `tune` looks for its stepsize h and its coefficients, if not told; those that are not
-      named stay at their defaults.
+    Derive from it as a frozen dataclass, and `register` the class. Coefficients are fields made by `varying`;
+    `starting` makes `xi`, the initial ξ, and `option` a choice. A temperature is called `tau`, and the
+    precision of a Gaussian prior `weight_decay`. Override `check` to reject values that cannot work together;
+    it is called after all fields have been checked.
+
+    Attributes
+    ----------
+    title : str
+        The name in tables and, in lower case, on the command line. The default is the name of the class.
+    letters : mapping of str to Letter
+        The letters of its words.
+    word : str
+        The splitting scheme: a field, or a class variable for a method of one letter or none.
+    keeps_second : bool
+        True if it needs a second number beside p for each parameter.
+    counts_steps : bool
+        True if it needs to know how many steps a parameter has made.
+    thermostat : {"part", "tensor"} or None
+        One ξ for the whole part, one for each tensor of it, or none. A class variable or an option.
+    thermal : str
+        The coefficient that a posterior sets instead of a temperature.
+    adjustable : bool
+        True if a step of a palindrome can have a Metropolis test: its letters are A, B, and an O that keeps
+        the law of p.
+    searched : mapping of str to Between
+        The ranges in which `tune` searches for `h` and for coefficients by default. The other coefficients
+        stay at their defaults.
     """
 
     title: ClassVar[str]
@@ -125,200 +142,208 @@ class Method:
     word = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
+        """Give the class its own name as a title, unless it has another."""
         super().__init_subclass__(**options)
         if "title" not in vars(cls):
             cls.title = cls.__name__
 
     def __post_init__(self) -> None:
+        """Check all fields, and convert the numbers among them to float."""
         for f in fields(self):
-            if "accepted" in f.metadata:
+            value = getattr(self, f.name)
+            is_open_temperature = value is None and f.default is None
+            if "accepted" in f.metadata and not is_open_temperature:
                 label, tempered = f"{type(self).__name__}: {f.name}", f.metadata.get("tempered", False)
-                given = getattr(self, f.name)
-                if given is None and f.default is None:
-                    continue
-                store(self, **{f.name: coefficient(label, given, f.metadata["accepted"], tempering=tempered)})
+                store(self, **{f.name: coefficient(label, value, f.metadata["accepted"], tempering=tempered)})
         for f in fields(self):
-            given = getattr(self, f.name)
+            label, value = f"{type(self).__name__}: {f.name}", getattr(self, f.name)
             if "choices" in f.metadata:
-                choice(f"{type(self).__name__}: {f.name}", given, f.metadata["choices"])
-            elif f.metadata.get("varies") is False and any(isinstance(v, Schedule) for v in singles(given)):
-                name = f"{type(self).__name__}: {f.name}"
-                raise TypeError(f"{name} is where ξ starts, so it cannot be a schedule: got {given!r}")
+                choice(label, value, f.metadata["choices"])
+            elif f.metadata.get("varies") is False and any(isinstance(v, Schedule) for v in singles(value)):
+                raise TypeError(f"{label} is the initial ξ, so it cannot be a schedule: got {value!r}")
         parse(self.word, self.letters, type(self).__name__)
         self.check()
-        for what, does in (("moves θ", "moves"), ("uses the gradient", "kicks")):
-            if self.letters and not any(getattr(substep.kind, does) for substep in self.substeps):
+        for effect, attribute in (("moves θ", "moves"), ("uses the gradient", "kicks")):
+            if self.letters and not any(getattr(substep.kind, attribute) for substep in self.substeps):
                 raise WordError(
-                    f"word {self.word!r}: no letter of it {what}; {type(self).__name__} would stand still"
+                    f"word {self.word!r}: none of its letters {effect}: choose a word with one that does"
                 )
 
     @property
     def thermostat(self) -> str | None:
-        """What has a ξ."""
+        """Scope of each ξ: "part", "tensor", or None for a method without ξ."""
         return None
 
     def check(self) -> None:
-        """Refuse a word, or values together, that cannot work."""
+        """Raise an error for a word or values that cannot work together. Methods override it."""
 
     @property
     def substeps(self) -> tuple[Substep, ...]:
-        """The letters of its word."""
+        """Letters of the word, with their fractions of the stepsize."""
         kind: Any = type(self)
         return _substeps(kind, self.word)
 
     @property
     def moves(self) -> bool:
-        """Whether anything happens at all."""
+        """True if the method changes anything."""
         return bool(self.word)
 
     @property
     def spelled(self) -> bool:
-        """Whether it has a word that can be chosen."""
+        """True if its word can be chosen."""
         return "word" in names(type(self))
 
     @property
     def spelling(self) -> str:
-        """Its word, or its name if that cannot be chosen."""
+        """Its word, or the name of its class if the word cannot be chosen."""
         return str(self.word) if self.spelled else type(self).__name__
 
     @property
     def seen_at_kick(self) -> bool:
-        """Whether, between the steps of a loop with one gradient each, θ is that of the kick."""
+        """True if a loop with one gradient per step sees θ at the kick, and not at the word's end."""
         return gradients(self.substeps) == 1 and rotate(self.substeps).seen == "kick"
 
     @property
     def temperature(self) -> Coefficient | None:
-        """τ of the law that it samples, if it has one."""
+        """Temperature τ of the law that it samples, or None."""
         return getattr(self, "tau", None)
 
     @property
     def tempering(self) -> SimulatedTempering | None:
-        """The ladder that its temperature moves on, if it does."""
+        """Ladder of simulated tempering, or None."""
         return self.temperature if isinstance(self.temperature, SimulatedTempering) else None
 
     @property
     def may_leave_temperature(self) -> bool:
-        """Whether its temperature may be left to a posterior."""
+        """True if the temperature can be left out, for a posterior to set."""
         return any(f.name == self.thermal and f.default is None for f in fields(self))
 
     @property
     def needs_temperature(self) -> bool:
-        """Whether it is left to one."""
+        """True if the temperature was left out, so that a posterior must set it."""
         return self.may_leave_temperature and getattr(self, self.thermal) is None
 
     @property
     def measures_temperature(self) -> bool:
-        """Whether it has a temperature, and a letter that reads it."""
+        """True if it has a temperature and a letter that measures it."""
         return self.temperature is not None and any(substep.kind.reads for substep in self.substeps)
 
     @property
     def has_prior(self) -> bool:
-        """Whether it has a Gaussian prior."""
+        """True if it has a Gaussian prior."""
         return hasattr(self, "weight_decay")
 
     @property
     def prior(self) -> Coefficient:
-        """The precision of its Gaussian prior."""
+        """Precision λ of its Gaussian prior, or 0."""
         return getattr(self, "weight_decay", 0.0)
 
     @property
     def start_of_friction(self) -> Coefficient:
-        """Where ξ starts."""
+        """Initial value of ξ."""
         return getattr(self, "xi", 0.0)
 
     @property
     def linear(self) -> bool:
-        """Whether a step on a quadratic loss is linear in (θ, p) and the noise."""
+        """True if a step on a quadratic loss is linear in (θ, p) and the noise."""
         return False
 
     @property
     def idle(self) -> frozenset[str]:
-        """Coefficients that change nothing as they are, and are not shown."""
+        """Coefficients that have no effect at their values, and are not shown."""
         return frozenset() if self.prior != 0 else frozenset({"weight_decay"})
 
     def thermostat_frequency(self, values: Mapping[str, float], size: int) -> float:
-        """ω of small oscillations of a ξ that serves so many parameters; 0 where there is none."""
+        """Return the frequency ω of small oscillations of a ξ that acts on `size` parameters, or 0."""
         return 0.0
 
     def thermostats(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """How many parameters each of its ξ serves in a part whose tensors have these sizes."""
+        """Return the number of parameters that each ξ acts on, in a part with tensors of these sizes."""
         if self.thermostat is None:
             return ()
         return tuple(sizes) if self.thermostat == "tensor" else (sum(sizes),)
 
     def friction_on(self, values: Mapping[str, float], xi: float | None) -> float | None:
-        """What stands for the friction of a part, if anything does: ξ, or else γ."""
+        """Return the friction of a part: ξ if it has one, otherwise γ if it has one, otherwise None."""
         return float(values["gamma"]) if xi is None and "gamma" in values else xi
 
     def gradient_noise(self, values: Mapping[str, float], h: float, xi: float | None) -> float | None:
-        """The variance of the gradient's noise that the mean of ξ tells, if it tells one."""
+        """Return the variance of the gradient noise that the mean ξ implies, or None."""
         return None
 
     def with_prior(self, precision: Coefficient) -> Self:
-        """The same method with another Gaussian prior; one that has none stays as it is."""
+        """Return the method with another Gaussian prior; a method without one is returned unchanged."""
         return replace(self, weight_decay=precision) if self.has_prior else self  # type: ignore[call-arg]
 
     def at_temperature(self, tau: float) -> Self:
-        """The same method at another temperature; one that has none stays as it is."""
+        """Return the method at another temperature; a method without one is returned unchanged."""
         return replace(self, tau=tau) if "tau" in names(type(self)) else self  # type: ignore[call-arg]
 
     def cooled(self, step: int, factor: float) -> Self:
-        """The same at a temperature that falls by a factor at `step`; one that has none stays as it is."""
+        """Return the method with its temperature divided by a factor from `step` on.
+
+        A method without a temperature is returned unchanged.
+        """
         value = getattr(self, self.thermal, None)
-        by = factor if self.thermal == "tau" else math.sqrt(factor)  # of noise, whose square is a temperature
-        return replace(self, **{self.thermal: falling(value, by, step)}) if value else self
+        if not value:
+            return self
+        divisor = factor if self.thermal == "tau" else math.sqrt(factor)  # the square of σ is a temperature
+        return replace(self, **{self.thermal: falling(value, divisor, step)})
 
     def axes(self) -> dict[str, tuple[Value, ...]]:
-        """The coefficients that are axes of a sweep, with their values."""
+        """Return the coefficients that are axes of a sweep, with their values."""
         return {name: value for name, value in self._values().items() if isinstance(value, tuple)}
 
     def ranges(self) -> dict[str, Between]:
-        """The coefficients that are to be looked for, and where."""
+        """Return the coefficients that `tune` searches for, with their ranges."""
         return {name: value for name, value in self._values().items() if isinstance(value, Between)}
 
     def _values(self) -> dict[str, Any]:
+        """Return the values of all fields."""
         return {name: getattr(self, name) for name in names(type(self))}
 
     def __repr__(self) -> str:
-        """As it is made, and where θ is not seen at the word's end."""
+        """Return the call that makes it, with a note if θ is not seen at the word's end."""
         note = " <between steps θ is seen at the kick>" if self.seen_at_kick else ""
         return f"{self._call(repr)}{note}"
 
     @property
     def code(self) -> str:
-        """The Python expression that makes it, where the names of heatbath are known."""
+        """Python expression that makes it, with the names of heatbath."""
         return self._call(lambda value: "float('inf')" if value == math.inf else repr(value))
 
-    def _call(self, spelled: Callable[[Any], str]) -> str:
-        """Word and coefficients, and what else is not the default."""
-        always = {"word", *coefficients(type(self))} - self.idle
-        shown = [f.name for f in fields(self) if f.name in always or getattr(self, f.name) != f.default]
-        values = ", ".join(f"{name}={spelled(getattr(self, name))}" for name in shown)
+    def _call(self, format_value: Callable[[Any], str]) -> str:
+        """Return the call that makes it: with word, coefficients, and options that are not the default."""
+        always_shown = {"word", *coefficients(type(self))} - self.idle
+        shown = [f.name for f in fields(self) if f.name in always_shown or getattr(self, f.name) != f.default]
+        values = ", ".join(f"{name}={format_value(getattr(self, name))}" for name in shown)
         return f"{type(self).__name__}({values})"
 
 
 @lru_cache(maxsize=1024)
 def _substeps(kind: Any, word: str) -> tuple[Substep, ...]:
+    """Return the letters of a word of a method (a class)."""
     return parse(word, kind.letters, kind.__name__)
 
 
 def names(kind: Any) -> tuple[str, ...]:
-    """The names of all that a method (a class) is made of, in order."""
+    """Return the names of all fields of a method (a class), in order."""
     return _names(kind)[0]
 
 
 def coefficients(kind: Any) -> tuple[str, ...]:
-    """The names of a method's coefficients: what may change with the step."""
+    """Return the names of the coefficients of a method (a class): fields that may change with the step."""
     return _names(kind)[1]
 
 
 def choices(kind: Any) -> tuple[str, ...]:
-    """The names of all else, which stays as it is during a run."""
+    """Return the names of the other fields of a method (a class), which stay fixed during a run."""
     return _names(kind)[2]
 
 
 @lru_cache
 def _names(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the names of all fields, of the coefficients, and of the fields that stay fixed."""
     varies = {f.name: bool(f.metadata.get("varies")) for f in fields(kind)}
     coefficients = tuple(name for name, varying in varies.items() if varying)
     return tuple(varies), coefficients, tuple(name for name in varies if name not in coefficients)
@@ -330,6 +355,7 @@ def describe(kind: type[Method]) -> dict[str, Argument]:
 
 
 def _describe_field(field: Field[object]) -> Argument:
+    """Return the description of a method's argument that its dataclass field defines."""
     default = Parameter.empty if field.default is MISSING else field.default
     if field.name == "word":
         return Argument("word", "text", "Splitting scheme, such as BAOAB.", default, "word")
@@ -349,17 +375,16 @@ def _describe_field(field: Field[object]) -> Argument:
 
 
 def singles(value: Coefficient) -> tuple[Value, ...]:
-    """The values of an axis, or the one value."""
+    """Return the values of an axis of a sweep, or a tuple with the single value."""
     return value if isinstance(value, tuple) else (value,)
 
 
-# The methods that are known
-
+# Registered methods, by the name of their class
 _known: dict[str, type[Method]] = {}
 M = TypeVar("M", bound=type[Method])
 
 
-# Names that have a meaning beside methods: in param groups and files, and as results and their dimensions
+# Names with another meaning: in param groups and files, and of results and their dimensions
 TAKEN = frozenset((
     "h", "lr", "params", "part", "name", "method", "module", "schedules", "step", "previous", "seed", "fused",
     "maximize", "agreed", "foreach", "capturable", "differentiable", "chains", "rung", "draws", "drawn",
@@ -371,110 +396,150 @@ TAKEN = frozenset((
     "X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale", "start",
     "weights_train", "weights_test", "X_average",
 ))  # fmt: skip
-# Names of classes of their own
+# Names of public classes that are not methods
 PUBLIC = ("AdLaLa", "LOL", "LaLa", "AdLAdL", "Partitioned", "Samples", "Prediction", "Posterior")
 
 
 def register(kind: M) -> M:
-    """Make a method known everywhere: partitions, engine, optimisers, files, the command line.
+    """Register a method, so that partitions, engine, optimisers, files and the command line accept it.
 
-    For methods outside of heatbath: a decorator above `@dataclass(frozen=True, repr=False)`. The file of a
-    run with such a method names the module to import before it is loaded. A class whose parts do not fit
-    together is refused, with all that is wrong with it.
+    Use it for methods outside of heatbath, as a decorator above `@dataclass(frozen=True, repr=False)`. The
+    file of a run with such a method names the module to import before the file can be loaded.
+
+    Parameters
+    ----------
+    kind : type
+        A dataclass that derives from `heatbath.methods.Method`.
+
+    Returns
+    -------
+    type
+        The same class.
+
+    Raises
+    ------
+    TypeError
+        If it is no such class.
+    ValueError
+        If its fields, letters or name don't fit; the message lists all problems.
     """
     name = getattr(kind, "__name__", repr(kind))
-    derived = isinstance(kind, type) and issubclass(kind, Method) and kind is not Method
-    if not (derived and "__dataclass_fields__" in vars(kind)):
+    is_method = isinstance(kind, type) and issubclass(kind, Method) and kind is not Method
+    if not (is_method and "__dataclass_fields__" in vars(kind)):
         raise TypeError(f"register takes a dataclass that derives from heatbath.methods.Method, got {kind!r}")
-    wrong = [*_wrong_fields(kind), *_wrong_letters(kind)]
-    for other in _known.values():
-        same = (other.__module__, other.__qualname__) == (kind.__module__, kind.__qualname__)
-        if not same and (other.__name__ == name or other.title.lower() == kind.title.lower()):
-            place = f"{other.__module__}.{other.__name__}"
-            wrong.append(f"there is a method of this name already, {place}")
-    if {name.lower(), kind.title.lower()} & {taken.lower() for taken in PUBLIC}:
-        wrong.append(f"its name is taken; so are {', '.join(PUBLIC)}")
-    if wrong:
-        raise ValueError(f"{name}: {'; '.join(wrong)}")
+    if problems := [*_field_problems(kind), *_letter_problems(kind), *_name_problems(kind)]:
+        raise ValueError(f"{name}: {'; '.join(problems)}")
     _known[name] = kind
     return kind
 
 
-def _wrong_fields(kind: type[Method]) -> list[str]:
-    """What is wrong with the fields of a method."""
-    wrong = []
+def _name_problems(kind: type[Method]) -> list[str]:
+    """Return what is wrong with the name and the title of a method, as parts of an error message."""
+    problems = []
+    for known in _known.values():
+        is_same = (known.__module__, known.__qualname__) == (kind.__module__, kind.__qualname__)
+        has_same_name = known.__name__ == kind.__name__ or known.title.lower() == kind.title.lower()
+        if has_same_name and not is_same:
+            problems.append(f"there is a method of this name already, {known.__module__}.{known.__name__}")
+    if {kind.__name__.lower(), kind.title.lower()} & {public.lower() for public in PUBLIC}:
+        problems.append(f"its name is taken; so are {', '.join(PUBLIC)}")
+    return problems
+
+
+def _field_problems(kind: type[Method]) -> list[str]:
+    """Return what is wrong with the fields of a method, as parts of an error message."""
+    problems = []
     if bare := [f.name for f in fields(kind) if f.name != "word" and not f.metadata]:
-        wrong.append(f"the fields {', '.join(bare)} must be made by varying, starting or option")
+        problems.append(f"the fields {', '.join(bare)} must be made by varying, starting or option")
     if taken := [f.name for f in fields(kind) if f.name in TAKEN]:
-        wrong.append(f"the fields {', '.join(taken)} have names with another meaning: choose others")
+        problems.append(f"the fields {', '.join(taken)} have names with another meaning: choose others")
     starts = [f.name for f in fields(kind) if f.metadata.get("varies") is False]
     if starts != (["xi"] if _thermostat(kind) else []):
-        wrong.append("a field xi made by starting is needed where there is a thermostat, and only there")
+        problems.append("a field xi made by starting is needed where there is a thermostat, and only there")
     if tempered := [f.name for f in fields(kind) if f.metadata.get("tempered") and f.name != "tau"]:
-        wrong.append(f"only tau can be tempered, not {', '.join(tempered)}")
-    return wrong
+        problems.append(f"only tau can be tempered, not {', '.join(tempered)}")
+    return problems
 
 
-def _wrong_letters(kind: type[Method]) -> list[str]:
-    """What is wrong with the letters of a method, as far as can be told without its coefficients."""
-    wrong = []
+def _letter_problems(kind: type[Method]) -> list[str]:
+    """Return what is wrong with the letters of a method, as parts of an error message.
+
+    It checks only what doesn't depend on the coefficients.
+    """
+    problems = []
     for letter, meaning in kind.letters.items():
         if len(letter) != 1:
-            wrong.append(f"a letter is one character, got {letter!r}")
-        operated = {operation for operation, _ in meaning.lower}
-        if not operated or not operated <= operations.FOR_LETTERS:
-            known = "those of heatbath.methods.operations but READ"
-            wrong.append(f"letter {letter!r} lowers to {sorted(operated) or 'nothing'}, accepted are {known}")
-        for flag, kinds in (("moves", operations.MOVING), ("kicks", operations.DESCENDING)):
-            if getattr(meaning, flag) != bool(operated & set(kinds)):
-                wrong.append(f"letter {letter!r}: {flag} is not what its operations do")
-        if operated & set(operations.ALWAYS_DRAWING) and not meaning.draws:
-            wrong.append(f"letter {letter!r} needs noise: draws=True")
-        if operations.ADAM in operated and not kind.keeps_second:
-            wrong.append(f"letter {letter!r} needs a second moment: keeps_second = True")
-        if operated & set(operations.WITH_FRICTION) and not _thermostat(kind):
-            wrong.append(f"letter {letter!r} needs a ξ: thermostat = 'part' or 'tensor'")
+            problems.append(f"a letter is one character, got {letter!r}")
+        lowered = {operation for operation, _ in meaning.lower}
+        if not lowered or not lowered <= operations.FOR_LETTERS:
+            accepted = "those of heatbath.methods.operations except READ"
+            problems.append(
+                f"letter {letter!r} lowers to {sorted(lowered) or 'nothing'}, accepted are {accepted}"
+            )
+        for flag, effective in (("moves", operations.MOVING), ("kicks", operations.DESCENDING)):
+            if getattr(meaning, flag) != bool(lowered & set(effective)):
+                problems.append(f"letter {letter!r}: {flag} is not what its operations do")
+        if lowered & set(operations.ALWAYS_DRAWING) and not meaning.draws:
+            problems.append(f"letter {letter!r} needs noise: draws=True")
+        if operations.ADAM in lowered and not kind.keeps_second:
+            problems.append(f"letter {letter!r} needs a second moment: keeps_second = True")
+        if lowered & set(operations.WITH_FRICTION) and not _thermostat(kind):
+            problems.append(f"letter {letter!r} needs a ξ: thermostat = 'part' or 'tensor'")
     letters = [kind.letters.get(letter) for letter in ("" if "word" in names(kind) else kind.word)]
     if letters and not any(letter is not None and letter.moves for letter in letters):
-        wrong.append(f"no letter of {kind.word!r} moves θ")
-    return wrong
+        problems.append(f"no letter of {kind.word!r} moves θ")
+    return problems
 
 
 def _thermostat(kind: type[Method]) -> str | None:
-    """What has a ξ by default: the class variable, or the default of the option."""
-    chosen: Any = kind.thermostat
-    return None if isinstance(chosen, property) else str(chosen)
+    """Return the scope of each ξ of a method: its class variable, or the default of its option."""
+    scope: Any = kind.thermostat
+    return None if isinstance(scope, property) else str(scope)
 
 
 def known_methods() -> dict[str, type[Method]]:
-    """All methods that are registered, by name."""
+    """Return all registered methods, by the name of their class."""
     return dict(_known)
 
 
 def module_of(kind: type[Method]) -> str | None:
-    """The module that defines a method, if it is not one of heatbath's own: what to import to have it."""
+    """Return the module that must be imported to have a method, or None for one of heatbath's own."""
     return None if kind.__module__.partition(".")[0] == "heatbath" else kind.__module__
 
 
 def check_known(kind: type[Method]) -> None:
-    """Refuse a method that is not registered, or no longer."""
+    """Raise TypeError if a method is not registered, or its class was registered again since."""
     if kind not in _known.values():
         name = kind.__name__
         if name in _known:
-            raise TypeError(f"{name} was registered anew since this value was made: make it again")
-        raise TypeError(f"nobody knows {name} yet: call heatbath.register({name}) first")
+            raise TypeError(f"{name} was registered again after this value was made: make the value again")
+        raise TypeError(f"{name} is not registered: call heatbath.register({name}) first")
 
 
 def find_method(name: object, module: str | None = None) -> type[Method]:
-    """The method of a name; `module` is where it was defined, if it is not one of heatbath's own."""
+    """Return the registered method of a name.
+
+    Parameters
+    ----------
+    name : object
+        The name of its class.
+    module : str, optional
+        The module in which it was defined, for a method that is not heatbath's own.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or the registered one is from another module.
+    """
     kind = _known.get(name) if isinstance(name, str) else None
     if kind is not None and module in (None, kind.__module__):
         return kind
     if kind is not None:
         raise ValueError(
-            f"the method {name!r} of {module} is needed, and that of {kind.__module__} is registered"
+            f"the method {name!r} of {module} is needed, but that of {kind.__module__} is registered: import "
+            f"{module} in a process of its own"
         )
-    cure = f"; it is defined in {module}: import that module first" if module else ""
+    remedy = f"; it is defined in {module}: import that module first" if module else ""
     if module == "__main__":
-        cure = "; it was defined in a script: define it in a module of its own, and import that"
-    raise ValueError(f"there is no method {name!r}{cure}; accepted: {', '.join(_known)}")
+        remedy = "; it was defined in a script: define it in a module of its own, and import that module"
+    raise ValueError(f"there is no method {name!r}{remedy}; accepted: {', '.join(_known)}")

@@ -1,4 +1,4 @@
-"""Standing still."""
+"""A method that keeps parameters fixed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from heatbath.methods.ranges import Between
 
 @dataclass(frozen=True, repr=False)
 class Frozen(Method):
-    """Nothing moves, so there is nothing to set."""
+    """Keep the parameters fixed. It has no coefficients."""
 
     searched: ClassVar[dict[str, Between]] = {}

@@ -1,11 +1,12 @@
-"""Letters: the exactly solvable pieces of the dynamics, from which words are put together.
+"""Define letters: the exactly solvable pieces of the dynamics that words are made of.
 
-A `Letter` says what it does to (θ, p, ξ): by its map in NumPy, `act`, which is the definition, and apart from
-it by its lowering, the operations of the compiled kernel that carry it out. A and B, which most methods have,
-stand here; the others stand with their methods.
+A `Letter` has two independent descriptions, which check one another: its map in NumPy (`act`), which is the
+definition, and its lowering to operations of the compiled kernel (`lower`). The letters A and B are defined
+here because most methods have them. The others are defined beside their methods.
 
-In the maps θ, p and G are arrays (chains, parameters), G is the negative gradient of the loss, R are standard
-normal numbers, t is the time for which a letter acts, and ξ broadcasts against p.
+Symbols: θ are parameters, p their momenta and G the negative gradient of the loss, each (chains, parameters);
+R are standard normal numbers of the same shape; t is the time for which a letter acts; ξ is a friction that
+broadcasts against p; τ is a temperature.
 """
 
 from __future__ import annotations
@@ -27,10 +28,29 @@ Columns: TypeAlias = Sequence[Any]  # numbers, or arrays over steps
 
 @dataclass
 class Moment:
-    """A part of the reference while a letter acts on it; `act` replaces what the letter changes.
+    """State of one part of the reference while a letter acts on it.
 
-    `moment["gamma"]` is a coefficient of the part's method during the step that the letter belongs to. Of
-    `tau` there is one for each chain, (chains, 1), where it is tempered.
+    A letter's `act` assigns new arrays to the attributes that it changes. `moment["gamma"]` is a coefficient
+    of the part's method during the step to which the letter belongs.
+
+    Attributes
+    ----------
+    method : Method
+        The part's method.
+    step, h, t : int, float, float
+        The step to which the letter belongs, the stepsize, and the time for which the letter acts.
+    theta, p, second : array, (chains, parameters)
+        Parameters, momenta and second moments.
+    xi : array, (chains, thermostats)
+        Friction of each thermostat.
+    G, R : array, (chains, parameters)
+        Negative gradient of the loss, and standard normal numbers.
+    tau : float or array, (chains, 1)
+        Temperature; one for each chain under simulated tempering.
+    sizes : array of int, (thermostats,)
+        Number of parameters that each ξ acts on.
+    unit : float or array, (chains, 1)
+        Unit of the momenta, which differs from 1 where the noise of the data is sampled.
     """
 
     method: Any
@@ -40,64 +60,75 @@ class Moment:
     theta: Array
     p: Array
     second: Array
-    xi: Array  # (chains, thermostats)
+    xi: Array
     G: Array
     R: Array
     tau: float | Array
-    sizes: Ints  # how many parameters each ξ serves
-    unit: float | Array = 1.0  # of the momenta, (chains, 1), where the noise of the data is sampled
+    sizes: Ints
+    unit: float | Array = 1.0
 
     def __getitem__(self, name: str) -> float:
+        """Return a coefficient of the method during the step."""
         return at(getattr(self.method, name), self.step)
 
     @property
     def force(self) -> Array:
-        """G with the Gaussian prior."""
+        """Force on θ: G minus the gradient of the Gaussian prior, (chains, parameters)."""
         return np.asarray(self.G - at(self.method.prior, self.step) * self.unit**2 * self.theta)
 
     @property
     def friction(self) -> Array:
-        """ξ for each parameter."""
+        """Friction ξ of each parameter, (chains, parameters)."""
         return np.repeat(self.xi, self.sizes, axis=1)
 
     @property
     def squares(self) -> Array:
-        """p·p of the parameters that each ξ serves, (chains, thermostats)."""
+        """Sum p·p over the parameters that each ξ acts on, (chains, thermostats)."""
         blocks = np.split(self.p, np.cumsum(self.sizes)[:-1], axis=1)
         return np.stack([np.sum(block**2, axis=1) for block in blocks], axis=1)
 
     @property
     def R_of_friction(self) -> Array:
-        """A normal number for each ξ, (chains, thermostats): that of the first parameter it serves."""
+        """Normal number for each ξ, (chains, thermostats): that of its first parameter."""
         return self.R[:, np.cumsum(self.sizes) - self.sizes]
 
 
 class Values:
-    """The coefficients of a method while a letter acts for a time `t`, for its lowering.
+    """Coefficients of a method while a letter acts for a time t, as the letter's lowering reads them.
 
-    `values["gamma"]` is a number, or an array over steps. A lowering works on both, and gives the same bits.
+    `values["gamma"]` is a number, or an array over steps. A lowering must work on both, with the same bits.
+
+    Parameters
+    ----------
+    method : Method
+        The method of the letter.
+    t : float or array over steps
+        The time for which the letter acts.
+    evaluate : callable
+        Returns a coefficient by its name.
     """
 
-    def __init__(self, method: Any, t: Any, of: Callable[[str], Any]) -> None:
-        self.method, self.t, self._of = method, t, of
+    def __init__(self, method: Any, t: Any, evaluate: Callable[[str], Any]) -> None:
+        self.method, self.t, self._evaluate = method, t, evaluate
 
     def __getitem__(self, name: str) -> Any:
-        return self._of(name)
+        """Return a coefficient by its name."""
+        return self._evaluate(name)
 
     @property
     def prior(self) -> Any:
-        """The precision of the Gaussian prior."""
-        return self._of("weight_decay") if self.method.has_prior else 0.0
+        """Precision λ of the Gaussian prior; 0 for a method without one."""
+        return self._evaluate("weight_decay") if self.method.has_prior else 0.0
 
     @property
     def tau(self) -> Any:
-        """The temperature, or that of the chain's rung."""
-        return operations.TEMPERED if self._tempered else self._of("tau")
+        """Temperature τ; `TEMPERED` stands for that of the chain's rung."""
+        return operations.TEMPERED if self._tempered else self._evaluate("tau")
 
     @property
     def root_tau(self) -> Any:
-        """Its square root."""
-        return operations.TEMPERED if self._tempered else np.sqrt(self._of("tau"))
+        """Square root of the temperature; `TEMPERED` stands for that of the chain's rung."""
+        return operations.TEMPERED if self._tempered else np.sqrt(self._evaluate("tau"))
 
     @property
     def _tempered(self) -> bool:
@@ -108,11 +139,23 @@ class Values:
 class Letter:
     """One exactly solvable piece of the dynamics.
 
-    - `act(moment)` is its map: it replaces θ, p, ξ or the second moment of a `Moment`.
-    - `lower` are the operations that carry it out, each with a function that makes its columns from `Values`.
-    - Whether it `draws` noise (it then has a slot of its own), `reads` p·p, which is where a temperature is
-      read, `moves` θ, or `kicks`: needs the gradient at θ as it finds it.
-    - `formula` and `text` describe it in the explorer.
+    Attributes
+    ----------
+    act : callable
+        Its map: assigns new θ, p, ξ or second moments to a `Moment`.
+    lower : tuple of (operation, function)
+        The operations of the kernel that do the same. Each function returns the operation's columns of
+        coefficients from `Values`.
+    draws : bool
+        True if it draws noise, which has its own slot.
+    reads : bool
+        True if it reads p·p. The kinetic temperature is measured there.
+    moves : bool
+        True if it changes θ.
+    kicks : bool
+        True if it needs the gradient at the θ that it starts from.
+    formula, text : str
+        Its description in the explorer.
     """
 
     act: Callable[[Moment], None]
@@ -138,21 +181,21 @@ class Letter:
 
 
 def A(theta: Array, p: Array, t: float) -> Array:
-    """Drift: dθ = p dt."""
+    """Return θ after a drift, dθ = p dt, for a time t."""
     return theta + t * p
 
 
 def B(p: Array, G: Array, t: float) -> Array:
-    """Kick: dp = G dt."""
+    """Return p after a kick, dp = G dt, for a time t."""
     return p + t * G
 
 
-def _drift(now: Moment) -> None:
-    now.theta = A(now.theta, now.unit * now.p, now.t)
+def _drift(moment: Moment) -> None:
+    moment.theta = A(moment.theta, moment.unit * moment.p, moment.t)
 
 
-def _kick(now: Moment) -> None:
-    now.p = B(now.p, now.force / now.unit, now.t)
+def _kick(moment: Moment) -> None:
+    moment.p = B(moment.p, moment.force / moment.unit, moment.t)
 
 
 DRIFT = Letter(
@@ -174,10 +217,28 @@ KICK = Letter(
 def temper(
     rung: Ints, U: Array, side: Array, chance: Array, ladder: Array, weights: Array
 ) -> tuple[Ints, Array]:
-    """A move of simulated tempering: the new rung of each chain, and the factor on its momenta.
+    """Make one move of simulated tempering in each chain.
 
-    A neighbour is proposed, below where side < 1/2, and accepted with probability
-    min(1, exp(-(1/τ' - 1/τ) U + w' - w)); one off the ladder is refused.
+    A neighbouring rung τ' is proposed, the lower one if side < 1/2, and accepted if `chance` is below
+    exp(-(1/τ' - 1/τ) U + w' - w). A proposal beyond the ladder is rejected.
+
+    Parameters
+    ----------
+    rung : array of int, (chains,)
+        The current rung of each chain.
+    U : array, (chains,)
+        Full-data loss plus the Gaussian prior.
+    side, chance : array, (chains,)
+        Uniform numbers in (0, 1).
+    ladder, weights : array, (rungs,)
+        Temperature τ and weight w of each rung.
+
+    Returns
+    -------
+    rung : array of int, (chains,)
+        The new rung of each chain.
+    factor : array, (chains,)
+        The factor √(τ'/τ) on the momenta of each chain.
     """
     proposed = rung + np.where(side < 0.5, -1, 1)
     proposed = np.where((proposed >= 0) & (proposed < len(ladder)), proposed, rung)

@@ -1,4 +1,7 @@
-"""Gradient descent with momentum."""
+"""Gradient descent with momentum.
+
+θ are the parameters, v is their velocity and μ its decay, G the negative gradient, h the stepsize.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from heatbath.methods.schedules import Coefficient
 
 
 def momentum(theta: Array, v: Array, G: Array, h: float, mu: float, kind: int) -> tuple[Array, Array]:
-    """Momentum of kind 1: v = μ v + h G, θ += v; of kind 2: v = μ v + (1 - μ) G, θ += h v."""
+    """Return θ and v after a step.
+
+    Kind 1 is v = μ v + h G, θ += v. Kind 2 is v = μ v + (1 - μ) G, θ += h v.
+    """
     if kind == 1:
         v = mu * v + h * G
         return theta + v, v
@@ -22,18 +28,20 @@ def momentum(theta: Array, v: Array, G: Array, h: float, mu: float, kind: int) -
     return theta + h * v, v
 
 
-def _act(now: Moment) -> None:
-    v = now.unit * now.p
-    now.theta, v = momentum(now.theta, v, now.force, now.h, now["mu"], now.method.kind)
-    now.p = v / now.unit
+def _act(moment: Moment) -> None:
+    v = moment.unit * moment.p
+    moment.theta, v = momentum(moment.theta, v, moment.force, moment.h, moment["mu"], moment.method.kind)
+    moment.p = v / moment.unit
 
 
 def _kick(values: Values) -> Columns:
+    """Return the columns of operation B: the factors on G and on θ (the prior)."""
     time = values.t if values.method.kind == 1 else 1 - values["mu"]
     return [time, time * values.prior]
 
 
 def _drift(values: Values) -> Columns:
+    """Return the column of operation A: the factor on v."""
     return [1.0 if values.method.kind == 1 else values.t]
 
 
@@ -45,7 +53,7 @@ class Momentum(Method):
     - kind 2: v = μ v + (1 - μ) G, θ += h v.
     """
 
-    mu: Coefficient = varying(SHARE, "What is left of the velocity after a step.", symbol="μ")
+    mu: Coefficient = varying(SHARE, "Share of the velocity that remains after a step.", symbol="μ")
     kind: Literal[1, 2] = option("Kind of momentum", 1, 2)
     weight_decay: Coefficient = gaussian_prior()
 

@@ -1,4 +1,4 @@
-"""Partitions: which part of a network has which method.
+"""Define partitions, which give each part of a network its method.
 
 A network is a sequence of named layers, each with the sizes of its tensors, such as
 `{"fc1": (200, 100), "fc2": (100, 1)}`. Its parameters are numbered in that order, weight then bias, as
@@ -28,9 +28,20 @@ Key: TypeAlias = str | int | tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """Layers that share one method and one thermostat, and where their tensors lie among all parameters.
+    """Layers that share one method and one thermostat.
 
-    `key` is what named it in the partition: the rule "hidden" makes the parts `hidden1`, `hidden2`, ...
+    Attributes
+    ----------
+    name : str
+        Its name, such as "hidden1".
+    key : str, int or tuple
+        The key of the partition that made it: the rule "hidden" makes the parts `hidden1`, `hidden2`, ...
+    method : Method
+        Its method.
+    layers : tuple of str
+        The names of its layers.
+    tensors : tuple of range
+        The positions of its tensors among all parameters.
     """
 
     name: str
@@ -41,31 +52,46 @@ class Part:
 
     @property
     def size(self) -> int:
-        """How many parameters it has."""
+        """Number of its parameters."""
         return sum(map(len, self.tensors))
 
     @property
     def thermostats(self) -> tuple[int, ...]:
-        """How many parameters each of its ξ serves, if it has any."""
+        """Number of parameters that each of its ξ acts on; empty for a method without ξ."""
         return self.method.thermostats([len(span) for span in self.tensors])
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class Partition:
-    """Methods for the parts of a network, and one stepsize h for all of them: a value.
+    """Methods for the parts of a network, and one stepsize h for all of them. An immutable value.
 
-    `Partition(method, h)` is one part, `all`. `Partition({key: method, ...}, h)` names the parts:
+    Parameters
+    ----------
+    methods : Method or mapping
+        One method for a single part, `all`, or a method for each key:
 
-    - `"hidden"`: one part for every layer but the last, called `hidden` or `hidden1`, `hidden2`, ...
-    - `"output"`: the last layer.
-    - a layer's name, or its index (negative ones count from the end).
-    - a tuple of these: all its layers joined into one part, with one ξ if it is Adaptive Langevin.
-    - `"rest"`: one part for every layer that no other key names.
+        - `"hidden"`: one part for every layer except the last, called `hidden` or `hidden1`, `hidden2`, ...
+        - `"output"`: the last layer.
+        - the name of a layer, or its index (negative indices count from the end).
+        - a tuple of these: all its layers joined into one part, with one ξ for Adaptive Langevin.
+        - `"rest"`: one part for every layer without another key.
+    h : float, schedule, list, range or "auto"
+        The stepsize. With "auto", `train` finds it.
+    posterior : Posterior, optional
+        Sets the temperatures and priors of all parts, so leave these out of the methods. (Adaptive Langevin
+        keeps its temperature, which is the one that its other coefficients are meant for.)
 
-    `train` finds the stepsize where h is "auto", and the prior where that of the posterior is.
+    Raises
+    ------
+    TypeError, ValueError
+        If a key, a method or a stepsize is not valid, or methods don't go together or with the posterior.
 
-    A `posterior` sets the temperatures and priors of all parts, which methods then leave out. (Those of
-    Adaptive Langevin have a temperature for which its other coefficients are meant.)
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> partition = hb.Partition({"hidden": hb.AdaptiveLangevin(), "output": hb.Langevin(1.0, 1e-4)}, h=0.1)
+    >>> [part.name for part in partition.parts({"first": (200, 100), "last": (100, 1)})]
+    ['hidden', 'output']
     """
 
     assigned: frozenset[tuple[Key, Method]]
@@ -75,10 +101,11 @@ class Partition:
     def __init__(
         self, methods: Method | Mapping[Key, Method], h: Stepsize, posterior: Posterior | None = None
     ) -> None:
-        given = methods if isinstance(methods, Mapping) else {"all": methods}
-        if not given:
+        """Check that keys, methods, stepsize and posterior are valid and go together."""
+        by_part = methods if isinstance(methods, Mapping) else {"all": methods}
+        if not by_part:
             raise ValueError("Partition: at least one part is needed, got none")
-        mapping = {_checked_key(key): method for key, method in given.items()}
+        mapping = {_checked_key(key): method for key, method in by_part.items()}
         for key, method in mapping.items():
             if not isinstance(method, Method):
                 raise TypeError(
@@ -98,50 +125,70 @@ class Partition:
 
     @property
     def methods(self) -> dict[Key, Method]:
-        """The method of each key, as a copy, in a fixed order with the rest last."""
+        """Method of each key, as a copy in a fixed order, with "rest" last."""
         return dict(sorted(self.assigned, key=lambda pair: (_is_rest(pair[0]), str(pair[0]))))
 
     def __repr__(self) -> str:
+        """Return the call that makes it."""
         return self._call(repr)
 
     @property
     def code(self) -> str:
-        """The Python expression that makes it, where the names of heatbath are known."""
+        """Python expression that makes it, with the names of heatbath."""
         return self._call(lambda method: method.code)
 
-    def _call(self, spelled: Callable[[Method], str]) -> str:
-        parts = {key: spelled(method) for key, method in self.methods.items()}
-        named = ", ".join(f"{key!r}: {text}" for key, text in parts.items())
-        methods = parts["all"] if list(parts) == ["all"] else f"{{{named}}}"
+    def _call(self, format_method: Callable[[Method], str]) -> str:
+        """Return the call that makes it, with methods as `format_method` writes them."""
+        parts = {key: format_method(method) for key, method in self.methods.items()}
+        items = ", ".join(f"{key!r}: {text}" for key, text in parts.items())
+        methods = parts["all"] if list(parts) == ["all"] else f"{{{items}}}"
         posterior = "" if self.posterior is None else f", posterior={self.posterior!r}"
         return f"Partition({methods}, h={self.h!r}{posterior})"
 
     @property
     def finds_stepsize(self) -> bool:
-        """Whether h is "auto"."""
+        """True if h is "auto", so that `train` finds it."""
         return isinstance(self.h, str)
 
     def at_stepsize(self, h: Coefficient) -> Partition:
-        """The same with another stepsize."""
+        """Return the partition with another stepsize."""
         return Partition(self.methods, h, self.posterior)
 
     @property
     def finds_prior(self) -> bool:
-        """Whether the prior of its posterior is "auto"."""
+        """True if the prior of its posterior is "auto", so that `train` finds it."""
         return self.posterior is not None and self.posterior.prior == "auto"
 
     def at_prior(self, prior: Prior) -> Partition:
-        """The same with another prior of its posterior."""
+        """Return the partition with another prior of its posterior."""
         if self.posterior is None:
-            raise ValueError(f"a partition without a posterior has no prior to change: {self!r}")
+            raise ValueError(f"only a partition with a posterior has a prior to change, got {self!r}")
         return Partition(self.methods, self.h, replace(self.posterior, prior=prior))
 
     def cooled(self, step: int, factor: float = 30.0) -> Partition:
-        """The same until `step`, and colder by a factor from there on: for single networks at a run's end.
+        """Return the partition with a lower temperature from `step` on, for good single networks at the end.
 
-        Parts with a temperature have it divided by the factor; where no part has one, h is, by its square
-        root.
+        If no part has a temperature, the stepsize is lowered instead.
 
+        Parameters
+        ----------
+        step : int
+            The first step at the lower temperature.
+        factor : float, optional
+            What temperatures are divided by. A stepsize is divided by its square root.
+
+        Returns
+        -------
+        Partition
+            The same methods with schedules.
+
+        Raises
+        ------
+        ValueError
+            If a posterior or simulated tempering sets the temperature.
+
+        Examples
+        --------
         >>> import heatbath as hb
         >>> hb.LOL(tau=1e-3).cooled(45_000, factor=100).methods["hidden"].tau
         Piecewise(values=(0.001, 1e-05), steps=(45000,))
@@ -150,7 +197,8 @@ class Partition:
         step = whole("cooled: step", step, low=1)
         if self.posterior is not None or self.tempering is not None:
             raise ValueError(
-                f"a posterior or a ladder sets its temperature: it cannot be cooled; got {self!r}"
+                "a partition whose posterior or simulated tempering sets its temperature cannot be cooled: "
+                f"leave that out, or don't cool; got {self!r}"
             )
         methods = {key: method.cooled(step, factor) for key, method in self.methods.items()}
         if methods == self.methods:
@@ -159,43 +207,57 @@ class Partition:
 
     @property
     def tempering(self) -> SimulatedTempering | None:
-        """The ladder of its tempered parts, if it has any."""
+        """Ladder of its parts with simulated tempering, or None."""
         return next(iter(_ladders(self.methods.values())), None)
 
     def axes(self) -> dict[str, tuple[Value, ...]]:
-        """The axes of a sweep and their values.
+        """Return the axes of a sweep, with their values.
 
-        An axis bears its coefficient's name, such as `h` or `tau`: parts that are given the same list for
-        the same coefficient share the axis (so a preset's `tau` is one). Where their lists differ, there is
-        an axis for each, such as `hidden.tau` and `output.tau`.
+        An axis has the name of its coefficient, such as `h` or `tau`. Parts with the same list for a
+        coefficient share the axis, so a preset's `tau` is one axis. If their lists differ, each has its own
+        axis, such as `hidden.tau` and `output.tau`.
         """
-        named = _shared({key: method.axes() for key, method in self.methods.items()})
-        return {"h": self.h, **named} if isinstance(self.h, tuple) else named
+        axes = _shared({key: method.axes() for key, method in self.methods.items()})
+        return {"h": self.h, **axes} if isinstance(self.h, tuple) else axes
 
     def ranges(self) -> dict[str, Between]:
-        """The coefficients that are to be looked for, and where; named and shared as the axes of a sweep."""
-        named = _shared({key: method.ranges() for key, method in self.methods.items()})
-        return {"h": self.h, **named} if isinstance(self.h, Between) else named
+        """Return the ranges in which `tune` searches, named and shared like the axes of a sweep."""
+        ranges = _shared({key: method.ranges() for key, method in self.methods.items()})
+        return {"h": self.h, **ranges} if isinstance(self.h, Between) else ranges
 
     def at(self, values: Mapping[str, float]) -> Partition:
-        """The partition with a value in place of each of its ranges, by their names."""
+        """Return the partition with a value instead of each range; `values` has the names of `ranges()`."""
         ranges = self.ranges()
         if values.keys() != ranges.keys():
-            raise ValueError(f"the ranges are {', '.join(ranges) or 'none'}, got {', '.join(values)}")
+            raise ValueError(
+                f"a value is needed for each of the ranges {', '.join(ranges) or 'none'}, "
+                f"got {', '.join(values)}"
+            )
 
-        def chosen(name: str, range: Between) -> float:
-            places = (axis for axis in ranges if axis.rpartition(".")[2] == name and ranges[axis] == range)
-            return values[next(places)]
+        def value_in(name: str, range: Between) -> float:
+            axes = (axis for axis in ranges if axis.rpartition(".")[2] == name and ranges[axis] == range)
+            return values[next(axes)]
 
         methods = {
-            key: replace(method, **{name: chosen(name, range) for name, range in method.ranges().items()})
+            key: replace(method, **{name: value_in(name, range) for name, range in method.ranges().items()})
             for key, method in self.methods.items()
         }
-        h = chosen("h", self.h) if isinstance(self.h, Between) else self.h
+        h = value_in("h", self.h) if isinstance(self.h, Between) else self.h
         return Partition(methods, h, self.posterior)
 
     def parts(self, layers: Layers) -> tuple[Part, ...]:
-        """The parts of a network with these layers, in the order of their first layers."""
+        """Return the parts of a network, in the order of their first layers.
+
+        Parameters
+        ----------
+        layers : mapping of str to sequence of int
+            The sizes of the tensors of each layer, such as `{"fc1": (200, 100), "fc2": (100, 1)}`.
+
+        Raises
+        ------
+        ValueError
+            If a layer has no method or two, or a key doesn't fit the network.
+        """
         tensors = _tensors(layers)
         names = tuple(layers)
         owners: dict[str, Key] = {}
@@ -209,11 +271,11 @@ class Partition:
                         "each layer belongs to one part"
                     )
                 owners[layer] = key
-            for name, chosen in _named(key, sorted(members, key=names.index), names):
+            for name, part_layers in _split_into_parts(key, sorted(members, key=names.index), names):
                 if name in {part.name for part in parts}:
                     raise ValueError(f"two parts would be called {name!r}: rename that layer of the network")
-                spans = tuple(span for layer in chosen for span in tensors[layer])
-                parts.append(Part(name, key, method, chosen, spans))
+                spans = tuple(span for layer in part_layers for span in tensors[layer])
+                parts.append(Part(name, key, method, part_layers, spans))
         if unassigned := [layer for layer in names if layer not in owners]:
             raise ValueError(
                 f"no method for layer {_listed(unassigned)}: name it, or add 'rest' "
@@ -225,107 +287,126 @@ class Partition:
 T = TypeVar("T", bound=Hashable)
 
 
-def _shared(given: Mapping[Key, Mapping[str, T]]) -> dict[str, T]:
-    """What parts have for their coefficients, by the coefficients' names where all have the same."""
-    found: dict[str, dict[T, str]] = {}  # coefficient: {what it has: the first part with that}
-    for key, coefficients in given.items():
+def _shared(values_by_part: Mapping[Key, Mapping[str, T]]) -> dict[str, T]:
+    """Merge the coefficients of all parts into one dict.
+
+    A coefficient with the same value in all parts that have it keeps its name. Otherwise each of its values
+    is named after the first part that has it, such as `hidden.tau`.
+    """
+    parts_by_value: dict[str, dict[T, str]] = {}  # for each coefficient, the first part with each value
+    for key, coefficients in values_by_part.items():
         part = "+".join(map(str, key)) if isinstance(key, tuple) else str(key)
         for name, value in coefficients.items():
-            found.setdefault(name, {}).setdefault(value, part)
+            parts_by_value.setdefault(name, {}).setdefault(value, part)
     return {
-        name if len(groups) == 1 else f"{part}.{name}": value
-        for name, groups in found.items()
-        for value, part in groups.items()
+        name if len(parts) == 1 else f"{part}.{name}": value
+        for name, parts in parts_by_value.items()
+        for value, part in parts.items()
     }
 
 
 def _ladders(methods: Collection[Method]) -> set[SimulatedTempering]:
+    """Return the different ladders of simulated tempering among methods."""
     return {method.tempering for method in methods if method.tempering}
 
 
 def _is_rest(key: Key) -> bool:
+    """Return True if a key is "rest", or contains it."""
     return key == "rest" or (isinstance(key, tuple) and "rest" in key)
 
 
 def _check_words(methods: Collection[Method]) -> None:
-    """Words may differ while each needs one gradient per step; otherwise all parts must share one."""
+    """Raise ValueError if words differ and one of them needs more than one gradient per step."""
     words = {method.spelling for method in methods if method.moves}
     for method in methods:
         needed = gradients(method.substeps)
         if needed > 1 and len(words) > 1:
             raise ValueError(
                 f"Partition: {method.word!r} needs {needed} gradients per step, so all parts must share "
-                f"that word; got {', '.join(sorted(words))}. Parts with different words must need one "
-                "gradient per step each"
+                f"that word; got {', '.join(sorted(words))}. Parts can have different words if each word "
+                "needs one gradient per step"
             )
 
 
 def _check_tempering(methods: Collection[Method]) -> None:
-    """One ladder serves all parts."""
+    """Raise ValueError if parts have different ladders of simulated tempering."""
     ladders = _ladders(methods)
     if len(ladders) > 1:
         raise ValueError(
-            f"Partition: one rung serves all parts, so tempered parts must share one SimulatedTempering; got "
+            "Partition: tempered parts share one rung, so they must have the same SimulatedTempering; got "
             f"{', '.join(map(repr, ladders))}"
         )
 
 
 def _check_posterior(methods: Mapping[Key, Method], posterior: object) -> None:
-    """Temperatures and priors are given by the methods or by the posterior."""
+    """Raise an error unless either the methods or the posterior set each temperature and prior."""
     if not isinstance(posterior, Posterior | None):
         raise TypeError(f"Partition: posterior must be a Posterior or None, got {posterior!r}")
     for key, method in methods.items():
-        told = f"Partition: part {key!r} is {method!r}"
+        part = f"Partition: part {key!r} is {method!r}"
         if posterior is None and method.needs_temperature:
-            raise ValueError(f"{told}: it needs {method.thermal}, or the partition posterior=Posterior()")
+            raise ValueError(
+                f"{part}: it needs {method.thermal}, or the partition needs posterior=Posterior()"
+            )
         if posterior is not None and (method.prior != 0 or method.tempering):
-            raise ValueError(f"{told}: with a posterior leave out weight_decay and simulated tempering")
+            raise ValueError(f"{part}: with a posterior leave out weight_decay and simulated tempering")
         if posterior is not None and method.may_leave_temperature and not method.needs_temperature:
-            raise ValueError(f"{told}: the posterior sets {method.thermal}, so leave it out")
+            raise ValueError(f"{part}: the posterior sets {method.thermal}, so leave it out")
 
 
 def _checked_key(key: object) -> Key:
-    """A key is a name, an index, or a tuple of them."""
+    """Return a key of a partition with indices as int. Raises TypeError if it isn't valid."""
     if isinstance(key, tuple) and key:
-        return tuple(_checked_single(single, key) for single in key)
+        return tuple(_checked_single(item, key) for item in key)
     return _checked_single(key, key)
 
 
-def _checked_single(single: object, key: object) -> str | int:
-    if isinstance(single, str):
-        return single
-    if isinstance(single, (int, np.integer)) and not isinstance(single, bool):
-        return int(single)
+def _checked_single(item: object, key: object) -> str | int:
+    """Return a name, or an index as int. The error for anything else shows the whole key."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
+        return int(item)
     raise TypeError(
-        "Partition: a part is named by 'hidden', 'output', 'rest', a layer's name, its index, or a tuple "
+        "Partition: a key must be 'hidden', 'output', 'rest', the name of a layer, its index, or a tuple "
         f"of these; got {key!r}"
     )
 
 
 def _tensors(layers: Layers) -> dict[str, tuple[range, ...]]:
-    """The positions of each layer's tensors among all parameters."""
+    """Return the positions of each layer's tensors among all parameters."""
     if not layers:
         raise ValueError("a network needs at least one layer, got none")
     spans: dict[str, tuple[range, ...]] = {}
-    begin = 0
+    first = 0
     for name, sizes in layers.items():
         if not isinstance(sizes, Sequence) or not sizes:
             raise ValueError(
                 f"layer {name!r} must have the sizes of its tensors, such as (200, 100); got {sizes!r}"
             )
         label = f"layer {name!r}: the size of a tensor"
-        ends = list(accumulate((whole(label, size, low=1) for size in sizes), initial=begin))
+        ends = list(accumulate((whole(label, size, low=1) for size in sizes), initial=first))
         spans[name] = tuple(map(range, ends[:-1], ends[1:]))
-        begin = ends[-1]
+        first = ends[-1]
     return spans
 
 
-def _members(key: Key, layers: tuple[str, ...], taken: tuple[str, ...]) -> tuple[str, ...]:
-    """The layers that a key names; `taken` are those that were named before."""
+def _members(key: Key, layers: tuple[str, ...], assigned: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the layers that a key selects.
+
+    Parameters
+    ----------
+    key : str, int or tuple
+        A key of a partition.
+    layers : tuple of str
+        All layers of the network.
+    assigned : tuple of str
+        The layers that "rest" doesn't select, because earlier keys did.
+    """
     if isinstance(key, tuple):
         members: tuple[str, ...] = ()
-        for single in sorted(key, key=_is_rest):
-            members += _members(single, layers, taken + members)
+        for item in sorted(key, key=_is_rest):
+            members += _members(item, layers, assigned + members)
         return members
     if isinstance(key, int):
         if not -len(layers) <= key < len(layers):
@@ -336,7 +417,7 @@ def _members(key: Key, layers: tuple[str, ...], taken: tuple[str, ...]) -> tuple
     rules = {
         "hidden": layers[:-1],
         "output": layers[-1:],
-        "rest": tuple(layer for layer in layers if layer not in taken),
+        "rest": tuple(layer for layer in layers if layer not in assigned),
     }
     if key not in rules:
         if key not in layers:
@@ -345,25 +426,32 @@ def _members(key: Key, layers: tuple[str, ...], taken: tuple[str, ...]) -> tuple
                 "'output' and 'rest'"
             )
         return (key,)
-    chosen = rules[key]
-    if key in layers and chosen != (key,):
+    selected = rules[key]
+    if key in layers and selected != (key,):
         raise ValueError(
-            f"{key!r} is a rule, here for {_listed(chosen)}, and also the name of a layer: use indices"
+            f"{key!r} is a rule, which here selects {_listed(selected)}, and also the name of a layer: use "
+            "indices"
         )
-    if key == "hidden" and not chosen:
-        raise ValueError(f"'hidden' names no layer: this network has only {_listed(layers)}")
-    return chosen
+    if key == "hidden" and not selected:
+        raise ValueError(f"'hidden' selects no layer: this network has only {_listed(layers)}")
+    return selected
 
 
-def _named(key: Key, members: Sequence[str], layers: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """The parts that a key makes of its layers: their names and layers."""
-    if key in ("hidden", "rest"):  # a part for each layer
-        numbered = len(members) > 1
-        return [(f"{key}{i}" if numbered else str(key), (layer,)) for i, layer in enumerate(members, start=1)]
-    singles = key if isinstance(key, tuple) else (key,)
-    name = "+".join(layers[single] if isinstance(single, int) else single for single in singles)
+def _split_into_parts(
+    key: Key, members: Sequence[str], layers: Sequence[str]
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the name and the layers of each part that a key makes of its members among all layers."""
+    if key in ("hidden", "rest"):  # one part for each layer
+        is_numbered = len(members) > 1
+        return [
+            (f"{key}{number}" if is_numbered else str(key), (layer,))
+            for number, layer in enumerate(members, start=1)
+        ]
+    items = key if isinstance(key, tuple) else (key,)
+    name = "+".join(layers[item] if isinstance(item, int) else item for item in items)
     return [(name, tuple(members))] if members else []
 
 
 def _listed(layers: Sequence[str]) -> str:
+    """Return the names of layers in quotes, with commas between them."""
     return ", ".join(map(repr, layers))

@@ -1,4 +1,7 @@
-"""What a run samples, as a value: a `Posterior`; and what follows from it for one run (see `likelihood`)."""
+"""Define `Posterior`, the prior and the noise of a Bayesian run, and what follows from it for one run.
+
+`models.likelihood` computes the latter: temperatures, priors and draws of variances.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,34 @@ Prior: TypeAlias = float | Sequence[float] | Literal["fan_in", "auto"]
 
 @dataclass(frozen=True)
 class Posterior:
-    """What a run samples, in place of `tau` and `weight_decay`: the prior and the noise of the data.
+    """Posterior that a run samples: the prior of the parameters and the noise of the data.
 
-    - `prior`: the standard deviation ς of all parameters, or one for each layer; "fan_in" is 1/√inputs;
-      "auto" are those that `train` finds (see `evidence`).
-    - `noise`: of a regression, the standard deviation of the targets around the network's values, in their
-      units; one for each target; "sampled" together with the parameters; or "network": the network has a
-      second output for each target, the logarithm of its variance, which then depends on the inputs. Classes
-      and counts have none.
-      A run notes a variance that is sampled in `run.data["noise"]`, of targets as they are scaled in the
-      problem; `run.predict(X).noise` is its mean in the units of the user.
-    - `degrees`: those of freedom, if the noise of a regression has Student's law and not a normal one. Then
-      `noise` is its scale s, and its variance s² ν/(ν - 2), for more than two degrees.
-    - `temperature`: T; 1 is the posterior, below it is a cold one.
+    It replaces `tau` and `weight_decay` in all parts of a partition.
 
+    Parameters
+    ----------
+    prior : float, list of float, "fan_in" or "auto", optional
+        Standard deviation ς of all parameters, or one for each layer. "fan_in" is 1/√inputs. With "auto",
+        `train` finds one for each layer (see `evidence`).
+    noise : float, list of float, "sampled" or "network", optional
+        Standard deviation of a regression's targets around the network's outputs, in their units, or one for
+        each target. "sampled" samples it together with the parameters. With "network", the network has a
+        second output for each target, the logarithm of its variance, which then depends on the inputs.
+        Classes and counts have no noise. A run records a sampled variance in `run.data["noise"]`, for targets
+        as they are scaled in the problem; `run.predict(X).noise` is its mean in the user's units.
+    temperature : float, optional
+        Temperature T. 1 is the posterior, and below 1 it is a cold posterior.
+    degrees : float, optional
+        Degrees of freedom ν, if the noise of a regression has Student's distribution. Then `noise` is its
+        scale s, and its variance is s² ν/(ν - 2) for ν > 2. The default is a normal distribution.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a value is not valid, or `degrees` is combined with noise="network".
+
+    Examples
+    --------
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
     >>> sampling = hb.Partition(hb.Langevin(gamma=1.0), h=0.1, posterior=hb.Posterior(prior=2.0))
@@ -43,35 +60,32 @@ class Posterior:
     degrees: float | None = None
 
     def __post_init__(self) -> None:
-        for name, words in (("prior", ("fan_in", "auto")), ("noise", ("sampled", "network"))):
-            given = getattr(self, name)
-            if isinstance(given, str):
-                if given not in words:
-                    raise ValueError(
-                        f"Posterior: {name} must be a standard deviation, several, or "
-                        f"{' or '.join(map(repr, words))}; got {given!r}"
-                    )
-            elif is_real(given):
-                store(self, **{name: real(f"Posterior: {name}", given, POSITIVE)})
-            else:
-                values = reals(f"Posterior: {name}", given, POSITIVE)
-                if not values:
-                    raise ValueError(f"Posterior: {name} must be a standard deviation or several, got none")
-                store(self, **{name: values})
+        """Check all fields, and store them in their final types."""
+        store(
+            self,
+            prior=_check_deviations("prior", self.prior, ("fan_in", "auto")),
+            noise=_check_deviations("noise", self.noise, ("sampled", "network")),
+        )
         store(self, temperature=real("Posterior: temperature", self.temperature, POSITIVE))
         if self.degrees is not None:
             store(self, degrees=real("Posterior: degrees", self.degrees, POSITIVE))
             if self.noise == "network":
                 raise ValueError(
                     "Posterior: degrees are for noise that is known or sampled: leave them out with "
-                    f"noise='network', got {self.degrees:g}"
+                    f"noise='network'; got {self.degrees:g}"
                 )
 
     def deviations(self, widths: Sequence[int]) -> tuple[float, ...]:
-        """The standard deviation of the prior of each layer; `widths` are the inputs of each."""
+        """Return the standard deviation of the prior of each layer.
+
+        Parameters
+        ----------
+        widths : sequence of int
+            The number of inputs of each layer.
+        """
         if self.prior == "auto":
             raise ValueError(
-                "Posterior: prior='auto' is found by train, for one partition: say a standard deviation "
+                "Posterior: only train, with one partition, finds prior='auto': give a standard deviation "
                 "here, such as prior=1.0"
             )
         if self.prior == "fan_in":
@@ -86,12 +100,39 @@ class Posterior:
         return tuple(float(deviation) for deviation in self.prior)
 
 
-class Draws(NamedTuple):
-    """How variances are drawn: (scale[k] + factor Σr²)/Gamma(shape) of target k, at every so many steps.
+def _check_deviations(name: str, value: object, words: tuple[str, str]) -> str | float | tuple[float, ...]:
+    """Return a standard deviation, several of them, or one of two words, after a check."""
+    label = f"Posterior: {name}"
+    if isinstance(value, str):
+        if value not in words:
+            raise ValueError(
+                f"{label} must be a standard deviation, several, or {' or '.join(map(repr, words))}; "
+                f"got {value!r}"
+            )
+        return value
+    if is_real(value):
+        return real(label, value, POSITIVE)
+    deviations = reals(label, value, POSITIVE)
+    if not deviations:
+        raise ValueError(f"{label} must be a standard deviation or several, got none")
+    return deviations
 
-    Where examples have weights, each r² is multiplied by its own over their mean. Where the noise has
-    Student's law with ν degrees, r² is multiplied by Gamma(tails[set, example])/(ν + r²/s²) instead, with the
-    s² that there was.
+
+class Draws(NamedTuple):
+    """Settings for drawing the variances s² of targets: (scale[k] + factor Σr²)/Gamma(shape) for target k.
+
+    r are the residuals. If examples have weights, each r² is multiplied by its weight over the mean weight.
+    If the noise has Student's distribution with ν degrees of freedom, r² is multiplied by Gamma(tails[set,
+    example])/(ν + r²/s²) instead, with the previous s².
+
+    Attributes
+    ----------
+    shape, scale, factor : float, array (targets,), float
+        As in the formula.
+    every : int
+        Steps between draws.
+    tails : array, (data sets, examples)
+        As in the formula; empty for normal noise.
     """
 
     shape: float
@@ -102,9 +143,19 @@ class Draws(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What a posterior says for a network and a problem: parts whose methods have temperatures and priors,
-    the variances of the targets (None where there are none, or the network says them), and how they are
-    drawn, if they are; the degrees of freedom of their law."""
+    """What a posterior sets for a network and a problem.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+        Parts whose methods have temperatures and priors.
+    variances : array (targets,) or None
+        Noise variances of the targets. None if there are none, or the network predicts them.
+    draws : Draws or None
+        How variances are drawn. None if they are fixed.
+    degrees : float
+        Degrees of freedom of the noise, infinite for a normal distribution.
+    """
 
     parts: tuple[Any, ...]
     variances: NDArray[np.float64] | None
@@ -112,5 +163,5 @@ class Settled(NamedTuple):
     degrees: float = math.inf
 
     def for_chains(self, count: int) -> NDArray[np.float64] | None:
-        """The variances (chains, targets) at the start."""
+        """Return the initial variances, (chains, targets), or None without variances."""
         return None if self.variances is None else np.tile(self.variances, (count, 1))

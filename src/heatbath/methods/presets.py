@@ -1,8 +1,7 @@
-"""The partitions of the paper, by name: one method for the hidden layers, another for the output layer.
+"""Make the partitions of the paper: one method for the hidden layers, another for the output layer.
 
-Each is written here once: the optimisers of `heatbath.torch` and the methods of the command line are made
-from these functions. `word` is that of the hidden layers. A `posterior` sets the temperatures and priors:
-leave out `tau` (but for Adaptive Langevin, where σ and ε are meant for that temperature) and `weight_decay`.
+The optimisers of `heatbath.torch`, the methods of the command line and the explorer's menu are made from
+these functions.
 """
 
 from __future__ import annotations
@@ -32,10 +31,32 @@ def LaLa(
     weight_decay: Coefficient = 0.0,
     posterior: Posterior | None = None,
 ) -> Partition:
-    """Langevin in layers: a friction and a temperature for the hidden layers, others for the output layer.
+    """Return Langevin dynamics with different friction and temperature in hidden and output layers.
 
-    Section 3.1 of the paper. None: as the hidden layers.
+    Section 3.1 of the paper.
 
+    Parameters
+    ----------
+    h : float, schedule, list, range or "auto"
+        Stepsize.
+    gamma, tau : float, schedule or list
+        Friction and temperature of the hidden layers. Leave out `tau` with a posterior.
+    gamma_output, tau_output : float, schedule or list, optional
+        Those of the output layer. The default is those of the hidden layers.
+    word, word_output : str, optional
+        Splitting schemes of the hidden layers and the output layer.
+    weight_decay : float, schedule or list, optional
+        Precision of the Gaussian prior of all layers. Leave it out with a posterior.
+    posterior : Posterior, optional
+        Sets the temperatures and priors.
+
+    Returns
+    -------
+    Partition
+        The parts `hidden` (or `hidden1`, `hidden2`, ...) and `output`.
+
+    Examples
+    --------
     >>> LaLa(h=0.1, gamma=1.0, tau=1e-4, tau_output=0.0).methods["output"]
     Langevin(gamma=1.0, tau=0.0, word='BAOAB')
     """
@@ -55,10 +76,32 @@ def LOL(
     weight_decay: Coefficient = 0.0,
     posterior: Posterior | None = None,
 ) -> Partition:
-    """Langevin in the hidden layers, overdamped Langevin (BAOAB with γ = inf) in the output layer.
+    """Return Langevin dynamics in hidden layers and overdamped Langevin dynamics in the output layer.
 
-    Section 3.2 of the paper.
+    The output layer has the word BAOAB with γ = inf. Section 3.2 of the paper.
 
+    Parameters
+    ----------
+    h : float, schedule, list, range or "auto", optional
+        Stepsize.
+    gamma, tau : float, schedule or list, optional
+        Friction and temperature of the hidden layers. Leave out `tau` with a posterior.
+    tau_output : float, schedule or list, optional
+        Temperature of the output layer. Leave it out with a posterior.
+    word, word_output : str, optional
+        Splitting schemes of the hidden layers and the output layer.
+    weight_decay : float, schedule or list, optional
+        Precision of the Gaussian prior of all layers. Leave it out with a posterior.
+    posterior : Posterior, optional
+        Sets the temperatures and priors.
+
+    Returns
+    -------
+    Partition
+        The parts `hidden` (or `hidden1`, `hidden2`, ...) and `output`.
+
+    Examples
+    --------
     >>> LOL().methods["output"]
     Langevin(gamma=inf, tau=0.0, word='BAOAB')
     """
@@ -88,16 +131,39 @@ def AdLaLa(
     weight_decay: Coefficient = 0.0,
     posterior: Posterior | None = None,
 ) -> Partition:
-    """Adaptive Langevin in the hidden layers, Langevin with friction `gamma` in the output layer.
+    """Return Adaptive Langevin dynamics in hidden layers and Langevin dynamics in the output layer.
 
-    Equation (15) of the paper; the defaults are its rules of thumb, but for ε. `tau_output` None: as the
-    hidden layers.
-    For `xi` to `damping` see `AdaptiveLangevin`.
+    Equation (15) of the paper. The defaults are its rules of thumb, except for ε.
 
+    Parameters
+    ----------
+    h : float, schedule, list, range or "auto", optional
+        Stepsize.
+    tau, sigma, epsilon : float, schedule or list, optional
+        Temperature, driving noise and coupling of the thermostat in the hidden layers. With a posterior,
+        `tau` is the temperature that σ and ε are meant for.
+    gamma, tau_output : float, schedule or list, optional
+        Friction and temperature of the output layer. The default temperature is that of the hidden layers.
+    word, word_output : str, optional
+        Splitting schemes of the hidden layers and the output layer.
+    xi, friction, thermostat, kinetic, frequency, damping : optional
+        Options of the hidden layers, as in `AdaptiveLangevin`.
+    weight_decay : float, schedule or list, optional
+        Precision of the Gaussian prior of all layers. Leave it out with a posterior.
+    posterior : Posterior, optional
+        Sets the temperatures and priors.
+
+    Returns
+    -------
+    Partition
+        The parts `hidden` (or `hidden1`, `hidden2`, ...) and `output`.
+
+    Examples
+    --------
     >>> AdLaLa(tau=1e-5).methods["output"]
     Langevin(gamma=0.1, tau=1e-05, word='BAOAB')
     """
-    _check_one(epsilon, frequency, sigma, damping)
+    _check_one_of_each(epsilon, frequency, sigma, damping)
     options = (xi, friction, thermostat, kinetic, weight_decay, frequency, damping)
     hidden = AdaptiveLangevin(tau, sigma, epsilon, word, *options)
     if posterior is None:
@@ -126,14 +192,39 @@ def AdLAdL(
     weight_decay: Coefficient = 0.0,
     posterior: Posterior | None = None,
 ) -> Partition:
-    """Adaptive Langevin in every layer, each with a ξ of its own. Section 3.3 of the paper.
+    """Return Adaptive Langevin dynamics in all layers, with a separate ξ for each layer.
 
-    None: as the hidden layers. For `xi` to `damping` see `AdaptiveLangevin`.
+    Section 3.3 of the paper.
 
+    Parameters
+    ----------
+    h : float, schedule, list, range or "auto", optional
+        Stepsize.
+    tau, sigma, epsilon : float, schedule or list, optional
+        Temperature, driving noise and coupling of the thermostat in the hidden layers. With a posterior,
+        `tau` is the temperature that σ and ε are meant for.
+    tau_output, sigma_output, epsilon_output : float, schedule or list, optional
+        Those of the output layer. The default is those of the hidden layers.
+    word, word_output : str, optional
+        Splitting schemes of the hidden layers and the output layer.
+    xi, friction, thermostat, kinetic, frequency, damping : optional
+        Options of all layers, as in `AdaptiveLangevin`.
+    weight_decay : float, schedule or list, optional
+        Precision of the Gaussian prior of all layers. Leave it out with a posterior.
+    posterior : Posterior, optional
+        Sets the temperatures and priors.
+
+    Returns
+    -------
+    Partition
+        The parts `hidden` (or `hidden1`, `hidden2`, ...) and `output`.
+
+    Examples
+    --------
     >>> AdLAdL(sigma_output=0.02).methods["output"]
     AdaptiveLangevin(tau=0.0001, sigma=0.02, epsilon=0.03, word='BACDEDCAB')
     """
-    _check_one(epsilon, frequency, sigma, damping)
+    _check_one_of_each(epsilon, frequency, sigma, damping)
     options = (xi, friction, thermostat, kinetic, weight_decay, frequency, damping)
     hidden = AdaptiveLangevin(tau, sigma, epsilon, word, *options)
     output = AdaptiveLangevin(
@@ -147,7 +238,7 @@ def AdLAdL(
 
 
 PRESETS: dict[str, Callable[..., Partition]] = {"AdLaLa": AdLaLa, "LOL": LOL, "LaLa": LaLa, "AdLAdL": AdLAdL}
-"""All of them by name, for the optimisers and the command line."""
+"""All presets by name, for the optimisers, the command line and the explorer."""
 
 
 SEARCHED: dict[str, dict[str, Between]] = {
@@ -255,21 +346,19 @@ def _use_everywhere(
     return Partition(method_class(**values), h, posterior)
 
 
-def _check_one(
+def _check_one_of_each(
     epsilon: Coefficient, frequency: Coefficient, sigma: Coefficient, damping: Coefficient
 ) -> None:
-    """Refuse what would take the place of something that was given as well."""
-    both = [
-        f"{name} sets {other}, so give one of them and not both"
-        for name, value, other, given, usual in (
-            ("frequency", frequency, "epsilon", epsilon, AdaptiveLangevin.epsilon),
-            ("damping", damping, "sigma", sigma, AdaptiveLangevin.sigma),
-        )
-        if value != 0 and given != usual
-    ]
-    if both:
-        raise ValueError("; ".join(both))
+    """Raise ValueError if a frequency is given beside ε, or a damping beside σ, which it would replace."""
+    problems = []
+    if frequency != 0 and epsilon != AdaptiveLangevin.epsilon:
+        problems.append("frequency sets epsilon, so give one of them and not both")
+    if damping != 0 and sigma != AdaptiveLangevin.sigma:
+        problems.append("damping sets sigma, so give one of them and not both")
+    if problems:
+        raise ValueError("; ".join(problems))
 
 
-def _or(value: Coefficient | None, otherwise: Coefficient | None) -> Any:
-    return otherwise if value is None else value
+def _or(value: Coefficient | None, default: Coefficient | None) -> Any:
+    """Return a value, or a default if it is None."""
+    return default if value is None else value

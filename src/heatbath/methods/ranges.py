@@ -1,4 +1,4 @@
-"""Ranges: coefficients that are not known yet, for `tune` to look for."""
+"""Define ranges of coefficients in which `tune` searches."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from heatbath._internal.checks import FINITE, choice, real, store
 
 Scale = Literal["log", "linear", "complement"]
 
-DIGITS = 3  # of the values that are tried, so that what is shown is what was tried
-NARROW = 0.1  # relative widths below which a range needs more digits
-MOST_DIGITS = 17  # which tell any two numbers apart
-FURTHEST = {"linear": 1e308, "log": 700.0, "complement": 34.5}  # on a scale, so that numbers still have them
+DIGITS = 3  # significant digits of the values that are tried, so that printed values are exact
+NARROW = 0.1  # relative width below which a range needs more digits
+MOST_DIGITS = 17  # digits that distinguish any two floats
+# Largest positions on each scale whose values are still finite and, on "complement", below 1
+LARGEST_POSITION = {"linear": 1e308, "log": 700.0, "complement": 34.5}
 
 
 @dataclass(frozen=True, repr=False)
 class Between:
-    """Any value from `low` to `high`: see `between`."""
+    """Range of values from `low` to `high`, made by `between`."""
 
     low: float
     high: float
     scale: Scale
 
     def __post_init__(self) -> None:
+        """Check both ends and the scale."""
         choice("between: scale", self.scale, get_args(Scale))
         low, high = real("between: low", self.low, FINITE), real("between: high", self.high, FINITE)
         if low >= high:
@@ -35,7 +37,7 @@ class Between:
             raise ValueError(f"between: high must be < 1 on the scale of 1 - x, got {self.high!r}")
         store(self, low=low, high=high)
         if self._on_scale(low) >= self._on_scale(high):
-            raise ValueError(f"between: low and high are too close to one another, got {low!r} and {high!r}")
+            raise ValueError(f"between: low and high are too close to each other, got {low!r} and {high!r}")
 
     def __repr__(self) -> str:
         usual = "log" if self.low > 0 else "linear"
@@ -43,59 +45,83 @@ class Between:
         return f"between({self.low!r}, {self.high!r}{scale})"
 
     def range(self) -> tuple[float, float]:
-        """Smallest and largest value."""
+        """Return the smallest and the largest value."""
         return self.low, self.high
 
     def at(self, share: float) -> float:
-        """The value at a share of the way from low to high, with three digits, or more in a narrow range."""
+        """Return the value at a share (0 to 1) of the way from low to high on the scale.
+
+        It is rounded to three significant digits, or more in a narrow range.
+        """
         low, high = self._on_scale(self.low), self._on_scale(self.high)
-        value = self._at(low + share * (high - low))
+        value = self._value_at(low + share * (high - low))
         return min(max(value, self.low), self.high)
 
-    def _at(self, place: float) -> float:
-        """The value at a place on the scale, rounded: what is missing to 1, where that is the scale.
+    def _value_at(self, position: float) -> float:
+        """Return the rounded value at a position on the scale; on "complement", 1 - x is what is rounded.
 
-        With so many digits that a narrow range has at least a thousand different values.
+        The digits suffice for at least a thousand different values in a narrow range.
         """
-        near_one = self.scale == "complement"
-        ends = (1.0 - self.low, 1.0 - self.high) if near_one else (self.low, self.high)
-        width = (self.high - self.low) / max(map(abs, ends))
-        more = 1 + math.ceil(-math.log10(width)) if width < NARROW else 0
-        place = min(max(place, -FURTHEST[self.scale]), FURTHEST[self.scale])
-        value = place if self.scale == "linear" else math.exp(-place if near_one else place)
-        value = float(f"{value:.{min(DIGITS + more, MOST_DIGITS)}g}")
-        return round(1.0 - value, 15) if near_one else value
+        is_complement = self.scale == "complement"
+        ends = (1.0 - self.low, 1.0 - self.high) if is_complement else (self.low, self.high)
+        relative_width = (self.high - self.low) / max(map(abs, ends))
+        extra_digits = 1 + math.ceil(-math.log10(relative_width)) if relative_width < NARROW else 0
+        limit = LARGEST_POSITION[self.scale]
+        position = min(max(position, -limit), limit)
+        value = position if self.scale == "linear" else math.exp(-position if is_complement else position)
+        value = float(f"{value:.{min(DIGITS + extra_digits, MOST_DIGITS)}g}")
+        return round(1.0 - value, 15) if is_complement else value
 
     def beyond(self, end: float) -> Between:
-        """The range that goes on beyond one of its ends for half of its width, and not from above 0 to below.
+        """Return the range extended beyond `end`, one of its ends, by half of its width on the scale.
+
+        A range that starts at 0 or above isn't extended below 0.
 
         >>> between(0.01, 1.0).beyond(1.0), between(0.1, 1.0, "linear").beyond(0.1)
         (between(0.01, 10.0), between(0.0, 1.0))
         """
         low, high = self._on_scale(self.low), self._on_scale(self.high)
-        half = (high - low) / 2
+        half_width = (high - low) / 2
         if end == self.high:
-            return Between(self.low, self._at(high + half), self.scale)
-        lower = self._at(low - half)
+            return Between(self.low, self._value_at(high + half_width), self.scale)
+        lower = self._value_at(low - half_width)
         return Between(max(lower, 0.0) if self.low >= 0 else lower, self.high, self.scale)
 
     def share(self, value: float) -> float:
-        """The share of the way at which a value is."""
+        """Return how far a value lies between low (0) and high (1) on the scale."""
         low, high = self._on_scale(self.low), self._on_scale(self.high)
         return (self._on_scale(value) - low) / (high - low)
 
     def _on_scale(self, value: float) -> float:
+        """Return the position of a value on the scale: x, log x or -log(1 - x)."""
         if self.scale == "linear":
             return value
         return math.log(value) if self.scale == "log" else -math.log(1.0 - value)
 
 
 def between(low: float, high: float, scale: Scale | None = None) -> Between:
-    """A coefficient that `tune` looks for, from `low` to `high`.
+    """Return a range in which `tune` searches for a coefficient.
 
-    On a "log" scale (None, where low is above 0), a "linear" one (None, otherwise), or "complement", where
-    1 - x is on a logarithmic one: for shares near 1 such as Adam's betas.
+    Parameters
+    ----------
+    low, high : float
+        The ends of the range.
+    scale : {"log", "linear", "complement"}, optional
+        The scale on which values are spread evenly. The default is "log" if low is above 0, and otherwise
+        "linear". "complement" is a logarithmic scale of 1 - x, for values near 1 such as Adam's betas.
 
+    Returns
+    -------
+    Between
+        The range, which takes the place of a coefficient in a method, a preset or a partition.
+
+    Raises
+    ------
+    ValueError
+        If the ends are in the wrong order, too close, or not on the scale.
+
+    Examples
+    --------
     >>> between(0.02, 0.5)
     between(0.02, 0.5)
     >>> between(1e-6, 1e-2).at(0.5), between(0.9, 0.999, "complement").at(0.5)

@@ -1,4 +1,7 @@
-"""RMSprop."""
+"""RMSprop.
+
+θ are the parameters, G is the negative gradient, s is the running mean of G², h the stepsize.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +19,33 @@ from heatbath.methods.schedules import Coefficient
 
 
 def rmsprop(theta: Array, s: Array, G: Array, h: float, alpha: float, eps: float) -> tuple[Array, Array]:
-    """θ += h G/(sqrt(s) + eps), where s is the running mean of G²."""
+    """Return θ and s after a step: s = α s + (1 - α) G², θ += h G/(sqrt(s) + eps)."""
     s = alpha * s + (1 - alpha) * G**2
     return theta + h * G / (np.sqrt(s) + eps), s
 
 
-def _act(now: Moment) -> None:
-    prior = now.h * now["weight_decay"] * now.unit**2 * now.theta  # outside the mean of squares
-    now.theta, now.second = rmsprop(now.theta - prior, now.second, now.G, now.h, now["alpha"], now["eps"])
-    now.p = now.G
+def _act(moment: Moment) -> None:
+    decay = moment.h * moment["weight_decay"] * moment.unit**2 * moment.theta  # outside the mean of squares
+    moment.theta, moment.second = rmsprop(
+        moment.theta - decay, moment.second, moment.G, moment.h, moment["alpha"], moment["eps"]
+    )
+    moment.p = moment.G
 
 
 def _columns(values: Values) -> Columns:
-    """Adam without a memory of G, whose mean of squares is not corrected for its start at 0."""
+    """Return the columns of operation ADAM: with β₁ = 0, and s not corrected for its start at 0."""
     return [values.t, 0.0, values["alpha"], values["eps"], values.t * values.prior, 0.0]
 
 
 @dataclass(frozen=True, repr=False)
 class RMSprop(Method):
-    """RMSprop as in torch, with the prior outside the mean of squares; p is the last G."""
+    """RMSprop as in torch, with the Gaussian prior outside the mean of squares.
+
+    s = α s + (1 - α) G², θ += h G/(sqrt(s) + eps). p is the last G.
+    """
 
     alpha: Coefficient = varying(SHARE, "Decay of the mean of squares.", 0.99, symbol="α")
-    eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the squares.", 1e-8)
+    eps: Coefficient = varying(NON_NEGATIVE, "Added to the root of the mean of squares.", 1e-8)
     weight_decay: Coefficient = gaussian_prior()
 
     searched: ClassVar[dict[str, Between]] = {

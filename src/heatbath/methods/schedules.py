@@ -1,10 +1,10 @@
-"""Coefficients that change: schedules for h, tau and the rest, and simulated tempering for tau.
+"""Define schedules for stepsizes and other coefficients, and simulated tempering for temperatures.
 
-A schedule is a value: `schedule(n)` is the coefficient during step n. All letters of step n of a word use the
-coefficients of step n, wherever a rotated loop happens to carry them out.
+`schedule(n)` is the coefficient during step n. All letters of step n of a word use the coefficients of step
+n, even if a rotated loop executes them in the next step.
 
-A coefficient is a number, a schedule, or a list or tuple of them, which is an axis of a sweep; or a range,
-`between(low, high)`, in which `tune` looks for it.
+A coefficient is a number, a schedule, a list or tuple of them (an axis of a sweep), or a range,
+`between(low, high)`, in which `tune` searches for it.
 """
 
 from __future__ import annotations
@@ -31,76 +31,112 @@ from heatbath._internal.checks import (
 )
 from heatbath.methods.ranges import Between
 
-MOST_STEPS = 2**40  # steps of a run: as many as the address of a random number has room for
+MOST_STEPS = 2**40  # steps of a run: the address of a random number has 40 bits for them
 
 
 @dataclass(frozen=True)
 class Constant:
-    """The same value at every step."""
+    """Schedule with the same value at every step.
+
+    Parameters
+    ----------
+    value : float
+        The value.
+    """
 
     value: float
 
     def __post_init__(self) -> None:
+        """Check all fields, and store them in their final types."""
         store(self, value=real("Constant: value", self.value, Interval(infinite=True)))
 
     def __call__(self, step: int) -> float:
-        """The value during `step`."""
+        """Return the value during a step."""
         return self.value
 
     def range(self) -> tuple[float, float]:
-        """Smallest and largest value."""
+        """Return the smallest and the largest value."""
         return self.value, self.value
 
 
 @dataclass(frozen=True)
 class Linear:
-    """From `start` at step 0 in a straight line to `stop` at step `steps`, and constant from there on."""
+    """Schedule that changes along a straight line from `start` to `stop`, and is then constant.
+
+    Parameters
+    ----------
+    start, stop : float
+        The first and the last value.
+    steps : int
+        The step at which `stop` is reached.
+
+    Examples
+    --------
+    >>> schedule = Linear(0.2, 0.1, steps=100)
+    >>> schedule(0), schedule(50), schedule(1000)
+    (0.2, 0.15000000000000002, 0.1)
+    """
 
     start: float
     stop: float
     steps: int
 
     def __post_init__(self) -> None:
+        """Check all fields, and store them in their final types."""
         _check_annealing(self, FINITE)
 
     def __call__(self, step: int) -> float:
-        """The value during `step`."""
+        """Return the value during a step."""
         if step >= self.steps:
             return self.stop
         return self.start + (self.stop - self.start) * step / self.steps
 
     def range(self) -> tuple[float, float]:
-        """Smallest and largest value."""
+        """Return the smallest and the largest value."""
         return min(self.start, self.stop), max(self.start, self.stop)
 
 
 @dataclass(frozen=True)
 class Exponential:
-    """From `start` at step 0 by a constant factor per step to `stop` at step `steps`, then constant."""
+    """Schedule that changes by a constant factor per step from `start` to `stop`, and is then constant.
+
+    Parameters
+    ----------
+    start, stop : float
+        The first and the last value, both above 0.
+    steps : int
+        The step at which `stop` is reached.
+    """
 
     start: float
     stop: float
     steps: int
 
     def __post_init__(self) -> None:
+        """Check all fields, and store them in their final types."""
         _check_annealing(self, POSITIVE)
 
     def __call__(self, step: int) -> float:
-        """The value during `step`."""
+        """Return the value during a step."""
         if step >= self.steps:
             return self.stop
         return self.start * math.exp((math.log(self.stop) - math.log(self.start)) * step / self.steps)
 
     def range(self) -> tuple[float, float]:
-        """Smallest and largest value."""
+        """Return the smallest and the largest value."""
         return min(self.start, self.stop), max(self.start, self.stop)
 
 
 @dataclass(frozen=True)
 class Cyclical:
-    """From `high` down towards `low` along half a cosine, again and again, `period` steps each time.
+    """Schedule that falls from `high` towards `low` along half a cosine, and repeats.
 
-    `low` is approached and not reached: step `period` is back at `high`.
+    Parameters
+    ----------
+    high, low : float
+        The ends. `low` is approached but not reached, since step `period` is back at `high`.
+    period : int
+        Steps of each cycle.
     """
 
     high: float
@@ -108,6 +144,7 @@ class Cyclical:
     period: int
 
     def __post_init__(self) -> None:
+        """Check all fields, and store them in their final types."""
         store(
             self,
             high=real("Cyclical: high", self.high),
@@ -118,30 +155,43 @@ class Cyclical:
             raise ValueError(f"Cyclical: low must not exceed high, got low={self.low}, high={self.high}")
 
     def __call__(self, step: int) -> float:
-        """The value during `step`."""
-        share = 0.5 * (1.0 + math.cos(math.pi * (step % self.period) / self.period))
-        return self.low + (self.high - self.low) * share
+        """Return the value during a step."""
+        fraction = 0.5 * (1.0 + math.cos(math.pi * (step % self.period) / self.period))
+        return self.low + (self.high - self.low) * fraction
 
     def range(self) -> tuple[float, float]:
-        """Smallest value taken, and the largest."""
+        """Return the smallest value that is reached, and the largest."""
         return self(self.period - 1), self.high
 
 
 @dataclass(frozen=True)
 class Piecewise:
-    """One value after another, each a number or a schedule: values[i] until step steps[i], the last for ever.
+    """Schedule with several values: values[i] until step steps[i], and then the last one.
 
-    The steps count from the start of the run, for the schedules within as well. A run that is resumed with
-    other coefficients has one of these for each that was changed.
+    A run that is resumed with other coefficients has such a schedule for each coefficient that changed.
+
+    Parameters
+    ----------
+    values : list of float or schedule
+        The values. Schedules among them count their steps from the start of the run, too.
+    steps : list of int
+        Increasing steps at which the value changes, one fewer than values.
+
+    Examples
+    --------
+    >>> schedule = Piecewise([0.1, 0.02], [1000])
+    >>> schedule(999), schedule(1000)
+    (0.1, 0.02)
     """
 
     values: Sequence[float | Constant | Linear | Exponential | Cyclical]
     steps: Sequence[int]
 
     def __post_init__(self) -> None:
-        for name, given in (("values", self.values), ("steps", self.steps)):
-            if not isinstance(given, (list, tuple)):
-                raise TypeError(f"Piecewise: {name} must be a list, got {given!r}")
+        """Check all fields, and store them in their final types."""
+        for name, argument in (("values", self.values), ("steps", self.steps)):
+            if not isinstance(argument, (list, tuple)):
+                raise TypeError(f"Piecewise: {name} must be a list, got {argument!r}")
         values = tuple(
             value
             if isinstance(value, _SIMPLE)
@@ -151,17 +201,17 @@ class Piecewise:
         steps = tuple(whole("Piecewise: a step", step, low=1) for step in self.steps)
         if len(values) != len(steps) + 1 or list(steps) != sorted(set(steps)):
             raise ValueError(
-                "Piecewise: needs rising steps, and one value more than steps; got "
+                "Piecewise: needs increasing steps, and one value more than steps; got "
                 f"{len(values)} values and the steps {list(self.steps)}"
             )
         store(self, values=values, steps=steps)
 
     def __call__(self, step: int) -> float:
-        """The value during `step`."""
+        """Return the value during a step."""
         return at(self.values[bisect_right(self.steps, step)], step)
 
     def range(self) -> tuple[float, float]:
-        """Smallest and largest value."""
+        """Return the smallest and the largest value."""
         ends = [(v, v) if isinstance(v, float) else v.range() for v in self.values]
         return min(low for low, _ in ends), max(high for _, high in ends)
 
@@ -171,39 +221,65 @@ _SIMPLE = (Constant, Linear, Exponential, Cyclical)
 
 @dataclass(frozen=True)
 class Repeated:
-    """A schedule that begins anew after every `period` steps."""
+    """Schedule that restarts another schedule after every `period` steps.
+
+    Parameters
+    ----------
+    course : schedule
+        The schedule to repeat.
+    period : int
+        Steps of each repetition.
+    """
 
     course: Constant | Linear | Exponential | Cyclical | Piecewise
     period: int
 
     def __post_init__(self) -> None:
+        """Check all fields, and store them in their final types."""
         if not isinstance(self.course, (*_SIMPLE, Piecewise)):
             raise TypeError(f"Repeated: course must be another schedule, got {shown(self.course)}")
         store(self, period=whole("Repeated: period", self.period, low=1))
 
     def __call__(self, step: int) -> float:
-        """The value during `step`."""
+        """Return the value during a step."""
         return self.course(step % self.period)
 
     def range(self) -> tuple[float, float]:
-        """Smallest and largest value of the schedule, in any period."""
+        """Return the smallest and the largest value in any period."""
         return self.course.range()
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """Cyclical sampling: explore with large steps, then sample with small ones, again and again.
+    """Schedules for cyclical sampling: explore with large steps, then sample with small ones, and repeat.
 
-    Each cycle has `period` steps. The stepsize falls from `high` towards `low` along half a cosine. The
-    temperature is `exploring` at first, and `tau` in the last share `sampling` of the cycle, at the end of
-    which, with small steps, `samples` states are to be collected, evenly spaced, the last of them at the end
-    of the cycle. (Zhang, Li, Zhang, Chen and Wilson, 2020, with temperatures in place of noise that is on or
-    off, as adaptive thermostats need one.) None: `low` is a tenth of `high`, `exploring` a hundredth of
-    `tau`.
+    In each cycle the stepsize falls from `high` towards `low` along half a cosine. The temperature is
+    `exploring` at first and `tau` in the last part of the cycle, where samples are collected. The method is
+    that of Zhang, Li, Zhang, Chen and Wilson (2020), with two temperatures instead of noise that is on or
+    off, because adaptive thermostats need a temperature.
 
-    `stepsize` and `temperature` are schedules for an optimiser or a method; `Samples(model, when=cycle)`
-    collects.
+    `stepsize` and `temperature` are schedules for an optimiser or a method. `Samples(model, when=cycle)`
+    collects the samples.
 
+    Parameters
+    ----------
+    period : int
+        Steps of each cycle.
+    high : float
+        Largest stepsize, at the start of a cycle.
+    tau : float
+        Temperature while samples are collected.
+    low : float, optional
+        Smallest stepsize. The default is a tenth of `high`.
+    exploring : float, optional
+        Temperature before that. The default is a hundredth of `tau`.
+    sampling : float, optional
+        Share of the cycle in which the temperature is `tau`.
+    samples : int, optional
+        Samples of each cycle, evenly spaced over this share. The last one is at the end of the cycle.
+
+    Examples
+    --------
     >>> cycle = Cycle(100, high=0.2, tau=1e-4, samples=4)
     >>> [step for step in range(201) if cycle.collects(step)]
     [85, 90, 95, 100, 185, 190, 195, 200]
@@ -220,6 +296,7 @@ class Cycle:
     samples: int = 4
 
     def __post_init__(self) -> None:
+        """Check all fields, and store them in their final types."""
         high, tau = real("Cycle: high", self.high, POSITIVE), real("Cycle: tau", self.tau, NON_NEGATIVE)
         store(
             self,
@@ -227,68 +304,79 @@ class Cycle:
             high=high,
             tau=tau,
             low=high / 10 if self.low is None else real("Cycle: low", self.low, NON_NEGATIVE),
-            exploring=tau / 100
-            if self.exploring is None
-            else real("Cycle: exploring", self.exploring, NON_NEGATIVE),
+            exploring=(
+                tau / 100
+                if self.exploring is None
+                else real("Cycle: exploring", self.exploring, NON_NEGATIVE)
+            ),
             sampling=real("Cycle: sampling", self.sampling, Interval(low=0.0, high=1.0, open=True)),
             samples=whole("Cycle: samples", self.samples, low=1),
         )
-        if self.samples > self._length:
+        if self.samples > self._sampling_steps:
             raise ValueError(
-                f"Cycle: {self.samples} samples do not fit into the last {self._length} steps of a cycle, "
-                f"{self.sampling:g} of {self.period}: choose a longer period, or fewer samples"
+                f"Cycle: {self.samples} samples do not fit into the last {self._sampling_steps} steps of a "
+                f"cycle, {self.sampling:g} of {self.period}: choose a longer period, or fewer samples"
             )
-        _ = self.stepsize  # which checks that low is not above high
+        _ = self.stepsize  # checks that low is not above high
 
     @property
-    def _length(self) -> int:
-        """Steps at `tau` in each cycle."""
+    def _sampling_steps(self) -> int:
+        """Number of steps at temperature `tau` in each cycle."""
         return round(self.sampling * self.period)
 
     @property
-    def _due(self) -> tuple[int, ...]:
-        """After how many steps of a cycle a state is to be kept."""
-        begin = self.period - self._length
-        return tuple(begin + (i + 1) * self._length // self.samples for i in range(self.samples))
+    def _sample_steps(self) -> tuple[int, ...]:
+        """Steps of a cycle, counted from 1, after which a sample is collected."""
+        first = self.period - self._sampling_steps
+        return tuple(first + (i + 1) * self._sampling_steps // self.samples for i in range(self.samples))
 
     @property
     def stepsize(self) -> Cyclical:
-        """The schedule of the stepsize."""
+        """Schedule of the stepsize."""
         assert self.low is not None
         return Cyclical(self.high, self.low, self.period)
 
     @property
     def temperature(self) -> Repeated:
-        """The schedule of the temperature."""
+        """Schedule of the temperature."""
         assert self.exploring is not None
-        begin = self.period - self._length
-        values: Piecewise | Constant = Constant(self.tau)
-        if begin:
-            values = Piecewise([self.exploring, self.tau], [begin])
-        return Repeated(values, self.period)
+        exploring_steps = self.period - self._sampling_steps
+        cycle: Piecewise | Constant = Constant(self.tau)
+        if exploring_steps:
+            cycle = Piecewise([self.exploring, self.tau], [exploring_steps])
+        return Repeated(cycle, self.period)
 
     def collects(self, steps: int) -> bool:
-        """Whether the state is to be kept that so many steps have led to."""
-        return steps > 0 and (steps - 1) % self.period + 1 in self._due
+        """Return True if a sample is collected after this many steps."""
+        return steps > 0 and (steps - 1) % self.period + 1 in self._sample_steps
 
     def count(self, steps: int) -> int:
-        """How many states were to be kept in so many steps."""
-        cycles, within = divmod(steps, self.period)
-        return cycles * self.samples + bisect_right(self._due, within)
+        """Return how many samples are collected during this many steps."""
+        cycles, steps_of_last_cycle = divmod(steps, self.period)
+        return cycles * self.samples + bisect_right(self._sample_steps, steps_of_last_cycle)
 
 
 @dataclass(frozen=True)
 class SimulatedTempering:
-    """A temperature that moves on a ladder by itself, for `tau` only.
+    """Temperature that moves by itself on a ladder of temperatures, for `tau` only.
 
-    Before every `every`-th step a neighbouring rung is proposed, each side with probability 1/2 (a proposal
-    off the ladder is refused), and accepted with probability min(1, exp(-(1/τ' - 1/τ) U(θ) + w' - w)); the
-    momenta are then rescaled by sqrt(τ'/τ). U is the full-data loss plus the Gaussian prior, w a rung's
-    weight. The chain starts on the first rung, and spends a share of its time proportional to
-    exp(w_i) ∫ exp(-U/τ_i) dθ on rung i.
+    Before every `every`-th step a neighbouring rung is proposed, each side with probability 1/2; a proposal
+    beyond the ladder is rejected. It is accepted with probability min(1, exp(-(1/τ' - 1/τ) U(θ) + w' - w)),
+    and the momenta are then rescaled by sqrt(τ'/τ). U is the full-data loss plus the Gaussian prior, w a
+    rung's weight. The chain starts on the first rung, and spends a share of its time proportional to exp(w_i)
+    ∫ exp(-U/τ_i) dθ on rung i.
 
-    One rung serves all parts. The law is exact (as exact as the word) when all parts are Langevin at this
+    All parts share one rung. The law is exact (as exact as the word) if all parts are Langevin at this
     temperature; with other methods, or beside parts at a fixed temperature, it is a heuristic.
+
+    Parameters
+    ----------
+    ladder : list of float
+        At least two temperatures τ_i, all increasing or all decreasing.
+    every : int, optional
+        Steps between proposals.
+    weights : list of float, optional
+        A weight w_i for each rung. The default is 0 for all.
     """
 
     ladder: Sequence[float]
@@ -296,11 +384,12 @@ class SimulatedTempering:
     weights: Sequence[float] = ()
 
     def __post_init__(self) -> None:
+        """Check all fields, and store them in their final types."""
         ladder = reals("SimulatedTempering: ladder", self.ladder, POSITIVE)
         if len(ladder) < 2 or list(ladder) not in (sorted(set(ladder)), sorted(set(ladder), reverse=True)):
             raise ValueError(
-                "SimulatedTempering: ladder must hold at least two temperatures, all rising or all falling, "
-                f"got {self.ladder!r}"
+                "SimulatedTempering: ladder must hold at least two temperatures, all increasing or all "
+                f"decreasing, got {self.ladder!r}"
             )
         weights = reals("SimulatedTempering: weights", self.weights) or (0.0,) * len(ladder)
         if len(weights) != len(ladder):
@@ -312,7 +401,7 @@ class SimulatedTempering:
         store(self, ladder=ladder, weights=weights, every=every)
 
     def range(self) -> tuple[float, float]:
-        """Lowest and highest temperature."""
+        """Return the lowest and the highest temperature."""
         return min(self.ladder), max(self.ladder)
 
 
@@ -325,48 +414,49 @@ _KINDS = {kind.__name__: kind for kind in (*_SIMPLE, Piecewise, Repeated, Simula
 
 
 def to_plain(schedule: Schedule | SimulatedTempering) -> dict[str, Any]:
-    """A schedule as a dict of plain values, under `"schedule"` its name; `from_plain` reads it back.
+    """Return a schedule as a dict of plain values, with its name under "schedule"; see `from_plain`.
 
     >>> to_plain(Linear(1e-3, 0.0, steps=100))
     {'schedule': 'Linear', 'start': 0.001, 'stop': 0.0, 'steps': 100}
     """
 
-    def plain(value: object) -> object:
+    def plain_value(value: object) -> object:
         if isinstance(value, tuple):
-            return [plain(single) for single in value]
+            return [plain_value(item) for item in value]
         return to_plain(value) if isinstance(value, Schedule) else value
 
-    values = {field.name: plain(getattr(schedule, field.name)) for field in fields(schedule)}
+    values = {field.name: plain_value(getattr(schedule, field.name)) for field in fields(schedule)}
     return {"schedule": type(schedule).__name__, **values}
 
 
 def from_plain(plain: Mapping[str, Any]) -> Schedule | SimulatedTempering:
-    """The schedule that `to_plain` wrote."""
+    """Return the schedule that `to_plain` has written. Raises ValueError if it isn't valid."""
     name = plain.get("schedule") if isinstance(plain, Mapping) else None
     if not isinstance(name, str) or name not in _KINDS:
         raise ValueError(f"a schedule is a dict with 'schedule' one of {', '.join(_KINDS)}, got {plain!r}")
-    kind = _KINDS[name]
-    given = {key: value for key, value in plain.items() if key != "schedule"}
-    accepted = [field.name for field in fields(kind)]
-    if unknown := [key for key in given if key not in accepted]:
-        raise ValueError(f"{name} has no {', '.join(map(str, unknown))}; accepted: {', '.join(accepted)}")
-    for key, value in given.items():
+
+    def schedule_value(value: object) -> object:
         if isinstance(value, list):
-            given[key] = [from_plain(single) if isinstance(single, Mapping) else single for single in value]
-        elif isinstance(value, Mapping):
-            given[key] = from_plain(value)
+            return [from_plain(item) if isinstance(item, Mapping) else item for item in value]
+        return from_plain(value) if isinstance(value, Mapping) else value
+
+    kind = _KINDS[name]
+    accepted = [field.name for field in fields(kind)]
+    if unknown := [key for key in plain if key not in ("schedule", *accepted)]:
+        raise ValueError(f"{name} has no {', '.join(map(str, unknown))}; accepted: {', '.join(accepted)}")
+    values: dict[str, Any] = {key: schedule_value(value) for key, value in plain.items() if key != "schedule"}
     try:
-        return kind(**given)
-    except TypeError as error:  # of the wrong type, or missing: the message names the field
+        return kind(**values)
+    except TypeError as error:  # a value is missing or has the wrong type: the message names the field
         raise ValueError(f"{name}: {error}") from None
 
 
 def scaled(value: Any, factor: float) -> Any:
-    """A coefficient times a number: each value of a schedule, and of a list."""
+    """Return a coefficient multiplied by a number: all values of a schedule, all items of a list."""
     if isinstance(value, (tuple, list)):
-        return type(value)(scaled(single, factor) for single in value)
+        return type(value)(scaled(item, factor) for item in value)
     if isinstance(value, Piecewise):
-        return Piecewise([scaled(single, factor) for single in value.values], list(value.steps))
+        return Piecewise([scaled(item, factor) for item in value.values], list(value.steps))
     if isinstance(value, Repeated):
         return Repeated(scaled(value.course, factor), value.period)
     if isinstance(value, Schedule):
@@ -376,27 +466,30 @@ def scaled(value: Any, factor: float) -> Any:
 
 
 def falling(value: Any, factor: float, step: int) -> Any:
-    """A coefficient that is divided by a number from `step` on: each of a list."""
+    """Return a coefficient that is divided by a number from `step` on: all items of a tuple."""
     if isinstance(value, tuple):
-        return tuple(falling(single, factor, step) for single in value)
+        return tuple(falling(item, factor, step) for item in value)
     if not isinstance(value, (float, *_SIMPLE)):
-        raise ValueError(f"only a number or a simple schedule can fall on the way, got {value!r}")
+        raise ValueError(
+            "only a number, Constant, Linear, Exponential or Cyclical can be lowered during a run, "
+            f"got {value!r}"
+        )
     return Piecewise([value, scaled(value, 1 / factor)], [step])
 
 
 def at(value: Coefficient, step: int) -> float:
-    """The value during `step` of a coefficient that is neither an axis of a sweep nor tempered."""
+    """Return the value of a coefficient during a step. It must be a number or a schedule."""
     if isinstance(value, Schedule):
         return value(step)
     if not isinstance(value, float):
-        raise TypeError(f"a single value is needed here, got {value!r}")
+        raise TypeError(f"a number or a schedule is needed here, got {value!r}")
     return value
 
 
 def bounds(value: Coefficient) -> tuple[float, float]:
-    """The smallest and the largest value of a coefficient: over all steps, and over an axis or a range."""
+    """Return the smallest and the largest value of a coefficient, over all steps and all items of a list."""
     if isinstance(value, (tuple, list)):
-        ends = [bounds(single) for single in value]
+        ends = [bounds(item) for item in value]
         return min(low for low, _ in ends), max(high for _, high in ends)
     if isinstance(value, (Schedule, SimulatedTempering, Between)):
         return value.range()
@@ -404,23 +497,35 @@ def bounds(value: Coefficient) -> tuple[float, float]:
     return value, value
 
 
-def coefficient(label: str, given: object, accepted: Interval, *, tempering: bool = False) -> Coefficient:
-    """`given` checked: a number as a float, a schedule that stays `accepted`, an axis of them as a tuple, a
-    range with ends that are `accepted`."""
-    if isinstance(given, Between):
-        if not all(value in accepted for value in given.range()):
-            raise ValueError(f"{label} must be {accepted}, got {given!r}")
-        return given
-    if isinstance(given, np.ndarray) and given.ndim == 1:
-        given = given.tolist()
-    if isinstance(given, (list, tuple)):
-        if not given:
-            raise ValueError(f"{label}: an axis of a sweep needs at least one value, got {given!r}")
-        return tuple(_value(label, value, accepted, tempering) for value in given)
-    return _value(label, given, accepted, tempering)
+def coefficient(label: str, value: object, accepted: Interval, *, tempering: bool = False) -> Coefficient:
+    """Check a coefficient, and return it with numbers as float and a list as tuple.
+
+    Parameters
+    ----------
+    label : str
+        Its name in error messages.
+    value : object
+        A number, a schedule, a list or one-dimensional array of them (an axis of a sweep), or a range.
+    accepted : Interval
+        The accepted values, at every step and at both ends of a range.
+    tempering : bool, optional
+        True if a `SimulatedTempering` is accepted, too.
+    """
+    if isinstance(value, Between):
+        if not all(end in accepted for end in value.range()):
+            raise ValueError(f"{label} must be {accepted}, got {value!r}")
+        return value
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        if not value:
+            raise ValueError(f"{label}: an axis of a sweep needs at least one value, got {value!r}")
+        return tuple(_check_single(label, item, accepted, tempering) for item in value)
+    return _check_single(label, value, accepted, tempering)
 
 
 def _check_annealing(schedule: Linear | Exponential, accepted: Interval) -> None:
+    """Check the fields of a schedule from `start` to `stop`, and store them as float and int."""
     name = type(schedule).__name__
     store(
         schedule,
@@ -430,16 +535,17 @@ def _check_annealing(schedule: Linear | Exponential, accepted: Interval) -> None
     )
 
 
-def _value(label: str, given: object, accepted: Interval, tempering: bool) -> Value:
-    if isinstance(given, SimulatedTempering) and not tempering:
-        raise ValueError(f"{label} cannot be tempered, only tau can: got {given!r}")
-    if isinstance(given, (Schedule, SimulatedTempering)):
-        if not all(value in accepted for value in given.range()):
-            raise ValueError(f"{label} must be {accepted} at every step, got {given!r}")
-        return given
-    if not is_real(given):
+def _check_single(label: str, value: object, accepted: Interval, tempering: bool) -> Value:
+    """Check a number, schedule or tempering as `coefficient` does, and return it."""
+    if isinstance(value, SimulatedTempering) and not tempering:
+        raise ValueError(f"{label} cannot be tempered, only tau can: got {value!r}")
+    if isinstance(value, (Schedule, SimulatedTempering)):
+        if not all(end in accepted for end in value.range()):
+            raise ValueError(f"{label} must be {accepted} at every step, got {value!r}")
+        return value
+    if not is_real(value):
         raise TypeError(
             f"{label} must be a number ({accepted}), a schedule, or a list of them as an axis of a sweep; "
-            f"got {shown(given)} of type {type(given).__name__}"
+            f"got {shown(value)} of type {type(value).__name__}"
         )
-    return real(label, given, accepted)
+    return real(label, value, accepted)

@@ -1,4 +1,4 @@
-"""Gradient descent."""
+"""Gradient descent: θ are the parameters, G is the negative gradient, h the stepsize."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from heatbath.methods.schedules import Coefficient
 
 
 def sgd(theta: Array, G: Array, h: float) -> Array:
-    """θ += h G."""
+    """Return θ after a step of gradient descent: θ += h G."""
     return theta + h * G
 
 
-def _act(now: Moment) -> None:
-    now.theta = sgd(now.theta, now.force, now.h)
+def _act(moment: Moment) -> None:
+    moment.theta = sgd(moment.theta, moment.force, moment.h)
 
 
 @dataclass(frozen=True, repr=False)
 class SGD(Method):
-    """θ += h G."""
+    """Gradient descent: θ += h G."""
 
     weight_decay: Coefficient = gaussian_prior()
 

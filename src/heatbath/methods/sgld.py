@@ -1,4 +1,7 @@
-"""Stochastic gradient Langevin dynamics."""
+"""Stochastic gradient Langevin dynamics (SGLD).
+
+θ are the parameters, G is the negative gradient, h the stepsize, σ the driving noise, R are normal numbers.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +20,25 @@ from heatbath.methods.schedules import Coefficient
 
 
 def sgld(theta: Array, G: Array, R: Array, h: float, sigma: float) -> Array:
-    """θ += h G + σ sqrt(h) R."""
+    """Return θ after a step of SGLD: θ += h G + σ sqrt(h) R."""
     return theta + h * G + sigma * math.sqrt(h) * R
 
 
-def _act(now: Moment) -> None:
-    now.theta = sgld(now.theta, now.force, now.unit * now.R, now.h, now["sigma"])
+def _act(moment: Moment) -> None:
+    moment.theta = sgld(moment.theta, moment.force, moment.unit * moment.R, moment.h, moment["sigma"])
 
 
 def _columns(values: Values) -> Columns:
+    """Return the columns of DESCEND: the factors on G, on θ (the prior) and on the noise."""
     return [values.t, values.t * values.prior, values["sigma"] * np.sqrt(values.t)]
 
 
 @dataclass(frozen=True, repr=False)
 class SGLD(Method):
-    """θ += h G + σ sqrt(h) R: dθ = G dt + σ dW, which samples exp(-L/τ) at τ = σ²/2, to first order in h.
+    """Stochastic gradient Langevin dynamics: θ += h G + σ sqrt(h) R.
 
-    Algorithm 3 of the paper.
+    This discretises dθ = G dt + σ dW, and samples exp(-L/τ) at τ = σ²/2, to first order in h. Algorithm 3 of
+    the paper.
     """
 
     sigma: Coefficient | None = varying(NON_NEGATIVE, "Driving noise.", None, symbol="σ")
@@ -45,7 +50,7 @@ class SGLD(Method):
     thermal = "sigma"
 
     def at_temperature(self, tau: float) -> Self:
-        """σ² = 2τ."""
+        """Return the method with the σ that samples temperature τ: σ² = 2τ."""
         return replace(self, sigma=math.sqrt(2 * tau))
 
     letters: ClassVar[dict[str, Letter]] = {

@@ -1,11 +1,11 @@
-"""Words: splitting schemes written as strings of letters.
+"""Parse and rotate words: splitting schemes written as strings of letters.
 
 A *letter* is one exactly solvable piece of the dynamics; a *word*, read from left to right, is the order in
 which the pieces act during one step. A letter that occurs k times acts for h/k each time, so `BAOAB` is half
 a kick, half a drift, the whole Ornstein-Uhlenbeck piece, half a drift, half a kick.
 
-A training loop offers one gradient per step, at the θ it sees. `rotate` says how a word is cut so that it
-needs no more than that. Nothing here touches an array.
+A training loop offers one gradient per step, at the θ it sees. `rotate` cuts a word so that it needs no more
+than that. Nothing here touches an array.
 """
 
 from __future__ import annotations
@@ -17,20 +17,30 @@ from typing import Literal
 
 from heatbath.methods.letters import Letter
 
-MOST_DRAWS = 2**14  # noise letters of a word: as many as the address of a random number has room for
+MOST_DRAWS = 2**14  # noise letters of a word: the address of a random number has 14 bits for them
 
 
 class WordError(ValueError):
-    """A word that cannot be used as asked; the message says which letter and what is accepted."""
+    """Error about a word that cannot be used; the message names the letter and what is accepted."""
 
 
 @dataclass(frozen=True)
 class Substep:
-    """One letter of a word: it acts for `fraction` of the stepsize.
+    """One letter of a word.
 
-    `place` is its position in the word as written. `slot` numbers the letters that draw noise, again in the
-    word as written, and is None for the others: it is part of the address of the noise (see `noise`). `kind`
-    is what the letter means to its method.
+    Attributes
+    ----------
+    letter : str
+        The letter.
+    fraction : Fraction
+        The fraction of the stepsize for which it acts.
+    place : int
+        Its position in the word as written.
+    kind : Letter
+        What the letter does in its method.
+    slot : int or None
+        Its number among the letters that draw noise, in the word as written; None for the others. It is part
+        of the address of the noise (see `reference.random`).
     """
 
     letter: str
@@ -42,14 +52,15 @@ class Substep:
 
 @dataclass(frozen=True)
 class Rotation:
-    """A word cut for a loop that offers one gradient per step: a rotated step is `closing`, then `opening`.
+    """A word cut for a loop that offers one gradient per step.
 
-    `opening` begins a step of the word, `closing` ends the one that the rotated step before it began. What
-    a loop sees between rotated steps is θ at the word's `end` or, where the kick lies in the middle of the
-    word, θ at the `kick`.
+    A rotated step is `closing`, then `opening`: `closing` ends the step of the word that the previous rotated
+    step began, and `opening` begins the next one. Between rotated steps a loop sees θ at the word's "end" or,
+    if the kick lies in the middle of the word, θ at the "kick":
 
     - seen at the end (BAOAB = B + BAOA): the first rotated step has nothing to close.
-    - seen at the kick (ABOBA = BOBA + A): an opening, which holds no kick, precedes the first rotated step.
+    - seen at the kick (ABOBA = BOBA + A): an opening, which has no kick, precedes the first rotated
+      step.
     """
 
     closing: tuple[Substep, ...]
@@ -59,10 +70,10 @@ class Rotation:
 
 @dataclass(frozen=True)
 class WeakOrder:
-    """The power of h in the bias of the stationary law at fixed finite friction, as declared.
+    """Declared power of h in the bias of the stationary law at fixed finite friction.
 
-    `position` is that of averages over θ, rotated or not, and `joint` that of averages over (θ, p) at the end
-    of the word as written (between rotated steps p lacks its closing letters).
+    `position` is the power for averages over θ, rotated or not. `joint` is the power for averages over (θ, p)
+    at the end of the word as written; between rotated steps p lacks its closing letters.
     """
 
     position: int
@@ -81,12 +92,33 @@ NAMED: dict[str, WeakOrder] = {
     "BACDEDCAB": WeakOrder(position=2, joint=2),
     "BAFEFAB": WeakOrder(position=2, joint=2),
 }
-"""The words that the literature or the paper uses, with their order (Adaptive Langevin: at fixed ξ)."""
+"""Words of the literature and the paper with their order, which for Adaptive Langevin holds at fixed ξ."""
 
 
 def parse(word: str, letters: Mapping[str, Letter], method: str = "this method") -> tuple[Substep, ...]:
-    """The letters of `word` with their fractions of the stepsize; `letters` are those that a method has.
+    """Split a word into letters with their fractions of the stepsize.
 
+    Parameters
+    ----------
+    word : str
+        The word.
+    letters : mapping of str to Letter
+        The letters that the method has.
+    method : str, optional
+        The name of the method for error messages.
+
+    Returns
+    -------
+    tuple of Substep
+        The letters in order.
+
+    Raises
+    ------
+    WordError
+        If the word is no string, has an unknown letter, or draws noise too often.
+
+    Examples
+    --------
     >>> from heatbath.methods import Langevin
     >>> [(s.letter, str(s.fraction)) for s in parse("BAOAB", Langevin.letters)]
     [('B', '1/2'), ('A', '1/2'), ('O', '1'), ('A', '1/2'), ('B', '1/2')]
@@ -101,34 +133,34 @@ def parse(word: str, letters: Mapping[str, Letter], method: str = "this method")
     draws = sum(word.count(letter) for letter, kind in letters.items() if kind.draws)
     if draws > MOST_DRAWS:
         raise WordError(
-            f"word {word[:20]!r}...: it draws noise {draws} times, and a step has room for {MOST_DRAWS}"
+            f"word {word[:20]!r}...: it draws noise {draws} times, and the limit for a step is {MOST_DRAWS}"
         )
-    counts = {letter: Fraction(1, word.count(letter)) for letter in set(word)}
+    fractions = {letter: Fraction(1, word.count(letter)) for letter in set(word)}
     substeps = []
     slot = 0
-    for place, letter in enumerate(word):
+    for position, letter in enumerate(word):
         kind = letters[letter]
-        substeps.append(Substep(letter, counts[letter], place, kind, slot if kind.draws else None))
+        substeps.append(Substep(letter, fractions[letter], position, kind, slot if kind.draws else None))
         slot += kind.draws
     return tuple(substeps)
 
 
 def require(word: str, method: str, needed: str) -> None:
-    """Refuse a word that lacks a letter which its method needs."""
+    """Raise WordError if a word lacks one of the letters that its method needs."""
     if missing := [letter for letter in needed if letter not in word]:
         raise WordError(f"word {word!r}: {method} needs {', '.join(needed)}; missing: {', '.join(missing)}")
 
 
 def gradients(substeps: Sequence[Substep]) -> int:
-    """How many gradients one step needs: the pieces with a kick when the cyclic word is cut at its drifts."""
-    first, *middle, last = _pieces(substeps)
-    return sum(map(bool, (last + first, *middle)))
+    """Return how many gradients a step needs: pieces with a kick when the cyclic word is cut at drifts."""
+    first, *middle, last = _kicks_between_drifts(substeps)
+    return sum(kicks > 0 for kicks in (last + first, *middle))
 
 
 def rotate(substeps: Sequence[Substep]) -> Rotation:
-    """Cut a word that needs one gradient per step so that every rotated step begins with that gradient.
+    """Cut a word so that every rotated step begins with the one gradient that it needs.
 
-    A word without letters stands still, and nothing is cut.
+    An empty word has nothing to cut. Raises WordError if the word needs another number of gradients.
     """
     if not substeps:
         return Rotation((), (), seen="end")
@@ -139,35 +171,36 @@ def rotate(substeps: Sequence[Substep]) -> Rotation:
             f"word {letters!r} needs {needed} gradients per step, and a rotated step offers one: "
             "run the word as written, or choose a word that needs one, such as 'BAOAB' or 'BACDEDCAB'"
         )
-    drifts = [place for place, substep in enumerate(substeps) if substep.kind.moves]
-    pieces = _pieces(substeps)
-    if pieces[-1] or pieces[0]:
-        cut, seen = drifts[-1] + 1, "end"
+    drifts = [position for position, substep in enumerate(substeps) if substep.kind.moves]
+    kicks = _kicks_between_drifts(substeps)
+    seen: Literal["end", "kick"] = "end" if kicks[-1] or kicks[0] else "kick"
+    if seen == "end":
+        cut = drifts[-1] + 1
     else:
-        kicked = next(place for place, piece in enumerate(pieces) if piece)
-        cut, seen = drifts[kicked - 1] + 1, "kick"
-    return Rotation(tuple(substeps[cut:]), tuple(substeps[:cut]), seen=seen)  # type: ignore[arg-type]
+        kicked_piece = next(piece for piece, count in enumerate(kicks) if count)
+        cut = drifts[kicked_piece - 1] + 1
+    return Rotation(tuple(substeps[cut:]), tuple(substeps[:cut]), seen)
 
 
-def _pieces(substeps: Sequence[Substep]) -> list[int]:
-    """How many kicks there are before the first drift, between drifts, and after the last.
+def _kicks_between_drifts(substeps: Sequence[Substep]) -> list[int]:
+    """Count the kicks before the first drift, between successive drifts, and after the last drift.
 
-    A letter that kicks and moves kicks first.
+    A letter that both kicks and moves kicks first.
     """
-    pieces = [0]
+    kicks = [0]
     for substep in substeps:
-        pieces[-1] += substep.kind.kicks
+        kicks[-1] += substep.kind.kicks
         if substep.kind.moves:
-            pieces.append(0)
-    return pieces if len(pieces) > 1 else [*pieces, 0]
+            kicks.append(0)
+    return kicks if len(kicks) > 1 else [*kicks, 0]
 
 
 def erases_force(word: str) -> bool:
-    """Whether an O follows every B before any A: with infinite friction the force would then have no effect.
+    """Return True if an O follows every B before any A, so that infinite friction would erase the force.
 
     >>> [erases_force(word) for word in ("BOA", "OAB", "BAOAB")]
     [True, True, False]
     """
-    kicks = [place for place, letter in enumerate(word) if letter == "B"]
-    after = ((word[place + 1 :] + word[:place]).partition("A")[0] for place in kicks)
-    return all("O" in letters for letters in after)
+    kicks = [position for position, letter in enumerate(word) if letter == "B"]
+    until_drift = ((word[position + 1 :] + word[:position]).partition("A")[0] for position in kicks)
+    return all("O" in letters for letters in until_drift)

@@ -14,7 +14,7 @@ def preset_class(name: str) -> type[Partitioned]: ...
 def __getattr__(name: str) -> type[Partitioned]: ...
 
 class AdLaLa(Partitioned):
-    """Adaptive Langevin in the hidden layers, Langevin with friction `gamma` in the output layer.
+    """Return Adaptive Langevin dynamics in hidden layers and Langevin dynamics in the output layer.
 
     See `heatbath.AdLaLa`.
     """
@@ -52,7 +52,7 @@ class AdLaLa(Partitioned):
     ) -> None: ...
 
 class LOL(Partitioned):
-    """Langevin in the hidden layers, overdamped Langevin (BAOAB with γ = inf) in the output layer.
+    """Return Langevin dynamics in hidden layers and overdamped Langevin dynamics in the output layer.
 
     See `heatbath.LOL`.
     """
@@ -82,7 +82,7 @@ class LOL(Partitioned):
     ) -> None: ...
 
 class LaLa(Partitioned):
-    """Langevin in layers: a friction and a temperature for the hidden layers, others for the output layer.
+    """Return Langevin dynamics with different friction and temperature in hidden and output layers.
 
     See `heatbath.LaLa`.
     """
@@ -113,7 +113,7 @@ class LaLa(Partitioned):
     ) -> None: ...
 
 class AdLAdL(Partitioned):
-    """Adaptive Langevin in every layer, each with a ξ of its own. Section 3.3 of the paper.
+    """Return Adaptive Langevin dynamics in all layers, with a separate ξ for each layer.
 
     See `heatbath.AdLAdL`.
     """
@@ -152,7 +152,7 @@ class AdLAdL(Partitioned):
     ) -> None: ...
 
 class Langevin(Partitioned):
-    """dθ = p dt, dp = G dt - γ p dt + sqrt(2γτ) dW: samples exp(-(L(θ) + |p|²/2)/τ).
+    """Langevin dynamics: dθ = p dt, dp = G dt - γ p dt + sqrt(2γτ) dW.
 
     See `heatbath.Langevin`.
     """
@@ -177,7 +177,7 @@ class Langevin(Partitioned):
     ) -> None: ...
 
 class AdaptiveLangevin(Partitioned):
-    """dθ = p dt, dp = G dt - ξ p dt + σ dW, dξ = ε (p·p - Nτ) dt: a friction ξ that finds itself.
+    """Langevin dynamics with adaptive friction: dp = G dt - ξ p dt + σ dW, dξ = ε (p·p - Nτ) dt.
 
     See `heatbath.AdaptiveLangevin`.
     """
@@ -209,7 +209,7 @@ class AdaptiveLangevin(Partitioned):
     ) -> None: ...
 
 class SGLD(Partitioned):
-    """θ += h G + σ sqrt(h) R: dθ = G dt + σ dW, which samples exp(-L/τ) at τ = σ²/2, to first order in h.
+    """Stochastic gradient Langevin dynamics: θ += h G + σ sqrt(h) R.
 
     See `heatbath.SGLD`.
     """
@@ -232,7 +232,7 @@ class SGLD(Partitioned):
     ) -> None: ...
 
 class SGD(Partitioned):
-    """θ += h G.
+    """Gradient descent: θ += h G.
 
     See `heatbath.SGD`.
     """
@@ -278,7 +278,7 @@ class Momentum(Partitioned):
     ) -> None: ...
 
 class Adam(Partitioned):
-    """Adam as in torch, with the prior outside the moments (torch calls that AdamW).
+    """Adam as in torch, with the Gaussian prior outside the moments, which torch calls AdamW.
 
     See `heatbath.Adam`.
     """
@@ -303,7 +303,7 @@ class Adam(Partitioned):
     ) -> None: ...
 
 class RMSprop(Partitioned):
-    """RMSprop as in torch, with the prior outside the mean of squares; p is the last G.
+    """RMSprop as in torch, with the Gaussian prior outside the mean of squares.
 
     See `heatbath.RMSprop`.
     """
@@ -327,7 +327,7 @@ class RMSprop(Partitioned):
     ) -> None: ...
 
 class Frozen(Partitioned):
-    """Nothing moves, so there is nothing to set.
+    """Keep the parameters fixed. It has no coefficients.
 
     See `heatbath.Frozen`.
     """
