@@ -28,8 +28,8 @@ PAGES = sorted(DOCS.glob("*.md"))
 WRITTEN = [page for page in PAGES if page.name != "reproduction.md"]  # which `heatbath reproduce` makes
 WITH_CODE = [page for page in WRITTEN if snippets(page)]
 SUBPACKAGES = (
-    "evaluation", "datasets", "diagnostics", "analysis.landscape", "plotting", "prediction", "datasets.tables",
-    "torch",
+    "evaluation", "datasets", "diagnostics", "analysis.landscape", "plotting", "prediction",
+    "datasets.tables", "torch",
 )  # fmt: skip
 
 

@@ -763,8 +763,8 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
     ("arguments", "told"),
     [
         (["train"], "say --problem NAME or --data FILE"),
-        (["train", "--problem", "spirals", "--tau", "1"], "choose a method with --method NAME; accepted: adlala, lol"),
-        (["sweep", "--problem", "spirals"], "choose a method with --method NAME; accepted: adlala, lol"),
+        (["train", "--problem", "spirals", "--tau", "1"], "with --method NAME; accepted: adlala, lol"),
+        (["sweep", "--problem", "spirals"], "with --method NAME; accepted: adlala, lol"),
         (["train", "--nonsense"], "No such option: --nonsense"),
         (["nonsense"], "No such command 'nonsense'"),
         (["train", "--problem", "circles", "--method", "lol"], "there is no problem 'circles'"),

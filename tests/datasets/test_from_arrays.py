@@ -121,8 +121,8 @@ def test_rows_of_weight_0_are_as_if_they_were_not_there(task):
         ({"X": ones(0, 1), "y": [], "task": "regression"}, "at least one; got 0 and 0"),
         ({"X": ones(4, 0)}, "one feature are needed"),
         ({"y": [0, 1, np.nan, 1]}, r"y must be finite, got nan at \(2,\)"),
-        ({"y": ["a", "b", "", "a"]}, "without missing ones"),
-        ({"y": ["a", "b", np.nan, "a"]}, "without missing ones"),
+        ({"y": ["a", "b", "", "a"]}, "without missing names"),
+        ({"y": ["a", "b", np.nan, "a"]}, "without missing names"),
         ({"y": ["a", None, "b", "b"]}, "y must be an array of numbers .* object"),
         (
             {"y": [1, 1, 1, 1]},
@@ -144,8 +144,8 @@ def test_rows_of_weight_0_are_as_if_they_were_not_there(task):
         ({"y_test": [0, 1]}, "X_test and y_test must be given together"),
         ({"X_test": ones(2, 2), "y_test": [0, 1]}, r"must have the columns of X and y .* X_test \(2, 2\)"),
         ({"X_test": ones(2, 1), "y_test": [0]}, r"the same number of rows; .* y_test \(1, 1\)"),
-        ({"X_test": ones(2, 1), "y_test": [0, 2]}, r"y_test must hold classes that y has \(0, 1\)"),
-        ({"X_test": ones(2, 1), "y_test": ["0", "1"]}, r"y_test must hold classes that y has \(0, 1\)"),
+        ({"X_test": ones(2, 1), "y_test": [0, 2]}, r"y_test must hold only classes that y has: 0, 1"),
+        ({"X_test": ones(2, 1), "y_test": ["0", "1"]}, r"y_test must hold only classes that y has: 0, 1"),
     ],
 )
 def test_arrays_that_are_wrong_are_refused(given, says):

@@ -150,7 +150,7 @@ HEAD = "a,b,y"
             "has 3 problems: line 3: .* got 2; line 4: .* got 4; line 5: .* got 1: correct them",
         ),
         ([HEAD, "1,2,0.5", "1,2,inf"], {}, "line 3, column 'y': a number is needed, got 'inf'"),
-        ([HEAD, "1,2,0.5", "1,2,l.5"], {}, "line 3, column 'y': .* got 'l.5'; .* the task is classes"),
+        ([HEAD, "1,2,0.5", "1,2,l.5"], {}, "line 3, column 'y': .* got 'l.5'; .* the task to classes"),
         (
             [HEAD, "1,2,0.5", "1,2,l.5", "", "1,2,o"],
             {},
@@ -165,7 +165,11 @@ HEAD = "a,b,y"
             "column 'y' is 1.5 in all rows: there is nothing to learn",
         ),
         ([HEAD, "1,2,5", "3,2,5"], {}, "column 'y' is 5 in all rows: there is nothing to learn"),
-        ([HEAD, "1,2,3"], {"target": "a, b"}, "Name each of several by itself, as in --target a --target b"),
+        (
+            [HEAD, "1,2,3"],
+            {"target": "a, b"},
+            "Give each of several columns its own option, as in --target a --target b",
+        ),
         ([HEAD, "1,2,x", "2,2,z", "3,2,w"], {"task": "binary"}, "two classes for task 'binary'"),
         ([HEAD, "1,2,x"], {"weights": "c"}, "there is no column 'c'"),
         ([HEAD, "1,2,x"], {"weights": "y"}, "target and weights must be different columns, got 'y' twice"),
@@ -175,20 +179,24 @@ HEAD = "a,b,y"
             "2 problems: there is no column 'z'.*column 'q'",
         ),
         (["b,y", "1,2"], {"weights": "b"}, "there is no column beside 'y', 'b'"),
-        ([HEAD, "1,2,x", "1,,z"], {"weights": "b"}, "line 3, column 'b': a weight is a number >= 0, got ''"),
+        (
+            [HEAD, "1,2,x", "1,,z"],
+            {"weights": "b"},
+            "line 3, column 'b': a weight must be a number >= 0, got ''",
+        ),
         ([HEAD, "1,-2,x", "1,q,z"], {"weights": "b"}, "has 2 problems: line 2.*'-2'; line 3.*'q'"),
-        ([HEAD, "1,0,x", "1,0,z"], {"weights": "b"}, "some weights must be positive, they are all 0"),
+        ([HEAD, "1,0,x", "1,0,z"], {"weights": "b"}, "some weights must be positive, and all are 0"),
         ([HEAD, "1,2,x", "1,2,z"], {"test_share": 0}, "no column is left to learn from: 'a' is left out"),
         ([HEAD, "1,2,x"] * 2, {"target": ["y", "a"]}, "column 'y' has no numbers, which one of several"),
         (
             [HEAD, "1,2,x"],
             {"ignore": "y"},
-            "column 'y' is in ignore, and is the target, or the weights: leave",
+            "column 'y' is in ignore, and is the target, or the weights: remove",
         ),
         (
             [HEAD.replace("a", "age"), "1,2,x"],
             {"ignore": "age", "categorical": ["age"], "keep": "age"},
-            "column 'age' is in ignore, and in categorical and in keep: leave out",
+            "column 'age' is in ignore, and in categorical and in keep: remove one",
         ),
         (
             [HEAD, *(f"{i},2,name {i}" for i in range(50))],
@@ -282,8 +290,8 @@ def test_a_table_that_would_not_fit_in_memory_is_refused_before_it_is_read(large
     from_table(large, "y")
     monkeypatch.setattr(import_module("heatbath.datasets.from_table"), "free_memory", lambda: 500_000)
     read = []
-    frame = opening._frame
-    monkeypatch.setattr(opening, "_frame", lambda *given: read.append(len(given[2])) or frame(*given))
+    frame = opening._parse_lines
+    monkeypatch.setattr(opening, "_parse_lines", lambda *given: read.append(len(given[2])) or frame(*given))
     with pytest.raises(MemoryError) as refusal:
         from_table(large, "y")
     assert read == [500]
@@ -291,7 +299,7 @@ def test_a_table_that_would_not_fit_in_memory_is_refused_before_it_is_read(large
     assert re.search(
         r"large.csv has about (2,[5-9]|3,[0-2])00 rows with 4 features: to learn from them", told
     )
-    assert "and 0.0 GB are free. Learn from some of them, drawn at random (--rows " in told
+    assert "and 0.0 GB are free. Learn from fewer rows, drawn at random (--rows " in told
     fit = int(re.search(r"--rows (\d+)\)", told)[1])
     problem = from_table(large, "y", rows=fit)  # what is advised is possible
     assert problem.X_train.shape[1] + problem.X_test.shape[1] == fit
@@ -323,9 +331,9 @@ def test_all_that_is_wrong_with_a_file_is_in_one_message(tmp_path):
     for part in (
         "line 5: 3 cells are needed, got 2",
         "line 7, column 'y': a number is needed, got 'many'",
-        "line 9, column 'w': a weight is a number >= 0, got '-2'",
+        "line 9, column 'w': a weight must be a number >= 0, got '-2'",
         ": correct them (text with commas in it needs quotes)",
-        "; if these are names of classes, say that the task is classes",
+        "; if these are names of classes, set the task to classes",
     ):
         assert part in text
     with pytest.raises(ValueError, match=r"t.csv, line 5: 3 cells are needed, got 2: correct them"):

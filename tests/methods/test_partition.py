@@ -181,7 +181,7 @@ def test_words_may_differ_only_while_each_needs_one_gradient():
 def test_tempered_parts_share_one_ladder():
     one, other = SimulatedTempering((1e-4, 2e-4)), SimulatedTempering((1e-4, 3e-4))
     assert hb.LaLa(0.1, 1.0, one)
-    with pytest.raises(ValueError, match="must share one SimulatedTempering"):
+    with pytest.raises(ValueError, match="must have the same SimulatedTempering"):
         hb.LaLa(0.1, 1.0, one, tau_output=other)
 
 

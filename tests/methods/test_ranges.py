@@ -94,7 +94,7 @@ def test_repr_makes_it_again():
         (0.1, math.inf, None, "high must be finite"),
         (math.nan, 1.0, None, "low must be finite"),
         (0.1, 1.0, "cubic", "scale must be one of"),
-        (1000.0, math.nextafter(1000.0, 2000.0), None, "too close to one another"),
+        (1000.0, math.nextafter(1000.0, 2000.0), None, "too close to each other"),
     ],
 )
 def test_bad_ranges_are_refused(low, high, scale, message):
@@ -181,7 +181,7 @@ def test_cooling():
 def test_what_cannot_be_cooled_is_refused():
     with pytest.raises(ValueError, match="cannot be cooled"):
         hb.LaLa(0.1, 1.0, posterior=hb.Posterior()).cooled(10)
-    with pytest.raises(ValueError, match="only a number or a simple schedule"):
+    with pytest.raises(ValueError, match="only a number, Constant, Linear, Exponential or Cyclical"):
         hb.LaLa(0.1, 1.0, hb.between(0.1, 1.0)).cooled(10)
     with pytest.raises(ValueError, match="factor must be >= 1"):
         hb.LOL().cooled(10, factor=0.5)

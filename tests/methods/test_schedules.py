@@ -58,7 +58,7 @@ def test_piecewise_is_each_value_until_its_step():
     ("values", "steps", "told"),
     [
         ([0.1, 0.2], [], "one value more than steps"),
-        ([0.1, 0.2, 0.3], [20, 20], "rising steps"),
+        ([0.1, 0.2, 0.3], [20, 20], "increasing steps"),
         ([0.1, 0.2], [0], "a whole number >= 1"),
         ([0.1, math.nan], [5], "a value"),
     ],
@@ -130,7 +130,7 @@ def test_at_takes_single_values_only():
     assert at(0.5, 3) == 0.5
     assert at(Linear(1.0, 0.0, 4), 3) == 0.25
     for bad in ((0.5, 0.6), SimulatedTempering((1e-4, 2e-4))):
-        with pytest.raises(TypeError, match="a single value is needed"):
+        with pytest.raises(TypeError, match="a number or a schedule is needed"):
             at(bad, 0)
 
 

@@ -67,7 +67,7 @@ def predict(
     from heatbath._internal.atomic_write import write
     from heatbath.cli.run_folder import RUN
     from heatbath.datasets.tables import open_chunks
-    from heatbath.datasets.tables.read import named
+    from heatbath.datasets.tables.read import source_name
     from heatbath.models.dense import PIECE
     from heatbath.runs.run import load
 
@@ -90,7 +90,7 @@ def predict(
             asked = " ".join(f"--select {axis}=..." for axis in trained.plan.axes)
             raise ValueError(f"{run} has {len(trained.plan.points)} methods or points: say which, {asked}")
         chosen = trained.select(**labels) if labels else trained
-        texts = _texts(chosen, chain([first], chunks), named(str(file)), coverage, json)
+        texts = _texts(chosen, chain([first], chunks), source_name(str(file)), coverage, json)
         start = next(texts)
     with ending(FAILURE):
         if out is not None:
@@ -141,7 +141,7 @@ def _inputs(run: Run, frame: pd.DataFrame, name: str) -> Floats:
     import numpy as np
 
     from heatbath.datasets.tables.parsing import numbers
-    from heatbath.datasets.tables.read import told
+    from heatbath.datasets.tables.read import problem_message
 
     if run.problem.encoder is not None:
         try:
@@ -159,7 +159,7 @@ def _inputs(run: Run, frame: pd.DataFrame, name: str) -> Floats:
         for feature, values in columns.items()
         for place, cell in frame[feature][np.isnan(values)].items()
     ]:
-        raise ValueError(told(name, problems))
+        raise ValueError(problem_message(name, problems))
     return np.column_stack(list(columns.values()))
 
 

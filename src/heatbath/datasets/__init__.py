@@ -1,11 +1,11 @@
-"""Problems: a `Problem` is training and test examples with what is needed to understand them.
+"""Make problems: training and test examples with the names and units that explain them.
 
-`spirals`, `trigonometric`, `rings` and `blobs` are drawn, `mnist` is read from its IDX files, `from_table`
-and `from_arrays` take the user's own data.
+`spirals`, `trigonometric`, `rings` and `blobs` are drawn at random, `mnist` is read from its IDX files, and
+`from_table` and `from_arrays` take the user's own data.
 
-A drawn problem may have several draws, independent data sets side by side: chain c of a run uses draw
-c % draws. Draw d of a seed is the same however many draws there are, and the training examples do not depend
-on the number of test examples.
+A random problem may have several draws: independent data sets side by side. Chain c of a run uses draw
+c % draws. Draw d of a seed doesn't depend on the number of draws, and the training examples don't depend on
+the number of test examples.
 """
 
 from heatbath.datasets.from_arrays import from_arrays as from_arrays

@@ -1,9 +1,9 @@
-"""The user's own arrays."""
+"""Make a problem from the user's own arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,10 +12,20 @@ from heatbath._internal.checks import SHARE, choice, real, whole
 from heatbath.datasets.problem import Floats, Problem, check_counts, numbers, standard
 from heatbath.datasets.tasks import TASKS, Task
 
-MOST_CLASSES = (
-    20  # whole numbers with more distinct values than this are taken for a regression's targets, and
-)
-MOSTLY = 0.75  # so are more than two of which a larger share is different
+# Whole numbers are a regression's targets if more than 20 are different, or more than three in four
+MOST_CLASSES = 20
+MOSTLY = 0.75
+
+
+class Split(NamedTuple):
+    """Inputs, targets and weights of the training examples and of the test examples."""
+
+    X: Floats
+    Y: Floats
+    weights: Floats | None
+    X_test: Floats
+    Y_test: Floats
+    weights_test: Floats | None
 
 
 def from_arrays(
@@ -31,85 +41,120 @@ def from_arrays(
     weights: ArrayLike | None = None,
     class_weight: Literal["balanced"] | None = None,
 ) -> Problem:
-    """The user's own arrays: X (examples, features) and y (examples,), or (examples, targets) where they are
-    values or counts.
+    """Make a problem from the user's own arrays.
 
-    Unless `X_test` and `y_test` are given, a share of the rows, drawn by `seed`, is set aside for the test,
-    of each class the same share, where it has enough.
-    `weights` (examples,) say how often each row of X counts, in training, in the test and in the means by
-    which data are standardised: 2 is as two of it, 0 leaves it out; rows of `X_test` count once.
-    `class_weight="balanced"` multiplies them, in training, by what gives all classes the same sum.
-    Where `task` is None, text, truth values and whole numbers with at most 20 distinct values are classes
-    (`binary` if there are two), all other numbers a regression, and so are more than two whole numbers of
-    which more than three in four are different; `counts` have to be asked for. To standardise is to give
-    every feature, and the targets of a regression, mean 0 and variance 1 over the training examples; a
-    constant keeps its scale.
+    Parameters
+    ----------
+    X : array_like, (examples, features)
+        Inputs.
+    y : array_like, (examples,) or (examples, targets)
+        Names or numbers of classes, values, or counts.
+    X_test, y_test : array_like, optional
+        Test examples, with the columns of X and y.
+    test_share : float, optional
+        Without `X_test` and `y_test`: the share of the rows that is drawn at random for the test, with the
+        same share of each class if it has enough rows.
+    task : {"binary", "classes", "regression", "counts"}, optional
+        What is to be predicted. By default text, truth values and whole numbers with at most 20 different
+        values are classes (`binary` if there are two). All other numbers are a regression, and so are more
+        than two different whole numbers if more than three in four rows differ. Ask for `counts`.
+    standardise : bool, optional
+        Give every feature, and the targets of a regression, mean 0 and variance 1 over the training examples.
+        A constant keeps its scale.
+    features : sequence of str, optional
+        Names of the features. The default is x1, x2, ...
+    seed : int, optional
+        Seed of the draw of test examples.
+    weights : array_like, (examples,), optional
+        How often each row of X counts, in training, in the test and in the means by which data are
+        standardised: 2 is the same as two equal rows, 0 leaves a row out. Rows of `X_test` count once.
+    class_weight : "balanced", optional
+        Multiply the weights of training examples by factors that give all classes the same sum.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    ValueError
+        If the arrays don't fit together, or don't suit the task.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.linspace(-1, 1, 50)[:, None]
+    >>> from_arrays(X, np.sin(3 * X[:, 0]))
+    Problem('arrays', regression, 40 training and 10 test examples, 1 inputs, 1 outputs)
     """
-    X, known = numbers("X", X, (2,)), _targets("y", y)
-    if len(X) != len(known) or not len(X):
-        raise ValueError(
-            f"X and y must have the same number of rows, at least one; got {len(X)} and {len(known)}"
-        )
-    w = None if weights is None else numbers("weights", weights, (1,))
-    if w is not None:
-        if len(w) != len(X):
-            raise ValueError(f"weights must be one for each of the {len(X)} rows of X, got {len(w)}")
-        if (w < 0).any() or not w.any():
-            raise ValueError(
-                f"weights must be >= 0, and positive for some rows; they are from {w.min():g} to {w.max():g}"
-            )
-        X, known, w = X[w > 0], known[w > 0], w[w > 0]
-    task = _inferred(known) if task is None else task
+    inputs, labels, row_weights = _checked_rows(X, y, weights)
+    task = _inferred_task(labels) if task is None else task
     choice("task", task, tuple(TASKS))
-    Y, names = _encoded("y", known, task, known)
-    w_test = None
+    targets, names = _encode_targets("y", labels, task, labels)
     if X_test is not None and y_test is not None:
-        X_test, Y_test = (
-            numbers("X_test", X_test, (2,)),
-            _encoded("y_test", _targets("y_test", y_test), task, known)[0],
-        )
-        if X_test.shape[1] != X.shape[1] or Y_test.shape != (len(X_test), Y.shape[1]):
+        tests = numbers("X_test", X_test, (2,))
+        test_targets, _ = _encode_targets("y_test", _target_columns("y_test", y_test), task, labels)
+        if tests.shape[1] != inputs.shape[1] or test_targets.shape != (len(tests), targets.shape[1]):
             raise ValueError(
                 "X_test and y_test must have the columns of X and y and the same number of rows; X is "
-                f"{X.shape}, y {Y.shape}, X_test {X_test.shape}, y_test {Y_test.shape}"
+                f"{inputs.shape}, y {targets.shape}, X_test {tests.shape}, y_test {test_targets.shape}"
             )
+        data = Split(inputs, targets, row_weights, tests, test_targets, None)
     elif X_test is None and y_test is None:
-        test, train = split(len(X), test_share, seed, strata(known, task))
-        X_test, Y_test, X, Y = X[test], Y[test], X[train], Y[train]
-        if w is not None:
-            w_test, w = w[test], w[train]
+        test, train = split(len(inputs), test_share, seed, strata(labels, task))
+        w_train, w_test = (None, None) if row_weights is None else (row_weights[train], row_weights[test])
+        data = Split(inputs[train], targets[train], w_train, inputs[test], targets[test], w_test)
     else:
         raise ValueError("X_test and y_test must be given together, or neither of them")
     factors = None
     if class_weight is not None:
-        factors = _balanced(Y, task, class_weight, len(names))
-        w = factors[Y[:, 0].astype(np.int64)] * (1.0 if w is None else w)
-    shift, scale = standard(X, w, standardise)
-    target_shift, target_scale = standard(Y, w, standardise and task == "regression")
-    X, X_test = (_scaled(part, shift, scale) for part in (X, X_test))
-    Y, Y_test = (_scaled(part, target_shift, target_scale) for part in (Y, Y_test))
-    if features is None:
-        features = tuple(f"x{i}" for i in range(1, X.shape[1] + 1))
+        factors = _balancing_factors(data.Y, task, class_weight, len(names))
+        row_factors = factors[data.Y[:, 0].astype(np.int64)]
+        data = data._replace(weights=row_factors * (1.0 if data.weights is None else data.weights))
+    shift, scale = standard(data.X, data.weights, standardise)
+    target_shift, target_scale = standard(data.Y, data.weights, standardise and task == "regression")
     return Problem(
         "arrays",
         task,
-        X[None],
-        Y[None],
-        X_test[None],
-        Y_test[None],
-        features,  # type: ignore[arg-type]  # Problem makes a tuple of it, or says why not
+        _scaled(data.X, shift, scale)[None],
+        _scaled(data.Y, target_shift, target_scale)[None],
+        _scaled(data.X_test, shift, scale)[None],
+        _scaled(data.Y_test, target_shift, target_scale)[None],
+        tuple(f"x{i}" for i in range(1, inputs.shape[1] + 1)) if features is None else features,  # type: ignore[arg-type]  # Problem checks it
         names,
         shift,
         scale,
         target_shift,
         target_scale,
-        weights_train=None if w is None else w[None],
-        weights_test=None if w_test is None else w_test[None],
+        weights_train=None if data.weights is None else data.weights[None],
+        weights_test=None if data.weights_test is None else data.weights_test[None],
         class_factors=None if factors is None else tuple(factors.tolist()),
     )
 
 
+def _checked_rows(
+    X: ArrayLike, y: ArrayLike, weights: ArrayLike | None
+) -> tuple[Floats, NDArray[Any], Floats | None]:
+    """Return inputs, target columns and weights of the rows whose weight isn't 0, after a check."""
+    inputs, labels = numbers("X", X, (2,)), _target_columns("y", y)
+    if len(inputs) != len(labels) or not len(inputs):
+        raise ValueError(
+            f"X and y must have the same number of rows, at least one; got {len(inputs)} and {len(labels)}"
+        )
+    if weights is None:
+        return inputs, labels, None
+    w = numbers("weights", weights, (1,))
+    if len(w) != len(inputs):
+        raise ValueError(f"weights must be one for each of the {len(inputs)} rows of X, got {len(w)}")
+    if (w < 0).any() or not w.any():
+        raise ValueError(
+            f"weights must be >= 0, and positive for some rows; they are from {w.min():g} to {w.max():g}"
+        )
+    return inputs[w > 0], labels[w > 0], w[w > 0]
+
+
 def _scaled(values: Floats, shift: Floats, scale: Floats) -> Floats:
+    """Return (values - shift) / scale."""
     result = values - shift
     result /= scale
     return result
@@ -118,11 +163,24 @@ def _scaled(values: Floats, shift: Floats, scale: Floats) -> Floats:
 def split(
     rows: int, test_share: float, seed: int, classes: NDArray[Any] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which rows are for the test and which for training, which has at least one; drawn by the seed. Where
-    all are for training, they stay in order.
+    """Draw which rows are for the test and which for training.
 
-    Each of the `classes` (rows,) has its share of both, and as far as its rows suffice one at least, of one
-    row that of training.
+    Parameters
+    ----------
+    rows : int
+        Number of rows.
+    test_share : float
+        Share of the rows for the test. At least one row is for training.
+    seed : int
+        Seed of the draw.
+    classes : array, (rows,), optional
+        Class of each row. Each class has its share in both, and at least one row of the test if it has two or
+        more.
+
+    Returns
+    -------
+    test, train : array of int
+        Indices of rows. If all are for training, they stay in order.
     """
     share = real("test_share", test_share, SHARE)
     if not share:
@@ -134,32 +192,39 @@ def split(
     _, codes, counts = np.unique(classes[order], return_inverse=True, return_counts=True)
     if (counts - 1).sum() < tests:
         return order[:tests], order[tests:]
-    rank, by_class = np.empty(rows, np.int64), np.argsort(codes, kind="stable")
-    rank[by_class] = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
-    chosen = rank < _apart(counts, tests)[codes]
-    return order[chosen], order[~chosen]
+    rank_in_class, by_class = np.empty(rows, np.int64), np.argsort(codes, kind="stable")
+    rank_in_class[by_class] = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
+    is_test = rank_in_class < _test_rows_of_classes(counts, tests)[codes]
+    return order[is_test], order[~is_test]
 
 
-def _apart(counts: NDArray[np.int64], tests: int) -> NDArray[np.int64]:
-    """How many rows of each class are for the test, by largest remainders."""
-    exact, most = tests * counts / counts.sum(), counts - 1
-    least = np.minimum(most, int(np.count_nonzero(most) <= tests))
-    each: NDArray[np.int64] = np.clip(np.floor(exact).astype(np.int64), least, most)
-    while lacking := int(np.sign(tests - each.sum())):
-        free = each < most if lacking > 0 else each > least
-        each[np.argmax(np.where(free, lacking * (exact - each), -np.inf))] += lacking
-    return each
+def _test_rows_of_classes(counts: NDArray[np.int64], tests: int) -> NDArray[np.int64]:
+    """Return how many rows of each class are for the test, by the method of largest remainders.
+
+    Parameters
+    ----------
+    counts : array of int, (classes,)
+        Rows of each class, of which at least one stays for training.
+    tests : int
+        Rows of the test.
+    """
+    exact, largest = tests * counts / counts.sum(), counts - 1
+    smallest = np.minimum(largest, int(np.count_nonzero(largest) <= tests))
+    rounded: NDArray[np.int64] = np.clip(np.floor(exact).astype(np.int64), smallest, largest)
+    while direction := int(np.sign(tests - rounded.sum())):
+        can_change = rounded < largest if direction > 0 else rounded > smallest
+        rounded[np.argmax(np.where(can_change, direction * (exact - rounded), -np.inf))] += direction
+    return rounded
 
 
 def strata(y: NDArray[Any], task: Task | None) -> NDArray[Any] | None:
-    """The classes of which a test has its share, (rows,), where targets are classes; None where they are
-    numbers."""
-    known = _targets("y", y)
-    return known[:, 0] if TASKS[_inferred(known) if task is None else task].classes else None
+    """Return the class of each row, (rows,), for a stratified split, or None if the targets are numbers."""
+    labels = _target_columns("y", y)
+    return labels[:, 0] if TASKS[_inferred_task(labels) if task is None else task].classes else None
 
 
-def _balanced(Y: Floats, task: Task, class_weight: object, classes: int) -> Floats:
-    """The factor of each class, in inverse proportion to its size; 1 where there is no example of it."""
+def _balancing_factors(Y: Floats, task: Task, class_weight: object, classes: int) -> Floats:
+    """Return a factor for each class, in inverse proportion to its size; 1 for a class without examples."""
     from sklearn.utils.class_weight import compute_class_weight
 
     choice("class_weight", class_weight, ("balanced",))
@@ -171,44 +236,63 @@ def _balanced(Y: Floats, task: Task, class_weight: object, classes: int) -> Floa
     return factors
 
 
-def _targets(label: str, given: object) -> NDArray[Any]:
-    """Targets (examples, columns), as text or as floats; truth values are text."""
-    array = np.asarray(given)
-    if array.dtype.kind in "bUT" or (array.dtype.kind == "O" and all(isinstance(x, str) for x in array.flat)):
+def _target_columns(label: str, values: object) -> NDArray[Any]:
+    """Return targets as text or float64, (examples, columns). Truth values become text."""
+    array = np.asarray(values)
+    is_text = array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat)
+    if array.dtype.kind in "bUT" or is_text:
         array = array.astype(str)
         if array.ndim not in (1, 2) or np.isin(np.char.lower(np.char.strip(array)), ["", "nan"]).any():
             raise ValueError(
-                f"{label} must be one column of names of classes without missing ones, got {given!r}"
+                f"{label} must be one column of names of classes, without missing names, got {values!r}"
             )
     else:
-        array = numbers(label, given, (1, 2))
+        array = numbers(label, values, (1, 2))
     return array[:, None] if array.ndim == 1 else array
 
 
-def _inferred(y: NDArray[Any]) -> Task:
+def _inferred_task(y: NDArray[Any]) -> Task:
+    """Return the task that targets, (examples, columns), seem to be meant for: never counts."""
     distinct = np.unique(y)
-    many = len(distinct) > MOST_CLASSES or len(distinct) > max(2, MOSTLY * len(y))
-    if y.dtype.kind == "f" and (y.shape[1] > 1 or many or (distinct != np.floor(distinct)).any()):
+    is_varied = len(distinct) > MOST_CLASSES or len(distinct) > max(2, MOSTLY * len(y))
+    if y.dtype.kind == "f" and (y.shape[1] > 1 or is_varied or (distinct != np.floor(distinct)).any()):
         return "regression"
     return "binary" if len(distinct) == 2 else "classes"
 
 
-def _encoded(label: str, y: NDArray[Any], task: Task, known: NDArray[Any]) -> tuple[Floats, tuple[str, ...]]:
-    """Y and the names of the targets; the classes are those in `known`."""
+def _encode_targets(
+    label: str, y: NDArray[Any], task: Task, training: NDArray[Any]
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return Y as a problem has it, and the names of its targets.
+
+    Parameters
+    ----------
+    label : str
+        Name of the targets in error messages.
+    y : array, (examples, columns)
+        Targets as text or numbers.
+    task : str
+        The task.
+    training : array, (examples, columns)
+        Targets of training, which define the classes.
+    """
     if not TASKS[task].classes:
         if y.dtype.kind != "f":
             raise ValueError(f"{label} must hold numbers for task {task!r}, got {y[0, 0]!r}")
         if task == "counts":
             check_counts(label, y)
         return y, ("y",) if y.shape[1] == 1 else tuple(f"y{i}" for i in range(1, y.shape[1] + 1))
-    classes = np.unique(known)
-    names = [str(c) if known.dtype.kind != "f" else np.format_float_positional(c, trim="-") for c in classes]
+    classes = np.unique(training)
+    if training.dtype.kind == "f":
+        names = [np.format_float_positional(value, trim="-") for value in classes]
+    else:
+        names = list(map(str, classes))
     if y.shape[1] != 1 or len(classes) < 2 or (task == "binary" and len(classes) > 2):
         raise ValueError(
             f"{label} must be one column with {'two' if task == 'binary' else 'at least two'} classes for "
             f"task {task!r}, got {y.shape[1]} columns and the classes {', '.join(names[:10])}; for a "
             "regression pass task='regression'"
         )
-    if y.dtype.kind != known.dtype.kind or not np.isin(y, classes).all():
-        raise ValueError(f"{label} must hold classes that y has ({', '.join(names[:10])}), got others")
+    if y.dtype.kind != training.dtype.kind or not np.isin(y, classes).all():
+        raise ValueError(f"{label} must hold only classes that y has: {', '.join(names[:10])}")
     return np.searchsorted(classes, y).astype(np.float64), tuple(names)

@@ -1,15 +1,16 @@
-"""The user's own tables: files, or data frames, with columns of any kind."""
+"""Make a problem from the user's own table: a file, or a data frame with columns of any kind."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,15 +20,75 @@ from heatbath.datasets.from_arrays import from_arrays, split, strata
 from heatbath.datasets.problem import Problem
 from heatbath.datasets.tasks import TASKS, Task
 
-COPIES, CELLS = 5, 2  # of the features, and of the cells that they are made of, while a table is read
-ALIKE, FEWEST_GIVEN_AWAY, MOST_LOOKED_AT = 1e-9, 10, 100_000  # a correlation of 1, and of how many rows
-FEW = 5  # of which it is told
-DRAWN = 2  # times as many rows are kept while some are drawn
+# Copies that are in memory at once while a table is read: of the features, and of the raw cells
+FEATURE_COPIES, CELL_COPIES = 5, 2
+KEPT_FACTOR = 2  # while rows are drawn at random, up to twice as many are kept
+PERFECT = 1 - 1e-9  # a correlation above which a feature determines a target
+FEWEST_ROWS, MOST_ROWS = 10, 100_000  # rows for such a correlation: from how many on, and at most
+MOST_WARNINGS = 5  # warnings about features that determine a target
+MOST_NAMES = 20  # names of columns that a message lists
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
-    from heatbath.datasets.tables import Opened
+    from heatbath.datasets.problem import Floats
+    from heatbath.datasets.tables import Opened, TableEncoder
+    from heatbath.datasets.tables.read import Source
+    from heatbath.datasets.tables.sniff import Mark
+
+
+class Columns(NamedTuple):
+    """The roles of columns: targets, weights, and those that options name.
+
+    `options` are the columns of `ignore`, `categorical` and `keep`.
+    """
+
+    targets: list[str]
+    weights: str | None
+    options: dict[str, tuple[str, ...]]
+
+    @property
+    def reserved(self) -> list[str]:
+        """Columns that are no features: targets and weights."""
+        return [*self.targets, *([] if self.weights is None else [self.weights])]
+
+    def encoder_options(self) -> dict[str, list[str]]:
+        """Return the options without reserved columns."""
+        return {
+            option: [column for column in names if column not in self.reserved]
+            for option, names in self.options.items()
+        }
+
+    def problems(self, present: list[str]) -> list[str]:
+        """Return what is wrong with the roles, for a table in which these columns are present."""
+        reserved, options = self.reserved, self.options
+        mentioned = dict.fromkeys([*reserved, *chain(*options.values())])
+        problems = [_missing_column(name, present) for name in mentioned if name not in present]
+        for name in {name for name in reserved if reserved.count(name) > 1}:
+            problems.append(f"target and weights must be different columns, got {name!r} twice")
+        for name in dict.fromkeys(options["ignore"]):
+            conflicts = [f"in {option}" for option in ("categorical", "keep") if name in options[option]]
+            conflict = "is the target, or the weights" if name in reserved else " and ".join(conflicts)
+            if conflict:
+                problems.append(f"column {name!r} is in ignore, and {conflict}: remove one of the two")
+        if not problems and len(present) == len(reserved):
+            problems.append(f"there is no column beside {_listed(reserved)}, from which it could be learned")
+        return problems
+
+
+class Examples(NamedTuple):
+    """Rows of a table that have a target.
+
+    `y` are the targets, (rows,) or (rows, targets), `notes` remarks about the file, and `decimal` is its
+    decimal mark.
+    """
+
+    cells: pd.DataFrame
+    y: NDArray[Any]
+    weights: Floats | None
+    notes: tuple[str, ...]
+    decimal: Mark | None
 
 
 def from_table(
@@ -45,161 +106,226 @@ def from_table(
     keep: Iterable[str] = (),
     rows: int | None = None,
 ) -> Problem:
-    """A table in a file (see `tables.open_table`) or a data frame: `target` is the column to predict, or
-    several columns of numbers, `weights` one that says how often each row counts, if there is one, and
-    features are made of all others.
+    """Make a problem from a table in a file or a data frame.
 
-    What a column is, a number, a date, a truth value or a category, is learned from the training rows (see
-    `tables.TableEncoder`, which also has `ignore`, `categorical` and `keep`), and is the problem's `encoder`:
-    `problem.encoder.notes()` says it. Text in the target column makes classes, in alphabetical order; for
-    numbers there, the split, weights and `class_weight`, see `from_arrays`. Rows without a target are left
-    out. Of more than `rows` so many are taken, drawn at random by `seed`. A file that would not fit in
-    memory is refused by its first rows, before the others are taken into it, with how many rows would.
+    What each column is (a number, a date, a truth value or a category) is learned from the training rows, and
+    is the problem's `encoder`: `problem.encoder.notes()` describes it.
+
+    Parameters
+    ----------
+    table : path, "-", binary file, DataFrame or Opened
+        A file as `read_table` accepts it, or a table in memory.
+    target : str or sequence of str
+        The column to predict, or several columns of numbers. Text makes classes, in alphabetical order;
+        numbers are treated as in `from_arrays`. Rows without a target are left out.
+    test_share : float, optional
+        Share of the rows for the test.
+    task : {"binary", "classes", "regression", "counts"}, optional
+        What is to be predicted. The default depends on the target.
+    seed : int, optional
+        Seed of the draw of rows and of test rows.
+    weights : str, optional
+        A column that says how often each row counts.
+    class_weight : "balanced", optional
+        Give all classes the same total weight in training.
+    standardise : bool, optional
+        Give every feature, and the targets of a regression, mean 0 and variance 1 over the training rows.
+    ignore, categorical, keep : iterable of str, optional
+        Columns to leave out, to treat as categories, or to use although they seem to name or count the rows;
+        see `tables.TableEncoder`.
+    rows : int, optional
+        Use this many rows, drawn at random, if the table has more.
+
+    Returns
+    -------
+    Problem
+        One draw, with an encoder and the names of the target and its classes.
+
+    Raises
+    ------
+    ValueError
+        If names, cells or targets are wrong; the message lists what it has found.
+    MemoryError
+        If a file would not fit in memory; its first rows show that, before the others are read.
     """
     import pandas as pd
 
-    from heatbath._internal.warnings import UnforeseenDataWarning
-    from heatbath.datasets.tables import Opened, TableEncoder
-    from heatbath.datasets.tables.encoder import as_frame
-    from heatbath.datasets.tables.read import draw_rows, named, read_sample, told
-    from heatbath.datasets.tables.target import Targets, read_targets, read_weights
+    from heatbath.datasets.tables import Opened
+    from heatbath.datasets.tables.read import source_name
 
     if task is not None:
         choice("task", task, tuple(TASKS))
-    name = "the table" if isinstance(table, (pd.DataFrame, Opened)) else named(table)
+    name = "the table" if isinstance(table, (pd.DataFrame, Opened)) else source_name(table)
     targets = [target] if isinstance(target, str) else list(target)
-    given = {"ignore": ignore, "categorical": categorical, "keep": keep}
-    asked = {option: (few,) if isinstance(few, str) else tuple(few) for option, few in given.items()}
-    apart = [*targets, *([] if weights is None else [weights])]
-
-    def look(first: pd.DataFrame, share: float) -> None:
-        """Refuse what cannot be, before the rest of a large file is read."""
-        if problems := _wrong_names(list(first.columns), apart, asked):
-            raise ValueError(told(name, problems))
-        left_out = {*apart, *asked["ignore"]}
-        _check_memory(name, first[[one for one in first.columns if one not in left_out]], share, rows)
-
-    lines: list[str] = []
-    advice = ""
-    if isinstance(table, (pd.DataFrame, Opened)):
-        opened = Opened(table) if isinstance(table, pd.DataFrame) else table
-        if rows is not None:
-            frame, drawn = draw_rows([opened.frame], rows, seed)
-            opened = Opened(frame, (*opened.notes, *drawn), opened.decimal)
-    else:
-        opened, lines, advice = read_sample(table, rows=rows, seed=seed, look=look)
-    frame, notes, decimal = as_frame(opened.frame), opened.notes, opened.decimal
-    del opened  # and its frame, which may be the larger part of memory
-    wrong, there = _wrong_names(list(frame.columns), apart, asked), set(frame.columns)
-    read = Targets(np.empty(0), np.ones(len(frame), bool))
-    if there.issuperset(targets):
-        read = read_targets(frame, targets, task)
-    frame = frame if read.rows.all() else frame[read.rows]
-    w, unweighed = (None, []) if weights is None or weights not in there else read_weights(frame, weights)
-    if wrong or lines or read.problems or unweighed:
-        text = told(name, wrong, lines, read.problems, unweighed)
-        raise ValueError(text + (advice if lines else "") + read.hint)
-    y = read.y
-    if w is not None:
-        y, frame, w = y[w > 0], frame[w > 0], w[w > 0]
-    cells = frame.drop(columns=apart)
-    options = {option: [one for one in names if one not in apart] for option, names in asked.items()}
-    try:
-        _, train = split(len(frame), test_share, seed, strata(y, task))
-    except ValueError as error:
-        raise ValueError(f"{name}, target {', '.join(map(repr, targets))}: {error}") from None
+    options = {
+        option: (names,) if isinstance(names, str) else tuple(names)
+        for option, names in (("ignore", ignore), ("categorical", categorical), ("keep", keep))
+    }
+    columns = Columns(targets, weights, options)
+    cells, y, row_weights, notes, decimal = _read_examples(table, name, columns, task, rows, seed)
+    prefix = f"{name}, target {', '.join(map(repr, targets))}"
+    with _prefix_errors(prefix):
+        test, train = split(len(cells), test_share, seed, strata(y, task))
     if len(train) < 2:
-        aside = (
-            f", and {len(frame) - len(train)} of them set aside to test" if len(frame) > len(train) else ""
-        )
+        for_test = f", and {len(test)} of them set aside to test" if len(test) else ""
         raise ValueError(
-            f"{name} has too few rows to learn from: {len(frame)} with a value of "
-            f"{' and '.join(map(repr, targets))}{aside}; 2 are needed for training"
+            f"{name} has too few rows to learn from: {len(cells)} with a value of "
+            f"{' and '.join(map(repr, targets))}{for_test}; 2 are needed for training"
         )
-    try:
-        encoder = TableEncoder(**options).fit(cells.iloc[np.sort(train)])
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UnforeseenDataWarning
-            )  # what only test rows have is what a test is for
-            X = encoder.transform(cells)
-        del frame, cells
+    with _prefix_errors(prefix):
+        encoder, X = _encode(cells, train, columns.encoder_options())
+        del cells
         features = encoder.get_feature_names_out().tolist()
         problem = from_arrays(
-            X, y, None, None, test_share, task, standardise, features, seed, w, class_weight
+            X, y, None, None, test_share, task, standardise, features, seed, row_weights, class_weight
         )
-    except ValueError as error:
-        raise ValueError(f"{name}, target {', '.join(map(repr, targets))}: {error}") from None
-    remarks = (*notes, *read.notes, *encoder.remarks_, *_giveaways(problem, targets))
+    remarks = [*notes, *encoder.remarks_, *_determining_features(problem, targets)]
     labels = problem.targets if TASKS[problem.task].classes else tuple(targets)
     stem = Path(name).stem if isinstance(table, (str, os.PathLike)) and table != "-" else "table"
     return replace(problem, name=stem, targets=labels, encoder=encoder.with_remarks(remarks, decimal))
 
 
-def _giveaways(problem: Problem, targets: list[str]) -> list[str]:
-    """What is to be said of features from which a target follows exactly."""
-    if problem.task == "classes" or problem.X_train.shape[1] < FEWEST_GIVEN_AWAY:
+def _read_examples(
+    table: Source | pd.DataFrame | Opened,
+    name: str,
+    columns: Columns,
+    task: Task | None,
+    rows: int | None,
+    seed: int,
+) -> Examples:
+    """Read a table, and return the rows that have a target and a weight.
+
+    Raises ValueError with all wrong names, lines, targets and weights.
+    """
+    import pandas as pd
+
+    from heatbath.datasets.tables import Opened
+    from heatbath.datasets.tables.encoder import as_frame
+    from heatbath.datasets.tables.read import draw_rows, problem_message, read_sample
+    from heatbath.datasets.tables.target import Targets, read_targets, read_weights
+
+    def check_first_rows(first: pd.DataFrame, share: float) -> None:
+        """Raise an error for wrong names or too little memory, before the rest of a large file is read."""
+        if problems := columns.problems(list(first.columns)):
+            raise ValueError(problem_message(name, problems))
+        unused = {*columns.reserved, *columns.options["ignore"]}
+        _check_memory(name, first[[column for column in first.columns if column not in unused]], share, rows)
+
+    wrong_lines: list[str] = []
+    advice = ""
+    if isinstance(table, (pd.DataFrame, Opened)):
+        opened = Opened(table) if isinstance(table, pd.DataFrame) else table
+        if rows is not None:
+            frame, remarks = draw_rows([opened.frame], rows, seed)
+            opened = Opened(frame, (*opened.notes, *remarks), opened.decimal)
+    else:
+        opened, wrong_lines, advice = read_sample(table, rows=rows, seed=seed, look=check_first_rows)
+    frame, notes, decimal = as_frame(opened.frame), opened.notes, opened.decimal
+    del opened  # with its frame, which may fill most of the memory
+    wrong_names = columns.problems(list(frame.columns))
+    read = Targets(np.empty(0), np.ones(len(frame), bool))
+    if set(frame.columns).issuperset(columns.targets):
+        read = read_targets(frame, columns.targets, task)
+    frame = frame if read.rows.all() else frame[read.rows]
+    weights, wrong_weights = None, []
+    if columns.weights is not None and columns.weights in frame.columns:
+        weights, wrong_weights = read_weights(frame, columns.weights)
+    if wrong_names or wrong_lines or read.problems or wrong_weights:
+        message = problem_message(name, wrong_names, wrong_lines, read.problems, wrong_weights)
+        raise ValueError(message + (advice if wrong_lines else "") + read.hint)
+    y = read.y
+    if weights is not None:
+        y, frame, weights = y[weights > 0], frame[weights > 0], weights[weights > 0]
+    return Examples(frame.drop(columns=columns.reserved), y, weights, (*notes, *read.notes), decimal)
+
+
+def _encode(
+    cells: pd.DataFrame, train: NDArray[np.int64], options: Mapping[str, Iterable[str]]
+) -> tuple[TableEncoder, Floats]:
+    """Fit an encoder to the training rows, and return it with the features of all rows."""
+    from heatbath._internal.warnings import UnforeseenDataWarning
+    from heatbath.datasets.tables import TableEncoder
+
+    encoder = TableEncoder(**options).fit(cells.iloc[np.sort(train)])
+    with warnings.catch_warnings():
+        # A test may well have cells that training didn't have
+        warnings.simplefilter("ignore", UnforeseenDataWarning)
+        return encoder, encoder.transform(cells)
+
+
+@contextmanager
+def _prefix_errors(prefix: str) -> Iterator[None]:
+    """Put a prefix before the message of any ValueError raised within."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{prefix}: {error}") from None
+
+
+def _determining_features(problem: Problem, targets: list[str]) -> list[str]:
+    """Return a warning for each feature that determines a target, up to a limit."""
+    if problem.task == "classes" or problem.X_train.shape[1] < FEWEST_ROWS:
         return []
-    some = slice(None, None, -(-problem.X_train.shape[1] // MOST_LOOKED_AT))
-    X, Y = problem.X_train[0, some], problem.Y_train[0, some]
+    sample = slice(None, None, -(-problem.X_train.shape[1] // MOST_ROWS))
+    X, Y = problem.X_train[0, sample], problem.Y_train[0, sample]
     with np.errstate(all="ignore"):
-        products = (X - X.mean(axis=0)).T @ (Y - Y.mean(axis=0)) / len(X)
-        alike = np.abs(products / np.outer(X.std(axis=0), Y.std(axis=0))) > 1 - ALIKE
+        covariance = (X - X.mean(axis=0)).T @ (Y - Y.mean(axis=0)) / len(X)
+        is_perfect = np.abs(covariance / np.outer(X.std(axis=0), Y.std(axis=0))) > PERFECT
     return [
         f"warning: {problem.features[feature]} says {targets[target]!r} exactly: if it is not known before, "
         "leave it out (--ignore)"
-        for feature, target in np.argwhere(alike)[:FEW]
+        for feature, target in np.argwhere(is_perfect)[:MOST_WARNINGS]
     ]
 
 
 def _check_memory(name: str, first: pd.DataFrame, share: float, rows: int | None) -> None:
-    """Refuse a table that would not fit in the memory that is free, by its first rows, and which share of
-    the file they are."""
+    """Raise MemoryError if a table would not fit in the free memory.
+
+    Parameters
+    ----------
+    name : str
+        The name of the table in the message.
+    first : DataFrame
+        The first rows.
+    share : float
+        The share of the file that they are.
+    rows : int or None
+        The number of rows that will be drawn, or None for all.
+    """
     from heatbath.datasets.tables import TableEncoder
 
     total = len(first) / share
-    wanted = total if rows is None else min(total, DRAWN * rows)
+    kept = total if rows is None else min(total, KEPT_FACTOR * rows)
     try:
         features = len(TableEncoder().fit(first).get_feature_names_out())
-    except ValueError:  # of which more is said when all is read
+    except ValueError:  # whose cause is reported when all rows have been read
         features = first.shape[1]
-    each = CELLS * first.memory_usage(deep=True, index=True).sum() / len(first) + 8 * COPIES * features
-    needed, free = wanted * each, free_memory()
+    cell_bytes = first.memory_usage(deep=True, index=True).sum() / len(first)
+    bytes_per_row = CELL_COPIES * cell_bytes + 8 * FEATURE_COPIES * features
+    needed, free = kept * bytes_per_row, free_memory()
     if needed > free:
-        fit = float(f"{free / (2 * DRAWN * each):.1g}")
+        rows_that_fit = float(f"{free / (2 * KEPT_FACTOR * bytes_per_row):.1g}")
         raise MemoryError(
             f"{name} has about {float(f'{total:.2g}'):,.0f} rows with {features:,} features: to learn from "
             f"{'them' if rows is None else f'{rows:,} of them'} needs about {needed / 1e9:,.1f} GB of "
-            f"memory, and {free / 1e9:,.1f} GB are free. Learn from some of them, drawn at random (--rows "
-            f"{fit:.0f}), or leave columns out (--ignore)"
+            f"memory, and {free / 1e9:,.1f} GB are free. Learn from fewer rows, drawn at random (--rows "
+            f"{rows_that_fit:.0f}), or leave columns out (--ignore)"
         )
 
 
-def _wrong_names(there: list[str], apart: list[str], asked: dict[str, tuple[str, ...]]) -> list[str]:
-    """What is wrong with the names of columns: of target and weights, which are apart, and of those for which
-    something is asked."""
-    problems = []
-    for name in dict.fromkeys([*apart, *chain(*asked.values())]):
-        if name not in there:
-            near = get_close_matches(name, there, 1)
-            hint = f"; is it {near[0]!r}?" if near else ", as its first line says"
-            parts = [part.strip() for part in name.split(",")]
-            if len(parts) > 1 and {*there}.issuperset(parts):
-                hint = f". Name each of several by itself, as in --target {parts[0]} --target {parts[1]}"
-            elif len(there) == 1 and name in there[0].split():
-                hint = ": cells have to be separated by commas, semicolons, tabs or bars"
-            problems.append(f"there is no column {name!r}: it has {_few(there)}{hint}")
-    for name in {name for name in apart if apart.count(name) > 1}:
-        problems.append(f"target and weights must be different columns, got {name!r} twice")
-    for name in dict.fromkeys(asked["ignore"]):
-        other = "is the target, or the weights" if name in apart else ""
-        other = other or " and ".join(f"in {one}" for one in ("categorical", "keep") if name in asked[one])
-        if other:
-            problems.append(f"column {name!r} is in ignore, and {other}: leave out one of the two")
-    if not problems and len(there) == len(apart):
-        problems.append(f"there is no column beside {_few(apart)}, from which it could be learned")
-    return problems
+def _missing_column(name: str, present: list[str]) -> str:
+    """Return the problem that a table has no column of this name, with a suggestion."""
+    similar = get_close_matches(name, present, 1)
+    hint = f"; is it {similar[0]!r}?" if similar else ", as its first line says"
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and {*present}.issuperset(parts):
+        hint = f". Give each of several columns its own option, as in --target {parts[0]} --target {parts[1]}"
+    elif len(present) == 1 and name in present[0].split():
+        hint = ": cells have to be separated by commas, semicolons, tabs or bars"
+    return f"there is no column {name!r}: it has {_listed(present)}{hint}"
 
 
-def _few(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:20])) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+def _listed(names: list[str]) -> str:
+    """Return names in quotes, with commas between them, up to a limit."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(map(repr, names[:MOST_NAMES])) + more

@@ -1,4 +1,4 @@
-"""MNIST, from its IDX files."""
+"""Read MNIST from its IDX files, which are downloaded once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MNIST = {
     "t10k-images-idx3-ubyte": (10000, 28, 28),
     "t10k-labels-idx1-ubyte": (10000,),
 }
-SHA256 = {  # of the bytes inside: mirrors compress the same bytes differently
+SHA256 = {  # of the unpacked bytes, because mirrors compress them differently
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
     "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
@@ -36,28 +36,29 @@ SHA256 = {  # of the bytes inside: mirrors compress the same bytes differently
 
 
 def mnist(folder: str | os.PathLike[str] | None = None) -> Problem:
-    """The handwritten digits: 60,000 training and 10,000 test images of 28 x 28 pixels, scaled to [0, 1].
+    """Return the handwritten digits: 60,000 training and 10,000 test images of 28 x 28 pixels.
 
-    The four IDX files, gzipped or not, are read from `folder` if it is given. Otherwise from the folder that
-    the environment variable HEATBATH_DATA names or its sub-folder `mnist`, else from the user's cache, into
-    which they are fetched once, with checksums, from a public mirror.
+    Pixels are scaled to [0, 1].
+
+    Parameters
+    ----------
+    folder : path, optional
+        Folder with the four IDX files, gzipped or not. By default they are read from the folder in the
+        environment variable HEATBATH_DATA or its sub-folder `mnist`, and otherwise from the user's cache,
+        into which they are downloaded once from a public mirror, with checksums.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    FileNotFoundError
+        If the files are not in the folder, and cannot be downloaded.
+    ValueError
+        If a file is damaged.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
-    places = [Path(folder).expanduser()] if folder is not None else [cache]
-    if folder is None and (data := os.environ.get("HEATBATH_DATA")):
-        places = [Path(data), Path(data) / "mnist", cache]
-    paths = next((files for place in places if len(files := _files(place)) == len(MNIST)), None)
-    if paths is None:
-        tried = [
-            f"{place} (lacks {', '.join(n for n in MNIST if n not in _files(place))})" for place in places
-        ]
-        failed = _fetch(cache) if folder is None else []
-        if failed or folder is not None:
-            raise FileNotFoundError(
-                f"MNIST was not found; tried {'; '.join(tried + failed)}. Put its four files, gzipped or "
-                "not, into a folder and pass mnist(folder=...) or set HEATBATH_DATA"
-            )
-        paths = _files(cache)
+    paths = _find_files(folder)
     raw = {name: _read_idx(paths[name], shape) for name, shape in MNIST.items()}
     X_train, Y_train, X_test, Y_test = (
         array.reshape(1, len(array), -1).astype(float) for array in raw.values()
@@ -73,20 +74,47 @@ def mnist(folder: str | os.PathLike[str] | None = None) -> Problem:
     )
 
 
+def _find_files(folder: str | os.PathLike[str] | None) -> dict[str, Path]:
+    """Return the path of each of MNIST's files, after a download if there is no folder that has them."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
+    folders = [Path(folder).expanduser()] if folder is not None else [cache]
+    if folder is None and (data := os.environ.get("HEATBATH_DATA")):
+        folders = [Path(data), Path(data) / "mnist", cache]
+    attempts = []
+    for candidate in folders:
+        paths = _files(candidate)
+        if len(paths) == len(MNIST):
+            return paths
+        attempts.append(f"{candidate} (lacks {', '.join(name for name in MNIST if name not in paths)})")
+    failures = _download(cache) if folder is None else []
+    if failures or folder is not None:
+        raise FileNotFoundError(
+            f"MNIST was not found; tried {'; '.join(attempts + failures)}. Put its four files, gzipped or "
+            "not, into a folder and pass mnist(folder=...) or set HEATBATH_DATA"
+        )
+    return _files(cache)
+
+
 def _files(folder: Path) -> dict[str, Path]:
-    """Those of MNIST's files that are in a folder, gzipped or not."""
-    paths = {name: (folder / name, folder / f"{name}.gz") for name in MNIST}
-    return {name: path for name, both in paths.items() for path in both if path.is_file()}
+    """Return the paths of MNIST's files that are in a folder, gzipped or not."""
+    candidates = {name: (folder / name, folder / f"{name}.gz") for name in MNIST}
+    return {name: path for name, paths in candidates.items() for path in paths if path.is_file()}
 
 
-def _fetch(cache: Path) -> list[str]:
-    """Fetch the files that the cache lacks, each whole or not at all; what was tried in vain."""
+def _download(cache: Path) -> list[str]:
+    """Download the files that the cache lacks, and write each completely or not at all.
+
+    Returns
+    -------
+    list of str
+        The failed attempts for the first file that no mirror has delivered; empty if all files are there.
+    """
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         return [f"the cache cannot be made ({error})"]
     for name in (name for name in MNIST if name not in _files(cache)):
-        failed = []
+        failures = []
         for url in (f"{mirror}/{name}.gz" for mirror in MIRRORS):
             try:
                 with urllib.request.urlopen(url, timeout=30) as response:
@@ -96,26 +124,26 @@ def _fetch(cache: Path) -> list[str]:
                 write(cache / f"{name}.gz", packed)
                 break
             except (OSError, HTTPException, EOFError, zlib.error, ValueError) as error:
-                failed.append(f"{url} ({type(error).__name__}: {error})")
+                failures.append(f"{url} ({type(error).__name__}: {error})")
         else:
-            return failed
+            return failures
     return []
 
 
 def _read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """The bytes in an IDX file, gzipped or not, which must have this shape."""
+    """Return the bytes in an IDX file, gzipped or not. Raises ValueError unless they have this shape."""
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it and get it again") from None
+            raise ValueError(f"{path} is damaged ({error}): delete it and download it again") from None
     header = bytes([0, 0, 8, len(shape)]) + np.array(shape, dtype=">u4").tobytes()
     size = len(header) + math.prod(shape)
     if data[: len(header)] != header or len(data) != size:
         raise ValueError(
             f"{path} must be an IDX file of {' x '.join(map(str, shape))} bytes, {size} with its header "
             f"{header.hex()}; got {len(data)} bytes that begin with {data[: len(header)].hex()}. "
-            "Delete it and get it again"
+            "Delete it and download it again"
         )
     return np.frombuffer(data, np.uint8, offset=len(header)).reshape(shape)

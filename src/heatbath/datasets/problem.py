@@ -1,4 +1,4 @@
-"""A problem: training and test examples with what is needed to understand them."""
+"""Define `Problem`: training and test examples with the names and units that explain them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,46 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem:
-    """Training and test examples, arrays (draws, examples, columns), and what they mean.
+    """Training and test examples, with the names and units that explain them.
 
-    X are the inputs, standardised as (raw - shift) / scale. Y is one column of 0 and 1 for the task `binary`,
-    one column of class indices for `classes`, (raw - target_shift) / target_scale for `regression`, and whole
-    numbers from 0 on, as they are, for `counts`. `targets` are the names of the classes in the order of their
-    indices, or of the columns of Y. Weights (draws, examples) say how often an example counts, in means such
-    as the loss Σwℓ/Σw and in a posterior: 2 is as two of it, None is 1 for all. `class_factors` say what the
-    weights of the training examples of each class have been multiplied by, where classes were to count alike:
-    data have other shares of classes than these weights, see `given_weights`. `recipe` holds the name and the
-    arguments of the function here that makes the same problem again; it is None for the user's own data.
-    There may be no test examples at all: arrays with 0 rows. `encoder` makes the features, before they are
-    standardised, of a table of raw cells, where the examples come from one.
+    Functions such as `from_arrays` make problems. There may be no test examples: arrays with 0 rows.
+
+    Parameters
+    ----------
+    name : str
+        Its name in tables and pictures.
+    task : {"binary", "classes", "regression", "counts"}
+        What is to be predicted.
+    X_train, X_test : array, (draws, examples, features)
+        Inputs, standardised as (raw - shift) / scale.
+    Y_train, Y_test : array, (draws, examples, targets)
+        One column of 0 and 1 for `binary`, one column of class indices for `classes`,
+        (raw - target_shift) / target_scale for `regression`, and unscaled counts 0, 1, 2, ... for `counts`.
+    features : tuple of str
+        Names of the columns of X.
+    targets : tuple of str
+        Names of the classes in the order of their indices, or of the columns of Y.
+    shift, scale : array, (features,), optional
+        Units of the inputs.
+    target_shift, target_scale : array, (targets,), optional
+        Units of the targets.
+    recipe : dict, optional
+        Name and arguments of the function of `heatbath.datasets` that makes the same problem again. None for
+        the user's own data.
+    weights_train, weights_test : array, (draws, examples), optional
+        How often each example counts, in means such as the loss Σwℓ/Σw and in a posterior: weight 2 is the
+        same as two equal examples. The default is 1 for all.
+    encoder : TableEncoder, optional
+        Makes the features, before they are standardised, from a table of raw cells, if the examples come from
+        one.
+    class_factors : tuple of float, optional
+        Factors that balance the classes and are contained in `weights_train`. `given_weights` returns the
+        weights without them, which represent the shares of classes in the data.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If shapes, names, targets or weights don't fit together.
     """
 
     name: str
@@ -52,11 +80,31 @@ class Problem:
     class_factors: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        """Check all fields, and store arrays as contiguous float64."""
         choice("Problem: task", self.task, tuple(TASKS))
         if not isinstance(self.name, str) or not isinstance(self.recipe, dict | None):
             raise TypeError(
                 f"Problem: name must be text and recipe a dict or None, got {self.name!r} and {self.recipe!r}"
             )
+        draws, rows, tests, inputs, columns = self._check_shapes()
+        for name, count in (("weights_train", rows), ("weights_test", tests)):
+            weights = getattr(self, name)
+            if weights is not None:
+                store(self, **{name: _checked_weights(f"Problem: {name}", weights, (draws, count))})
+        store(self, features=_checked_names("Problem: features", self.features, inputs))
+        needed = {"binary": 2, "classes": None}.get(self.task, columns)  # None: any number of classes
+        store(self, targets=_checked_names("Problem: targets", self.targets, needed))
+        self._check_targets(columns)
+        self._check_factors()
+        if self.encoder is not None and tuple(self.encoder.get_feature_names_out()) != self.features:
+            raise ValueError(
+                "Problem: features must be those that the encoder makes, "
+                f"{', '.join(self.encoder.get_feature_names_out()[:10])}; got {', '.join(self.features[:10])}"
+            )
+        self._check_units(inputs, columns)
+
+    def _check_shapes(self) -> tuple[int, int, int, int, int]:
+        """Check X and Y, and return the numbers of draws, training rows, test rows, inputs and targets."""
         for name in ("X_train", "Y_train", "X_test", "Y_test"):
             store(self, **{name: numbers(f"Problem: {name}", getattr(self, name), (3,))})
         if 0 in self.X_train.shape:
@@ -77,19 +125,10 @@ class Problem:
                     f"the same draws and columns in train and test; X_train is {self.X_train.shape}, "
                     f"Y_train {self.Y_train.shape}, X_test {self.X_test.shape}, Y_test {self.Y_test.shape}"
                 )
-        for name, count in (("weights_train", rows), ("weights_test", tests)):
-            if (given := getattr(self, name)) is not None:
-                store(self, **{name: _checked_weights(f"Problem: {name}", given, (draws, count))})
-        store(self, features=_names("Problem: features", self.features, inputs))
-        needed = {"binary": 2, "classes": None}.get(self.task, columns)  # None: any number of classes
-        store(self, targets=_names("Problem: targets", self.targets, needed))
-        self._check_targets(columns)
-        self._check_factors()
-        if self.encoder is not None and tuple(self.encoder.get_feature_names_out()) != self.features:
-            raise ValueError(
-                "Problem: features must be those that the encoder makes, "
-                f"{', '.join(self.encoder.get_feature_names_out()[:10])}; got {', '.join(self.features[:10])}"
-            )
+        return draws, rows, tests, inputs, columns
+
+    def _check_units(self, inputs: int, columns: int) -> None:
+        """Check shifts and scales, and store one of each for every feature and target."""
         sizes = {"shift": inputs, "scale": inputs, "target_shift": columns, "target_scale": columns}
         for name, size in sizes.items():
             values = numbers(f"Problem: {name}", getattr(self, name), (1,))
@@ -103,7 +142,7 @@ class Problem:
             )
 
     def _check_targets(self, columns: int) -> None:
-        """Refuse labels that are not classes, and counts that are none."""
+        """Raise ValueError for labels that are no class indices, and for numbers that are no counts."""
         if self.task == "counts":
             for name, Y in (("Y_train", self.Y_train), ("Y_test", self.Y_test)):
                 check_counts(f"Problem: {name}", Y)
@@ -123,6 +162,7 @@ class Problem:
                 )
 
     def _check_factors(self) -> None:
+        """Check the factors of classes, and store them as a tuple of float."""
         if self.class_factors is None:
             return
         store(self, class_factors=tuple(real("class_factors", f, POSITIVE) for f in self.class_factors))
@@ -134,39 +174,47 @@ class Problem:
 
     @property
     def draws(self) -> int:
-        """How many data sets lie side by side."""
+        """Number of independent data sets side by side."""
         return len(self.X_train)
 
     @property
     def inputs(self) -> int:
-        """How many inputs a network has for it: the features."""
+        """Number of features, which is the number of inputs of a network."""
         return len(self.features)
 
     @property
     def outputs(self) -> int:
-        """How many predictions there are of an example: 1 (binary), one per class, or one per target.
+        """Number of predictions for an example: 1 (binary), one per class, or one per target.
 
-        A network has as many outputs, or more (see `likelihood.Likelihood`).
+        A network has this number of outputs, or more (see `likelihood.Likelihood`).
         """
         return 1 if self.task == "binary" else len(self.targets)
 
     def relative_weights(self, split: Literal["train", "test"]) -> Floats | None:
-        """The weights over their mean in each draw; None where there are none."""
+        """Return the weights over their mean in each draw, (draws, examples), or None without weights."""
         weights = self.weights_train if split == "train" else self.weights_test
         return weights / weights.mean(axis=1, keepdims=True) if weights is not None and weights.size else None
 
     def given_weights(self, draw: int) -> Floats | None:
-        """The weights of the training examples of a draw as the user gave them: how often data have them."""
+        """Return the training weights of a draw without the factors that balance classes, or None."""
         if self.weights_train is None or self.class_factors is None:
             return None if self.weights_train is None else self.weights_train[draw]
         labels = self.Y_train[draw, :, 0].astype(np.int64)
         return np.asarray(self.weights_train[draw] / np.array(self.class_factors)[labels])
 
     def decode(self, logits: Floats) -> Floats:
-        """What a network's outputs say, in the user's units.
+        """Return the predictions in a network's outputs, in the user's units.
 
-        The last axis is the probability of the second class, of each class, the values of a regression, or
-        the rates of counts.
+        Parameters
+        ----------
+        logits : array, (..., outputs)
+            Outputs of a network.
+
+        Returns
+        -------
+        array, (..., outputs)
+            The probability of the second class, the probability of each class, the values of a regression, or
+            the rates of counts.
         """
         decoded = TASKS[self.task].decode(logits)
         if self.task == "regression":
@@ -174,6 +222,7 @@ class Problem:
         return decoded
 
     def __repr__(self) -> str:
+        """Return a summary: name, task and sizes."""
         draws = f"{self.draws} draws of " if self.draws > 1 else ""
         weighted = "" if self.weights_train is None else " with weights"
         return (
@@ -182,10 +231,25 @@ class Problem:
         )
 
 
-def numbers(label: str, given: object, axes: tuple[int, ...]) -> Floats:
-    """`given` as an array of finite numbers with an accepted number of axes."""
+def numbers(label: str, values: object, axes: tuple[int, ...]) -> Floats:
+    """Return values as an array of finite float64.
+
+    Parameters
+    ----------
+    label : str
+        Their name in error messages.
+    values : array_like
+        The numbers.
+    axes : tuple of int
+        The accepted numbers of axes.
+
+    Raises
+    ------
+    ValueError
+        If they are no numbers, not finite, or have another number of axes.
+    """
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{label} must be an array of numbers: {error}") from None
     if array.dtype.kind not in "biuf" or array.ndim not in axes:
@@ -195,25 +259,37 @@ def numbers(label: str, given: object, axes: tuple[int, ...]) -> Floats:
         )
     array = np.ascontiguousarray(array, dtype=np.float64)
     if not np.isfinite(array).all():
-        place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
+        index = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
         raise ValueError(
-            f"{label} must be finite, got {array[place]} at {place}: remove or replace such rows"
+            f"{label} must be finite, got {array[index]} at {index}: remove or replace such rows"
         )
     return array
 
 
 def check_counts(label: str, Y: Floats) -> None:
-    """Refuse numbers that count nothing."""
+    """Raise ValueError unless all numbers are 0, 1, 2, ..."""
     wrong = Y[(Y < 0) | (np.floor(Y) != Y)]
     if wrong.size:
         raise ValueError(
-            f"{label} must hold whole numbers from 0 on for task 'counts', got {wrong[0]:g}; for other "
-            "numbers take task 'regression'"
+            f"{label} must hold whole numbers >= 0 for task 'counts', got {wrong[0]:g}; for other numbers "
+            "use task 'regression'"
         )
 
 
 def moments(values: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
-    """The mean and the variance of every column of (..., examples, columns), by weights (..., examples)."""
+    """Return the weighted mean and variance of every column.
+
+    Parameters
+    ----------
+    values : array, (..., examples, columns)
+        The values.
+    weights : array, (..., examples), or None
+        How often each example counts; None is once.
+
+    Returns
+    -------
+    mean, variance : array, (..., columns)
+    """
     if weights is None:
         return np.asarray(values.mean(axis=-2)), np.asarray(values.var(axis=-2))
     shares = (weights / weights.sum(axis=-1, keepdims=True))[..., None]
@@ -221,9 +297,12 @@ def moments(values: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
     return mean[..., 0, :], (shares * (values - mean) ** 2).sum(axis=-2)
 
 
-def standard(values: Floats, weights: Floats | None, wanted: bool) -> tuple[Floats, Floats]:
-    """The shift and scale that give every column mean 0 and variance 1, or change nothing."""
-    if not wanted:
+def standard(values: Floats, weights: Floats | None, standardise: bool) -> tuple[Floats, Floats]:
+    """Return the shift and scale, (columns,), that give every column mean 0 and variance 1.
+
+    A constant column is only shifted. Without `standardise`, the shift is 0 and the scale 1.
+    """
+    if not standardise:
         return np.zeros(values.shape[1]), np.ones(values.shape[1])
     constant = (values == values[0]).all(axis=0)
     mean, variance = moments(values, weights)
@@ -231,22 +310,26 @@ def standard(values: Floats, weights: Floats | None, wanted: bool) -> tuple[Floa
     return np.where(constant, values[0], mean), np.where(constant | (spread == 0), 1.0, spread)
 
 
-def _checked_weights(label: str, given: object, shape: tuple[int, int]) -> Floats:
-    weights = numbers(label, given, (2,))
+def _checked_weights(label: str, values: object, shape: tuple[int, int]) -> Floats:
+    """Return weights as an array. Raises ValueError unless all are positive and have a finite sum."""
+    weights = numbers(label, values, (2,))
     if weights.shape != shape:
         raise ValueError(f"{label} must be (draws, examples), {shape}, got {weights.shape}")
     if not (weights > 0).all():
-        raise ValueError(f"{label} must be > 0, got {weights.min():g}: leave out examples that do not count")
+        raise ValueError(f"{label} must be > 0, got {weights.min():g}: leave out examples of weight 0")
     with np.errstate(over="ignore"):
         if not np.isfinite(weights.sum(axis=1)).all():
-            raise ValueError(f"{label} must have a finite sum, they are up to {weights.max():g}: scale them")
+            raise ValueError(
+                f"{label} must have a finite sum, and the largest is {weights.max():g}: scale them down"
+            )
     return weights
 
 
-def _names(label: str, given: object, needed: int | None) -> tuple[str, ...]:
-    names = tuple(given) if isinstance(given, (list, tuple)) else ()
+def _checked_names(label: str, values: object, needed: int | None) -> tuple[str, ...]:
+    """Return names as a tuple. Raises ValueError unless they are different, and as many as needed."""
+    names = tuple(values) if isinstance(values, (list, tuple)) else ()
     if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names) or not names:
-        raise ValueError(f"{label} must be a list of different names, got {given!r}")
+        raise ValueError(f"{label} must be a list of different names, got {values!r}")
     if needed is not None and len(names) != needed:
         raise ValueError(f"{label} must be {needed} names, got {len(names)}: {', '.join(names)}")
     return names

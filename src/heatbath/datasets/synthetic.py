@@ -1,4 +1,4 @@
-"""Problems in the plane that are drawn at random: spirals, trigonometric, rings, blobs."""
+"""Draw random problems in the plane: spirals, trigonometric, rings, blobs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,33 @@ def spirals(
     draws: int = 1,
     seed: int = 0,
 ) -> Problem:
-    """Two spiral arms, equation (16) of the paper with b = `turns`.
+    """Draw two spiral arms, equation (16) of the paper with b = `turns`.
 
-    x = r (cos φ, sin φ) + c N(0, 1) with r = a t^p, φ = 2π turns t^p and t uniform in (0, 1); class 1 has
-    φ + π. Every other point is of class 1.
+    x = r (cos φ, sin φ) + c N(0, 1) with r = a t^p, φ = 2π turns t^p and t uniform in (0, 1). Class 1 has
+    φ + π. Every second point belongs to class 1.
+
+    Parameters
+    ----------
+    turns : float, optional
+        Turns of each arm.
+    n_train, n_test : int, optional
+        Number of training and test examples.
+    a, p, c : float, optional
+        Radius at the end of an arm, exponent of t, and standard deviation of the noise.
+    draws : int, optional
+        Number of independent data sets, which the chains of a run use in turn.
+    seed : int, optional
+        Seed of the data.
+
+    Returns
+    -------
+    Problem
+        A binary problem with the inputs x1 and x2.
+
+    Examples
+    --------
+    >>> spirals(turns=1, n_train=100, n_test=50)
+    Problem('spirals', binary, 100 training and 50 test examples, 2 inputs, 1 outputs)
     """
     b, a, p = (real(f"spirals: {k}", v, POSITIVE) for k, v in (("turns", turns), ("a", a), ("p", p)))
     c = real("spirals: c", c, NON_NEGATIVE)
@@ -33,7 +56,7 @@ def spirals(
         return _polar(a * t**p, 2 * np.pi * b * t**p + np.pi * label)
 
     recipe = {"name": "spirals", "turns": b, "n_train": n_train, "n_test": n_test, "a": a, "p": p, "c": c}
-    return _drawn({**recipe, "draws": draws, "seed": seed}, ("0", "1"), arm, (c, c))
+    return _draw({**recipe, "draws": draws, "seed": seed}, ("0", "1"), arm, (c, c))
 
 
 def trigonometric(
@@ -45,10 +68,26 @@ def trigonometric(
     draws: int = 1,
     seed: int = 0,
 ) -> Problem:
-    """A cosine and a sine that cross, equation (17) of the paper.
+    """Draw a cosine and a sine that cross, equation (17) of the paper.
 
     x₁ = a t with t uniform in (0, 1), and x₂ = cos(b π x₁) + c N(0, 1); class 1 has the sine. The paper
-    writes cos(b t π): read so, a would only stretch the picture, and not make the problem harder.
+    writes cos(b t π). With that reading, a would only stretch the picture and not make the problem harder.
+
+    Parameters
+    ----------
+    a, b, c : float, optional
+        Range of x₁, frequency, and standard deviation of the noise.
+    n_train, n_test : int, optional
+        Number of training and test examples.
+    draws : int, optional
+        Number of independent data sets, which the chains of a run use in turn.
+    seed : int, optional
+        Seed of the data.
+
+    Returns
+    -------
+    Problem
+        A binary problem with the inputs x1 and x2.
     """
     a, b = (real(f"trigonometric: {k}", v, POSITIVE) for k, v in (("a", a), ("b", b)))
     c = real("trigonometric: c", c, NON_NEGATIVE)
@@ -58,7 +97,7 @@ def trigonometric(
         return np.stack([a * t, np.where(label, np.sin(angle), np.cos(angle))], axis=1)
 
     recipe = {"name": "trigonometric", "a": a, "b": b, "c": c, "n_train": n_train, "n_test": n_test}
-    return _drawn({**recipe, "draws": draws, "seed": seed}, ("cosine", "sine"), wave, (0.0, c))
+    return _draw({**recipe, "draws": draws, "seed": seed}, ("cosine", "sine"), wave, (0.0, c))
 
 
 def rings(
@@ -71,10 +110,30 @@ def rings(
     draws: int = 1,
     seed: int = 0,
 ) -> Problem:
-    """Two rings about the origin whose margin is pinched, so that every good classifier is a sharp minimum.
+    """Draw two rings with a margin that narrows at some angles, so that good classifiers are sharp minima.
 
     At the angle φ the rings have the radii 1 ± m/2, plus c N(0, 1) in both coordinates. The margin m(φ) is
-    `pinch` at `pinches` evenly spaced angles, φ = 0 among them, and widens to `gap` halfway between.
+    `pinch` at `pinches` evenly spaced angles, one of which is φ = 0, and widens to `gap` halfway between.
+
+    Parameters
+    ----------
+    gap, pinch : float, optional
+        Largest and smallest margin.
+    pinches : int, optional
+        Number of angles with the smallest margin.
+    c : float, optional
+        Standard deviation of the noise.
+    n_train, n_test : int, optional
+        Number of training and test examples.
+    draws : int, optional
+        Number of independent data sets, which the chains of a run use in turn.
+    seed : int, optional
+        Seed of the data.
+
+    Returns
+    -------
+    Problem
+        A binary problem with the inputs x1 and x2.
     """
     gap = real("rings: gap", gap, Interval(low=0.0, high=2.0, open=True))
     pinch = real("rings: pinch", pinch, NON_NEGATIVE)
@@ -90,7 +149,7 @@ def rings(
 
     recipe = {"name": "rings", "gap": gap, "pinch": pinch, "pinches": pinches, "c": c}
     sizes = {"n_train": n_train, "n_test": n_test, "draws": draws, "seed": seed}
-    return _drawn({**recipe, **sizes}, ("inner", "outer"), ring, (c, c))
+    return _draw({**recipe, **sizes}, ("inner", "outer"), ring, (c, c))
 
 
 def blobs(
@@ -101,9 +160,27 @@ def blobs(
     draws: int = 1,
     seed: int = 0,
 ) -> Problem:
-    """Clouds of points around centres that are evenly spaced on the unit circle, the classes in turns.
+    """Draw clouds of points around centres on the unit circle, whose classes alternate.
 
-    A point is one of the centres of its class, all alike, plus c N(0, 1) in both coordinates.
+    A point is one of the centres of its class, each equally likely, plus c N(0, 1) in both coordinates.
+
+    Parameters
+    ----------
+    centres : int, optional
+        Number of evenly spaced centres.
+    c : float, optional
+        Standard deviation of the noise.
+    n_train, n_test : int, optional
+        Number of training and test examples.
+    draws : int, optional
+        Number of independent data sets, which the chains of a run use in turn.
+    seed : int, optional
+        Seed of the data.
+
+    Returns
+    -------
+    Problem
+        A binary problem with the inputs x1 and x2.
     """
     centres = whole("blobs: centres", centres, low=2)
     c = real("blobs: c", c, NON_NEGATIVE)
@@ -113,20 +190,34 @@ def blobs(
         return _polar(np.ones_like(t), 2 * np.pi * (2 * np.floor(t * count) + label) / centres)
 
     recipe = {"name": "blobs", "centres": centres, "c": c, "n_train": n_train, "n_test": n_test}
-    return _drawn({**recipe, "draws": draws, "seed": seed}, ("even", "odd"), cloud, (c, c))
+    return _draw({**recipe, "draws": draws, "seed": seed}, ("even", "odd"), cloud, (c, c))
 
 
-def _drawn(
+def _draw(
     recipe: dict[str, Any],
     targets: tuple[str, str],
     curve: Callable[[Floats, Floats], Floats],
     noise: tuple[float, float],
 ) -> Problem:
-    """Points of `curve`, a function of t in (0, 1) and the label, with noise added to its coordinates."""
+    """Draw a problem with points on two curves.
+
+    Parameters
+    ----------
+    recipe : dict
+        Name and arguments of the public function, with `n_train`, `n_test`, `draws` and `seed`.
+    targets : tuple of str
+        Names of the two classes.
+    curve : callable
+        Returns points, (rows, 2), from t in (0, 1) and labels 0 or 1, both (rows,).
+    noise : tuple of float
+        Standard deviation of the noise of each coordinate.
+    """
+    recipe = dict(recipe)
     for key, low, high in (("n_train", 1, None), ("n_test", 0, None), ("draws", 1, None), ("seed", 0, 2**64)):
         recipe[key] = whole(f"{recipe['name']}: {key}", recipe[key], low, high)
 
     def points(part: int, rows: int) -> tuple[Floats, Floats]:
+        """Return X and Y, (draws, rows, columns), for training (part 0) or the test (part 1)."""
         label = np.arange(rows, dtype=np.float64) % 2
         sets = []
         for draw in range(recipe["draws"]):
@@ -139,4 +230,5 @@ def _drawn(
 
 
 def _polar(radius: Floats, angle: Floats) -> Floats:
+    """Return points, (rows, 2), from polar coordinates."""
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)

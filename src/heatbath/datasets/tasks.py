@@ -1,4 +1,4 @@
-"""What the outputs of a network mean: for each task the probabilities or values in them, and the loss.
+"""Define the tasks: how a network's outputs become probabilities or values, and which loss they have.
 
 | task | outputs | loss of an example |
 | --- | --- | --- |
@@ -7,7 +7,7 @@
 | regression | the values | half the squared error, Σ_k (f_k - y_k)²/2 |
 | counts | the logarithms of the rates | Σ_k (exp(f_k) - y_k f_k) |
 
-In all of them the derivative of the loss by the outputs is what they say less what is true: `residual`.
+In all of them the derivative of the loss by the outputs is prediction minus truth: `residual`.
 """
 
 from __future__ import annotations
@@ -26,40 +26,51 @@ Floats: TypeAlias = NDArray[np.float64]
 Task: TypeAlias = Literal["binary", "classes", "regression", "counts"]
 
 LARGEST = 80.0
-"""The largest logarithm of a rate or a variance that is predicted: float32 has no room for more."""
+"""Largest logarithm of a rate or variance that is predicted, so that its exponential fits in float32."""
 
 
 def exponential(logarithms: Floats) -> Floats:
-    """The rates or variances of which a network says the logarithms; none is above exp(80)."""
+    """Return the rates or variances whose logarithms a network predicts, at most exp(80)."""
     return np.asarray(np.exp(np.minimum(logarithms, LARGEST)))
 
 
 def _sigmoid(logits: Floats) -> Floats:
+    """Return the probability of the second class."""
     return np.asarray(0.5 * (1 + np.tanh(logits / 2)))
 
 
 def _softmax(logits: Floats) -> Floats:
+    """Return the probability of each class, along the last axis."""
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def _one_hot(logits: Floats, classes: Floats) -> NDArray[Any]:
+    """Return True for the class of each example, (examples, classes); `classes` is (examples, 1)."""
     return np.asarray(classes.astype(np.int64) == np.arange(logits.shape[-1]))
 
 
 def _targets(_: Floats, targets: Floats) -> NDArray[Any]:
+    """Return the targets, which are comparable with the predictions as they are."""
     return targets
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A task's row of the table.
+    """How a network's outputs are read for one task.
 
-    - `number`: what compiled code calls its loss;
-    - `classes`: whether the targets are classes, and otherwise numbers;
-    - `decode`: the outputs (..., outputs) as probabilities, as the values that they are, or as rates;
-    - `truth`: what the decoded outputs ought to be, (examples, outputs), from the outputs and the targets;
-    - `decode_torch`: as `decode`, of a tensor.
+    Attributes
+    ----------
+    number : int
+        Code of its loss in compiled code.
+    classes : bool
+        True if the targets are classes, False if they are numbers.
+    decode : callable
+        Returns probabilities, values or rates from outputs, (..., outputs).
+    truth : callable
+        Returns the true values of the decoded outputs, (examples, outputs), from outputs and targets.
+    decode_torch : callable
+        The same as `decode` for a tensor.
     """
 
     number: int
@@ -69,7 +80,7 @@ class Meaning:
     decode_torch: Callable[[torch.Tensor], torch.Tensor]
 
     def residual(self, outputs: Floats, targets: Floats) -> Floats:
-        """The derivative of each example's loss by its outputs, (examples, outputs)."""
+        """Return the derivative of each example's loss by its outputs, (examples, outputs)."""
         return np.asarray(self.decode(outputs) - self.truth(outputs, targets))
 
 
@@ -82,12 +93,12 @@ TASKS: dict[Task, Meaning] = {
 
 
 VARYING, STUDENT = 4, 5
-"""What compiled code calls the losses of a regression whose network says the variances, too, and of one whose
-noise has Student's law."""
+"""Codes, in compiled code, of the losses of a regression whose network also predicts variances, and of one
+whose noise has Student's distribution."""
 
 
 def each_class(probabilities: Floats) -> Floats:
-    """The probability of each class, (..., classes), also where only the second has one, (..., 1)."""
+    """Return the probability of each class, (..., classes), also from the second alone, (..., 1)."""
     if probabilities.shape[-1] > 1:
         return probabilities
     return np.concatenate([1 - probabilities, probabilities], axis=-1)

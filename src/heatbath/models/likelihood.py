@@ -13,12 +13,12 @@ N(0, ς²) and T the temperature of the posterior, [likelihood x priors]^(1/T), 
 | with degrees ν | Π_k t_ν((y_k - f_k)/s_k)/s_k | Σ_k s̄² (ν+1)/2 log(1 + (y_k - f_k)²/(ν s_k²)) | the same | |
 | noise "network" | Π_k N(y_k; f_k, exp(u_k)) | Σ_k (exp(-u_k) (y_k - f_k)² + u_k)/2 | T/n | 1/(ς² n) |
 
-with s̄ the geometric mean of the s_k, so that h need not change with the noise, and u_k further outputs of the
-network. Where s_k is unknown, s_k² has the prior IG(a, b v_k), v_k the variance of the target over the
+with s̄ the geometric mean of the s_k, so that h need not change with the noise, and u_k further outputs of
+the network. Where s_k is unknown, s_k² has the prior IG(a, b v_k), v_k the variance of the target over the
 training examples, and is drawn from its law given θ, IG((a + 1 + n/2)/T - 1, (b v_k + Σr²/2)/T), every few
 steps, between two words. With degrees ν it is drawn given a number for each example, too, which is drawn
-before, and then forgotten: (1 + r²/(ν s²))^(-c), c = (ν + 1)/(2T), is the integral of
-λ^(c-1) exp(-λ (1 + r²/(ν s²)))/Γ(c) over λ, so that both draws leave the law of (θ, s²) as it is:
+before, and then forgotten: (1 + r²/(ν s²))^(-c), c = (ν + 1)/(2T), is the integral of λ^(c-1) exp(-λ (1 +
+r²/(ν s²)))/Γ(c) over λ, so that both draws leave the law of (θ, s²) as it is:
 
     λ_i ~ Gamma((ν + 1)/(2T))/(1 + r_i²/(ν s²)),    s² ~ IG((a + 1 + n/2)/T - 1, b v/T + Σ_i λ_i r_i²/ν).
 

@@ -64,9 +64,9 @@ def test_missing_numbers_get_the_median_and_a_feature_says_where(blank):
     assert found[3].tolist() == [median, 1]
     assert found[:, 1].sum() == 1
     note = (
-        f"among them {blank!r} in row 3"
+        f"(such as {blank!r} in row 3)"
         if blank in ("-", "?", "None", ".", "inf", "1e400")
-        else "1 missing get"
+        else "1 missing replaced"
     )
     assert note in encoder.columns_["c"].note()
 
@@ -77,7 +77,7 @@ def test_few_odd_cells_are_missing_numbers_and_many_make_a_category():
     few[:2], many[:3] = ["many", "few"], ["many", "few", "few"]  # 5 % are accepted
     encoder, found = encoded(few)
     assert encoder.columns_["c"].kind == "number"
-    assert "2 missing, among them 'many' in row 0, 'few' in row 1, get" in encoder.columns_["c"].note()
+    assert "2 missing (such as 'many' in row 0, 'few' in row 1) replaced by" in encoder.columns_["c"].note()
     assert found[:3, 1].tolist() == [1, 1, 0]
     assert encoded(many)[0].columns_["c"].kind == "category"
 
@@ -87,7 +87,7 @@ def test_a_word_or_two_among_many_different_numbers_are_missing_ones():
     cells[::4] = ["unknown"] * 15
     encoder, found = encoded(cells)
     assert encoder.columns_["c"].kind == "number"
-    assert "15 missing, among them 'unknown' in row 0, get" in encoder.columns_["c"].note()
+    assert "15 missing (such as 'unknown' in row 0) replaced by" in encoder.columns_["c"].note()
     assert found[:5, 1].tolist() == [1, 0, 0, 0, 1]
     cells[::4] = ["unknown", "never", "low"] * 5
     assert encoded(cells)[0].columns_["c"].kind == "category"
@@ -97,7 +97,7 @@ def test_infinite_numbers_are_missing_ones_however_many_and_however_written():
     words = ["inf", "-Inf", "Infinity", "+INF"]
     encoder, _ = encoded([words[i % 4] if i % 5 == 0 else f"{i / 7:.3f}" for i in range(100)])
     assert (encoder.columns_["c"].kind, encoder.columns_["c"].missing) == ("number", 20)
-    assert "20 missing, among them 'inf' in row 0, " in encoder.notes()[0]
+    assert "20 missing (such as 'inf' in row 0, " in encoder.notes()[0]
     assert encoded(["inf", "-inf"] * 10)[0].columns_["c"].kind == "category"  # no number at all
 
 
@@ -240,7 +240,7 @@ def test_categories_have_a_feature_each_and_rare_ones_one_together():
     assert found.sum(axis=0).tolist() == [40, 50, 5, 4, 1]
     assert (found.sum(axis=1) == 1).all()
     assert found[-1].tolist() == [0, 0, 0, 0, 1]
-    with pytest.warns(UnforeseenDataWarning, match="row 0, column 'c': 'e' was not there in training"):
+    with pytest.warns(UnforeseenDataWarning, match="row 0, column 'c': 'e' did not occur in training"):
         new = encoder.transform(frame(c=["e", "d"], beside=[0, 0]))
     assert new[:, :-1].tolist() == [[0, 0, 0, 0, 0], [0, 0, 0, 1, 0]]
 
@@ -303,7 +303,7 @@ def test_ambiguous_dates_are_read_with_the_month_first_and_it_is_said():
     encoder, _ = encoded(["1/2/2020", "3/4/2020", "5/6/2021"])
     assert encoder.columns_["c"].form == "%m/%d/%Y"
     said = (
-        "a date, month/day/year (all could be day/month/year, too: write them as 2024-12-31 if they are), as"
+        "a date, month/day/year (all could also be day/month/year: if they are, write them as 2024-12-31), as"
     )
     assert said in encoder.columns_["c"].note()
     again = TableEncoder.from_plain(json.loads(json.dumps(encoder.plain())))
@@ -376,10 +376,10 @@ def test_new_cells_are_encoded_and_warned_of_and_known_ones_are_not():
         found = encoder.transform(new)
     assert str(caught[0].message).split("; ") == [
         "line 7, column 'a': 'nine' is not a number, and counts as missing (and 1 more)",
-        "line 9, column 'b': 'z' was not there in training (and 1 more)",
+        "line 9, column 'b': 'z' did not occur in training (and 1 more)",
         "line 9, column 't': 'so' is neither no nor yes, and counts as missing (and 1 more)",
         "line 7, column 'd': '1/2/2020' is not a date, day.month.year, and counts as missing (and 1 more)",
-        "line 7, column 'e': it is missing, and never was in training",
+        "line 7, column 'e': it is missing, and none was missing in training",
     ]
     assert found[:, :3].tolist() == [[3, 1, 0], [3, 0, 0], [3, 0, 0]]
 

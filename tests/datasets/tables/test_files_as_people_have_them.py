@@ -159,7 +159,7 @@ def test_columns_that_lack_are_named_and_new_cells_warned_of(trained, tmp_path, 
     (tmp_path / "new.csv").write_bytes(text(CUSTOMERS.assign(town="Oslo")))
     said, err = predicted(call, trained / "run.nc", tmp_path / "new.csv")
     assert len(said) == ROWS
-    told = f"line 2, column 'town': 'Oslo' was not there in training (and {ROWS - 1} more)"
+    told = f"line 2, column 'town': 'Oslo' did not occur in training (and {ROWS - 1} more)"
     assert err == f"heatbath: warning: {told}\n"
 
 

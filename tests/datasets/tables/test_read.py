@@ -195,20 +195,20 @@ def damaged(content):
     [
         (b"", "is empty: a first line with the names of the columns is needed"),
         (b"\n\n ,\n", "is empty"),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "is not a table of text: it has bytes of zero"),
-        (f"a,b\n{LONG}\0,1\n".encode(), "is not a table of text: line 302 has bytes of zero"),
-        (b"a" * (LONGEST + 1), "line 1 is longer than any table's"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "is not a table of text: it has zero bytes"),
+        (f"a,b\n{LONG}\0,1\n".encode(), "is not a table of text: line 302 has zero bytes"),
+        (b"a" * (LONGEST + 1), "line 1 has 16,777,216 characters or more"),
         (damaged(PACKED["unpacked by gzip"]), "damaged"),
         (PACKED["unpacked by gzip"][:-20], "damaged"),
         (damaged(PACKED["unpacked by bzip2"]), "damaged"),
         (damaged(PACKED["unpacked by xz"]), "damaged"),
         (PACKED["unpacked by zip: t"][:40], "damaged"),
-        (zipped(a="x", b="y"), "must have one file in it, it has 2: a, b; unpack it and name one of them"),
+        (zipped(a="x", b="y"), "must have one file in it, it has 2: a, b; unpack it and choose one of them"),
         (
             zipped(**{"[Content_Types].xml": "x", "sheet": "y"}),
             "is a workbook of a spreadsheet: save its sheet",
         ),
-        (b"\xff\xfea\0,\0\n\0\x00\xd8\n\0", "began as text in utf-16 and goes on with other bytes"),
+        (b"\xff\xfea\0,\0\n\0\x00\xd8\n\0", "begins as text in utf-16, and then has other bytes"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",  # packed bytes have the time in them
 )
@@ -315,7 +315,7 @@ def test_numbers_with_another_mark_than_in_training_are_read_by_their_own_and_wa
     other = {",": "points", ".": "commas"}[mark]
     content = MARKED["." if mark == "," else ","].encode()
     with pytest.warns(
-        UnforeseenDataWarning, match=f"the table: numbers have decimal {other}, and are read so"
+        UnforeseenDataWarning, match=f"the table: numbers have decimal {other} and are read with them"
     ):
         assert numbers(read_table(io.BytesIO(content), decimal=mark).frame["a"]).tolist() == [1234.5, 1750]
     with pytest.warns(UnforeseenDataWarning, match=f"numbers have decimal {other}"):
@@ -325,7 +325,7 @@ def test_numbers_with_another_mark_than_in_training_are_read_by_their_own_and_wa
 def test_a_stream_that_changes_its_mark_is_read_as_it_began_and_warned_of():
     stream = io.BufferedReader(Drops(b"a;y\n1.25;x\n", b"1,5;y\n2,5;y\n", b"3,5;z\n"))
     with pytest.warns(
-        UnforeseenDataWarning, match="before line 3 numbers had decimal points, and by now most have"
+        UnforeseenDataWarning, match="before line 3 numbers had decimal points, but most have"
     ) as all:
         assert pd.concat(open_chunks(stream, 10))["a"].tolist() == ["1.25", "1,5", "2,5", "3,5"]
     assert len(all) == 1
@@ -399,8 +399,8 @@ def test_pieces_are_full_though_lines_are_empty():
 def test_few_characters_are_read_at_a_time(monkeypatch):
     monkeypatch.setattr(sniff, "LARGEST", 50)
     sizes = []
-    frame = opening._frame
-    monkeypatch.setattr(opening, "_frame", lambda *given: sizes.append(len(given[2])) or frame(*given))
+    frame = opening._parse_lines
+    monkeypatch.setattr(opening, "_parse_lines", lambda *given: sizes.append(len(given[2])) or frame(*given))
     assert len(read_table(rows_of(100)).frame) == 100
     assert len(sizes) > 10
     assert max(sizes) <= 13

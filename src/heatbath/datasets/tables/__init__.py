@@ -1,8 +1,7 @@
-"""Tables of raw cells: files opened as they are, and an encoder that makes numbers of their columns.
+"""Read tables of raw cells from files, and encode their columns as numbers.
 
-`open_table` finds out how a file is written, and leaves its cells as they are. `TableEncoder` learns what
-each column is, a number, a truth value, a date, a category or nothing to learn from, and makes features of
-it.
+`read_table` detects how a file is written, and leaves its cells as they are. `TableEncoder` learns what each
+column is (a number, a truth value, a date, a category, or nothing to learn from), and makes features of it.
 """
 
 from heatbath._internal.warnings import UnforeseenDataWarning as UnforeseenDataWarning

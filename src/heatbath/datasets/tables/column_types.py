@@ -1,5 +1,9 @@
-"""What a column of a table is, and how features are made of it: a number, a truth value, a date, a category,
-or nothing to learn from. Each is a value, and can be written as one."""
+"""Detect what a column of a table is, and make features of it.
+
+A column is a number, a truth value, a date, a category, or left out. Each is a frozen value that is saved
+with a problem. The reasons for which columns are left out are saved, too, and compared when a run continues:
+changing their words would break that.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +19,32 @@ from sklearn.preprocessing import OneHotEncoder
 
 from heatbath._internal.checks import choice, real, whole
 from heatbath.datasets.tables import parsing
-from heatbath.datasets.tables.parsing import BLANKS, FORMATS, FORMS, TRUTHS, place, texts
+from heatbath.datasets.tables.parsing import BLANKS, FORMATS, FORMS, TRUTHS, row_label, texts
 
-MOST_ODD = 0.05  # share of cells that are no numbers (or dates) in a column of numbers (or dates)
-CODES, FEW_CODES = r"^[+-]?0\d+$", 0.01  # digits after a 0, and their share from which on numbers are codes
+MOST_ODD = 0.05  # a column of numbers or dates may have this share of other cells
+CODES = r"^[+-]?0\d+$"  # a code such as 007
+FEW_CODES = 0.01  # share of codes from which on a column of digits is no number
 INFINITE = re.compile(r"^[+-]?inf(?:inity)?$", re.IGNORECASE)
-NEARLY_ALL, FEWEST_NAMES = 0.9, 10  # share of different texts, and how many, from which on they name rows
-FEWEST_COUNTED = 20  # rows from which on whole numbers can be told to count them
-RARE, RARE_SHARE, SMALL_SHARE = 5, 0.005, 0.05  # rows: see `_fewest`
-MOST_CATEGORIES = 20  # of a column, the joined ones being one of them
-FEW_WORDS = 2  # that stand for missing numbers, however often, where there are many different numbers
-MOST_RARE = 1000  # names that are remembered, to tell rare ones from new ones
+NEARLY_ALL = 0.9  # share of different texts from which on they name the rows
+FEWEST_NAMES = 10  # number of different texts from which on they can name the rows
+FEWEST_COUNTED = 20  # rows from which on whole numbers can be recognised as row numbers
+RARE, RARE_SHARE, SMALL_SHARE = 5, 0.005, 0.05  # rows and shares of rows: see `_fewest_rows_of_category`
+MOST_CATEGORIES = 20  # of a column, including the joined rare ones
+FEW_WORDS = 2  # different words that may stand for missing numbers, however often
+MOST_RARE = 1000  # rare categories that are stored to distinguish them from new ones
 PERIODS = {"year": 365.25, "week": 7.0, "day": 1.0}  # in days
 SHOWN, LONGEST = 3, 30  # texts that a note shows, and characters of one
-MANY, FEW_LOOKED_AT = 0.5, 200  # share of texts that look like numbers or dates, of so many: see `unread`
-GAP, OTHERS = "(missing)", "(rare)"  # what features of these cells are called
+MANY = 0.5  # share of texts that look like numbers or dates: see `suspicion`
+SAMPLE = 200  # texts that are examined for that
+GAP, OTHERS = "(missing)", "(rare)"  # names of the features of these cells
 EMPTY, COUNTS = "all its cells are empty", "it counts the rows (keep takes it all the same)"
 NAMED = "its name says that it names the rows, and its numbers are different (keep takes it all the same)"
-IDENTIFIER = re.compile(r"(?i:(?:^|[\W_])(?:id|uuid|guid)$)|[a-z]I[dD]$")  # how names of such columns end
-YEARS = (1500, 2200)  # whole numbers within are taken for years, and count no rows
+IDENTIFIER = re.compile(r"(?i:(?:^|[\W_])(?:id|uuid|guid)$)|[a-z]I[dD]$")  # end of the name of an identifier
+YEARS = (1500, 2200)  # whole numbers in this range are years and no row numbers
 
 
 class Encoded(NamedTuple):
-    """Features (rows, features), and which cells had something that training did not have."""
+    """Features, (rows, features), and which cells, (rows,), have something that training did not have."""
 
     values: NDArray[np.float64]
     unforeseen: NDArray[np.bool_]
@@ -45,40 +52,48 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Number:
-    """Numbers: missing ones are replaced by their median, and a feature of its own says where."""
+    """Column of numbers. Missing ones are replaced by the median, and an extra feature marks them.
+
+    `missing` counts missing cells in training, `odd` shows some that are no numbers, and `unit` follows each
+    number.
+    """
 
     name: str
     median: float
-    missing: int = 0  # cells in training
-    odd: tuple[str, ...] = ()  # texts in training that are no numbers, and so are missing ones
-    unit: str = ""  # what follows each of them
+    missing: int = 0
+    odd: tuple[str, ...] = ()
+    unit: str = ""
 
     kind: ClassVar[str] = "number"
     unlike: ClassVar[str] = "is not a number, and counts as missing"
 
     def __post_init__(self) -> None:
+        """Check the types of all fields."""
         _check_fields(self)
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of its features."""
-        return (self.name, *_gap(self))
+        """Names of its features."""
+        return (self.name, *_gap_feature(self))
 
     def encode(self, column: pd.Series) -> Encoded:
-        """The numbers, and where they are missing."""
+        """Return the numbers, and where they are missing."""
         column = parsing.without_unit(column, self.unit)
-        return _filled(column, parsing.numbers(column), self.median, self)
+        return _fill_gaps(column, parsing.numbers(column), self.median, self)
 
     def note(self) -> str:
-        """How it is read."""
+        """Return a sentence on how the column is read."""
         unit = f" of {self.unit}" if self.unit else ""
         return f"a number{unit}{_gaps(self.missing, f'{self.median:g}, the median', self.odd)}"
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Two words for false and true: 0 and 1; missing ones are replaced by their mean, and a feature says
-    where."""
+    """Column with two words for false and true, as 0 and 1.
+
+    Missing cells are replaced by the mean, and an extra feature marks them. `missing` counts them in
+    training.
+    """
 
     name: str
     words: tuple[str, ...]
@@ -88,44 +103,65 @@ class Truth:
     kind: ClassVar[str] = "truth"
 
     def __post_init__(self) -> None:
+        """Check the types of all fields."""
         _check_fields(self)
         choice("words", " ".join(self.words), tuple(" ".join(pair) for pair in TRUTHS))
 
     @property
     def unlike(self) -> str:
-        """What is said of a cell that is neither."""
+        """Message about a cell that is neither word."""
         return f"is neither {' nor '.join(self.words)}, and counts as missing"
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of its features."""
-        return (self.name, *_gap(self))
+        """Names of its features."""
+        return (self.name, *_gap_feature(self))
 
     def encode(self, column: pd.Series) -> Encoded:
-        """0 and 1, and where they are missing."""
-        return _filled(column, parsing.truths(column, self.words), self.mean, self)
+        """Return 0 and 1, and where cells are missing."""
+        return _fill_gaps(column, parsing.truths(column, self.words), self.mean, self)
 
     def note(self) -> str:
-        """How it is read."""
+        """Return a sentence on how the column is read."""
         return f"{' and '.join(self.words)}: 0 and 1{_gaps(self.missing, f'{self.mean:.2g}, the mean')}"
 
 
 @dataclass(frozen=True)
 class Date:
-    """Dates: years since the beginning of 2000 and, where the training rows go through more than one year,
-    week or day, the sine and cosine of where in it they are."""
+    """Column of dates, as years since the beginning of 2000.
+
+    If the training rows span more than one year, week or day, its sine and cosine are features, too.
+
+    Attributes
+    ----------
+    name : str
+        The name of the column.
+    form : str or None
+        The format, or None for cells that are dates already.
+    median : float
+        Replaces missing dates, in days.
+    periods : tuple of str
+        The periods whose sine and cosine are features.
+    missing : int
+        Missing cells in training.
+    odd : tuple of str
+        Some texts in training that are no dates.
+    other : str
+        Another format that fits equally well, or "".
+    """
 
     name: str
-    form: str | None  # None: they were dates already
+    form: str | None
     median: float
     periods: tuple[str, ...] = ()
     missing: int = 0
     odd: tuple[str, ...] = ()
-    other: str = ""  # another form of which as many of them are
+    other: str = ""
 
     kind: ClassVar[str] = "date"
 
     def __post_init__(self) -> None:
+        """Check the types of all fields."""
         _check_fields(self)
         for period in self.periods:
             choice("periods", period, tuple(PERIODS))
@@ -136,92 +172,112 @@ class Date:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of its features."""
+        """Names of its features."""
         waves = [f"{self.name} ({wave} of {period})" for period in self.periods for wave in ("sin", "cos")]
-        return (f"{self.name} (years)", *waves, *_gap(self))
+        return (f"{self.name} (years)", *waves, *_gap_feature(self))
 
     def encode(self, column: pd.Series) -> Encoded:
-        """Years, waves, and where they are missing."""
-        filled, unforeseen = _filled(column, parsing.days(column, self.form), self.median, self)
+        """Return years, sines and cosines, and where dates are missing."""
+        filled, unforeseen = _fill_gaps(column, parsing.days(column, self.form), self.median, self)
         day = filled[:, :1]
         angles = [2 * math.pi * day / PERIODS[period] for period in self.periods]
         waves = [wave(angle) for angle in angles for wave in (np.sin, np.cos)]
         return Encoded(np.hstack([day / PERIODS["year"], *waves, filled[:, 1:]]), unforeseen)
 
     @property
-    def _written(self) -> str:
-        return f", {_spoken(self.form)}" if self.form else ""
+    def _format_note(self) -> str:
+        """Format in words after a comma, or nothing for cells that are dates already."""
+        return f", {_format_in_words(self.form)}" if self.form else ""
 
     @property
     def unlike(self) -> str:
-        """What is said of a cell that is none."""
-        return f"is not a date{self._written}, and counts as missing"
+        """Message about a cell that is no date."""
+        return f"is not a date{self._format_note}, and counts as missing"
 
     def note(self) -> str:
-        """How it is read."""
+        """Return a sentence on how the column is read."""
         parts = ["years since 2000", *(f"the time of the {period}" for period in self.periods)]
         gaps = _gaps(self.missing, "the median", self.odd)
         other = ""
         if self.other:
-            other = f" (all could be {_spoken(self.other)}, too: write them as 2024-12-31 if they are)"
-        return f"a date{self._written}{other}, as {', '.join(parts)}{gaps}"
+            other = (
+                f" (all could also be {_format_in_words(self.other)}: if they are, write them as 2024-12-31)"
+            )
+        return f"a date{self._format_note}{other}, as {', '.join(parts)}{gaps}"
 
 
 @dataclass(frozen=True)
 class Category:
-    """Categories: a feature for each, one for rare ones together and one for missing ones; a new one has 0 in
-    all of them."""
+    """Column of categories, with a feature for each, one for all rare ones and one for missing cells.
+
+    A new category has 0 in all features.
+
+    Attributes
+    ----------
+    name : str
+        The name of the column.
+    known : tuple of str
+        Categories with their own feature.
+    rare : tuple of str
+        Categories that share a feature.
+    crowded : bool
+        True if there are too many rare ones to store. Then new ones are treated as rare.
+    missing : int
+        Missing cells in training.
+    """
 
     name: str
     known: tuple[str, ...]
     rare: tuple[str, ...] = ()
-    crowded: bool = False  # more rare ones than are remembered: new ones are taken for some of them
+    crowded: bool = False
     missing: int = 0
 
     kind: ClassVar[str] = "category"
-    unlike: ClassVar[str] = "was not there in training"
+    unlike: ClassVar[str] = "did not occur in training"
 
     def __post_init__(self) -> None:
+        """Check the types of all fields."""
         _check_fields(self)
         if len({*self.known, *self.rare}) < len(self.known) + len(self.rare):
             raise ValueError(f"the categories of {self.name!r} must be different")
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of its features."""
+        """Names of its features."""
         others = [OTHERS] if self.rare or self.crowded else []
-        return (*(f"{self.name}={label}" for label in (*self.known, *others)), *_gap(self))
+        return (*(f"{self.name}={label}" for label in (*self.known, *others)), *_gap_feature(self))
 
     def encode(self, column: pd.Series) -> Encoded:
-        """1 in one of the features, or in none."""
+        """Return 1 in the feature of each category and 0 in the others, and where categories are new."""
         text = texts(column)
         order = {word: i for i, word in enumerate(self.known)} | dict.fromkeys(self.rare, len(self.known))
-        found, missing = np.array(text.map(order), np.float64), np.array(text.isna())
-        new = np.isnan(found) & ~missing
+        feature, missing = np.array(text.map(order), np.float64), np.array(text.isna())
+        unforeseen = np.isnan(feature) & ~missing
         if self.crowded:
-            found[new] = len(self.known)
-            new[:] = False
+            feature[unforeseen] = len(self.known)
+            unforeseen[:] = False
         if self.missing:
-            found[missing] = len(self.features) - 1
+            feature[missing] = len(self.features) - 1
         else:
-            new |= missing
-        return Encoded((found[:, None] == np.arange(len(self.features))).astype(np.float64), new)
+            unforeseen |= missing
+        one_hot = feature[:, None] == np.arange(len(self.features))
+        return Encoded(one_hot.astype(np.float64), unforeseen)
 
     def note(self) -> str:
-        """How it is read."""
+        """Return a sentence on how the column is read."""
         parts = [f"a category, {len(self.known)} different"]
         if self.rare or self.crowded:
             count = f"over {MOST_RARE}" if self.crowded else len(self.rare)
             parts.append("1 rare one" if count == 1 else f"{count} rare ones joined")
         if self.missing:
-            cells_are = "1 missing cell is" if self.missing == 1 else f"{self.missing} missing cells are"
-            parts.append(f"{cells_are} one, too")
+            cells = "1 missing cell forms" if self.missing == 1 else f"{self.missing} missing cells form"
+            parts.append(f"{cells} a category of {'its' if self.missing == 1 else 'their'} own")
         return ", ".join(parts)
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A column of which no feature is made, and why."""
+    """Column without features, and the reason for that."""
 
     name: str
     reason: str
@@ -231,14 +287,15 @@ class LeftOut:
     features: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
+        """Check the types of all fields."""
         _check_fields(self)
 
     def encode(self, column: pd.Series) -> Encoded:
-        """Nothing."""
+        """Return no features."""
         return Encoded(np.empty((len(column), 0)), np.zeros(len(column), bool))
 
     def note(self) -> str:
-        """Why."""
+        """Return a sentence on why the column is left out."""
         return f"left out: {self.reason}"
 
 
@@ -247,92 +304,132 @@ KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Truth, Da
 
 
 def learn(column: pd.Series, name: str, categorical: bool, keep: bool) -> Column:
-    """What a column is, by its cells in training; with `keep`, though it seems to name or count the rows."""
-    kind = column.dtype
-    if not categorical and pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind):
-        return _number(column, name, parsing.numbers(column), keep)
-    if not categorical and pd.api.types.is_datetime64_any_dtype(kind):
-        return _date(column, name, None)
+    """Detect what a column is from its cells in training.
+
+    Parameters
+    ----------
+    column : Series
+        The cells.
+    name : str
+        The name of the column.
+    categorical : bool
+        True if it must be a category.
+    keep : bool
+        True if it must not be left out because it seems to name or count the rows.
+    """
+    dtype = column.dtype
+    if not categorical and pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype):
+        return _learn_number(column, name, parsing.numbers(column), keep)
+    if not categorical and pd.api.types.is_datetime64_any_dtype(dtype):
+        return _learn_date(column, name, None)
     values = parsing.numbers(column)
-    plain = not categorical and isinstance(kind, pd.StringDtype) and not np.isnan(values).any()
-    if plain and column.str.contains(CODES).mean() < FEW_CODES:  # by far the most columns end here
-        return _number(column, name, values, keep)
+    all_numbers = not categorical and isinstance(dtype, pd.StringDtype) and not np.isnan(values).any()
+    if all_numbers and column.str.contains(CODES).mean() < FEW_CODES:  # a short cut for most columns
+        return _learn_number(column, name, values, keep)
     text = texts(column)
     if text.isna().all():
         return LeftOut(name, EMPTY)
-    there = texts(text, BLANKS).dropna()
-    if not categorical and not there.empty:
-        words = set(there.str.lower().unique()) if there.iloc[:100].nunique() < 5 else set()
-        if found := next((pair for pair in TRUTHS if words == set(pair)), None):
-            truths = parsing.truths(text, found)
-            return Truth(name, found, float(np.nanmean(truths)), int(np.isnan(truths).sum()))
-        if there.str.contains(CODES).mean() < FEW_CODES:
-            if _are_numbers(there, values):
-                return _number(text, name, values, keep)
-            if (forms := parsing.date_forms(there, MOST_ODD)) is not None:
-                date = _date(text, name, forms[0])
-                return replace(date, other=forms[1]) if isinstance(date, Date) else date
-            if (unit := parsing.unit_of(there, MOST_ODD)) is not None:
-                bare = parsing.without_unit(text, unit)
-                number = _number(bare, name, parsing.numbers(bare), keep)
-                return replace(number, unit=unit) if isinstance(number, Number) else number
-    return _category(text, name, categorical or keep)
+    column_type = None if categorical else _learn_from_text(text, name, values, keep)
+    return column_type or _learn_category(text, name, categorical or keep)
 
 
-def unread(column: pd.Series, learned: Column) -> str | None:
-    """A word on a column of many texts that are taken for names, though the most of them look like numbers or
-    dates."""
-    many = learned.rare or learned.crowded if isinstance(learned, Category) else isinstance(learned, LeftOut)
-    if not many or pd.api.types.is_numeric_dtype(column.dtype):
+def _learn_from_text(text: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column | None:
+    """Return the type of a column of texts that are truth values, numbers or dates, or None.
+
+    `values` are the same cells as numbers.
+    """
+    present = texts(text, BLANKS).dropna()
+    if present.empty:
         return None
-    there = texts(column.iloc[:: max(1, len(column) // FEW_LOOKED_AT)], BLANKS).dropna()
-    if there.empty:
+    words = set(present.str.lower().unique()) if present.iloc[:100].nunique() < 5 else set()
+    for pair in TRUTHS:
+        if words == set(pair):
+            truths = parsing.truths(text, pair)
+            return Truth(name, pair, float(np.nanmean(truths)), int(np.isnan(truths).sum()))
+    if present.str.contains(CODES).mean() >= FEW_CODES:
         return None
-    odd = np.isnan(parsing.numbers(there))
+    if _are_numbers(present, values):
+        return _learn_number(text, name, values, keep)
+    if (forms := parsing.date_forms(present, MOST_ODD)) is not None:
+        date = _learn_date(text, name, forms[0])
+        return replace(date, other=forms[1]) if isinstance(date, Date) else date
+    if (unit := parsing.unit_of(present, MOST_ODD)) is not None:
+        bare = parsing.without_unit(text, unit)
+        number = _learn_number(bare, name, parsing.numbers(bare), keep)
+        return replace(number, unit=unit) if isinstance(number, Number) else number
+    return None
+
+
+def suspicion(column: pd.Series, learned: Column) -> str | None:
+    """Return why a column that is treated as text should perhaps be numbers or dates, or None.
+
+    `column` has the cells in training, and `learned` is their type.
+    """
+    has_many = (
+        learned.rare or learned.crowded if isinstance(learned, Category) else isinstance(learned, LeftOut)
+    )
+    if not has_many or pd.api.types.is_numeric_dtype(column.dtype):
+        return None
+    sample = texts(column.iloc[:: max(1, len(column) // SAMPLE)], BLANKS).dropna()
+    if sample.empty:
+        return None
+    odd = np.isnan(parsing.numbers(sample))
     if MOST_ODD < odd.mean() < MANY:
-        label = there.index[odd][0]
-        example = f"{shortened(there[odd].iloc[0])} in {place(column)} {label}"
+        label = sample.index[odd][0]
+        example = f"{shortened(sample[odd].iloc[0])} in {row_label(column)} {label}"
         return f"the most of its texts are numbers, and too many are not, such as {example}: write all alike"
-    if odd.all() and there.str.contains(parsing.LIKE_DATES).mean() > MANY and _are_dates(there).mean() > MANY:
+    looks_like_dates = odd.all() and sample.str.contains(parsing.LIKE_DATES).mean() > MANY
+    if looks_like_dates and _are_dates(sample).mean() > MANY:
         return "the most of its texts seem to be dates, and not of one form: write all alike, as 2024-12-31"
     return None
 
 
 def _are_dates(text: pd.Series) -> NDArray[np.bool_]:
-    """Which of these texts are dates, each in any form."""
-    are = np.zeros(len(text), bool)
+    """Return which texts are dates, each in any format."""
+    are_dates = np.zeros(len(text), bool)
     for form in FORMS:
-        are |= ~np.isnan(parsing.days(text, form))
-    return are
+        are_dates |= ~np.isnan(parsing.days(text, form))
+    return are_dates
 
 
-def _are_numbers(there: pd.Series, values: NDArray[np.float64]) -> bool:
-    """Whether all but a few of the texts are numbers, or the others are a word or two, such as unknown, among
-    many different numbers. Infinite ones are numbers, though they count as missing."""
-    known, there = np.count_nonzero(~np.isnan(values)), there[~there.str.contains(INFINITE)]
-    if known and known >= (1 - MOST_ODD) * len(there):
+def _are_numbers(text: pd.Series, values: NDArray[np.float64]) -> bool:
+    """Return True if texts are a column of numbers with a few exceptions.
+
+    The exceptions are either few, or at most two different words such as "unknown" among many different
+    numbers. Infinite numbers are none, although they count as missing.
+
+    Parameters
+    ----------
+    text : Series of str
+        The cells that aren't missing.
+    values : array
+        All cells as numbers.
+    """
+    finite, text = np.count_nonzero(~np.isnan(values)), text[~text.str.contains(INFINITE)]
+    if finite and finite >= (1 - MOST_ODD) * len(text):
         return True
-    many = 2 * known >= len(there) and len(np.unique(values[~np.isnan(values)])) > MOST_CATEGORIES
-    return bool(many) and there[np.isnan(parsing.numbers(there))].nunique() <= FEW_WORDS
+    is_varied = 2 * finite >= len(text) and len(np.unique(values[~np.isnan(values)])) > MOST_CATEGORIES
+    return bool(is_varied) and text[np.isnan(parsing.numbers(text))].nunique() <= FEW_WORDS
 
 
-def _number(column: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column:
-    there = values[~np.isnan(values)]
-    if not there.size:
+def _learn_number(column: pd.Series, name: str, values: NDArray[np.float64], keep: bool) -> Column:
+    """Return the type of a column of numbers; `values` are its cells as numbers."""
+    present = values[~np.isnan(values)]
+    if not present.size:
         return LeftOut(name, EMPTY)
-    missing = len(values) - len(there)
-    if not missing and (there == there[0]).all():
-        return LeftOut(name, f"it is {there[0]:g} everywhere")
-    if not keep and _names_rows(name, there):
+    missing = len(values) - len(present)
+    if not missing and (present == present[0]).all():
+        return LeftOut(name, f"it is {present[0]:g} everywhere")
+    if not keep and _identifies_rows(name, present):
         return LeftOut(name, NAMED)
-    if not missing and not keep and _counts_rows(there):
+    if not missing and not keep and _counts_rows(present):
         return LeftOut(name, COUNTS)
-    odd = _odd(column, np.isnan(values)) if missing else ()
-    return Number(name, float(np.median(there)), missing, odd)
+    odd = _examples_of_odd_cells(column, np.isnan(values)) if missing else ()
+    return Number(name, float(np.median(present)), missing, odd)
 
 
-def _names_rows(name: str, values: NDArray[np.float64]) -> bool:
-    """Whether a column is called an identifier, and has whole numbers that are nearly all different."""
+def _identifies_rows(name: str, values: NDArray[np.float64]) -> bool:
+    """Return True for a column with the name of an identifier and nearly all different whole numbers."""
     return bool(
         IDENTIFIER.search(name)
         and len(values) >= FEWEST_NAMES
@@ -342,7 +439,7 @@ def _names_rows(name: str, values: NDArray[np.float64]) -> bool:
 
 
 def _counts_rows(values: NDArray[np.float64]) -> bool:
-    """Whether these are different whole numbers, and few are missing between them, and are no years."""
+    """Return True for different whole numbers with few gaps between them that are no years."""
     rows = len(values)
     return bool(
         rows >= FEWEST_COUNTED
@@ -353,31 +450,34 @@ def _counts_rows(values: NDArray[np.float64]) -> bool:
     )
 
 
-def _date(column: pd.Series, name: str, form: str | None) -> Column:
+def _learn_date(column: pd.Series, name: str, form: str | None) -> Column:
+    """Return the type of a column of dates in a format; None is for cells that are dates already."""
     values = parsing.days(column, form)
-    there = values[~np.isnan(values)]
-    if not there.size:
+    present = values[~np.isnan(values)]
+    if not present.size:
         return LeftOut(name, EMPTY)
-    missing = len(values) - len(there)
-    if not missing and (there == there[0]).all():
+    missing = len(values) - len(present)
+    if not missing and (present == present[0]).all():
         return LeftOut(name, "it is the same date everywhere")
-    span = there.max() - there.min()
-    phases = {period: there % length for period, length in PERIODS.items()}
-    phases["week"] = np.floor(phases["week"])  # whole days: hours are for the day
+    span = present.max() - present.min()
+    phases = {period: present % length for period, length in PERIODS.items()}
+    phases["week"] = np.floor(phases["week"])  # in whole days, because hours belong to the day
     periods = [period for period, phase in phases.items() if span > PERIODS[period] and np.ptp(phase) > 1e-6]
-    odd = _odd(column, np.isnan(values)) if missing else ()
-    return Date(name, form, float(np.median(there)), tuple(periods), missing, odd)
+    odd = _examples_of_odd_cells(column, np.isnan(values)) if missing else ()
+    return Date(name, form, float(np.median(present)), tuple(periods), missing, odd)
 
 
-def _category(text: pd.Series, name: str, keep: bool) -> Column:
-    there = text.dropna()
-    missing, different = len(text) - len(there), there.nunique()
+def _learn_category(text: pd.Series, name: str, keep: bool) -> Column:
+    """Return the type of a column of texts that are categories, or name the rows."""
+    present = text.dropna()
+    missing, different = len(text) - len(present), present.nunique()
     if different == 1 and not missing:
-        return LeftOut(name, f"it is {shortened(there.iloc[0])} everywhere")
-    if not keep and different >= max(FEWEST_NAMES, NEARLY_ALL * len(there)):
-        return LeftOut(name, f"it names the rows, with {different} different texts in {len(there)} of them")
-    encoder = OneHotEncoder(min_frequency=_fewest(len(text)), max_categories=MOST_CATEGORIES)
-    encoder.fit(there.to_numpy(object)[:, None])
+        return LeftOut(name, f"it is {shortened(present.iloc[0])} everywhere")
+    if not keep and different >= max(FEWEST_NAMES, NEARLY_ALL * len(present)):
+        return LeftOut(name, f"it names the rows, with {different} different texts in {len(present)} of them")
+    fewest = _fewest_rows_of_category(len(text))
+    encoder = OneHotEncoder(min_frequency=fewest, max_categories=MOST_CATEGORIES)
+    encoder.fit(present.to_numpy(object)[:, None])
     joined = encoder.infrequent_categories_[0]
     rare = () if joined is None else tuple(joined.tolist())
     known = tuple(np.setdiff1d(encoder.categories_[0], np.array(rare, object)).tolist())
@@ -387,79 +487,96 @@ def _category(text: pd.Series, name: str, keep: bool) -> Column:
     return Category(name, known, () if crowded else rare, crowded, missing)
 
 
-def _fewest(rows: int) -> int:
-    """Rows that a category needs to have a feature of its own: 5, fewer in small tables and more in large
-    ones, where a feature that is hardly ever 1 would be scaled to huge values."""
+def _fewest_rows_of_category(rows: int) -> int:
+    """Return how many rows a category needs to have its own feature, in a table with this many rows.
+
+    It is 5, less in small tables, and more in large ones, where a feature that is hardly ever 1 would be
+    scaled to huge values.
+    """
     return max(1, round(max(min(RARE, SMALL_SHARE * rows), RARE_SHARE * rows)))
 
 
-def _spoken(form: str) -> str:
-    """A form of dates in words."""
-    return next(spoken for start, spoken in FORMATS.items() if form.startswith(start))
+def _format_in_words(form: str) -> str:
+    """Return a format of dates in words, such as "year-month-day"."""
+    return next(words for start, words in FORMATS.items() if form.startswith(start))
 
 
-def _gap(column: Number | Truth | Date | Category) -> list[str]:
-    """The feature that says where cells are missing, if some were in training."""
+def _gap_feature(column: Number | Truth | Date | Category) -> list[str]:
+    """Return the name of the feature that marks missing cells, if some were missing in training."""
     return [f"{column.name}={GAP}"] if column.missing else []
 
 
-def _filled(
+def _fill_gaps(
     column: pd.Series, values: NDArray[np.float64], fill: float, learned: Number | Truth | Date
 ) -> Encoded:
-    """The values without gaps and, if training had some, where they are."""
+    """Replace missing values, and mark them in a second feature if some were missing in training.
+
+    Parameters
+    ----------
+    column : Series
+        The cells.
+    values : array, (rows,)
+        Their values, with NaN for missing ones.
+    fill : float
+        Replaces missing values.
+    learned : Number, Truth or Date
+        The type of the column.
+    """
     gaps = np.isnan(values)
     filled = np.where(gaps, fill, values)[:, None]
     unforeseen = gaps.copy()
     if learned.missing:
         filled = np.hstack([filled, gaps[:, None]])
-        odd = not isinstance(learned, Truth) and learned.odd  # training had such texts, too
-        unforeseen[gaps] = False if odd else texts(column[gaps], BLANKS).notna()
+        had_odd_cells = not isinstance(learned, Truth) and learned.odd
+        unforeseen[gaps] = False if had_odd_cells else texts(column[gaps], BLANKS).notna()
     return Encoded(filled, unforeseen)
 
 
-def _odd(column: pd.Series, gaps: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Some texts in place of values, and where they are first."""
+def _examples_of_odd_cells(column: pd.Series, gaps: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return some texts in cells without a value, with the row where each occurs first."""
     first = texts(column[gaps]).dropna().drop_duplicates().iloc[:SHOWN]
-    return tuple(f"{shortened(text)} in {place(column)} {label}" for label, text in first.items())
+    return tuple(f"{shortened(text)} in {row_label(column)} {label}" for label, text in first.items())
 
 
 def shortened(cell: object) -> str:
-    """A cell as messages show it."""
+    """Return a cell as messages show it: quoted, and cut if it is long."""
     text = str(cell)
     return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}...")
 
 
 def _gaps(missing: int, fill: str, odd: tuple[str, ...] = ()) -> str:
-    """What becomes of missing cells."""
+    """Return a clause on how missing cells are replaced, or nothing if none were missing in training."""
     if not missing:
         return ""
-    among = f", among them {', '.join(odd)}," if odd else ""
-    return f"; {missing} missing{among} get {fill}, and a feature that says so"
+    examples = f" (such as {', '.join(odd)})" if odd else ""
+    return f"; {missing} missing{examples} replaced by {fill}, and marked by a feature"
 
 
 def to_plain(column: Column) -> dict[str, Any]:
-    """A column as values of JSON."""
+    """Return the type of a column as values of JSON."""
     values = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(column).items()}
-    for later in ("unit", "other"):
-        if not values.get(later, True):
-            del values[later]  # as files of earlier versions have it, whose checksums are of this
+    for recent in (
+        "unit",
+        "other",
+    ):  # left out when empty, as in files of earlier versions and their checksums
+        if not values.get(recent, True):
+            del values[recent]
     return {"kind": column.kind, **values}
 
 
 def from_plain(plain: object) -> Column:
-    """The column that `to_plain` wrote, with everything checked."""
+    """Return the type of a column that `to_plain` has written, after a check of all values."""
     if not isinstance(plain, dict):
         raise TypeError(f"a column must be a dict, got {plain!r}")
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
     kind: Any = values.pop("kind", None)
     choice("kind of a column", kind, tuple(KINDS))
-    make: Any = KINDS[kind]
-    column: Column = make(**values)
+    column: Column = KINDS[kind](**values)
     return column
 
 
 def _check_fields(column: Column) -> None:
-    """Refuse what is not of the type that a field has."""
+    """Raise an error for a field of the wrong type."""
     for name, value in vars(column).items():
         if name in ("median", "mean"):
             real(name, value)

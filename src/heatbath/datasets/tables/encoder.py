@@ -1,4 +1,8 @@
-"""The encoder: from a table of raw cells to numbers, by what its columns were in training."""
+"""Encode tables of raw cells as numbers, by what their columns were in training.
+
+The remarks on a table are saved with its encoder, and compared when a run continues: changing their words
+would break that.
+"""
 
 from __future__ import annotations
 
@@ -17,33 +21,50 @@ from heatbath._internal.checks import choice
 from heatbath._internal.warnings import UnforeseenDataWarning
 from heatbath.datasets.tables import column_types
 from heatbath.datasets.tables.column_types import COUNTS, NAMED, Category, Column, LeftOut, Number, shortened
-from heatbath.datasets.tables.parsing import BLANKS, MISSING, numbers, place, texts
+from heatbath.datasets.tables.parsing import BLANKS, MISSING, numbers, row_label, texts
 from heatbath.datasets.tables.read import SHOWN
 from heatbath.datasets.tables.sniff import MARK_NAMES, Mark
 
-VERSION = 1  # of what `plain` writes
+VERSION = 1  # of the values that `plain` returns
 OPTIONS = ("ignore", "categorical", "keep")
-PLAIN, FEW = "a number", 3  # the note of a column of which there is nothing else to say
+PLAIN_NUMBER = "a number"  # the note of a number without missing cells and unit
+FEW = 3  # plain numbers that brief notes name
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Numbers of a table with columns of any kind, as a transformer of scikit-learn.
-
-    - `ignore`: columns of which no features are made.
-    - `categorical`: columns that are categories though they look like something else, such as codes of
-      numbers.
-    - `keep`: columns that are used though they seem to name or to count the rows.
+    """Transformer of scikit-learn that encodes a table with columns of any kind as numbers.
 
     `fit` learns what each column is: a number, a truth value (two words such as yes and no), a date, or a
     category, which has a feature for each of its texts. Missing cells are replaced by the median, and a
-    feature says where. Rare categories are joined; one that `fit` has not seen has 0 everywhere. Constants,
-    texts that name the rows and whole numbers that count them are left out. `notes()` says it for each
-    column. `transform` finds the columns by their names, in any order, and leaves others alone; where new
-    data have what training did not have, it warns (`UnforeseenDataWarning`).
+    feature marks them. Rare categories share a feature; a category that `fit` has not seen has 0 in all
+    features. Constants, texts that name the rows and whole numbers that count them are left out. `notes()`
+    describes each column.
 
-    Fitted, it has `columns_`, what each column is, `feature_names_in_` and `n_features_in_`, and `decimal_`,
-    the decimal mark of the file that its table is from, for `open_table` to read others in the same way.
+    `transform` finds the columns by their names, in any order, and ignores other columns. It warns
+    (`UnforeseenDataWarning`) if new data have something that training did not have.
 
+    Parameters
+    ----------
+    ignore : iterable of str, optional
+        Columns without features.
+    categorical : iterable of str, optional
+        Columns that are categories although they look like something else, such as numeric codes.
+    keep : iterable of str, optional
+        Columns to use although they seem to name or to count the rows.
+
+    Attributes
+    ----------
+    columns_ : dict
+        What each column is, by its name.
+    feature_names_in_, n_features_in_ : array, int
+        Names and number of the columns.
+    remarks_ : tuple of str
+        Remarks on the table.
+    decimal_ : "," or "." or None
+        The decimal mark of the file of its table, for `read_table` to read others in the same way.
+
+    Examples
+    --------
     >>> table = pd.DataFrame({"age": ["31", "?", "40"], "city": ["Rom", "Bern", "Rom"]})
     >>> encoder = TableEncoder().fit(table)
     >>> encoder.get_feature_names_out().tolist()
@@ -60,25 +81,41 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.keep = keep
 
     def fit(self, X: Any, y: object = None) -> Self:
-        """Learn what the columns are."""
+        """Learn what the columns are.
+
+        Parameters
+        ----------
+        X : DataFrame or array_like, (rows, columns)
+            The training rows. The columns of an array are called x0, x1, ...
+        y : ignored
+
+        Returns
+        -------
+        TableEncoder
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two rows, or no column to learn from.
+        """
         frame = as_frame(X)
-        named = {option: _listed(option, getattr(self, option)) for option in OPTIONS}
-        _check_there(frame, [name for names in named.values() for name in names])
+        chosen = {option: _checked_names(option, getattr(self, option)) for option in OPTIONS}
+        _check_present(frame, [name for names in chosen.values() for name in names])
         if len(frame) < 2:
             raise ValueError(f"a table of at least 2 rows is needed, got {len(frame)} sample(s)")
-        learned = {
-            name: LeftOut(name, "as asked for")
-            if name in named["ignore"]
-            else column_types.learn(frame[name], name, name in named["categorical"], name in named["keep"])
-            for name in frame.columns
-        }
-        asked = {*named["ignore"], *named["categorical"]}
-        remarks = [
-            f"warning: {name!r} is taken for text: {word}"
-            for name, column in learned.items()
-            if name not in asked and (word := column_types.unread(frame[name], column)) is not None
-        ]
-        if not any(column.features for column in learned.values()):  # numbers of rows are better than nothing
+        learned: dict[str, Column] = {}
+        remarks = []
+        for name in frame.columns:
+            if name in chosen["ignore"]:
+                learned[name] = LeftOut(name, "as asked for")
+                continue
+            is_category, is_kept = name in chosen["categorical"], name in chosen["keep"]
+            learned[name] = column_types.learn(frame[name], name, is_category, is_kept)
+            reason = None if is_category else column_types.suspicion(frame[name], learned[name])
+            if reason is not None:
+                remarks.append(f"warning: {name!r} is taken for text: {reason}")
+        if not any(column.features for column in learned.values()):  # row numbers are better than nothing
             for name, column in learned.items():
                 if isinstance(column, LeftOut) and column.reason in (COUNTS, NAMED):
                     learned[name] = Number(name, float(np.median(numbers(frame[name]))))
@@ -87,16 +124,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                         "nothing else can be: new rows have other numbers"
                     )
         if not any(column.features for column in learned.values()):
-            told = "; ".join(f"{name!r} is {column.note()}" for name, column in [*learned.items()][:SHOWN])
-            raise ValueError(f"no column is left to learn from: {told or 'there is none'}")
-        return self._with(learned, remarks)
+            notes = "; ".join(f"{name!r} is {column.note()}" for name, column in [*learned.items()][:SHOWN])
+            raise ValueError(f"no column is left to learn from: {notes or 'there is none'}")
+        return self._store(learned, remarks)
 
     def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: missing values, text and categories are accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
 
-    def _with(self, learned: dict[str, Column], remarks: Iterable[str], decimal: Mark | None = None) -> Self:
+    def _store(self, learned: dict[str, Column], remarks: Iterable[str], decimal: Mark | None = None) -> Self:
+        """Set the attributes of a fitted encoder, and return it."""
         self.columns_ = learned
         self.remarks_ = tuple(remarks)
         self.decimal_ = decimal
@@ -105,7 +144,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """The features of each row, (rows, features)."""
+        """Return the features of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array_like, (rows, columns)
+            New rows. A DataFrame may have more columns, in any order.
+
+        Returns
+        -------
+        array, (rows, features)
+
+        Warns
+        -----
+        UnforeseenDataWarning
+            If cells have something that training did not have.
+        """
         check_is_fitted(self)
         frame = as_frame(X)
         if not isinstance(X, pd.DataFrame):
@@ -116,66 +170,66 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 )
             frame.columns = pd.Index(self.feature_names_in_)
         used = [column for column in self.columns_.values() if column.features]
-        _check_there(frame, [column.name for column in used])
+        _check_present(frame, [column.name for column in used])
         values = np.empty((len(frame), sum(len(column.features) for column in used)))
-        end, odd = 0, []
+        end, messages = 0, []
         for column in used:
             cells = frame[column.name]
             encoded, unforeseen = column.encode(cells)
             start, end = end, end + encoded.shape[1]
             values[:, start:end] = encoded
             if unforeseen.any():
-                odd.append(_told(column, cells[unforeseen]))
-        if odd:
-            more = f"; and {len(odd) - SHOWN} more columns" if len(odd) > SHOWN else ""
-            warnings.warn("; ".join(odd[:SHOWN]) + more, UnforeseenDataWarning, stacklevel=2)
+                messages.append(_describe_unforeseen(column, cells[unforeseen]))
+        if messages:
+            extra = f"; and {len(messages) - SHOWN} more columns" if len(messages) > SHOWN else ""
+            warnings.warn("; ".join(messages[:SHOWN]) + extra, UnforeseenDataWarning, stacklevel=2)
         return values
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
-        """The names of the features, all different."""
+        """Return the names of the features, which are all different."""
         check_is_fitted(self)
         names: dict[str, None] = {}
         for column in self.columns_.values():
             for feature in column.features:
-                new, number = feature, 2
-                while new in names:  # 'c' of the column 'a=b' and 'b=c' of 'a' would be the same
-                    new, number = f"{feature}.{number}", number + 1
-                names[new] = None
+                name, number = feature, 2
+                while name in names:  # 'c' of the column 'a=b' and 'b=c' of 'a' have the same name
+                    name, number = f"{feature}.{number}", number + 1
+                names[name] = None
         return np.array(list(names), dtype=object)
 
     def groups(self) -> dict[str, list[int]]:
-        """The places of the features that are made of each column, for those that have any."""
+        """Return the indices of the features of each column that has any."""
         check_is_fitted(self)
-        found, end = {}, 0
+        indices, end = {}, 0
         for name, column in self.columns_.items():
             if column.features:
                 start, end = end, end + len(column.features)
-                found[name] = list(range(start, end))
-        return found
+                indices[name] = list(range(start, end))
+        return indices
 
     def notes(self) -> list[str]:
-        """How the table, and each of its columns, is read: a sentence for each."""
+        """Return a sentence for each remark on the table and for each column."""
         check_is_fitted(self)
         return [*self.remarks_, *(f"{name}: {column.note()}" for name, column in self.columns_.items())]
 
     def brief_notes(self) -> list[str]:
-        """The same, with plain numbers last, and where they are many in one sentence."""
+        """Return the notes with plain numbers last, and in one sentence if there are many."""
         check_is_fitted(self)
         notes = {name: column.note() for name, column in self.columns_.items()}
-        plain = [name for name, note in notes.items() if note == PLAIN]
-        last = [f"{name}: {PLAIN}" for name in plain]
+        plain = [name for name, note in notes.items() if note == PLAIN_NUMBER]
+        plain_notes = [f"{name}: {PLAIN_NUMBER}" for name in plain]
         if len(plain) > SHOWN:
-            last = [f"{', '.join(plain[:FEW])} and {len(plain) - FEW:,} more: numbers"]
-        others = [f"{name}: {note}" for name, note in notes.items() if note != PLAIN]
-        return [*self.remarks_, *others, *last]
+            plain_notes = [f"{', '.join(plain[:FEW])} and {len(plain) - FEW:,} more: numbers"]
+        special_notes = [f"{name}: {note}" for name, note in notes.items() if note != PLAIN_NUMBER]
+        return [*self.remarks_, *special_notes, *plain_notes]
 
     def with_remarks(self, remarks: Iterable[str], decimal: Mark | None = None) -> Self:
-        """The same, with sentences on the table that it was fitted to, and the decimal mark of its file."""
+        """Return a copy with remarks on the table that it was fitted to, and the decimal mark of its file."""
         check_is_fitted(self)
-        return type(self)(self.ignore, self.categorical, self.keep)._with(self.columns_, remarks, decimal)
+        return type(self)(self.ignore, self.categorical, self.keep)._store(self.columns_, remarks, decimal)
 
     def plain(self) -> dict[str, Any]:
-        """All that it is as values of JSON: `from_plain` makes the same of them."""
+        """Return the fitted encoder as values of JSON, which `from_plain` reads."""
         check_is_fitted(self)
         options = {option: list(getattr(self, option)) for option in OPTIONS}
         learned = [column_types.to_plain(column) for column in self.columns_.values()]
@@ -184,59 +238,64 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_plain(cls, plain: object) -> Self:
-        """The encoder that `plain` wrote. Everything is checked, and nothing is executed."""
+        """Return the encoder that `plain` has written. All values are checked, and none is executed."""
         if not isinstance(plain, dict) or plain.get("version") != VERSION:
             raise ValueError(f"an encoder is a dict of version {VERSION}, got {str(plain)[:60]}")
-        wanted = {"version", *OPTIONS, "columns", "remarks"}
-        decimal = plain.get("decimal")  # which files of earlier versions do not have
+        keys = {"version", *OPTIONS, "columns", "remarks"}
+        decimal = plain.get("decimal")  # absent from files of earlier versions
         if decimal is not None:
             choice("decimal of an encoder", decimal, tuple(MARK_NAMES))
-        if set(plain) - {"decimal"} != wanted or not isinstance(plain["columns"], list):
-            raise ValueError(f"an encoder has {', '.join(sorted(wanted))}, got {', '.join(map(str, plain))}")
-        options = {option: _listed(option, plain[option]) for option in OPTIONS}
+        if set(plain) - {"decimal"} != keys or not isinstance(plain["columns"], list):
+            raise ValueError(f"an encoder has {', '.join(sorted(keys))}, got {', '.join(map(str, plain))}")
+        options = {option: _checked_names(option, plain[option]) for option in OPTIONS}
         learned = {column.name: column for column in map(column_types.from_plain, plain["columns"])}
         if len(learned) < len(plain["columns"]) or not any(c.features for c in learned.values()):
-            raise ValueError("the columns of an encoder must have different names, and some features")
-        return cls(**options)._with(learned, _listed("remarks", plain["remarks"]), decimal)
+            raise ValueError("the columns of an encoder must have different names, and at least one feature")
+        return cls(**options)._store(learned, _checked_names("remarks", plain["remarks"]), decimal)
 
 
 def as_frame(X: Any) -> pd.DataFrame:
-    """A table with different names of text; those of an array are x0, x1, ..."""
+    """Return a table whose columns have different texts as names; those of an array are x0, x1, ..."""
     if not isinstance(X, pd.DataFrame):
         array = check_array(X, dtype=None, ensure_all_finite=False)
         return pd.DataFrame(array, columns=[f"x{i}" for i in range(array.shape[1])])
     names = [str(name) for name in X.columns]
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"columns must have different names, and several are {', '.join(map(repr, twice))}")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(
+            f"columns must have different names, and several are {', '.join(map(repr, repeated))}"
+        )
     frame = X.copy(deep=False)
     frame.columns = pd.Index(names, dtype=object)
     return frame
 
 
-def _listed(option: str, given: object) -> tuple[str, ...]:
-    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
-    if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{option} must be a list of names, got {given!r}")
-    return names
+def _checked_names(option: str, names: object) -> tuple[str, ...]:
+    """Return names as a tuple. Raises TypeError if they are no list of texts."""
+    listed = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (None,)
+    if not all(isinstance(name, str) for name in listed):
+        raise TypeError(f"{option} must be a list of names, got {names!r}")
+    return listed
 
 
-def _check_there(frame: pd.DataFrame, names: Iterable[str]) -> None:
-    if lacking := [repr(name) for name in dict.fromkeys(names) if name not in frame.columns]:
-        there = [repr(name) for name in frame.columns]
-        more = f" and {len(there) - 2 * SHOWN} more" if len(there) > 2 * SHOWN else ""
+def _check_present(frame: pd.DataFrame, names: Iterable[str]) -> None:
+    """Raise ValueError if a table lacks one of these columns."""
+    lacking = [repr(name) for name in dict.fromkeys(names) if name not in frame.columns]
+    if lacking:
+        present, limit = [repr(name) for name in frame.columns], 2 * SHOWN
+        extra = f" and {len(present) - limit} more" if len(present) > limit else ""
         raise ValueError(
             f"{'there is no column' if len(lacking) == 1 else 'there are no columns'} "
-            f"{', '.join(lacking[: 2 * SHOWN])}; there are "
-            f"{', '.join(there[: 2 * SHOWN])}{more}"
+            f"{', '.join(lacking[:limit])}; there are {', '.join(present[:limit])}{extra}"
         )
 
 
-def _told(column: Column, odd: pd.Series) -> str:
-    """What new data have that training did not have, in one column: cells that say something, first."""
-    there = texts(odd, MISSING if isinstance(column, Category) else BLANKS).dropna()
-    first = odd.index[0] if there.empty else there.index[0]
-    what = "it is missing, and never was in training"
-    if not there.empty:
-        what = f"{shortened(there.iloc[0])} {column.unlike}"
-    more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""
-    return f"{place(odd)} {first}, column {column.name!r}: {what}{more}"
+def _describe_unforeseen(column: Column, cells: pd.Series) -> str:
+    """Describe cells of one column that have something that training did not have, by an example."""
+    present = texts(cells, MISSING if isinstance(column, Category) else BLANKS).dropna()
+    if present.empty:
+        row, problem = cells.index[0], "it is missing, and none was missing in training"
+    else:
+        row, problem = present.index[0], f"{shortened(present.iloc[0])} {column.unlike}"
+    extra = f" (and {len(cells) - 1} more)" if len(cells) > 1 else ""
+    return f"{row_label(cells)} {row}, column {column.name!r}: {problem}{extra}"

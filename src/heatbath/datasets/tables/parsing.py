@@ -1,4 +1,4 @@
-"""What cells say: which are missing, and texts, numbers and dates of the others."""
+"""Parse cells as text, numbers, truth values and dates, and recognise missing ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from heatbath._internal.checks import is_real
 
-ERRORS = ("#div/0!", "#n/a", "#name?", "#null!", "#num!", "#ref!", "#value!")  # of spreadsheets
-MISSING = frozenset(["", "na", "n/a", "<na>", "nan", "nat", "null", *ERRORS])  # in lower case
+SPREADSHEET_ERRORS = ("#div/0!", "#n/a", "#name?", "#null!", "#num!", "#ref!", "#value!")
+MISSING = frozenset(["", "na", "n/a", "<na>", "nan", "nat", "null", *SPREADSHEET_ERRORS])  # in lower case
 BLANKS = MISSING | {
     "-",
     "--",
@@ -22,10 +22,10 @@ BLANKS = MISSING | {
     "nil",
     "none",
     "missing",
-}  # where numbers, dates or truths are expected
-LARGEST = 1e100  # of a number: the squares of larger ones would overflow
+}  # missing where numbers, dates or truth values are expected
+LARGEST = 1e100  # larger numbers count as missing, because their squares could overflow
 TRUTHS = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))
-FORMATS = {  # of dates, tried in this order; a time of the day may follow
+FORMATS = {  # formats of dates, tried in this order; a time of day may follow
     "ISO8601": "year-month-day",
     "%m/%d/%Y": "month/day/year",
     "%d/%m/%Y": "day/month/year",
@@ -44,63 +44,72 @@ FORMATS = {  # of dates, tried in this order; a time of the day may follow
 TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FORMS = ("ISO8601", *(date + time for date in FORMATS if date != "ISO8601" for time in TIMES))
 WITH_UNIT = r"^[+\-\u2212]?\d[\d.,' ]*?\s*([^\d\s.,'+\-][^\d]*)$"  # a number, and what follows it
-LIKE_DATES = r"^(?:\d{1,4}[-/. ][A-Za-z]{3,9}|\d{1,4}[-/.]\d{1,2}|[A-Za-z]{3,9} \d{1,2}, \d)"  # at first
-START = pd.Timestamp("2000-01-03")  # a Monday, from which days are counted
+# The beginning of a date
+LIKE_DATES = r"^(?:\d{1,4}[-/. ][A-Za-z]{3,9}|\d{1,4}[-/.]\d{1,2}|[A-Za-z]{3,9} \d{1,2}, \d)"
+START = pd.Timestamp("2000-01-03")  # day 0, a Monday
 
 
-def place(column: pd.Series | pd.DataFrame) -> str:
-    """What the labels of rows are: lines of a file, or rows of a table."""
+def row_label(column: pd.Series | pd.DataFrame) -> str:
+    """Return "line" if the index has the lines of a file, and otherwise "row"."""
     return column.index.name if column.index.name == "line" else "row"
 
 
 def texts(column: pd.Series, blanks: Set[str] = MISSING) -> pd.Series:
-    """Cells as text, without spaces around it; NaN where they are missing. Whole numbers have no point."""
+    """Return cells as text without surrounding spaces, and NaN for missing cells.
+
+    Whole numbers are written without a point. `blanks` are the texts, in lower case, of missing cells.
+    """
     if pd.api.types.is_bool_dtype(column.dtype):
         return column.map({True: "True", False: "False"}).astype("str")
     if pd.api.types.is_numeric_dtype(column.dtype):
-        return pd.Series(numbers(column), column.index).map(_written, na_action="ignore").astype("str")
+        return pd.Series(numbers(column), column.index).map(_number_text, na_action="ignore").astype("str")
     if not isinstance(column.dtype, pd.StringDtype):
-        column = column.map(_text, na_action="ignore").astype("str")
+        column = column.map(_cell_text, na_action="ignore").astype("str")
     column = column.str.strip()
     return column.mask(column.str.lower().isin(blanks))
 
 
-def _text(cell: Any) -> str:
-    return _written(float(cell)) if is_real(cell) else str(cell)
+def _cell_text(cell: Any) -> str:
+    """Return any cell as text."""
+    return _number_text(float(cell)) if is_real(cell) else str(cell)
 
 
-def _written(value: float) -> str:
+def _number_text(value: float) -> str:
+    """Return a number as text, without a point if it is whole, and without an exponent below 1e16."""
     return np.format_float_positional(value, trim="-") if abs(value) < 1e16 else repr(value)
 
 
 def numbers(column: pd.Series) -> NDArray[np.float64]:
-    """Cells as numbers; NaN where they are missing, or none.
+    """Return cells as numbers, and NaN for cells that are missing or no numbers.
 
-    Signs of currencies, of per cent and between thousands do not count; an amount in brackets is below 0.
+    Currency signs, per cent signs and separators of thousands are ignored. An amount in brackets is negative.
     """
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(np.float64, na_value=np.nan)
     else:
         column = column if isinstance(column.dtype, pd.StringDtype) else texts(column)
-        values = _parsed(column)
-        odd = np.isnan(values)
-        odd[odd] = column[odd].str.contains(r"\d", na=False)
-        if odd.any():
-            bare = column[odd].str.strip().str.replace(r"^\(([^()+\-\u2212]*)\)$", r"-\1", regex=True)
+        values = _to_numeric(column)
+        unparsed = np.isnan(values)
+        unparsed[unparsed] = column[unparsed].str.contains(r"\d", na=False)
+        if unparsed.any():
+            bare = column[unparsed].str.strip().str.replace(r"^\(([^()+\-\u2212]*)\)$", r"-\1", regex=True)
             bare = bare.str.replace(r"^([+\-\u2212]?)[$€£¥]\s*|\s*[%$€£¥]$", r"\1", regex=True)
             bare = bare.str.replace("\u2212", "-", regex=False)  # the sign that typesetters use for minus
-            values[odd] = _parsed(bare.str.replace(r"(?<=\d)[,' ](?=\d{3}(?:\D|$))", "", regex=True))
+            values[unparsed] = _to_numeric(bare.str.replace(r"(?<=\d)[,' ](?=\d{3}(?:\D|$))", "", regex=True))
     with np.errstate(invalid="ignore"):
         return np.where(np.abs(values) <= LARGEST, values, np.nan)
 
 
-def _parsed(text: pd.Series) -> NDArray[np.float64]:
+def _to_numeric(text: pd.Series) -> NDArray[np.float64]:
+    """Return texts as numbers, and NaN for other texts."""
     return np.array(pd.to_numeric(text, errors="coerce"), np.float64)
 
 
 def unit_of(text: pd.Series, most_odd: float) -> str | None:
-    """What follows the number in all but a few of these texts, as in 12.5 kg; None where it is not the
-    same."""
+    """Return the unit after the number in texts such as "12.5 kg", or None without a common unit.
+
+    `most_odd` is the share of texts that may lack it.
+    """
     if not len(text):
         return None
     shares = text.str.extract(WITH_UNIT)[0].str.strip().value_counts() / len(text)
@@ -108,20 +117,20 @@ def unit_of(text: pd.Series, most_odd: float) -> str | None:
 
 
 def without_unit(column: pd.Series, unit: str) -> pd.Series:
-    """The texts without this unit behind them."""
+    """Return the texts of a column without this unit at their end."""
     return texts(column).str.removesuffix(unit).str.strip() if unit else column
 
 
 def truths(column: pd.Series, words: tuple[str, ...]) -> NDArray[np.float64]:
-    """0 and 1 for these two words; NaN where they are missing, or others."""
+    """Return 0 for the first of two words, 1 for the second, and NaN for missing and other cells."""
     values = texts(column).str.lower().map({word: float(i) for i, word in enumerate(words)})
     return np.array(values, np.float64)
 
 
 def days(column: pd.Series, form: str | None) -> NDArray[np.float64]:
-    """Cells as days since Monday, the 3rd of January 2000; NaN where they are missing, or no dates.
+    """Return cells as days since Monday, 3 January 2000, and NaN for cells that are missing or no dates.
 
-    `form` is one of `FORMS`, or None where they are dates already. Times of zones are those of Greenwich.
+    `form` is one of `FORMS`, or None if cells are dates already. Times with a time zone are converted to UTC.
     """
     if not pd.api.types.is_datetime64_any_dtype(column.dtype):
         form = "ISO8601" if form is None else form
@@ -132,7 +141,7 @@ def days(column: pd.Series, form: str | None) -> NDArray[np.float64]:
 
 
 def _is_date(text: str, form: str) -> bool:
-    """Whether one text is a date: pandas takes longer to begin than this."""
+    """Return True if a text is a date of this format. For single texts this is faster than pandas."""
     try:
         return bool(datetime.strptime(text, form))
     except ValueError:
@@ -140,16 +149,31 @@ def _is_date(text: str, form: str) -> bool:
 
 
 def date_forms(text: pd.Series, most_odd: float) -> tuple[str, str] | None:
-    """The format in which the most of these texts are dates, and another in which as many are, but other ones
-    ("" where there is none); None where in all formats more than a few are no dates."""
-    few = text.iloc[:: max(1, len(text) // 50)]
-    if (~few.str.contains(LIKE_DATES)).mean() > most_odd:
+    """Detect the format of dates.
+
+    Parameters
+    ----------
+    text : Series of str
+        The texts.
+    most_odd : float
+        The share of texts that may be no dates.
+
+    Returns
+    -------
+    tuple of str, or None
+        The format in which most texts are dates, and another one in which equally many texts are other dates,
+        or "". None if the texts are no dates.
+    """
+    sample = text.iloc[:: max(1, len(text) // 50)]
+    if (~sample.str.contains(LIKE_DATES)).mean() > most_odd:
         return None
-    known = [form for form in FORMS if form == "ISO8601" or any(_is_date(one, form) for one in few.iloc[:9])]
-    found = {form: days(text, form) for form in known}
-    failures = {form: int(np.isnan(values).sum()) for form, values in found.items()}
-    best = min(known, key=lambda form: failures[form], default=None)
+    candidates = [
+        form for form in FORMS if form == "ISO8601" or any(_is_date(cell, form) for cell in sample.iloc[:9])
+    ]
+    parsed = {form: days(text, form) for form in candidates}
+    failures = {form: int(np.isnan(values).sum()) for form, values in parsed.items()}
+    best = min(candidates, key=lambda form: failures[form], default=None)
     if best is None or failures[best] > most_odd * len(text):
         return None
-    ties = (form for form in known if failures[form] == failures[best])
-    return best, next((form for form in ties if not np.array_equal(found[form], found[best], True)), "")
+    ties = (form for form in candidates if failures[form] == failures[best])
+    return best, next((form for form in ties if not np.array_equal(parsed[form], parsed[best], True)), "")

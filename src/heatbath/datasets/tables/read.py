@@ -1,8 +1,7 @@
-"""Tables in files, opened as they are written: CSV with any usual separator and encoding, compressed or not,
-and Parquet where pyarrow is installed.
+"""Read tables from CSV files in any usual format, compressed or not, and from Parquet files.
 
-Cells of a CSV file stay text: what they mean is for the encoder to learn. What had to be found out is said in
-notes, and all rows that are wrong are in one message, with their lines.
+Parquet needs pyarrow. Cells of a CSV file stay text, and the encoder learns what they mean. Notes say how the
+file was read, and one message lists all wrong rows with their lines.
 """
 
 from __future__ import annotations
@@ -52,25 +51,36 @@ PACKERS: dict[bytes, tuple[str, Any]] = {
     b"BZh": ("bzip2", bz2.open),
     b"\xfd7zXZ\0": ("xz", lzma.open),
 }
-OTHERS = {"JSON": r'[\[{]\s*[\[{"]', "a page of HTML or XML": r"<[!?a-zA-Z]"}  # and how they begin
+OTHER_FORMATS = {
+    "JSON": r'[\[{]\s*[\[{"]',
+    "a page of HTML or XML": r"<[!?a-zA-Z]",
+}  # and how such a file begins
 ZIP, PARQUET = b"PK\x03\x04", b"PAR1"
-HIDDEN = re.compile(r"^__MACOSX/|(?:^|/)\.")  # what operating systems add to an archive
-INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls the labels of rows in Parquet
+HIDDEN = re.compile(r"^__MACOSX/|(?:^|/)\.")  # files that operating systems add to an archive
+INDEX = re.compile(r"__index_level_\d+__")  # the column of row labels that pandas adds to Parquet
 WITH_COMMA = AMOUNT.format(thousands=".", decimals=r"(?:,\d+)?(?:[eE][+-]?\d+)?")
-SHOWN = 10  # problems that a message spells out
+SHOWN = 10  # problems that a message lists
 
 
 class Opened(NamedTuple):
-    """A table: its cells as they were read, by columns with different names and the numbers of the lines;
-    what was found out on the way; and the decimal mark that its numbers had, of which all are points now
-    (None where none has any)."""
+    """A table as it was read.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        The cells, with different names of columns, and line numbers as the index.
+    notes : tuple of str
+        Remarks on how it was read.
+    decimal : "," or "." or None
+        The decimal mark in the file; None if no number has one. In `frame` it is always a point.
+    """
 
     frame: pd.DataFrame
     notes: tuple[str, ...] = ()
     decimal: Mark | None = None
 
 
-Look: TypeAlias = Callable[[pd.DataFrame, float], None]
+FirstRowsCheck: TypeAlias = Callable[[pd.DataFrame, float], None]
 
 
 def read_table(
@@ -78,110 +88,191 @@ def read_table(
     *,
     rows: int | None = None,
     seed: int = 0,
-    look: Look | None = None,
+    look: FirstRowsCheck | None = None,
     decimal: Mark | None = None,
 ) -> Opened:
-    """The table in a file: of CSV, Parquet, or either compressed; "-" is the standard input.
+    """Read the table in a file: CSV or Parquet, compressed or not.
 
-    The first line has the names of the columns. ValueError or OSError say all that is wrong. Where there are
-    more than `rows`, so many are drawn at random by `seed`, and no more than twice as many are ever in
-    memory. `look` is given the first rows of a large table, and which share of the file they are, about,
-    before the others are read: what it raises ends the reading. `decimal` is the mark that other data of the
-    same kind had (`TableEncoder.decimal_`), for numbers such as 1.750, which can be read in two ways.
+    Parameters
+    ----------
+    source : path, "-" or binary file
+        The file; "-" is the standard input. Its first line has the names of the columns.
+    rows : int, optional
+        Draw this many rows at random if there are more. At most twice as many are in memory at a time.
+    seed : int, optional
+        Seed of this draw.
+    look : callable, optional
+        Called with the first rows of a large table and their approximate share of the file, before the others
+        are read. An error that it raises ends the reading.
+    decimal : "," or ".", optional
+        The decimal mark of other data of the same kind (`TableEncoder.decimal_`), for numbers such as 1.750,
+        which can be read in two ways.
+
+    Returns
+    -------
+    Opened
+        The cells, notes on how they were read, and the decimal mark.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the file cannot be read; the message lists all wrong lines.
+
+    Examples
+    --------
+    >>> import io
+    >>> read_table(io.BytesIO(b"height;weight\\n1,75;70\\n1,8;81\\n")).notes
+    ('cells separated by semicolons', 'numbers with a decimal comma')
     """
     opened, problems, advice = read_sample(source, rows=rows, seed=seed, look=look, decimal=decimal)
     if problems:
-        raise ValueError(told(named(source), problems) + advice)
+        raise ValueError(problem_message(source_name(source), problems) + advice)
     return opened
 
 
 def read_sample(
-    source: Source, *, rows: int | None, seed: int, look: Look | None, decimal: Mark | None = None
+    source: Source, *, rows: int | None, seed: int, look: FirstRowsCheck | None, decimal: Mark | None = None
 ) -> tuple[Opened, list[str], str]:
-    """As `open_table`, with the lines that are wrong, which are left out, and what to do about them."""
-    found = Reading(decimals=Decimals(_checked_mark(decimal)))
-    read = io.BytesIO(sys.stdin.buffer.read()) if source == "-" else source
-    pieces = _pieces(read, named(source), PIECE, found, together=True, look=look)
+    """Read a table as `read_table` does, but leave out wrong lines instead of raising an error.
+
+    Returns
+    -------
+    opened : Opened
+        The table.
+    problems : list of str
+        The wrong lines.
+    advice : str
+        What to do about them.
+    """
+    reading = Reading(decimals=Decimals(_checked_mark(decimal)))
+    file = io.BytesIO(sys.stdin.buffer.read()) if source == "-" else source
+    pieces = _read_pieces(file, source_name(source), PIECE, reading, together=True, look=look)
     remarks: list[str] = []
     if rows is None:
         frame = _joined(list(pieces))
     else:
         frame, remarks = draw_rows(pieces, rows, seed)
-    mark = found.decimals.mark
+    mark = reading.decimals.mark
     if mark == "," and len(frame):
         frame = frame.apply(_with_points)
         remarks = ["numbers with a decimal comma", *remarks]
-    found.decimals.check(named(source))
-    return Opened(frame, (*found.notes, *remarks), mark), found.problems, found.advice
+    reading.decimals.check(source_name(source))
+    return Opened(frame, (*reading.notes, *remarks), mark), reading.problems, reading.advice
 
 
 def _checked_mark(decimal: Mark | None) -> Mark | None:
+    """Return a decimal mark. Raises ValueError if it is neither a comma nor a point."""
     if decimal is not None:
         choice("decimal", decimal, tuple(MARK_NAMES))
     return decimal
 
 
 def draw_rows(frames: Iterable[pd.DataFrame], rows: int, seed: int) -> tuple[pd.DataFrame, list[str]]:
-    """So many of the rows of these pieces of a table, each as likely, in their order, or all if there are
-    fewer; and what is to be said of it.
+    """Draw rows of a table at random, all with the same probability.
 
-    Each row gets a random number, and those with the smallest stay.
+    Each row gets a random number, and the rows with the smallest numbers are kept.
+
+    Parameters
+    ----------
+    frames : iterable of DataFrame
+        The table in pieces.
+    rows : int
+        The number of rows; all are kept if there are fewer.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    frame : DataFrame
+        The rows in their order.
+    remarks : list of str
+        A remark if rows were left out.
     """
     rows, rng = whole("rows", rows, low=2), np.random.default_rng(whole("seed", seed, low=0))
     kept: list[pd.DataFrame] = []
-    keys, total, below = np.empty(0), 0, 1.0
+    keys, total, threshold = np.empty(0), 0, 1.0
     for frame in frames:
-        new = rng.random(len(frame))
-        kept.append(frame[new < below])
-        keys, total = np.concatenate([keys, new[new < below]]), total + len(frame)
+        frame_keys = rng.random(len(frame))
+        kept.append(frame[frame_keys < threshold])
+        keys = np.concatenate([keys, frame_keys[frame_keys < threshold]])
+        total += len(frame)
         if len(keys) > 2 * rows:
-            below = float(np.partition(keys, rows)[rows])
-            kept, keys = [_joined(kept)[keys < below]], keys[keys < below]
+            threshold = float(np.partition(keys, rows)[rows])
+            kept, keys = [_joined(kept)[keys < threshold]], keys[keys < threshold]
     if total <= rows:
         return _joined(kept), []
-    chosen = np.sort(np.argpartition(keys, rows)[:rows]) if len(keys) > rows else slice(None)
-    return _joined(kept).iloc[chosen], [f"{rows:,} of {total:,} rows, drawn at random"]
+    drawn = np.sort(np.argpartition(keys, rows)[:rows]) if len(keys) > rows else slice(None)
+    return _joined(kept).iloc[drawn], [f"{rows:,} of {total:,} rows, drawn at random"]
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Return pieces of a table as one frame."""
     return frames[0] if len(frames) == 1 else pd.concat(frames).rename_axis(frames[0].index.name)
 
 
 def open_chunks(source: Source, rows: int, *, decimal: Mark | None = None) -> Iterator[pd.DataFrame]:
-    """The same table, so many rows at a time (the last piece may have fewer): of a file larger than memory,
-    or of a stream, whose rows are given on as they come, at most so many.
+    """Read a table in pieces, for files larger than memory and for streams.
 
-    There is at least one piece, which may have no rows. The decimal mark is `decimal`, unless the first rows
-    have another, and stays: rows that are given on are not read anew.
+    Parameters
+    ----------
+    source : path, "-" or binary file
+        As for `read_table`.
+    rows : int
+        Rows of each piece; the last piece may have fewer. The pieces of a stream have the rows that have
+        arrived, at most this many.
+    decimal : "," or ".", optional
+        The decimal mark of other data of the same kind. If the first rows have another mark, that one is
+        used. The mark doesn't change later, because earlier pieces cannot be read again.
+
+    Returns
+    -------
+    iterator of DataFrame
+        At least one piece, which may have no rows.
     """
-    found = Reading(decimals=Decimals(_checked_mark(decimal)))
-    return _pieces(source, named(source), rows, found, together=False)
+    reading = Reading(decimals=Decimals(_checked_mark(decimal)))
+    return _read_pieces(source, source_name(source), rows, reading, together=False)
 
 
-def named(source: Source) -> str:
-    """What a source is called in messages."""
+def source_name(source: Source) -> str:
+    """Return the name of a source in messages."""
     if source == "-" or source is sys.stdin.buffer:
         return "standard input"
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the table"
 
 
-def _pieces(
-    source: Source, name: str, rows: int, found: Reading, together: bool, look: Look | None = None
+def _read_pieces(
+    source: Source, name: str, rows: int, reading: Reading, together: bool, look: FirstRowsCheck | None = None
 ) -> Iterator[pd.DataFrame]:
-    """The table, piece by piece. All `together`, numbers keep the marks of the file, as these are known in
-    the end, and lines that are wrong are noted; otherwise each piece is ready, or refused."""
+    """Read a table in pieces.
+
+    Parameters
+    ----------
+    source : path, "-" or binary file
+        The file.
+    name : str
+        Its name in messages.
+    rows : int
+        Rows of each piece.
+    reading : Reading
+        Collects what is learned about the file.
+    together : bool
+        True if the pieces will be joined. Then numbers keep the decimal mark of the file, which is only known
+        at the end, and wrong lines are collected. Otherwise numbers get points, and a wrong line is an error.
+    look : callable, optional
+        Called with the first rows and their share of the file, if there are more.
+    """
     try:
         with contextlib.ExitStack() as stack:
-            packed = _opened(source, stack)
+            packed = _open(source, stack)
             size = _size(packed)
-            file = _unpacked(name, packed, stack, found.notes)
+            file = _unpack(name, packed, stack, reading.notes)
             if head_of(file)[:4] == PARQUET:
-                yield from _regrouped(_parquet(name, file, rows, found.notes, look), rows)
+                yield from _regroup(_read_parquet(name, file, rows, reading.notes, look), rows)
                 return
-            for frame in _csv(name, file, rows, found, together):
+            for frame in _read_csv(name, file, rows, reading, together):
                 if look is not None and packed.tell() < size:
-                    commas = found.decimals.mark == ","
-                    look(frame.apply(_with_points) if commas else frame, packed.tell() / size)
+                    has_commas = reading.decimals.mark == ","
+                    look(frame.apply(_with_points) if has_commas else frame, packed.tell() / size)
                 look = None
                 yield frame
     except OSError as error:
@@ -192,7 +283,8 @@ def _pieces(
         raise ValueError(f"{name} is compressed and damaged: {error or 'it ends too early'}") from None
 
 
-def _opened(source: Source, stack: contextlib.ExitStack) -> io.BufferedReader:
+def _open(source: Source, stack: contextlib.ExitStack) -> io.BufferedReader:
+    """Open a source for reading bytes. The stack closes it, unless the user has opened it."""
     if source == "-":
         return cast(io.BufferedReader, sys.stdin.buffer)
     if isinstance(source, (str, os.PathLike)):
@@ -200,12 +292,12 @@ def _opened(source: Source, stack: contextlib.ExitStack) -> io.BufferedReader:
     if isinstance(source, io.BufferedReader):
         return source
     reader = io.BufferedReader(cast(Any, source), HEAD)
-    stack.callback(reader.detach)  # or it would close the user's file
+    stack.callback(reader.detach)  # otherwise it would close the user's file
     return reader
 
 
 def _size(file: io.BufferedReader) -> int:
-    """How many bytes a file has; of a stream 0."""
+    """Return the number of bytes in a file, or 0 for a stream."""
     if not file.seekable():
         return 0
     start = file.tell()
@@ -214,10 +306,10 @@ def _size(file: io.BufferedReader) -> int:
     return size
 
 
-def _unpacked(
+def _unpack(
     name: str, file: io.BufferedReader, stack: contextlib.ExitStack, notes: list[str]
 ) -> io.BufferedReader:
-    """What is in a compressed file, and any other as it is; the bytes tell, not the name."""
+    """Return the content of a compressed file, or the file itself. Its bytes decide, not its name."""
     head = head_of(file)
     for magic, (kind, unpack) in PACKERS.items():
         if head.startswith(magic):
@@ -237,18 +329,19 @@ def _unpacked(
     if len(members) != 1:
         raise ValueError(
             f"{name} must have one file in it, it has {len(members)}: "
-            f"{', '.join(entry.filename for entry in members[:SHOWN])}; unpack it and name one of them"
+            f"{', '.join(entry.filename for entry in members[:SHOWN])}; unpack it and choose one of them"
         )
     notes.append(f"unpacked by zip: {members[0].filename}")
     try:
         return io.BufferedReader(cast(Any, stack.enter_context(archive.open(members[0]))), HEAD)
-    except (RuntimeError, NotImplementedError) as error:  # it has a password, or is packed in another manner
+    except (RuntimeError, NotImplementedError) as error:  # it has a password, or an unknown compression
         raise ValueError(f"{name} cannot be unpacked: {error}") from None
 
 
-def _parquet(
-    name: str, file: io.BufferedReader, rows: int, notes: list[str], look: Look | None
+def _read_parquet(
+    name: str, file: io.BufferedReader, rows: int, notes: list[str], look: FirstRowsCheck | None
 ) -> Iterator[pd.DataFrame]:
+    """Yield the batches of rows of a Parquet file, with row numbers from 1 as the index."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -271,68 +364,79 @@ def _parquet(
             yield frame
         if empty:
             yield pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
-    except (pyarrow.ArrowException, NotImplementedError, ValueError) as error:  # ValueError: of its texts
+    except (
+        pyarrow.ArrowException,
+        NotImplementedError,
+        ValueError,
+    ) as error:  # ValueError: text that isn't UTF-8
         raise ValueError(f"{name} is not a Parquet file that can be read: {error}") from None
 
 
-def _regrouped(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:
-    """The same rows, so many at a time but for the last: empty lines would leave fewer."""
-    rest, count = pd.DataFrame(), 0
+def _regroup(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:
+    """Yield the rows of frames in pieces of equal size, except the last: empty lines make frames shorter."""
+    pending, pieces = pd.DataFrame(), 0
     for frame in frames:
-        rest = pd.concat([rest, frame]) if len(rest) else frame
-        if len(rest) >= rows:
-            yield rest.iloc[:rows].copy()
-            rest, count = rest.iloc[rows:], count + 1
-    if len(rest) or not count:
-        yield rest
+        pending = pd.concat([pending, frame]) if len(pending) else frame
+        if len(pending) >= rows:
+            yield pending.iloc[:rows].copy()
+            pending, pieces = pending.iloc[rows:], pieces + 1
+    if len(pending) or not pieces:
+        yield pending
 
 
-def _csv(
-    name: str, file: io.BufferedReader, rows: int, found: Reading, together: bool
+def _read_csv(
+    name: str, file: io.BufferedReader, rows: int, reading: Reading, together: bool
 ) -> Iterator[pd.DataFrame]:
-    encoding = find_encoding(name, file, found.notes)
+    """Yield the rows of a CSV file, with line numbers as the index; arguments as for `_read_pieces`."""
+    encoding = find_encoding(name, file, reading.notes)
     sample = sample_text(file, encoding)
     start = sample.lstrip("\ufeff \r\n")
-    if other := next((kind for kind, mark in OTHERS.items() if re.match(mark, start)), None):
-        raise ValueError(f"{name} is {other}, and no table: CSV or Parquet is needed")
+    if other_format := next(
+        (kind for kind, pattern in OTHER_FORMATS.items() if re.match(pattern, start)), None
+    ):
+        raise ValueError(f"{name} is {other_format}, and no table: CSV or Parquet is needed")
     stream = None if file.seekable() else Stream(file)
     lines = Lines(name, io.TextIOWrapper(cast(Any, stream or file), encoding, newline=""), stream)
     try:
-        frames = _frames(name, lines, sample, rows, found, together)
-        for frame in frames if together or stream is not None else _regrouped(frames, rows):
+        frames = _read_rows(name, lines, sample, rows, reading, together)
+        for frame in frames if together or stream is not None else _regroup(frames, rows):
             yield frame.rename_axis("line")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{name}, after line {lines.number}: it began as text in {encoding} and goes on with other bytes "
+            f"{name}, after line {lines.number}: it begins as text in {encoding}, and then has other bytes "
             f"({error.reason}): save it as UTF-8"
         ) from None
     finally:
-        lines.text.detach()  # or it would close the file, which may be the user's
+        lines.text.detach()  # otherwise it would close the file, which may be the user's
 
 
-def _frames(
-    name: str, lines: Lines, sample: str, rows: int, found: Reading, together: bool
+def _read_rows(
+    name: str, lines: Lines, sample: str, rows: int, reading: Reading, together: bool
 ) -> Iterator[pd.DataFrame]:
-    """The rows below the header; those of another length are noted, or refused with their piece."""
-    notes, decimals, problems = found.notes, found.decimals, found.problems
+    """Yield the rows below the header.
+
+    Rows with a wrong number of cells are collected in `reading.problems` if the pieces will be joined, and
+    are an error otherwise. `sample` is the beginning of the text.
+    """
+    notes, decimals, problems = reading.notes, reading.decimals, reading.problems
     separator, header = find_header(name, lines, sample, notes)
     if len(header) > 1:
         notes.append(f"cells separated by {SEPARATORS[separator]}")
     columns = distinct_names(header, notes)
     if all(NUMERAL.fullmatch(label) for label in header):
         notes.append("the first line has numbers, and is taken for the names of the columns all the same")
-    found.advice = f": correct them (text with {SEPARATORS[separator]} in it needs quotes)"
+    reading.advice = f": correct them (text with {SEPARATORS[separator]} in it needs quotes)"
     decimals.separator = separator
     mark: Mark | None = None
     if not together and lines.stream is None:
         decimals.count(sample.splitlines()[1:])
     count = 0
-    while block := lines.some(rows):
+    while block := lines.read(rows):
         decimals.count(block)
-        frame = _frame(name, lines, block, separator, columns, problems)
+        frame = _parse_lines(name, lines, block, separator, columns, problems)
         if not together:
             if problems:
-                raise ValueError(told(name, problems) + found.advice)
+                raise ValueError(problem_message(name, problems) + reading.advice)
             mark = decimals.settle(name, lines.number - len(block) + 1, mark)
         count += len(frame)
         if len(frame):
@@ -341,24 +445,43 @@ def _frames(
         yield pd.DataFrame({column: pd.array([], dtype="str") for column in columns})
 
 
-def told(name: str, *kinds: Sequence[str]) -> str:
-    """One message of all that is wrong; of several kinds some of each are spelled out."""
-    problems = [*chain(*kinds)]
+def problem_message(name: str, *groups: Sequence[str]) -> str:
+    """Return one message about all problems of a table.
+
+    Each group has problems of one kind. If there are many, the message lists some of each group.
+    """
+    problems = [*chain(*groups)]
     if len(problems) == 1:
         return f"{name}, {problems[0]}"
-    most = SHOWN // sum(map(bool, kinds))
-    shown = [*chain(*(kind[:most] for kind in kinds))]
+    most_of_group = SHOWN // sum(map(bool, groups))
+    shown = [*chain(*(group[:most_of_group] for group in groups))]
     more = f"; and {len(problems) - len(shown)} more" if len(problems) > len(shown) else ""
     return f"{name} has {len(problems)} problems: {'; '.join(shown)}{more}"
 
 
-def _frame(
+def _parse_lines(
     name: str, lines: Lines, block: list[str], separator: str, columns: list[str], problems: list[str]
 ) -> pd.DataFrame:
-    """The rows in these lines (and in those that follow, if a cell goes on there), by their lines."""
+    """Split lines into cells, and return them with line numbers as the index.
+
+    Parameters
+    ----------
+    name : str
+        The name of the file in errors.
+    lines : Lines
+        The lines of the file, of which more are read if a quoted cell continues after the block.
+    block : list of str
+        The last lines that were read from it.
+    separator : str
+        The separator of cells.
+    columns : list of str
+        The names of the columns.
+    problems : list of str
+        Gets a problem for each row with a wrong number of cells, which is left out.
+    """
     first, width = lines.number - len(block) + 1, len(columns)
-    plain = all(line.count(separator) == width - 1 and '"' not in line and line.strip() for line in block)
-    if plain and not block[0].startswith("\ufeff"):  # which pandas would take for the mark of an encoding
+    is_plain = all(line.count(separator) == width - 1 and '"' not in line and line.strip() for line in block)
+    if is_plain and not block[0].startswith("\ufeff"):  # pandas would drop this mark
         frame = pd.read_csv(
             io.StringIO("".join(block)), sep=separator, header=None, names=columns, index_col=False,
             dtype="str", na_filter=False, quoting=csv.QUOTE_NONE, skip_blank_lines=False,
@@ -367,7 +490,7 @@ def _frame(
         frame = frame.apply(lambda column: column.str.strip())
         return frame if width == 1 else frame[(frame != "").any(axis=1)]
     reader = csv.reader(chain(block, lines), delimiter=separator, skipinitialspace=True)
-    kept, places = [], []
+    rows, line_numbers = [], []
     while reader.line_num < len(block):
         line = first + reader.line_num
         try:
@@ -383,16 +506,16 @@ def _frame(
             quote = f" (up to line {end}, so a quote may be open)" if end > line else ""
             problems.append(f"line {line}: {width} cells are needed, got {len(row)}{quote}")
             continue
-        kept.append(row)
-        places.append(line)
-    cells = zip(*kept, strict=True) if kept else ((),) * width
+        rows.append(row)
+        line_numbers.append(line)
+    cells = zip(*rows, strict=True) if rows else ((),) * width
     pairs = zip(columns, cells, strict=True)
-    made = {column: pd.array(list(values), dtype="str") for column, values in pairs}
-    return pd.DataFrame(made, index=pd.Index(places, dtype="int64"))
+    arrays = {column: pd.array(list(values), dtype="str") for column, values in pairs}
+    return pd.DataFrame(arrays, index=pd.Index(line_numbers, dtype="int64"))
 
 
 def _with_points(column: pd.Series) -> pd.Series:
-    """The same with decimal points in place of commas, where a cell is a number."""
+    """Return a column with decimal points instead of commas in cells that are numbers."""
     numbers = column.str.fullmatch(WITH_COMMA)
     points = column.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
     return column.where(~numbers, points)

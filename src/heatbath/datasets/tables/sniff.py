@@ -1,4 +1,4 @@
-"""Find out how a CSV file is written: encoding, separator, decimal mark and header."""
+"""Detect how a CSV file is written: encoding, separator, decimal mark and header."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from typing import Any, Literal, TypeAlias
 
 from heatbath._internal.warnings import UnforeseenDataWarning
 
-Mark: TypeAlias = Literal[",", "."]  # what decimals come after
+Mark: TypeAlias = Literal[",", "."]  # a decimal mark
 MARK_NAMES: dict[Mark, str] = {",": "commas", ".": "points"}
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-MARKS = {  # the bytes that begin a file in an encoding that says so
+BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-ENCODINGS = ("utf-8", "cp1252", "latin-1")  # of other files, tried in this order: the last takes any bytes
-NUMERAL, MOST_TITLES = re.compile(r"[+-]?[\d.,]+"), 10
+ENCODINGS = ("utf-8", "cp1252", "latin-1")  # tried in this order; the last one accepts any bytes
+NUMERAL = re.compile(r"[+-]?[\d.,]+")
+MOST_TITLES = 10  # lines above the header
 QUOTED = re.compile(r'"([^"]*)"')
 UNIT = r"(?:[%$€£¥]|[A-Za-zµ°²³/]{{1,6}})?"
 AMOUNT = r"[$€£¥]?\s*[+-]?(\d+|\d{{1,3}}(?:\{thousands}\d{{3}})+){decimals}\s*" + UNIT
@@ -33,88 +34,129 @@ DECIMALS = tuple(  # numbers with a comma, and with a point
     re.compile(AMOUNT.format(thousands=thousands, decimals=rf"\{mark}(\d+)"))
     for mark, thousands in (",.", ".,")
 )
-ENOUGH, FEW_LINES = 10_000, 1000  # numbers that tell the decimal mark; lines of a piece after that
-HEAD = 1 << 18  # bytes from which the separator is found out
-LONGEST = 1 << 24  # characters in a line, beyond which it is no table
-PIECE, LARGEST = 50_000, 1 << 25  # rows that are read at a time, and their characters
+ENOUGH = 10_000  # unambiguous numbers after which only a sample of lines is counted
+BLOCK_LINES = 1000  # lines that are counted at a time, and the size of such a sample
+HEAD = 1 << 18  # bytes from which encoding and separator are detected
+LONGEST = 1 << 24  # characters in a line, above which the file is no table
+PIECE, LARGEST = 50_000, 1 << 25  # rows and characters that are read at a time
 
 
 class Decimals:
-    """Which decimal mark the numbers of a file have, by those that can be read in one way: 1.5 and 1.234,5,
-    but not 1.750. `usual` is what other data of the same kind had: it decides where these do not."""
+    """Detect the decimal mark of the numbers in a file.
+
+    Unambiguous numbers decide: 1.5 and 1.234,5, but not 1.750.
+
+    Attributes
+    ----------
+    usual : "," or "." or None
+        The mark of other data of the same kind. It decides if there are no unambiguous numbers.
+    separator : str or None
+        The separator of cells; None until text has been read.
+    counts : list of int
+        How many numbers have a comma, and how many have a point.
+    unambiguous : list of int
+        How many of these can be read in only one way.
+    """
 
     def __init__(self, usual: Mark | None = None) -> None:
         self.usual, self.warned = usual, False
-        self.separator: str | None = None  # of cells; None while there is no text
-        self.some, self.sure = [0, 0], [0, 0]  # numbers with a comma, and with a point
+        self.separator: str | None = None
+        self.counts, self.unambiguous = [0, 0], [0, 0]
 
     def count(self, lines: Sequence[str]) -> None:
-        """Look at some more lines: all of them, until it is clear."""
-        for first in range(0, len(lines), FEW_LINES):
-            if sum(self.sure) > ENOUGH:
-                self._count(lines[first :: 1 + (len(lines) - first) // FEW_LINES])
+        """Count the numbers in lines: in all lines until the mark is clear, then in a sample of them."""
+        for first in range(0, len(lines), BLOCK_LINES):
+            if sum(self.unambiguous) > ENOUGH:
+                self._count(lines[first :: 1 + (len(lines) - first) // BLOCK_LINES])
                 return
-            self._count(lines[first : first + FEW_LINES])
+            self._count(lines[first : first + BLOCK_LINES])
 
     def _count(self, lines: Sequence[str]) -> None:
-        quoted = self.separator == ","  # so that what has a comma is in quotes
+        """Count the numbers in all of these lines."""
+        has_quotes = self.separator == ","  # then cells with a comma are in quotes
         for line in lines:
-            for cell in (*line.split(self.separator), *(QUOTED.findall(line) if quoted else ())):
+            for cell in (*line.split(self.separator), *(QUOTED.findall(line) if has_quotes else ())):
                 if "," not in cell and "." not in cell:
                     continue
-                for place, form in enumerate(DECIMALS):
-                    if found := form.fullmatch(cell.strip(' "\r\n')):
-                        self.some[place] += 1
-                        self.sure[place] += _is_sure(*found.groups())
+                for i, pattern in enumerate(DECIMALS):
+                    if match := pattern.fullmatch(cell.strip(' "\r\n')):
+                        self.counts[i] += 1
+                        self.unambiguous[i] += _is_unambiguous(*match.groups())
 
     @property
     def mark(self) -> Mark | None:
-        """What they have, by now: where all could be of thousands, commas, unless these separate cells."""
-        commas, points = self.sure
+        """Decimal mark of the numbers so far, or None.
+
+        If all numbers are ambiguous, it is a comma unless commas separate cells.
+        """
+        commas, points = self.unambiguous
         if self.separator is None:
             return None
         if self.usual is not None:
             return "," if commas > points or (self.usual == "," and commas == points) else "."
-        if commas > points or (commas == points == 0 and self.separator != "," and self.some[0]):
+        if commas > points or (commas == points == 0 and self.separator != "," and self.counts[0]):
             return ","
-        return "." if any(self.some) else None
+        return "." if any(self.counts) else None
 
     def check(self, name: str) -> None:
-        """Warn of a mark that the usual data did not have."""
+        """Warn if the mark isn't the usual one."""
         if self.usual is not None and (mark := self.mark) is not None and mark != self.usual:
             self._warn(
-                f"{name}: numbers have decimal {MARK_NAMES[mark]}, and are read so, though in training they "
-                f"had {MARK_NAMES[self.usual]}: see that this is right"
+                f"{name}: numbers have decimal {MARK_NAMES[mark]} and are read with them, but in training "
+                f"they had {MARK_NAMES[self.usual]}: check that this is right"
             )
 
     def settle(self, name: str, line: int, former: Mark | None) -> Mark | None:
-        """The mark of a piece from a line on: that of those before it, as soon as there is one."""
-        now = self.mark
+        """Return the mark for a piece of a file, which is that of earlier pieces if they have one.
+
+        Parameters
+        ----------
+        name : str
+            The name of the file in warnings.
+        line : int
+            The first line of the piece.
+        former : "," or "." or None
+            The mark of earlier pieces.
+        """
+        mark = self.mark
         if former is None:
             self.check(name)
-            return now
-        if now is not None and now != former:
+            return mark
+        if mark is not None and mark != former:
             self._warn(
-                f"{name}: before line {line} numbers had decimal {MARK_NAMES[former]}, and by now most have "
-                f"decimal {MARK_NAMES[now]}: they are read as before. Write all of them alike"
+                f"{name}: before line {line} numbers had decimal {MARK_NAMES[former]}, but most have decimal "
+                f"{MARK_NAMES[mark]} from there on: they are read with decimal {MARK_NAMES[former]}. Write "
+                "all of them in the same way"
             )
         return former
 
     def _warn(self, text: str) -> None:
+        """Issue a warning, but only the first one for a file."""
         if not self.warned:
             warnings.warn(text, UnforeseenDataWarning, stacklevel=3)
         self.warned = True
 
 
-def _is_sure(before: str, decimals: str) -> bool:
-    """Whether what is between these digits cannot be a mark of thousands."""
-    return len(decimals) != 3 or not before.isdigit() or before[0] == "0" or len(before) > 3
+def _is_unambiguous(integer_part: str, decimals: str) -> bool:
+    """Return True if the mark between these digits cannot separate thousands."""
+    return len(decimals) != 3 or not integer_part.isdigit() or integer_part[0] == "0" or len(integer_part) > 3
 
 
 @dataclass
 class Reading:
-    """What is found out while a table is read: notes, which are complete with the first rows; all lines that
-    are wrong, and what to do about them; the decimal mark."""
+    """What is learned about a file while it is read.
+
+    Attributes
+    ----------
+    notes : list of str
+        Remarks on how it is read, complete after the first rows.
+    problems : list of str
+        Wrong lines.
+    advice : str
+        What to do about them.
+    decimals : Decimals
+        The decimal mark.
+    """
 
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -123,7 +165,7 @@ class Reading:
 
 
 def head_of(file: io.BufferedReader) -> bytes:
-    """The bytes that come next; of a stream, as many as there are without waiting."""
+    """Return the next bytes without reading them; for a stream, those that are available without waiting."""
     if not file.seekable():
         return file.peek(HEAD)[:HEAD]
     start = file.tell()
@@ -133,26 +175,31 @@ def head_of(file: io.BufferedReader) -> bytes:
 
 
 def find_encoding(name: str, file: io.BufferedReader, notes: list[str]) -> str:
-    """The encoding that a text says it has, or the first in which all of it can be read (of a stream, what
-    there is of it by now)."""
+    """Return the encoding of a text, and add to the notes if it isn't plain UTF-8.
+
+    It is that of a byte order mark, or the first encoding that can decode the whole file; for a stream, the
+    part that is available.
+    """
     head = head_of(file)
-    if found := next((encoding for mark, encoding in MARKS.items() if head.startswith(mark)), None):
-        notes.append(f"text in {found.removesuffix('-sig').upper()}, as its first bytes say")
-        return found
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if head.startswith(mark):
+            notes.append(f"text in {encoding.removesuffix('-sig').upper()}, as its first bytes say")
+            return encoding
     if b"\0" in head:
         zeros = head.count(0) / len(head)
         if not 0.2 < zeros < 0.8 or b"\0\0" in head:
-            raise ValueError(f"{name} is not a table of text: it has bytes of zero. CSV or Parquet is needed")
-        found = "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
-        notes.append(f"text in {found.upper()}")
-        return found
-    found = next(encoding for encoding in ENCODINGS if _decodes(file, encoding))
-    if found != "utf-8":
-        notes.append(f"text in {found}, as it is not UTF-8")
-    return found
+            raise ValueError(f"{name} is not a table of text: it has zero bytes. CSV or Parquet is needed")
+        encoding = "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
+        notes.append(f"text in {encoding.upper()}")
+        return encoding
+    encoding = next(encoding for encoding in ENCODINGS if _is_encoded_in(file, encoding))
+    if encoding != "utf-8":
+        notes.append(f"text in {encoding}, as it is not UTF-8")
+    return encoding
 
 
-def _decodes(file: io.BufferedReader, encoding: str) -> bool:
+def _is_encoded_in(file: io.BufferedReader, encoding: str) -> bool:
+    """Return True if a file can be decoded; for a stream, the part that is available."""
     decoder = codecs.getincrementaldecoder(encoding)()
     seekable = file.seekable()
     start = file.tell() if seekable else 0
@@ -169,103 +216,129 @@ def _decodes(file: io.BufferedReader, encoding: str) -> bool:
 
 
 def sample_text(file: io.BufferedReader, encoding: str) -> str:
-    """The text that a file begins with, in whole lines."""
+    """Return the beginning of a text, up to the end of a line."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(head_of(file))
     end = max(text.rfind("\n"), text.rfind("\r")) + 1
     return text[:end] if end else text
 
 
 class ReadOnce(io.RawIOBase):
-    """What is unpacked of a stream, which cannot be gone back in, though the unpacker says that it can."""
+    """Unpacked stream without seeking, which the unpacker would otherwise offer."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """What has come, at most as much as there is room for."""
+        """Fill the buffer with what is available, and return the number of bytes."""
         content = self._file.read1(len(buffer))
         buffer[: len(content)] = content
         return len(content)
 
 
 class Stream(io.BufferedIOBase):
-    """A file that comes bit by bit, a line at a time; it is known whether a further one has come."""
+    """Stream that is read line by line, and knows whether another line is available."""
 
     def __init__(self, file: io.BufferedReader) -> None:
-        self._file, self._rest, self._lines = file, b"", deque[bytes]()
+        self._file, self._incomplete, self._lines = file, b"", deque[bytes]()
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     @property
     def waits(self) -> bool:
-        """Whether there is no further line yet."""
+        """True if the next line has not arrived yet."""
         return not self._lines
 
     def read1(self, size: int = -1) -> bytes:
-        """The next line, as soon as it is there, or what is left at the end."""
-        while not self._lines and (more := self._file.read1(HEAD)):
-            *whole, self._rest = (self._rest + more).split(b"\n")
-            self._lines.extend(line + b"\n" for line in whole)
+        """Return the next line as soon as it has arrived, or the rest of the last line at the end."""
+        while not self._lines and (block := self._file.read1(HEAD)):
+            *complete, self._incomplete = (self._incomplete + block).split(b"\n")
+            self._lines.extend(line + b"\n" for line in complete)
         if self._lines:
             return self._lines.popleft()
-        left, self._rest = self._rest, b""
-        return left
+        remainder, self._incomplete = self._incomplete, b""
+        return remainder
 
 
 class Lines:
-    """The lines of a text, counted; those that no table has are refused."""
+    """Iterator over the lines of a text that counts them, and raises ValueError for lines of no table.
+
+    `number` is the number of the last line that was read.
+    """
 
     def __init__(self, name: str, text: io.TextIOWrapper, stream: Stream | None) -> None:
         self.name, self.text, self.stream, self.number = name, text, stream, 0
 
-    def some(self, most: int) -> list[str]:
-        """The next lines; of a stream those that are there, or the next that comes."""
-        found: list[str] = []
+    def read(self, most: int) -> list[str]:
+        """Return the next lines, at most this many; for a stream, those available, or the next one."""
+        lines: list[str] = []
         characters = 0
-        while len(found) < most and characters < LARGEST and not (found and self._waits):
-            if not (line := next(self, "")):
+        while len(lines) < most and characters < LARGEST and not (lines and self._waits):
+            line = next(self, "")
+            if not line:
                 break
-            found.append(line)
+            lines.append(line)
             characters += len(line)
-        return found
+        return lines
 
     @property
     def _waits(self) -> bool:
+        """True if it reads a stream whose next line has not arrived yet."""
         return self.stream is not None and self.stream.waits
 
     def __iter__(self) -> Iterator[str]:
+        """Return the iterator itself."""
         return self
 
     def __next__(self) -> str:
+        """Return the next line."""
         line = self.text.readline(LONGEST)
         if not line:
             raise StopIteration
         self.number += 1
         if len(line) == LONGEST or "\0" in line:
-            what = "is longer than any table's" if len(line) == LONGEST else "has bytes of zero"
-            raise ValueError(f"{self.name} is not a table of text: line {self.number} {what}")
+            problem = f"has {LONGEST:,} characters or more" if len(line) == LONGEST else "has zero bytes"
+            raise ValueError(f"{self.name} is not a table of text: line {self.number} {problem}")
         return line
 
 
 def find_header(name: str, lines: Lines, sample: str, notes: list[str]) -> tuple[str, list[str]]:
-    """The separator, and the names in the first line that is not empty, and no title."""
+    """Read up to the header: the first line that is neither empty nor a title.
+
+    Parameters
+    ----------
+    name : str
+        The name of the file in errors.
+    lines : Lines
+        The lines of the file, which are read as far as the header.
+    sample : str
+        The beginning of the file, from which the separator is detected.
+    notes : list of str
+        Gets a remark on titles above the header.
+
+    Returns
+    -------
+    separator : str
+        The separator of cells.
+    header : list of str
+        The cells of the header.
+    """
     start = sample.lstrip()
-    if said := re.match(r'"?sep=([,;\t|])"?[\r\n]', start):  # what spreadsheets write to say so
-        separator = said[1]
+    if declaration := re.match(r'"?sep=([,;\t|])"?[\r\n]', start):  # written by spreadsheets
+        separator = declaration[1]
         next(line for line in lines if line.strip())
     else:
         separator, titles = _separator(start)
-        empty = f"{separator} \t\r\n"
-        above = [next(line for line in lines if line.strip()).strip(empty) for _ in range(titles)]
-        if above:
+        blank = f"{separator} \t\r\n"
+        title_lines = [next(line for line in lines if line.strip()).strip(blank) for _ in range(titles)]
+        if title_lines:
             lines_are = "line is" if titles == 1 else f"{titles} lines are"
-            first = next(filter(None, above), "")
+            first = next(filter(None, title_lines), "")
             notes.append(f"the first {lines_are} above the table, and left out: {first[:60]!r}")
     for row in rows_of(name, lines, separator):
         if any(header := [" ".join(cell.split()) for cell in row]):
@@ -282,10 +355,18 @@ def rows_of(name: str, lines: Iterable[str], separator: str) -> Iterator[list[st
 
 
 def _separator(sample: str) -> tuple[str, int]:
-    """That which cuts the lines into the same number of cells, two or more; of several, into the most. And
-    how many lines above the names of the columns are titles or comments: they have one cell, and all below
-    have more; or, as spreadsheets write them, as many cells as all below, of which one says something."""
-    scores, below, padded = {}, {}, {}
+    """Detect the separator of cells, and the number of titles or comments above the header.
+
+    The separator splits the lines into the same number of cells, two or more; of several separators it is the
+    one with most cells. Titles have one cell, while all lines below them have more; or, as spreadsheets write
+    them, as many cells as the lines below, of which at most one isn't empty.
+
+    Returns
+    -------
+    separator : str
+    titles : int
+    """
+    scores, below_titles, padded_titles = {}, {}, {}
     for separator in SEPARATORS:
         try:
             rows = [row for row in csv.reader(io.StringIO(sample, ""), delimiter=separator) if row]
@@ -294,43 +375,51 @@ def _separator(sample: str) -> tuple[str, int]:
         widths = [len(row) for row in rows]
         if widths and widths[0] > 1:
             scores[separator] = (widths.count(widths[0]) / len(rows), widths[0])
-            padded[separator] = _padded(rows)
-        titles = next((place for place, width in enumerate(widths) if width > 1), 0)
-        names = rows[titles] if rows else []
-        alike = len(rows) > titles + 1 and len({*widths[titles:]}) == 1
-        named = not any(NUMERAL.fullmatch(cell.strip()) for cell in names)
-        if 0 < titles <= MOST_TITLES and alike and named:
-            below[separator] = (len(names), titles)
+            padded_titles[separator] = _count_padded_titles(rows)
+        titles = next((i for i, width in enumerate(widths) if width > 1), 0)
+        header = rows[titles] if rows else []
+        same_width = len(rows) > titles + 1 and len({*widths[titles:]}) == 1
+        if 0 < titles <= MOST_TITLES and same_width and not _has_numerals(header):
+            below_titles[separator] = (len(header), titles)
     if scores:
-        separator = max(scores, key=lambda one: scores[one])
-        return separator, padded[separator]
-    if not below:
+        separator = max(scores, key=lambda candidate: scores[candidate])
+        return separator, padded_titles[separator]
+    if not below_titles:
         return ",", 0
-    separator = max(below, key=lambda one: below[one][0])
-    return separator, below[separator][1]
+    separator = max(below_titles, key=lambda candidate: below_titles[candidate][0])
+    return separator, below_titles[separator][1]
 
 
-def _padded(rows: list[list[str]]) -> int:
-    """How many rows at first are titles: at most one of their cells says something, and below are the names
-    of three columns or more, each with one."""
+def _count_padded_titles(rows: list[list[str]]) -> int:
+    """Return how many of the first rows are titles padded with empty cells.
+
+    At most one of their cells isn't empty, and the header below has three cells or more, none of them empty.
+    """
     filled = [sum(bool(cell.strip()) for cell in row) for row in rows[: MOST_TITLES + 1]]
-    titles = next((place for place, count in enumerate(filled) if count > 1), 0)
-    names = rows[titles]
-    named = len(names) > 2 and filled[titles] == len(names)
-    named = named and not any(NUMERAL.fullmatch(cell.strip()) for cell in names)
-    return titles if named and len(rows) > titles + 1 else 0
+    titles = next((i for i, count in enumerate(filled) if count > 1), 0)
+    header = rows[titles]
+    is_header = len(header) > 2 and filled[titles] == len(header) and not _has_numerals(header)
+    return titles if is_header and len(rows) > titles + 1 else 0
 
 
-def distinct_names(given: list[str], notes: list[str]) -> list[str]:
-    """The names of the columns: those without one are numbered, and those that come again, too."""
+def _has_numerals(cells: list[str]) -> bool:
+    """Return True if a cell looks like a number, which no header has."""
+    return any(NUMERAL.fullmatch(cell.strip()) for cell in cells)
+
+
+def distinct_names(labels: list[str], notes: list[str]) -> list[str]:
+    """Return different names for columns, and add to the notes which ones have changed.
+
+    A column without a label is called "column 3", and a second "x" is called "x.2".
+    """
     names: list[str] = []
-    for place, label in enumerate(given, start=1):
-        new = label or f"column {place}"
-        number = 2
-        while new in names or (new != label and new in given):
-            new, number = f"{label or f'column {place}'}.{number}", number + 1
-        if new != label:
-            what = f"another {label!r}" if label else "without a name"
-            notes.append(f"column {place}, {what}, is called {new!r}")
-        names.append(new)
+    for position, label in enumerate(labels, start=1):
+        original = label or f"column {position}"
+        name, number = original, 2
+        while name in names or (name != label and name in labels):
+            name, number = f"{original}.{number}", number + 1
+        if name != label:
+            reason = f"another {label!r}" if label else "without a name"
+            notes.append(f"column {position}, {reason}, is called {name!r}")
+        names.append(name)
     return names
