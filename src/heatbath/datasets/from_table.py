@@ -227,7 +227,8 @@ def _read_examples(
     if set(frame.columns).issuperset(columns.targets):
         read = read_targets(frame, columns.targets, task)
     frame = frame if read.rows.all() else frame[read.rows]
-    weights, wrong_weights = None, []
+    weights: Floats | None = None
+    wrong_weights: list[str] = []
     if columns.weights is not None and columns.weights in frame.columns:
         weights, wrong_weights = read_weights(frame, columns.weights)
     if wrong_names or wrong_lines or read.problems or wrong_weights:

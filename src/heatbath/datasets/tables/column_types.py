@@ -571,7 +571,8 @@ def from_plain(plain: object) -> Column:
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
     kind: Any = values.pop("kind", None)
     choice("kind of a column", kind, tuple(KINDS))
-    column: Column = KINDS[kind](**values)
+    make: Any = KINDS[kind]
+    column: Column = make(**values)
     return column
 
 
