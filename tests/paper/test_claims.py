@@ -327,18 +327,18 @@ def test_names_are_those_of_the_modules():
     ],
 )
 def test_a_limit_is_passed_in_part_where_the_interval_does_not_decide(measured, above, below):
-    assert claims.above(measured, 1.0) == above
-    assert claims.below(measured, 1.0) == below
+    assert claims.judge_above(measured, 1.0) == above
+    assert claims.judge_below(measured, 1.0) == below
 
 
 def test_one_run_of_the_paper_agrees_within_our_range_and_a_mean_within_our_interval():
     values = np.linspace(0.6, 0.8, 50)
-    assert claims.agrees(values, 0.78, single=True).verdict == HOLDS
-    assert claims.agrees(values, 0.76, single=False).verdict == IN_PART
-    assert claims.agrees(values, 0.705, single=False).verdict == HOLDS
-    assert claims.agrees(values, 0.84, single=True).verdict == IN_PART
-    assert claims.agrees(values, 0.9, single=True).verdict == FAILS
-    assert claims.agrees([0.2, 0.9], 0.55, single=False).verdict == IN_PART  # too vague to agree
+    assert claims.compare_with_paper(values, 0.78, single=True).verdict == HOLDS
+    assert claims.compare_with_paper(values, 0.76, single=False).verdict == IN_PART
+    assert claims.compare_with_paper(values, 0.705, single=False).verdict == HOLDS
+    assert claims.compare_with_paper(values, 0.84, single=True).verdict == IN_PART
+    assert claims.compare_with_paper(values, 0.9, single=True).verdict == FAILS
+    assert claims.compare_with_paper([0.2, 0.9], 0.55, single=False).verdict == IN_PART  # too vague to agree
 
 
 def test_an_interval_is_wider_for_the_best_of_several():
@@ -348,7 +348,7 @@ def test_an_interval_is_wider_for_the_best_of_several():
     for _ in range(1000):
         runs = rng.standard_normal((8, 7))
         best = runs[:, runs.mean(axis=0).argmax()]
-        hits += claims.above(student(best - rng.standard_normal(8), of=7)) == HOLDS
+        hits += claims.judge_above(student(best - rng.standard_normal(8), of=7)) == HOLDS
     assert hits / 1000 < 0.05
 
 

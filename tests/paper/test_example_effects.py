@@ -8,7 +8,7 @@ import heatbath as hb
 
 def test_single_data_move_the_weights_by_their_gradient():
     torch = pytest.importorskip("torch")
-    from heatbath.paper.example_effects import effects as norms
+    from heatbath.paper.example_effects import gradient_norms as norms
 
     network = hb.MLP((7,))
     theta = network.start(2, 1, [0], 3)[0]

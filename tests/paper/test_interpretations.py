@@ -15,7 +15,7 @@ def test_the_closest_reading_is_told_with_how_often_it_is():
         {"readings": (("reading", "reading_method", "reading_run"), values)},
         coords={"reading": ["a", "b", "c"], "reading_method": ["Adam"]},
     )
-    table = interpretations.readings_table(data, {"Adam": 0.7})
+    table = interpretations.interpretations_table(data, {"Adam": 0.7})
     often = {row[0]: float(row[-1].removesuffix(" %")) for row in table.rows[1:]}
     assert often["b"] == 0
     assert often["a"] + often["c"] == pytest.approx(100, abs=1)

@@ -40,16 +40,16 @@ def test_results_are_kept_and_not_made_again(folder, monkeypatch):
     assert done.exit_code == 0, done.output
     assert {name: (folder / name / "data.nc").read_bytes() for name in FAST} == before
     experiment = paper.find("points")
-    assert runner.finished(experiment, folder / "points", quick=True) is not None
-    assert runner.finished(experiment, folder / "points", quick=False) is None
+    assert runner.load_result(experiment, folder / "points", quick=True) is not None
+    assert runner.load_result(experiment, folder / "points", quick=False) is None
     monkeypatch.setitem(experiment.quick, "runs", 3)
-    assert runner.finished(experiment, folder / "points", quick=True) is None
+    assert runner.load_result(experiment, folder / "points", quick=True) is None
 
 
 def test_results_that_were_read_again_say_the_same(folder):
     experiment = paper.find("line-spiral")
-    fresh = experiment.run(Settings(**experiment.chosen(True)), None)
-    kept = runner.finished(experiment, folder / "line-spiral", quick=True)
+    fresh = experiment.run(Settings(**experiment.settings_for(True)), None)
+    kept = runner.load_result(experiment, folder / "line-spiral", quick=True)
     assert [claim.check(fresh) for claim in experiment.claims] == kept.findings
 
 
@@ -62,7 +62,7 @@ def drawings(monkeypatch, name):
         return experiment.draw(data, s)
 
     draw.__module__ = experiment.run.__module__
-    where = f"heatbath.paper.{paper.PLACES[name]}"
+    where = f"heatbath.paper.{paper.EXPERIMENTS[name]}"
     monkeypatch.setattr(where, replace(experiment, draw=draw))
     return drawn
 
@@ -82,9 +82,9 @@ def test_what_is_drawn_already_is_not_drawn_again(options, folder, monkeypatch):
     "reason", ["no picture", "no svg", "no stamp", "other stamp", "other results", "other code"]
 )
 def test_a_picture_that_is_not_of_these_results_and_this_code_is_drawn_again(reason, tmp_path, monkeypatch):
-    list(runner.reproduce(["data"], tmp_path, quick=True, again=False, tell=lambda name: None))
+    list(runner.reproduce(["data"], tmp_path, quick=True, again=False, make_callback=lambda name: None))
     drawn, place = drawings(monkeypatch, "data"), tmp_path / "data"
-    kept = runner.finished(paper.find("data"), place, quick=True)
+    kept = runner.load_result(paper.find("data"), place, quick=True)
     assert not runner.publish(kept)
     if reason.startswith("no "):
         end = {"picture": "png", "svg": "svg", "stamp": "sha256"}[reason.removeprefix("no ")]
@@ -104,15 +104,15 @@ def test_a_picture_that_is_not_of_these_results_and_this_code_is_drawn_again(rea
 def test_reading_a_result_writes_nothing(folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     (folder / "points" / "picture.png").unlink()
-    assert runner.finished(paper.find("points"), folder / "points", quick=True)
+    assert runner.load_result(paper.find("points"), folder / "points", quick=True)
     del before[folder / "points" / "picture.png"], before[folder / "points"]
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert not (folder / "points" / "picture.png").exists()
-    assert runner.publish(runner.finished(paper.find("points"), folder / "points", quick=True))
+    assert runner.publish(runner.load_result(paper.find("points"), folder / "points", quick=True))
 
 
 def test_a_summary_that_another_code_wrote_is_written_again(tmp_path):
-    (result,) = runner.reproduce(["data"], tmp_path, quick=True, again=False, tell=lambda name: None)
+    (result,) = runner.reproduce(["data"], tmp_path, quick=True, again=False, make_callback=lambda name: None)
     place = tmp_path / "data" / "result.json"
     text = place.read_text()
     place.write_text("{}")
@@ -154,7 +154,7 @@ def test_code_that_only_draws_leaves_results_as_they_are(change, matters, tmp_pa
         (tmp_path / f"made_up_{place}.py").write_text(MODULE.format(**values))
         module = SimpleNamespace(__file__=tmp_path / f"made_up_{place}.py")
         monkeypatch.setattr(runner, "import_module", lambda name, module=module: module)
-        texts.append(runner._source("made_up"))
+        texts.append(runner._source_without_drawing("made_up"))
     assert (texts[0] != texts[1]) == matters
 
 
@@ -241,7 +241,7 @@ def test_a_damaged_result_is_made_again_and_kept_aside(tmp_path):
             (place / "data.nc").write_bytes(damage)
         done = CliRunner().invoke(app, ["reproduce", "data", "--quick", "--folder", str(tmp_path)])
         assert done.exit_code == 0, done.output
-    assert runner.finished(paper.find("data"), place, quick=True)
+    assert runner.load_result(paper.find("data"), place, quick=True)
     assert (place / "damaged-data.nc").read_bytes() == b"nothing"
 
 
@@ -259,7 +259,7 @@ def test_code_that_results_depend_on_is_in_the_fingerprint(monkeypatch):
     monkeypatch.setattr(runner, "library", lambda: "another library")
     other = runner.fingerprint(experiment, True)
     assert other != before
-    monkeypatch.setattr(runner, "_source", lambda module: module)
+    monkeypatch.setattr(runner, "_source_without_drawing", lambda module: module)
     assert runner.fingerprint(experiment, True) not in (before, other)
 
 
@@ -287,7 +287,7 @@ def test_every_experiment_runs_quickly(name, tmp_path):
     """From its settings to claims, tables and a picture."""
     if name in ("line-mnist", "surface") and "HEATBATH_DATA" not in os.environ:
         pytest.skip("MNIST is not here: set HEATBATH_DATA")
-    (result,) = runner.reproduce([name], tmp_path, quick=True, again=False, tell=lambda name: None)
+    (result,) = runner.reproduce([name], tmp_path, quick=True, again=False, make_callback=lambda name: None)
     assert isinstance(result, runner.ExperimentResult), result
     assert all(found.ours and found.verdict in report.MARKS for found in result.findings)
     assert all(len(row) == len(table.columns) for table in result.tables for row in table.rows)

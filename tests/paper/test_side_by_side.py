@@ -9,26 +9,26 @@ from heatbath.runs.continuation import extend_plan
 
 def test_axes_become_dimensions():
     """Methods and runs where `select` finds them."""
-    from heatbath.paper.side_by_side import by_axes, scores
+    from heatbath.paper.side_by_side import scores_by_axes, unstack_chains
 
     run = hb.sweep(
         hb.datasets.spirals(n_train=50, n_test=50), hb.MLP((5,)),
         hb.AdLaLa(tau=[1e-5, 1e-4], sigma=[0.0, 0.1]),
         steps=20, batch=5, chains=3, record=[10, 20],
     )  # fmt: skip
-    found = scores(run)["accuracy"]
+    found = scores_by_axes(run)["accuracy"]
     assert found.dims == ("tau", "sigma", "run", "record")
     own = run.select(tau=1e-4, sigma=0.0).accuracy()
     assert np.array_equal(found.sel(tau=1e-4, sigma=0.0), own)
-    theta = by_axes(run, run.data["theta"])
+    theta = unstack_chains(run, run.data["theta"])
     assert np.array_equal(theta.sel(tau=1e-5, sigma=0.1), run.select(tau=1e-5, sigma=0.1).theta)
 
 
 def test_a_run_that_ctrl_c_cut_short_is_no_result():
-    from heatbath.paper.side_by_side import complete
+    from heatbath.paper.side_by_side import require_finished
 
     run = hb.train(hb.datasets.spirals(n_train=50), hb.MLP((5,)), hb.LOL(), steps=10, batch=5)
-    assert complete(run) is run
+    assert require_finished(run) is run
     longer = hb.Run(extend_plan(run.plan, 10, 10), run.step, run.data)
     with pytest.raises(KeyboardInterrupt):
-        complete(longer)
+        require_finished(longer)

@@ -87,7 +87,7 @@ def reproduce(
                             f"[red]{outcome[0]} was not run[/red]: {escape(str(outcome[1]))}", soft_wrap=True
                         )
         for name in NAMES:
-            if name not in done and (before := runner.finished(find(name), place / name, quick)):
+            if name not in done and (before := runner.load_result(find(name), place / name, quick)):
                 runner.publish(before)
                 done[name] = before
         results = [done[name] for name in NAMES if name in done]
@@ -106,7 +106,7 @@ def reproduce(
     except (OSError, ValueError, ImportError) as error:
         _refuse(str(error))
     summaries = [runner.summary(result) for result in results]
-    counts = report.counts(summaries)
+    counts = report.verdict_counts(summaries)
     if json:
         _emit({"report": str(place / "report.html"), "experiments": summaries, "missing": missing})
     lines.print(

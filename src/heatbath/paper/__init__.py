@@ -1,4 +1,4 @@
-"""The paper's experiments: one for each of its figures, with the claims that they make."""
+"""Reproduce the paper's experiments: one for each of its figures, with the claims that it makes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from heatbath.paper.experiment import Experiment
 
-PLACES = {  # in the order of the paper
+EXPERIMENTS = {  # module and attribute by name, in the order of the paper
     "temperature": "temperature.EXPERIMENT",
     "data": "example_data.EXPERIMENT",
     "line-mnist": "loss_lines.LINE_MNIST",
@@ -28,13 +28,13 @@ PLACES = {  # in the order of the paper
     "equipartition": "equipartition.EXPERIMENT",
     "points": "example_effects.EXPERIMENT",
 }
-NAMES = tuple(PLACES)
+NAMES = tuple(EXPERIMENTS)
 
 
 def find(name: str) -> Experiment:
-    """An experiment by its name."""
-    if name not in PLACES:
+    """Return the experiment with a name, or raise ValueError with all names."""
+    if name not in EXPERIMENTS:
         raise ValueError(f"there is no experiment {name!r}: accepted are {', '.join(NAMES)}")
-    module, _, attribute = PLACES[name].partition(".")
+    module, _, attribute = EXPERIMENTS[name].partition(".")
     experiment: Experiment = getattr(import_module(f"heatbath.paper.{module}"), attribute)
     return experiment

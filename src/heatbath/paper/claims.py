@@ -1,4 +1,4 @@
-"""What a claim of the paper is, and when it holds: verdicts from numbers with their intervals."""
+"""Define claims of the paper, and judge them by measured numbers and their intervals."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from numpy.typing import ArrayLike
 from heatbath.diagnostics.statistics import Measured, student
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
+MEAN_TOLERANCE = 0.01  # a mean within a point of the paper's value agrees with it
+PARTIAL_TOLERANCE = 0.05  # within five points it agrees in part
+MAX_RUN_RANGE, MAX_MEAN_INTERVAL = 0.2, 0.12  # wider ranges of runs, or intervals of means, decide nothing
 
 
 class Finding(NamedTuple):
-    """What was measured, in words with its interval, and whether the claim holds."""
+    """A measured result as text, with its interval, and the verdict on the claim."""
 
     ours: str
     verdict: str
@@ -25,70 +28,93 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper that numbers can confirm or refute; `paper` is the value that it gives."""
+    """A sentence of the paper that numbers can confirm or refute; `paper` is the value in the paper."""
 
     text: str
     check: Callable[[xr.Dataset], Finding]
     paper: str = ""
 
 
-def above(measured: Measured, limit: float = 0.0) -> str:
-    """Whether a number is above a limit: it holds in part where the interval does not decide."""
+def judge_above(measured: Measured, limit: float = 0.0) -> str:
+    """Return the verdict that a number is above a limit; in part if its interval contains the limit."""
     if math.isnan(measured.value):
         return FAILS
     low, high = (measured.value, measured.value) if math.isnan(measured.low) else measured[1:]
-    return HOLDS if low > limit else FAILS if high <= limit else IN_PART
+    if low > limit:
+        return HOLDS
+    return FAILS if high <= limit else IN_PART
 
 
-def below(measured: Measured, limit: float) -> str:
-    """Whether a number is below a limit."""
-    return above(-measured, -limit)
+def judge_below(measured: Measured, limit: float) -> str:
+    """Return the verdict that a number is below a limit."""
+    return judge_above(-measured, -limit)
 
 
-def within(measured: Measured, factor: float) -> str:
-    """Whether a ratio is near 1, up to a factor."""
-    return none_fails(above(measured, 1 / factor), below(measured, factor))
+def judge_within(measured: Measured, factor: float) -> str:
+    """Return the verdict that a ratio lies between 1/factor and factor."""
+    return combine_strictly(judge_above(measured, 1 / factor), judge_below(measured, factor))
 
 
-def all_of(*verdicts: str) -> str:
-    """The verdict on several things that are claimed together."""
+def combine_verdicts(*verdicts: str) -> str:
+    """Return the verdict on a claim with several parts: in part if some of them hold."""
     if all(verdict == HOLDS for verdict in verdicts):
         return HOLDS
     return FAILS if all(verdict == FAILS for verdict in verdicts) else IN_PART
 
 
-def none_fails(*verdicts: str) -> str:
-    """The verdict on several things none of which may fail."""
-    return FAILS if FAILS in verdicts else all_of(*verdicts)
+def combine_strictly(*verdicts: str) -> str:
+    """Return the verdict on a claim with several parts: it fails if one of them fails."""
+    return FAILS if FAILS in verdicts else combine_verdicts(*verdicts)
 
 
-def higher(first: ArrayLike, second: ArrayLike) -> Finding:
-    """Whether runs of one method score higher than those of another with the same starts and batches."""
+def compare_runs(first: ArrayLike, second: ArrayLike) -> Finding:
+    """Judge whether runs of one method score higher than runs of another with the same starts and batches.
+
+    Parameters
+    ----------
+    first, second : array (run,)
+        Accuracies of the two methods.
+    """
     difference = student(np.asarray(first, float) - np.asarray(second, float))
     both = f"{student(first).percent()} against {student(second).percent()}"
-    return Finding(f"{both}; difference {difference.text(100)} points", above(difference))
+    return Finding(f"{both}; difference {difference.text(100)} points", judge_above(difference))
 
 
-def agrees(values: ArrayLike, paper: float, single: bool) -> Finding:
-    """Whether an accuracy agrees with the paper's: of one run there, or a mean over runs.
+def compare_with_paper(values: ArrayLike, paper: float, single: bool) -> Finding:
+    """Judge whether accuracies agree with the paper's value.
 
-    One run agrees if it lies in the range of 95 % of ours, a mean if it is within a point of our interval;
-    both hold in part within five points, or if ours is vague: wider than 20 and 12 points.
+    A single run of the paper agrees if it lies in the range of 95 % of our runs; a mean agrees if it is
+    within a point of our interval. Both agree in part within five points, or if our range is wider than 20
+    points, or our interval wider than 12.
+
+    Parameters
+    ----------
+    values : array (run,)
+        Accuracies of our runs.
+    paper : float
+        Accuracy in the paper.
+    single : bool
+        True if the paper's value is of a single run, False if it is a mean.
     """
-    x = np.asarray(values, float)
-    mean = student(x)
-    low, high = np.percentile(x, [2.5, 97.5]) if single else (mean.low - 0.01, mean.high + 0.01)
+    accuracies = np.asarray(values, float)
+    mean = student(accuracies)
     text = mean.percent()
     if single:
-        text += f", runs from {100 * x.min():.1f} to {100 * x.max():.1f}"
+        low, high = np.percentile(accuracies, [2.5, 97.5])
+        text += f", runs from {100 * accuracies.min():.1f} to {100 * accuracies.max():.1f}"
+    else:
+        low, high = mean.low - MEAN_TOLERANCE, mean.high + MEAN_TOLERANCE
     distance = max(low - paper, paper - high, 0.0) if math.isfinite(low) else abs(mean.value - paper)
-    vague = not high - low <= (0.2 if single else 0.12)
-    verdict = HOLDS if distance <= 1e-12 and not vague else IN_PART if distance <= 0.05 else FAILS
-    return Finding(text, verdict)
+    is_decisive = high - low <= (MAX_RUN_RANGE if single else MAX_MEAN_INTERVAL)  # False for NaN
+    if distance <= 1e-12 and is_decisive:
+        return Finding(text, HOLDS)
+    return Finding(text, IN_PART if distance <= PARTIAL_TOLERANCE else FAILS)
 
 
-def in_range(values: ArrayLike, low: float, high: float) -> Finding:
-    """Whether a mean is in the paper's range, up to a point; in part up to five."""
+def compare_with_range(values: ArrayLike, low: float, high: float) -> Finding:
+    """Judge whether the mean of runs is in the paper's range, up to a point; up to five points in part."""
     mean = student(values)
     distance = max(low - mean.value, mean.value - high, 0.0)
-    return Finding(mean.percent(), HOLDS if distance <= 0.01 else IN_PART if distance <= 0.05 else FAILS)
+    if distance <= MEAN_TOLERANCE:
+        return Finding(mean.percent(), HOLDS)
+    return Finding(mean.percent(), IN_PART if distance <= PARTIAL_TOLERANCE else FAILS)

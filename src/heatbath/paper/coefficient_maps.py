@@ -1,4 +1,7 @@
-"""Maps over coefficients: the driving noise of AdLaLa, and the temperature of LOL."""
+"""Map test accuracy over coefficients: the driving noise of AdLaLa, and the temperature of LOL.
+
+Letters: τ₁ is the temperature of the hidden layers, σ_A (sigma) the strength of the driving noise.
+"""
 
 from __future__ import annotations
 
@@ -8,135 +11,166 @@ import numpy as np
 import xarray as xr
 
 from heatbath import plotting
-from heatbath.datasets import Problem, spirals
 from heatbath.diagnostics.statistics import bootstrap, student
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.methods.partition import Partition
 from heatbath.methods.presets import LOL
-from heatbath.paper.claims import FAILS, HOLDS, IN_PART, Claim, Finding, above, all_of, below
-from heatbath.paper.experiment import Experiment, ReportTable, Settings, Tell
-from heatbath.paper.figures import temperatures, whole
-from heatbath.paper.interpretations import by_reading
-from heatbath.paper.side_by_side import final, maps, over_grid, scores
+from heatbath.paper.claims import (
+    FAILS,
+    HOLDS,
+    IN_PART,
+    Claim,
+    Finding,
+    combine_verdicts,
+    judge_above,
+    judge_below,
+)
+from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
+from heatbath.paper.figures import draw_temperatures, figure_of
+from heatbath.paper.interpretations import stack_interpretations
+from heatbath.paper.side_by_side import (
+    final_values,
+    prediction_maps,
+    scores_by_axes,
+    spirals_of,
+    train_on_grid,
+)
 from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CHANCE = 0.55  # no better than chance, up to the noise of the runs
-BETTER = 0.05  # what the driving noise must gain to matter
-COLD = 1.01e-4  # up to this τ₁ is small
+MAX_CHANCE = 0.55  # accuracy up to which a result counts as chance, given the noise of the runs
+MIN_GAIN = 0.05  # accuracy that the driving noise must gain to matter
+MAX_SMALL_TAU = 1.01e-4  # up to which τ₁ counts as small
+WEAK_SIGMA = 1e-3  # below which the driving noise counts as weak
 
 
-def four_turns(s: Settings) -> Problem:
-    """The spirals."""
-    return spirals(4, n_train=s.points, n_test=s.points, draws=s.runs)
+def run_noise(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
+    """Sweep AdLaLa over τ₁ and σ_A; with fewer runs also under other interpretations of its adaptive part."""
+    data = _noise_map(settings, progress)
+    fewer_runs = Settings(**vars(settings) | {"runs": settings.reading_runs})
+    accuracies = {"as run here": data["accuracy"].isel(run=slice(settings.reading_runs))}
+    for name, options in settings.readings.items():
+        accuracies[name] = _noise_map(fewer_runs, progress, **options)["accuracy"]
+    return data.assign(readings=stack_interpretations(accuracies).rename(run="reading_run"))
 
 
-def run_noise(s: Settings, tell: Tell) -> xr.Dataset:
-    """AdLaLa over τ₁ and σ_A; with fewer runs, under other readings of its adaptive part, too."""
-    here = _noise_map(s, tell)
-    few = Settings(**vars(s) | {"runs": s.reading_runs})
-    accuracies = {"as run here": here["accuracy"].isel(run=slice(s.reading_runs))}
-    for name, options in s.readings.items():
-        accuracies[name] = _noise_map(few, tell, **options)["accuracy"]
-    return here.assign(readings=by_reading(accuracies).rename(run="reading_run"))
-
-
-def _noise_map(s: Settings, tell: Tell, **options: Any) -> xr.Dataset:
-    hidden = AdaptiveLangevin(list(s.taus), list(s.sigmas), s.epsilon, **options)
-    method = Partition({"hidden": hidden, "output": Langevin(s.gamma, s.tau_output)}, s.h)
-    run = over_grid(s, tell, four_turns(s), method, record=1)
+def _noise_map(settings: Settings, progress: ProgressCallback, **options: Any) -> xr.Dataset:
+    """Return final scores of AdLaLa over τ₁ and σ_A; `options` are passed to `AdaptiveLangevin`."""
+    hidden = AdaptiveLangevin(list(settings.taus), list(settings.sigmas), settings.epsilon, **options)
+    method = Partition(
+        {"hidden": hidden, "output": Langevin(settings.gamma, settings.tau_output)}, settings.h
+    )
+    run = train_on_grid(settings, progress, spirals_of(settings, 4), method, record=1)
     results = {name: values.squeeze("record") if "record" in values.dims else values
-               for name, values in scores(run).items()}  # fmt: skip
+               for name, values in scores_by_axes(run).items()}  # fmt: skip
     short = {axis: axis.rpartition(".")[2] for axis in run.plan.axes}
     return xr.Dataset(results).rename(short).rename(tau="tau1")
 
 
-def cold(data: xr.Dataset) -> list[float]:
-    """The small τ₁."""
-    return [float(tau) for tau in data["tau1"].values if tau <= COLD]
+def small_taus(data: xr.Dataset) -> list[float]:
+    """Return the small values of τ₁."""
+    return [float(tau) for tau in data["tau1"].values if tau <= MAX_SMALL_TAU]
 
 
 def best_sigma(data: xr.Dataset) -> float:
-    """The σ_A with the highest mean accuracy over runs and small τ₁."""
-    table = data["accuracy"].sel(tau1=cold(data)).mean(["run", "tau1"])
+    """Return the σ_A with the highest mean accuracy over runs and small τ₁."""
+    table = data["accuracy"].sel(tau1=small_taus(data)).mean(["run", "tau1"])
     return float(table["sigma"].values[int(table.values.argmax())])
 
 
-def chance_without(data: xr.Dataset) -> Finding:
-    """For every small τ₁, the best of the weakest noises."""
-    weak = [sigma for sigma in data["sigma"].values if sigma < 1e-3]
+def judge_without_noise(data: xr.Dataset) -> Finding:
+    """Judge whether AdLaLa is no better than chance with weak noise: its best result for every small τ₁."""
+    weak = [sigma for sigma in data["sigma"].values if sigma < WEAK_SIGMA]
     best = {
-        tau: max((student(final(data, tau1=tau, sigma=x)) for x in weak), key=lambda m: m.value)
-        for tau in cold(data)
+        tau: max((student(final_values(data, tau1=tau, sigma=x)) for x in weak), key=lambda m: m.value)
+        for tau in small_taus(data)
     }
     text = ", ".join(f"{mean.percent()} at τ₁ = {tau:g}" for tau, mean in best.items())
-    return Finding(f"at most {text}", all_of(*(below(mean, CHANCE) for mean in best.values())))
+    return Finding(
+        f"at most {text}", combine_verdicts(*(judge_below(mean, MAX_CHANCE) for mean in best.values()))
+    )
 
 
-def band(data: xr.Dataset) -> Finding:
-    """For every small τ₁, from which σ_A to which the accuracy is clearly above that without noise."""
+def judge_band(data: xr.Dataset) -> Finding:
+    """Judge how wide the band of useful σ_A is for every small τ₁.
+
+    A σ_A is useful if its accuracy is clearly above that without noise. A decade is required; a factor of two
+    counts in part.
+    """
     texts, verdicts = [], []
-    for tau in cold(data):
-        none = final(data, tau1=tau, sigma=0.0)
+    for tau in small_taus(data):
+        without_noise = final_values(data, tau1=tau, sigma=0.0)
         gains = {
-            float(x): student(final(data, tau1=tau, sigma=x) - none) for x in data["sigma"].values if x > 0
+            float(x): student(final_values(data, tau1=tau, sigma=x) - without_noise)
+            for x in data["sigma"].values
+            if x > 0
         }
-        good = [x for x, gain in gains.items() if above(gain, BETTER) == HOLDS]
-        width = float(np.log10(max(good) / min(good))) if good else 0.0
+        useful = [x for x, gain in gains.items() if judge_above(gain, MIN_GAIN) == HOLDS]
+        width = float(np.log10(max(useful) / min(useful))) if useful else 0.0
         texts.append(
-            f"{min(good):g} to {max(good):g} at τ₁ = {tau:g}" if good else f"nowhere at τ₁ = {tau:g}"
+            f"{min(useful):g} to {max(useful):g} at τ₁ = {tau:g}" if useful else f"nowhere at τ₁ = {tau:g}"
         )
         verdicts.append(HOLDS if width >= 0.99 else IN_PART if width > 0.3 else FAILS)
     sigma = best_sigma(data)
-    best = student(data["accuracy"].sel(sigma=sigma, tau1=cold(data)).mean("tau1"))
-    return Finding(f"{', '.join(texts)}; best {best.percent()} at σ_A = {sigma:g}", all_of(*verdicts))
+    best = student(data["accuracy"].sel(sigma=sigma, tau1=small_taus(data)).mean("tau1"))
+    return Finding(
+        f"{', '.join(texts)}; best {best.percent()} at σ_A = {sigma:g}", combine_verdicts(*verdicts)
+    )
 
 
-def agnostic(data: xr.Dataset) -> Finding:
-    """The range over small τ₁ of the accuracy at the best σ_A: at most five points."""
+def judge_sensitivity(data: xr.Dataset) -> Finding:
+    """Judge whether accuracies at the best σ_A differ by at most five points over the small τ₁."""
     sigma = best_sigma(data)
-    values = data["accuracy"].sel(sigma=sigma, tau1=cold(data)).transpose("run", "tau1").values
+    values = data["accuracy"].sel(sigma=sigma, tau1=small_taus(data)).transpose("run", "tau1").values
     width = bootstrap(lambda x: float(np.ptp(x.mean(axis=0))), values)
-    return Finding(f"{width.text(100)} points between them at σ_A = {sigma:g}", below(width, 0.05))
+    return Finding(f"{width.text(100)} points between them at σ_A = {sigma:g}", judge_below(width, 0.05))
 
 
-def too_hot(data: xr.Dataset) -> Finding:
-    """The fall from small τ₁ to the hottest, at the best σ_A: at least ten points."""
+def judge_hottest(data: xr.Dataset) -> Finding:
+    """Judge whether accuracy falls by at least ten points from small τ₁ to the largest, at the best σ_A."""
     sigma = best_sigma(data)
     hot = float(data["tau1"].values.max())
     fall = student(
-        data["accuracy"].sel(sigma=sigma, tau1=cold(data)).mean("tau1") - final(data, tau1=hot, sigma=sigma)
+        data["accuracy"].sel(sigma=sigma, tau1=small_taus(data)).mean("tau1")
+        - final_values(data, tau1=hot, sigma=sigma)
     )
-    return Finding(f"{fall.text(100)} points less at τ₁ = {hot:g}, σ_A = {sigma:g}", above(fall, 0.1))
+    return Finding(f"{fall.text(100)} points less at τ₁ = {hot:g}, σ_A = {sigma:g}", judge_above(fall, 0.1))
 
 
-def noise_readings(data: xr.Dataset) -> list[ReportTable]:
-    """What each reading says of each claim."""
-    checks = {"chance without": chance_without, "band": band, "agnostic": agnostic, "too hot": too_hot}
+def noise_interpretations(data: xr.Dataset) -> list[ReportTable]:
+    """Return the verdict on each claim under each interpretation."""
+    checks = {
+        "chance without": judge_without_noise,
+        "band": judge_band,
+        "agnostic": judge_sensitivity,
+        "too hot": judge_hottest,
+    }
     rows = []
     for name in map(str, data["reading"].values):
-        chosen = xr.Dataset({"accuracy": data["readings"].sel(reading=name).rename(reading_run="run")})
-        sigma = best_sigma(chosen)
-        best = student(chosen["accuracy"].sel(sigma=sigma, tau1=cold(chosen)).mean("tau1"))
-        verdicts = [check(chosen).verdict for check in checks.values()]
+        results = xr.Dataset({"accuracy": data["readings"].sel(reading=name).rename(reading_run="run")})
+        sigma = best_sigma(results)
+        best = student(results["accuracy"].sel(sigma=sigma, tau1=small_taus(results)).mean("tau1"))
+        verdicts = [check(results).verdict for check in checks.values()]
         rows.append((name, f"{best.percent()} at σ_A = {sigma:g}", *verdicts))
     return [
         ReportTable(
-            "The claims under other readings of the adaptive part", ("reading", "best", *checks), tuple(rows)
+            "The claims under other interpretations of the adaptive part",
+            ("interpretation", "best", *checks),
+            tuple(rows),
         )
     ]
 
 
-def draw_noise(data: xr.Dataset, s: Settings) -> Figure:
-    """The map over τ₁ and σ_A."""
+def draw_noise(data: xr.Dataset, settings: Settings) -> Figure:
+    """Draw the map over τ₁ and σ_A."""
     table = data["accuracy"].mean("run").transpose("tau1", "sigma")
     axes = panels(1, 1, width=0.8 * PAGE_WIDTH, height=0.5 * PAGE_WIDTH)
     plotting.heat_map(table.rename("accuracy").rename(tau1="tau"), ax=axes[0])
     axes[0].set_ylabel(r"$\tau_1$")
     axes[0].set_title("test accuracy in %, mean over runs", fontsize=SMALL_SIZE)
-    return whole(axes)
+    return figure_of(axes)
 
 
 DRIVING_NOISE = Experiment(
@@ -165,53 +199,62 @@ DRIVING_NOISE = Experiment(
     quick={"units": 10, "points": 200, "steps": 200, "runs": 2, "reading_runs": 2},
     run=run_noise,
     draw=draw_noise,
-    tables=noise_readings,
+    tables=noise_interpretations,
     claims=(
         Claim(
             "Without σ_A, or with σ_A below 1e-3, no better than chance",
-            chance_without,
+            judge_without_noise,
             "no better than random",
         ),
-        Claim("A band of σ_A an order of magnitude wide works", band, "near 100 % at σ_A = 0.04"),
-        Claim("It is agnostic to τ₁ while that is small", agnostic),
-        Claim("Too hot fails", too_hot),
+        Claim("A band of σ_A an order of magnitude wide works", judge_band, "near 100 % at σ_A = 0.04"),
+        Claim("It is agnostic to τ₁ while that is small", judge_sensitivity),
+        Claim("Too hot fails", judge_hottest),
     ),
-    notes="The start is N(0, 0.01²), as for the classifiers of the same problem. The grid is ours.",
+    notes="The start is N(0, 0.01²), as for the classifiers of the same problem. The grid is our choice.",
 )
 
 
-def run_lol(s: Settings, tell: Tell) -> xr.Dataset:
-    """LOL over τ₁."""
-    run = over_grid(s, tell, four_turns(s), LOL(h=s.h, gamma=s.gamma, tau=list(s.taus)), record=2)
-    return xr.Dataset(scores(run) | maps(run, {"tau": [s.taus[0], *s.taus[-5:]]}))
+def run_lol(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
+    """Sweep LOL over τ₁."""
+    run = train_on_grid(
+        settings,
+        progress,
+        spirals_of(settings, 4),
+        LOL(h=settings.h, gamma=settings.gamma, tau=list(settings.taus)),
+        record=2,
+    )
+    return xr.Dataset(
+        scores_by_axes(run) | prediction_maps(run, {"tau": [settings.taus[0], *settings.taus[-5:]]})
+    )
 
 
 def best_tau(data: xr.Dataset) -> float:
-    """The temperature with the highest mean accuracy."""
-    return float(max(data["tau"].values, key=lambda tau: final(data, tau=tau).mean()))
+    """Return the temperature with the highest mean accuracy."""
+    return float(max(data["tau"].values, key=lambda tau: final_values(data, tau=tau).mean()))
 
 
-def rises_to_best(data: xr.Dataset) -> Finding:
-    """The best temperature against none."""
+def judge_rise(data: xr.Dataset) -> Finding:
+    """Judge whether accuracy at the best temperature is higher than at τ = 0."""
     best = best_tau(data)
-    gain = student(final(data, tau=best) - final(data, tau=0.0), of=len(data["tau"]) - 1)
-    text = f"best at τ = {best:g}: {student(final(data, tau=best)).percent()}; "
+    gain = student(final_values(data, tau=best) - final_values(data, tau=0.0), of=len(data["tau"]) - 1)
+    text = f"best at τ = {best:g}: {student(final_values(data, tau=best)).percent()}; "
     text += f"{gain.text(100)} points above τ = 0"
-    return Finding(text, above(gain) if best > 0 else FAILS)
+    return Finding(text, judge_above(gain) if best > 0 else FAILS)
 
 
-def then_falls(data: xr.Dataset) -> Finding:
-    """The best temperature against the hottest."""
+def judge_fall(data: xr.Dataset) -> Finding:
+    """Judge whether accuracy at the best temperature is higher than at the highest."""
     best, hot = best_tau(data), float(data["tau"].values.max())
-    loss = student(final(data, tau=best) - final(data, tau=hot), of=len(data["tau"]) - 1)
-    text = f"{student(final(data, tau=hot)).percent()} at τ = {hot:g}, {loss.text(100)} points below the best"
-    return Finding(text, above(loss) if best < hot else FAILS)
+    loss = student(final_values(data, tau=best) - final_values(data, tau=hot), of=len(data["tau"]) - 1)
+    text = f"{student(final_values(data, tau=hot)).percent()} at τ = {hot:g}, "
+    text += f"{loss.text(100)} points below the best"
+    return Finding(text, judge_above(loss) if best < hot else FAILS)
 
 
-def unusable(data: xr.Dataset) -> Finding:
-    """The accuracy at τ = 1e-3."""
-    accuracy = student(final(data, tau=1e-3))
-    return Finding(accuracy.percent(), below(accuracy, 0.6))
+def judge_hot_failure(data: xr.Dataset) -> Finding:
+    """Judge whether accuracy at τ = 1e-3 is below 60 %."""
+    accuracy = student(final_values(data, tau=1e-3))
+    return Finding(accuracy.percent(), judge_below(accuracy, 0.6))
 
 
 LOL_TEMPERATURE = Experiment(
@@ -230,11 +273,11 @@ LOL_TEMPERATURE = Experiment(
     },
     quick={"units": 10, "points": 200, "steps": 200, "runs": 2},
     run=run_lol,
-    draw=lambda data, s: temperatures(data, four_turns(s), square=True),
+    draw=lambda data, settings: draw_temperatures(data, spirals_of(settings, 4), square=True),
     claims=(
-        Claim("Accuracy rises with τ to a best value", rises_to_best, "best at τ = 1e-5"),
-        Claim("Beyond it accuracy falls", then_falls),
-        Claim("Unusable at τ = 1e-3", unusable, "unusable"),
+        Claim("Accuracy rises with τ to a best value", judge_rise, "best at τ = 1e-5"),
+        Claim("Beyond it accuracy falls", judge_fall),
+        Claim("Unusable at τ = 1e-3", judge_hot_failure, "unusable"),
     ),
     notes="4-turn spiral, 1000 examples, 2 % batches, torch's start, τ₂ = 0, eight runs; maps of the first.",
 )

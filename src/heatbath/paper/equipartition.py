@@ -1,4 +1,8 @@
-"""Equipartition: the kinetic temperature of every part beside its τ, and what explains the difference."""
+"""Compare the kinetic temperature of every part with its τ, and explain the difference by gradient noise.
+
+Letters: τ is the temperature of a part, p its momenta, N its number of parameters, ξ the friction of its
+thermostat, γ its friction, s² the variance of the gradient noise.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,15 @@ import numpy as np
 import xarray as xr
 
 from heatbath import plotting
-from heatbath.datasets import spirals
 from heatbath.diagnostics import adaptive_friction, gradient_heating, gradient_noise, kinetic_heating
 from heatbath.diagnostics.statistics import Measured, student
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.methods.partition import Part, Partition
 from heatbath.methods.presets import LOL, AdLAdL, LaLa
-from heatbath.models.dense import MLP
-from heatbath.paper.claims import FAILS, IN_PART, Claim, Finding, all_of, within
-from heatbath.paper.experiment import Experiment, ReportTable, Settings, Tell
-from heatbath.paper.figures import whole
-from heatbath.paper.side_by_side import adlala, complete
+from heatbath.paper.claims import FAILS, IN_PART, Claim, Finding, combine_verdicts, judge_within
+from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
+from heatbath.paper.figures import figure_of
+from heatbath.paper.side_by_side import adlala, network_of, require_finished, spirals_of
 from heatbath.plotting.style import PAGE_WIDTH, panels
 from heatbath.runs.run import Run
 from heatbath.training.train import train
@@ -32,85 +34,88 @@ EXPLANATION = (
     "White gradient noise of variance s² heats the momenta of a Langevin part before O to τ + h²s²/(1 - a²), "
     "a = exp(-γh), and its positions to τ + (h²s²/4) coth(γh/2), both in the limit of small h²k; the paper's "
     "τ + hs²/(2γ) is the limit of small γh. An adaptive part takes the heat out by its friction, γ_eff = "
-    "(hs² + σ²)/(2τ) for small h, so that its temperature is τ. What is left is heat flow between parts at "
-    "unequal temperatures, curvature, and noise that is not white or was larger on the way than at the end"
+    "(hs² + σ²)/(2τ) for small h, so that its temperature is τ. The rest of the difference comes from heat "
+    "flow between parts at unequal temperatures, from curvature, and from noise that is not white or was "
+    "larger during the run than at its end"
 )
-CONTROLLED = 1.5  # approximately controlled: within this factor of τ; in part within three times it
+MAX_RATIO = 1.5  # temperature over τ of a part that is controlled; three times that counts in part
 
 
-def run(s: Settings, tell: Tell) -> xr.Dataset:
-    """Every method, its temperatures over the second half, and the noise of its gradients at the end."""
-    problem = spirals(2, n_train=s.points, n_test=s.points, draws=s.runs)
+def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
+    """Train every method; return temperatures over the second half and the final gradient noise, by part."""
+    problem = spirals_of(settings, 2)
     parts = []
-    for name, method in s.methods.items():
-        trained = complete(
+    for name, method in settings.methods.items():
+        trained = require_finished(
             train(
                 problem,
-                MLP((s.units,), init=s.init),
+                network_of(settings),
                 method,
-                steps=s.steps,
-                batch=s.batch,
-                chains=s.runs,
-                record=s.records,
-                progress=tell,
-                seed=s.seed,
-                losses_every=s.records,
+                steps=settings.steps,
+                batch=settings.batch,
+                chains=settings.runs,
+                record=settings.records,
+                progress=progress,
+                seed=settings.seed,
+                losses_every=settings.records,
             )
         )
-        parts += [_part(name, trained, part) for part in trained.plan.parts()]
+        parts += [_part_temperature(name, trained, part) for part in trained.plan.parts()]
     return xr.concat(parts, dim="part")
 
 
-def _part(name: str, run: Run, part: Part) -> xr.Dataset:
-    """A part's temperature over the second half by run, and what gradient noise explains of it."""
-    later = run.data["step"].values > run.step // 2
+def _part_temperature(name: str, run: Run, part: Part) -> xr.Dataset:
+    """Return a part's temperature over the second half by run, and what gradient noise explains of it."""
+    second_half = run.data["step"].values > run.step // 2
     method: Any = part.method
     h, tau = float(run.partition.h), float(method.tau)  # type: ignore[arg-type, union-attr]
     noise = float(gradient_noise(run).sel(part=part.name).mean("chain"))
-    adaptive = isinstance(method, AdaptiveLangevin)
-    if adaptive:
-        friction = float(run.xi(part.name).isel(record=later).mean())
+    is_adaptive = isinstance(method, AdaptiveLangevin)
+    if is_adaptive:
+        friction = float(run.xi(part.name).isel(record=second_half).mean())
         explained = adaptive_friction(h, tau, float(method.sigma), noise)
     else:
         friction = float(method.gamma)
         explained = tau + kinetic_heating(h, friction, noise)
-    positions = math.nan if adaptive else tau + gradient_heating(h, friction, noise)
+    positions = math.nan if is_adaptive else tau + gradient_heating(h, friction, noise)
     columns = {"tau": tau, "gradient_noise": noise, "friction": friction, "explained": explained}
     columns["positions"] = positions
-    heat = run.data["temperature"].sel(part=part.name).isel(record=later).mean("record")
+    heat = run.data["temperature"].sel(part=part.name).isel(record=second_half).mean("record")
     return xr.Dataset(
-        {"temperature": ("run", heat.values), "adaptive": int(adaptive), **columns},
+        {"temperature": ("run", heat.values), "adaptive": int(is_adaptive), **columns},
         coords={"part": f"{name}: {part.name}"},
     )
 
 
-def ratio(data: xr.Dataset, part: str) -> Measured:
-    """The temperature of a part over its τ, over the runs that have not diverged."""
-    chosen = data.sel(part=part)
-    values = chosen["temperature"].values
-    return student(values[np.isfinite(values)] / float(chosen["tau"]))
+def temperature_ratio(data: xr.Dataset, part: str) -> Measured:
+    """Return the mean ratio of a part's temperature to its τ, over the runs that have not diverged."""
+    selected = data.sel(part=part)
+    values = selected["temperature"].values
+    return student(values[np.isfinite(values)] / float(selected["tau"]))
 
 
-def judged(over_tau: Measured) -> str:
-    """Whether a ratio is near 1; in part, up to three times as far."""
-    verdict = within(over_tau, CONTROLLED)
-    return IN_PART if verdict == FAILS and within(over_tau, 3 * CONTROLLED) != FAILS else verdict
+def judge_ratio(over_tau: Measured) -> str:
+    """Return the verdict that a ratio is near 1; in part, up to three times that factor."""
+    verdict = judge_within(over_tau, MAX_RATIO)
+    return IN_PART if verdict == FAILS and judge_within(over_tau, 3 * MAX_RATIO) != FAILS else verdict
 
 
-def controlled(method: str) -> Claim:
-    """The claim for the parts of a method that have a temperature."""
+def temperature_claim(method: str) -> Claim:
+    """Return the claim that the parts of a method with τ > 0 are near their temperature."""
 
     def check(data: xr.Dataset) -> Finding:
         parts = [str(p) for p in data["part"].values if str(p).startswith(f"{method}:")]
-        ratios = {part: ratio(data, part) for part in parts if float(data["tau"].sel(part=part)) > 0}
+        ratios = {
+            part: temperature_ratio(data, part) for part in parts if float(data["tau"].sel(part=part)) > 0
+        }
         text = "; ".join(f"{part.partition(': ')[2]} {x.text(digits=2)} τ" for part, x in ratios.items())
-        return Finding(text, all_of(*map(judged, ratios.values())))
+        return Finding(text, combine_verdicts(*map(judge_ratio, ratios.values())))
 
     return Claim(f"{method}: the squared momenta are approximately controlled by τ", check, "approximately")
 
 
-def explanation(data: xr.Dataset) -> list[ReportTable]:
-    """Temperatures, and what gradient noise explains."""
+def explanation_table(data: xr.Dataset) -> list[ReportTable]:
+    """Return the table of temperatures and of what gradient noise explains."""
     rows = []
     for part in map(str, data["part"].values):
         row = data.sel(part=part)
@@ -151,18 +156,18 @@ def explanation(data: xr.Dataset) -> list[ReportTable]:
     ]
 
 
-def draw(data: xr.Dataset, s: Settings) -> Figure:
-    """The temperature of every part over its τ."""
+def draw(data: xr.Dataset, settings: Settings) -> Figure:
+    """Draw the temperature of every part over its τ."""
     warm = data.isel(part=np.flatnonzero(data["tau"].values > 0))
     rows = []
     for part in map(str, warm["part"].values):
-        over_tau = ratio(warm, part)
+        over_tau = temperature_ratio(warm, part)
         rows.append(plotting.Score(part, over_tau.value, (over_tau.low, over_tau.high)))
     axes = panels(1, 1, width=0.8 * PAGE_WIDTH, height=1.2 + 0.26 * len(rows))
     plotting.scores(rows, "kinetic temperature / τ", ax=axes[0])
     axes[0].axvline(1.0, color="black", linewidth=0.8, linestyle=":")
     axes[0].set_xscale("log")
-    return whole(axes)
+    return figure_of(axes)
 
 
 EXPERIMENT = Experiment(
@@ -190,7 +195,9 @@ EXPERIMENT = Experiment(
     quick={"points": 100, "batch": 5, "steps": 400, "runs": 2, "records": 40},
     run=run,
     draw=draw,
-    claims=(controlled("AdLaLa"), controlled("LOL")),
-    tables=explanation,
-    notes=("The paper's LOL has τ₂ = 0; here it is 1e-4, so that its output layer has a temperature, too."),
+    claims=(temperature_claim("AdLaLa"), temperature_claim("LOL")),
+    tables=explanation_table,
+    notes=(
+        "The paper's LOL has τ₂ = 0; here it is 1e-4, so that its output layer has a temperature as well."
+    ),
 )

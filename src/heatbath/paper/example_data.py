@@ -1,4 +1,4 @@
-"""Typical data: spirals and trigonometric."""
+"""Draw typical data: spirals and trigonometric problems."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ import xarray as xr
 
 from heatbath import plotting
 from heatbath.datasets import Problem, spirals, trigonometric
-from heatbath.paper.experiment import Experiment, Settings, Tell
-from heatbath.paper.figures import whole
+from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
+from heatbath.paper.figures import figure_of
 from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def problems(s: Settings) -> dict[str, Problem]:
-    """The problems, by name."""
-    spiral = {f"spirals, {turns} turns": spirals(turns, n_train=s.points) for turns in s.turns}
-    wave = {f"trigonometric, a = {a}": trigonometric(a, n_train=s.points) for a in s.widths}
-    return spiral | wave
+def problems(settings: Settings) -> dict[str, Problem]:
+    """Return the problems by name."""
+    spiral_problems = {
+        f"spirals, {turns} turns": spirals(turns, n_train=settings.points) for turns in settings.turns
+    }
+    trigonometric_problems = {
+        f"trigonometric, a = {a}": trigonometric(a, n_train=settings.points) for a in settings.widths
+    }
+    return spiral_problems | trigonometric_problems
 
 
-def run(s: Settings, tell: Tell) -> xr.Dataset:
-    """Draw the examples."""
-    drawn = problems(s)
+def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
+    """Draw the examples of all problems at random."""
+    drawn = problems(settings)
     return xr.Dataset(
         {
             "x": (("problem", "point", "axis"), [problem.X_train[0] for problem in drawn.values()]),
@@ -35,14 +39,14 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
     )
 
 
-def draw(data: xr.Dataset, s: Settings) -> Figure:
-    """The examples of each problem."""
+def draw(data: xr.Dataset, settings: Settings) -> Figure:
+    """Draw a picture of the examples of each problem."""
     axes = panels(2, 2, height=PAGE_WIDTH)
-    for ax, (name, problem) in zip(axes, problems(s).items(), strict=True):
+    for ax, (name, problem) in zip(axes, problems(settings).items(), strict=True):
         plotting.data(problem, ax=ax)
         ax.set_aspect("auto")
         ax.set_title(name, fontsize=SMALL_SIZE)
-    return whole(axes)
+    return figure_of(axes)
 
 
 EXPERIMENT = Experiment(

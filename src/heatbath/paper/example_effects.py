@@ -1,4 +1,8 @@
-"""The effect of single examples on the weights: inner and outer ones of a spiral."""
+"""Measure the effect of single examples on the weights: inner and outer examples of a spiral.
+
+Letters: θ are the parameters of a network with weights W, v and biases b, c; z are the outputs of its hidden
+units.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +11,51 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from heatbath.datasets import spirals
 from heatbath.diagnostics.statistics import Measured, bootstrap, student
 from heatbath.methods import SGD
 from heatbath.methods.partition import Partition
-from heatbath.models.dense import MLP
-from heatbath.paper.claims import FAILS, IN_PART, Claim, Finding, above, below, none_fails, within
-from heatbath.paper.experiment import Experiment, Settings, Tell
-from heatbath.paper.figures import whole
-from heatbath.paper.side_by_side import Array, adlala, by_axes, side_by_side
+from heatbath.paper.claims import (
+    FAILS,
+    IN_PART,
+    Claim,
+    Finding,
+    combine_strictly,
+    judge_above,
+    judge_below,
+    judge_within,
+)
+from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
+from heatbath.paper.figures import figure_of
+from heatbath.paper.side_by_side import (
+    Array,
+    adlala,
+    network_of,
+    spirals_of,
+    train_side_by_side,
+    unstack_chains,
+)
 from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, add_legend, label_axes, line_style, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-EARLY = 2000  # until when the paper speaks of the beginning
+EARLY_STEPS = 2000  # what the paper calls the beginning
 
 
-def effects(theta: Array, X: Array, y: Array, units: int) -> Array:
-    """The norm of the gradient of each example's loss, for a network with one ReLU layer and one logit."""
+def gradient_norms(theta: Array, X: Array, y: Array, units: int) -> Array:
+    """Return the norm of the gradient of each example's loss.
+
+    The network has one ReLU layer and one logit.
+
+    Parameters
+    ----------
+    theta : array (parameter,)
+        Parameters of the network.
+    X, y : arrays (example, 2) and (example,)
+        Inputs and classes.
+    units : int
+        Number of hidden units.
+    """
     W, b = theta[: 2 * units].reshape(units, 2), theta[2 * units : 3 * units]
     v, c = theta[3 * units : 4 * units], theta[4 * units]
     z = np.maximum(X @ W.T + b, 0)
@@ -36,18 +66,18 @@ def effects(theta: Array, X: Array, y: Array, units: int) -> Array:
     return norms
 
 
-def run(s: Settings, tell: Tell) -> xr.Dataset:
-    """Train, and at each record the effect of the inner and the outer third of the training examples."""
-    problem = spirals(2, n_train=s.points, n_test=s.points, draws=s.runs)
-    trained = side_by_side(
-        s,
-        tell,
+def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
+    """Train; return the mean effect of the inner and the outer third of the training examples by record."""
+    problem = spirals_of(settings, 2)
+    trained = train_side_by_side(
+        settings,
+        progress,
         problem,
-        s.methods,
-        MLP((s.units,), init=s.init),
-        record=list(s.at),
+        settings.methods,
+        network_of(settings),
+        record=list(settings.at),
         weights=True,
-        losses_every=len(s.at),
+        losses_every=len(settings.at),
     )
     weights = trained.weights().values
     means = np.empty((*weights.shape[:2], 2))
@@ -56,66 +86,68 @@ def run(s: Settings, tell: Tell) -> xr.Dataset:
         radius = np.linalg.norm(X, axis=1)
         low, high = np.quantile(radius, [1 / 3, 2 / 3])
         for record in range(weights.shape[1]):
-            norms = effects(weights[chain, record].astype(float), X, y, s.units)
+            norms = gradient_norms(weights[chain, record].astype(float), X, y, settings.units)
             means[chain, record] = norms[radius <= low].mean(), norms[radius >= high].mean()
     array = xr.DataArray(means, dims=("chain", "record", "where"), coords={"where": ["inner", "outer"]})
-    return xr.Dataset({"effect": by_axes(trained, array)})
+    return xr.Dataset({"effect": unstack_chains(trained, array)})
 
 
-def ratio(data: xr.Dataset, method: str, low: int, high: int) -> Measured:
-    """The effect of outer points over that of inner ones, mean over the steps from low to high."""
+def effect_ratio(data: xr.Dataset, method: str, low: int, high: int) -> Measured:
+    """Return the effect of outer points over that of inner ones, averaged over the steps from low to high."""
     steps = data["step"].values
-    chosen = (steps >= low) & (steps <= high)
-    effect = data["effect"].sel({"method": method}).isel(record=chosen).transpose("where", "run", "record")
-    inner, outer = np.trapezoid(effect.values, steps[chosen], axis=-1)
+    is_selected = (steps >= low) & (steps <= high)
+    effect = (
+        data["effect"].sel({"method": method}).isel(record=is_selected).transpose("where", "run", "record")
+    )
+    inner, outer = np.trapezoid(effect.values, steps[is_selected], axis=-1)
     return bootstrap(lambda a, b: float(a.mean() / b.mean()), outer, inner)
 
 
-def outer_first(data: xr.Dataset) -> Finding:
-    """SGD before step 2000."""
-    early = ratio(data, "SGD", 0, EARLY)
+def judge_outer_first(data: xr.Dataset) -> Finding:
+    """Judge whether outer points have the larger effect under SGD before step 2000."""
+    early = effect_ratio(data, "SGD", 0, EARLY_STEPS)
     start = data["effect"].sel({"method": "SGD"}).isel(record=0).mean("run")
-    text = f"outer over inner {early.text(digits=2)} until step {EARLY:,}; at the start "
+    text = f"outer over inner {early.text(digits=2)} until step {EARLY_STEPS:,}; at the start "
     return Finding(
-        text + f"{float(start.sel(where='outer') / start.sel(where='inner')):.2f}", above(early, 1.0)
+        text + f"{float(start.sel(where='outer') / start.sel(where='inner')):.2f}", judge_above(early, 1.0)
     )
 
 
-def changes(data: xr.Dataset) -> Finding:
-    """SGD later: inner points move the weights more, after outer ones did."""
+def judge_change(data: xr.Dataset) -> Finding:
+    """Judge whether under SGD outer points have the larger effect first, and inner points later."""
     last = int(data["step"].values.max())
-    before, after = ratio(data, "SGD", 0, EARLY), ratio(data, "SGD", last // 2, last)
-    text = f"outer over inner {before.text(digits=2)} until step {EARLY:,}, "
-    text += f"{after.text(digits=2)} in the second half"
-    return Finding(text, none_fails(above(before, 1.0), below(after, 1.0)))
+    early, late = effect_ratio(data, "SGD", 0, EARLY_STEPS), effect_ratio(data, "SGD", last // 2, last)
+    text = f"outer over inner {early.text(digits=2)} until step {EARLY_STEPS:,}, "
+    text += f"{late.text(digits=2)} in the second half"
+    return Finding(text, combine_strictly(judge_above(early, 1.0), judge_below(late, 1.0)))
 
 
-def alike(data: xr.Dataset) -> Finding:
-    """AdLaLa from the outset: within a quarter, or in part within twice that."""
-    early = ratio(data, "AdLaLa", 0, EARLY)
-    verdict = within(early, 1.25)
-    if verdict == FAILS and within(early, 1.5) != FAILS:
+def judge_equal_effects(data: xr.Dataset) -> Finding:
+    """Judge whether effects under AdLaLa are equal within a quarter at first, or in part within a half."""
+    early = effect_ratio(data, "AdLaLa", 0, EARLY_STEPS)
+    verdict = judge_within(early, 1.25)
+    if verdict == FAILS and judge_within(early, 1.5) != FAILS:
         verdict = IN_PART
-    return Finding(f"outer over inner {early.text(digits=2)} until step {EARLY:,}", verdict)
+    return Finding(f"outer over inner {early.text(digits=2)} until step {EARLY_STEPS:,}", verdict)
 
 
-def draw(data: xr.Dataset, s: Settings) -> Figure:
-    """The effect of inner and outer points over the steps."""
+def draw(data: xr.Dataset, settings: Settings) -> Figure:
+    """Draw the effect of inner and outer points over the steps."""
     axes = panels(1, 2, height=0.5 * PAGE_WIDTH)
     top = float(data["effect"].mean("run").max()) * 1.1
     for ax, method in zip(axes, data["method"].values, strict=False):
         effect = data["effect"].sel({"method": method})
-        for place, where in enumerate(effect["where"].values):
+        for index, where in enumerate(effect["where"].values):
             measured = np.array(
                 [student(runs) for runs in effect.sel(where=where).transpose("record", "run").values]
             )
             steps = effect["step"].values
-            ax.plot(steps, measured[:, 0], label=f"{where} third", linewidth=1.4, **line_style(place))
+            ax.plot(steps, measured[:, 0], label=f"{where} third", linewidth=1.4, **line_style(index))
             ax.fill_between(
                 steps,
                 measured[:, 1],
                 measured[:, 2],
-                color=line_style(place)["color"],
+                color=line_style(index)["color"],
                 alpha=0.2,
                 linewidth=0,
             )
@@ -124,7 +156,7 @@ def draw(data: xr.Dataset, s: Settings) -> Figure:
         ax.title.set_fontsize(SMALL_SIZE)
         label_axes(ax, "steps", "norm of an example's gradient")
         add_legend(ax)
-    return whole(axes)
+    return figure_of(axes)
 
 
 EXPERIMENT = Experiment(
@@ -163,13 +195,17 @@ EXPERIMENT = Experiment(
     run=run,
     draw=draw,
     claims=(
-        Claim("SGD: outer points move the weights more at first", outer_first, "larger change"),
-        Claim("SGD: that changes after 2,000 steps or so", changes),
-        Claim("AdLaLa: inner and outer points alike from the outset", alike, "more or less equally"),
+        Claim("SGD: outer points move the weights more at first", judge_outer_first, "larger change"),
+        Claim("SGD: that changes after 2,000 steps or so", judge_change),
+        Claim(
+            "AdLaLa: inner and outer points alike from the outset",
+            judge_equal_effects,
+            "more or less equally",
+        ),
     ),
     notes=(
-        "The effect of an example is the norm of its gradient, a mean over the inner and the outer third. "
-        "The paper gives no settings here: those of the same network over 100 runs, 40 runs, torch's "
-        "start."
+        "The effect of an example is the norm of its gradient, averaged over the inner and the outer third. "
+        "The paper gives no settings here: they are those of the same network over 100 runs, with 40 runs "
+        "and torch's start."
     ),
 )

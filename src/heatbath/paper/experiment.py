@@ -1,4 +1,4 @@
-"""What an experiment is: settings, a run on the engine, claims with their verdicts, and a picture."""
+"""Define an experiment: its settings, a function that runs it, claims, a picture and tables."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from heatbath.runs.progress import Progress
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Tell: TypeAlias = Callable[[Progress], None] | None
+ProgressCallback: TypeAlias = Callable[[Progress], None] | None  # called with the progress of a run
 Settings: TypeAlias = SimpleNamespace
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table of the report."""
+    """A table of the report: its title, and rows with one text for each column."""
 
     title: str
     columns: tuple[str, ...]
@@ -30,26 +30,44 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row of the paper's experiments.
+    """One of the paper's experiments.
 
-    `run` makes a data set from the settings, which is all that the claims, the picture and the tables look
-    at. `quick` are the settings that differ in a quick run; `notes` says what was chosen where the paper is
-    silent, and why. `draw`, and what else only drawing needs, has a name that begins with draw: a change
-    there leaves the results as they are, and they are not computed again (see `runner.fingerprint`).
+    Functions that are only needed for drawing have names that begin with draw: if one of them changes,
+    results stay valid and aren't computed again (see `runner.fingerprint`).
+
+    Attributes
+    ----------
+    name, title : str
+        Short name on the command line, and title in the report.
+    settings : mapping
+        Settings of a full run.
+    quick : mapping
+        Settings that differ in a quick run.
+    run : callable
+        Computes a data set from the settings. Claims, picture and tables use nothing else.
+    draw : callable
+        Draws the picture from the data set and the settings.
+    claims : tuple of Claim
+        The paper's claims.
+    tables : callable
+        Returns the tables of the report for a data set.
+    notes : str
+        Choices where the paper gives no setting, and their reasons.
     """
 
     name: str
     title: str
     settings: Mapping[str, Any]
     quick: Mapping[str, Any]
-    run: Callable[[Settings, Tell], xr.Dataset]
+    run: Callable[[Settings, ProgressCallback], xr.Dataset]
     draw: Callable[[xr.Dataset, Settings], Figure]
     claims: tuple[Claim, ...] = ()
     tables: Callable[[xr.Dataset], list[ReportTable]] = field(default=lambda data: [])
     notes: str = ""
 
-    def chosen(self, quick: bool) -> dict[str, Any]:
-        """The settings of a run."""
-        if unknown := set(self.quick) - set(self.settings):
+    def settings_for(self, quick: bool) -> dict[str, Any]:
+        """Return the settings of a full or a quick run."""
+        unknown = set(self.quick) - set(self.settings)
+        if unknown:
             raise ValueError(f"{self.name}: there is no setting {', '.join(sorted(unknown))}")
         return dict(self.settings) | (dict(self.quick) if quick else {})

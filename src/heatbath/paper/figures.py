@@ -1,4 +1,4 @@
-"""What the pictures of several experiments share; each picture stands beside its experiment."""
+"""Draw what the pictures of several experiments share; each picture itself is beside its experiment."""
 
 from __future__ import annotations
 
@@ -28,54 +28,70 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def whole(axes: Sequence[Axes]) -> Figure:
-    """The figure of some axes."""
+def figure_of(axes: Sequence[Axes]) -> Figure:
+    """Return the figure of some Axes."""
     return axes[0].figure.figure
 
 
-def without_key(ax: Axes) -> None:
-    """Take a legend away: another picture has it."""
-    if legend := ax.get_legend():
+def remove_legend(ax: Axes) -> None:
+    """Remove the legend of Axes, because other Axes of the figure have it."""
+    legend = ax.get_legend()
+    if legend:
         legend.remove()
 
 
-def by_method(data: xr.Dataset, name: str) -> dict[str, xr.DataArray]:
-    """The traces of every method, as pictures take them."""
+def traces_by_method(data: xr.Dataset, name: str) -> dict[str, xr.DataArray]:
+    """Return the traces of a variable by method, (chain, record), as `plotting` needs them."""
     return {m: data[name].sel({"method": m}, drop=True).rename(run="chain") for m in method_names(data)}
 
 
-def curves(data: xr.Dataset, log: bool = True) -> Figure:
-    """Test accuracy and test loss over the steps."""
+def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Figure:
+    """Draw test accuracy and test loss over the steps, the loss on a logarithmic axis if `log`."""
     axes = panels(1, 2, height=0.5 * PAGE_WIDTH)
-    plotting.curves(by_method(data, "accuracy"), ax=axes[0])
-    plotting.curves(by_method(data, "loss"), log=log, ax=axes[1])
+    plotting.curves(traces_by_method(data, "accuracy"), ax=axes[0])
+    plotting.curves(traces_by_method(data, "loss"), log=log, ax=axes[1])
     axes[0].set_ylabel("test accuracy")
     axes[1].set_ylabel("test loss")
-    without_key(axes[1])
-    return whole(axes)
+    remove_legend(axes[1])
+    return figure_of(axes)
 
 
-def box(ax: Axes, accuracies: Mapping[str, Any]) -> None:
-    """Accuracies over runs: every run, and the mean."""
-    for place, values in enumerate(accuracies.values()):
-        spread = np.random.default_rng(place).uniform(-0.25, 0.25, len(values))
-        ax.plot(values, place + spread, ".", ms=3, alpha=0.5, color=COLOURS[place % len(COLOURS)])
-        ax.plot([np.mean(values)] * 2, [place - 0.35, place + 0.35], color="black", linewidth=1.4)
+def draw_all_runs(ax: Axes, accuracies: Mapping[str, Any]) -> None:
+    """Draw the accuracies of all runs as dots, and their mean as a line, by method."""
+    for row, values in enumerate(accuracies.values()):
+        spread = np.random.default_rng(row).uniform(-0.25, 0.25, len(values))
+        ax.plot(values, row + spread, ".", ms=3, alpha=0.5, color=COLOURS[row % len(COLOURS)])
+        ax.plot([np.mean(values)] * 2, [row - 0.35, row + 0.35], color="black", linewidth=1.4)
     ax.set_yticks(range(len(accuracies)), list(accuracies))
     ax.invert_yaxis()
     label_axes(ax, "test accuracy, every run", "")
     format_percent(ax.xaxis)
 
 
-def means(ax: Axes, x: Any, runs: Sequence[Any], **style: Any) -> None:
-    """Means over runs with their intervals."""
+def draw_means(ax: Axes, x: Any, runs: Sequence[Any], **style: Any) -> None:
+    """Draw means over runs with their 95 % intervals.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    x : sequence of float
+        Positions.
+    runs : sequence of arrays (run,)
+        Values of the runs at each position.
+    **style
+        Passed to `Axes.errorbar`.
+    """
     measured = np.array([student(values) for values in runs])
     errors = np.abs(measured[:, 1:] - measured[:, :1]).T
     ax.errorbar(x, measured[:, 0], yerr=errors, capsize=2, **style)
 
 
-def small_map(ax: Axes, problem: Problem, probability: xr.DataArray) -> None:
-    """A classifier with small dots, without legend and labels."""
+def draw_small_map(ax: Axes, problem: Problem, probability: xr.DataArray) -> None:
+    """Draw a classifier with small dots, without legend and labels.
+
+    `probability` is on the grid of `plotting.plane(problem)`.
+    """
     from matplotlib.collections import PathCollection
 
     plotting.classifier(problem, probability.values.reshape(-1), bar=False, ax=ax)
@@ -83,12 +99,22 @@ def small_map(ax: Axes, problem: Problem, probability: xr.DataArray) -> None:
         if isinstance(dots, PathCollection):
             dots.set_sizes([2.5])
             dots.set_linewidth(0.25)
-    without_key(ax)
+    remove_legend(ax)
     ax.set(xlabel="", ylabel="")
 
 
-def temperatures(data: xr.Dataset, problem: Problem, square: bool = False) -> Figure:
-    """Classifiers at several temperatures, square or wide, and beside them the accuracy at all."""
+def draw_temperatures(data: xr.Dataset, problem: Problem, square: bool = False) -> Figure:
+    """Draw classifiers at several temperatures, and beside them the accuracy over all temperatures.
+
+    Parameters
+    ----------
+    data : Dataset
+        Results with `map` and `accuracy` by τ.
+    problem : Problem
+        The problem of the maps.
+    square : bool
+        Give the maps equal axes.
+    """
     from matplotlib.figure import Figure
 
     shown = data["tau_of_map"].values
@@ -96,24 +122,24 @@ def temperatures(data: xr.Dataset, problem: Problem, square: bool = False) -> Fi
     height = 2 * (PAGE_WIDTH / (columns + 1.15) + 0.25) if square else 0.43 * PAGE_WIDTH
     figure = Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
     grid = figure.add_gridspec(2, columns + 1, width_ratios=[1.0] * columns + [1.15])
-    for place, tau in enumerate(shown):
-        ax = figure.add_subplot(grid[divmod(place, columns)])
-        small_map(ax, problem, data["map"].sel(tau_of_map=tau))
+    for index, tau in enumerate(shown):
+        ax = figure.add_subplot(grid[divmod(index, columns)])
+        draw_small_map(ax, problem, data["map"].sel(tau_of_map=tau))
         accuracy = float(data["accuracy"].sel(tau=tau).isel(record=-1, run=0))  # of the run that is shown
         ax.set_title(rf"$\tau$ = {format_number(float(tau))}: {100 * accuracy:.1f} %", fontsize=SMALL_SIZE)
         ax.set_aspect("equal" if square else "auto")
-    _against_tau(figure.add_subplot(grid[:, columns]), data["accuracy"].isel(record=-1))
+    _draw_accuracy_over_tau(figure.add_subplot(grid[:, columns]), data["accuracy"].isel(record=-1))
     return figure
 
 
-def _against_tau(ax: Axes, accuracy: xr.DataArray) -> None:
-    """Mean accuracy over τ on a logarithmic axis; zero stands apart at the left."""
+def _draw_accuracy_over_tau(ax: Axes, accuracy: xr.DataArray) -> None:
+    """Draw the mean accuracy over τ on a logarithmic axis; τ = 0 is at the left end."""
     values = accuracy["tau"].values.astype(float)
     positive = values[values > 0]
-    at = np.where(values > 0, values, positive.min() / 10)
-    means(ax, at, [accuracy.sel(tau=tau) for tau in values], fmt="o-", ms=4, color=COLOURS[0])
+    positions = np.where(values > 0, values, positive.min() / 10)
+    draw_means(ax, positions, [accuracy.sel(tau=tau) for tau in values], fmt="o-", ms=4, color=COLOURS[0])
     ax.set_xscale("log")
     if (values == 0).any():
-        ax.set_xticks([at[0], *positive[::2]], ["0", *(format_number(v) for v in positive[::2])])
+        ax.set_xticks([positions[0], *positive[::2]], ["0", *(format_number(v) for v in positive[::2])])
     label_axes(ax, quantity_label("tau"), "test accuracy")
     format_percent(ax.yaxis)

@@ -1,4 +1,7 @@
-"""Readings of what the paper leaves open: runs under each of them, and which comes closest to its values."""
+"""Compare interpretations of what the paper leaves open: which comes closest to its values?
+
+In data sets and settings, an interpretation is called a reading.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +13,61 @@ from numpy.typing import NDArray
 
 from heatbath.diagnostics.statistics import resampled, student
 from heatbath.paper.experiment import ReportTable
-from heatbath.paper.side_by_side import Array, scores
+from heatbath.paper.side_by_side import Array, scores_by_axes
 from heatbath.runs.run import Run
 
 
-def readings(variants: Mapping[str, Callable[[], Run]], paper: Mapping[str, float]) -> xr.DataArray:
-    """The final test accuracy of every reading, by method and run, with the paper's beside it."""
+def interpretation_accuracies(
+    trainings: Mapping[str, Callable[[], Run]], paper: Mapping[str, float]
+) -> xr.DataArray:
+    """Train under every interpretation and return the final test accuracies.
+
+    Parameters
+    ----------
+    trainings : mapping from name to callable
+        Functions that train all methods under an interpretation.
+    paper : mapping from method to float
+        Accuracies in the paper; only its methods are kept.
+
+    Returns
+    -------
+    DataArray (reading, reading_method, reading_run)
+    """
     accuracies = {}
-    for name, train in variants.items():
-        accuracies[name] = scores(train(), ["accuracy"])["accuracy"].isel(record=-1, drop=True)
-    joined = by_reading(accuracies)
+    for name, train in trainings.items():
+        accuracies[name] = scores_by_axes(train(), ["accuracy"])["accuracy"].isel(record=-1, drop=True)
+    joined = stack_interpretations(accuracies)
     return joined.sel({"method": list(paper)}).rename(run="reading_run", method="reading_method")
 
 
-def by_reading(arrays: Mapping[str, xr.DataArray]) -> xr.DataArray:
-    """Arrays by the name of a reading as one with the dimension `reading`."""
+def stack_interpretations(arrays: Mapping[str, xr.DataArray]) -> xr.DataArray:
+    """Stack arrays by interpretation along the new dimension `reading`."""
     return xr.concat(list(arrays.values()), dim=xr.DataArray(list(arrays), dims="reading", name="reading"))
 
 
-def readings_table(data: xr.Dataset, paper: Mapping[str, float]) -> ReportTable:
-    """Accuracies by reading, the mean distance to the paper's, and how often it is the smallest.
+def interpretations_table(data: xr.Dataset, paper: Mapping[str, float]) -> ReportTable:
+    """Return a table of accuracies by interpretation, with their mean distance to the paper's.
 
-    That is by resampling the runs: where no reading comes out nearly always, they cannot be told apart.
+    The last column is how often that distance is smallest when the runs are resampled. If no interpretation
+    wins nearly always, they can't be distinguished.
+
+    Parameters
+    ----------
+    data : Dataset
+        Results with `readings`, as `interpretation_accuracies` returns them.
+    paper : mapping from method to float
+        Accuracies in the paper.
     """
     values = (
         data["readings"].sel(reading_method=list(paper)).transpose("reading", "reading_method", ...).values
     )
     names = [str(name) for name in data["reading"].values]
-    aims = np.array(list(paper.values()))
+    targets = np.array(list(paper.values()))
 
     def distances(runs: slice | NDArray[np.int64]) -> Array:
-        each: Array = np.abs(values[..., runs].mean(axis=-1) - aims).mean(axis=-1)
-        return each
+        """Return the distance of each interpretation to the paper's values, from some of the runs."""
+        mean_distances: Array = np.abs(values[..., runs].mean(axis=-1) - targets).mean(axis=-1)
+        return mean_distances
 
     closest = [int(distances(runs).argmin()) for (runs,) in resampled(values.shape[-1], repeats=1000)]
     wins = np.bincount(closest, minlength=len(names))
@@ -50,8 +76,8 @@ def readings_table(data: xr.Dataset, paper: Mapping[str, float]) -> ReportTable:
         cells = (student(runs).text(100) for runs in accuracies)
         rows.append((name, *cells, f"{100 * distance:.1f}", f"{won / 10:.0f} %"))
     return ReportTable(
-        "Test accuracy in % by reading of what the paper leaves open, the mean distance to its values, and "
-        "how often the reading comes closest when the runs are resampled",
-        ("reading", *paper, "distance", "closest"),
+        "Test accuracy in % by interpretation of what the paper leaves open, the mean distance to its "
+        "values, and how often the interpretation comes closest when the runs are resampled",
+        ("interpretation", *paper, "distance", "closest"),
         tuple(rows),
     )

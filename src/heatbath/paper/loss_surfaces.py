@@ -1,4 +1,4 @@
-"""The test loss on the surface through a start and two minima: MNIST and the 2-turn spiral."""
+"""Compute the test loss on the surface through a start and two minima: MNIST and the 2-turn spiral."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from heatbath.datasets import Problem, mnist, spirals
 from heatbath.diagnostics.statistics import student
 from heatbath.methods.partition import Partition
 from heatbath.models.dense import MLP
-from heatbath.paper.claims import Claim, Finding, above, below
-from heatbath.paper.experiment import Experiment, Settings, Tell
-from heatbath.paper.figures import whole
-from heatbath.paper.side_by_side import adlala, complete
+from heatbath.paper.claims import Claim, Finding, judge_above, judge_below
+from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
+from heatbath.paper.figures import figure_of
+from heatbath.paper.side_by_side import adlala, require_finished
 from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
 from heatbath.training.train import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NONE = 0.05  # a rise below this share of the loss at the start is none
+MIN_RISE = 0.05  # fraction of the loss at the start below which a rise doesn't count
 
 
-def planes(
-    s: Settings,
-    tell: Tell,
+def train_and_cut(
+    settings: Settings,
+    progress: ProgressCallback,
     problem: Problem,
     network: MLP,
     method: Partition,
@@ -36,9 +36,9 @@ def planes(
     batch: int,
     starts: int,
 ) -> xr.DataArray:
-    """For every start two runs of the method from there, and the loss on the surface that they span."""
-    begin = network.start(problem.inputs, problem.outputs, range(starts), s.seed)
-    run = complete(
+    """Train two runs from every start; return the test loss on the surfaces through starts and ends."""
+    theta_start = network.start(problem.inputs, problem.outputs, range(starts), settings.seed)
+    run = require_finished(
         train(
             problem,
             network,
@@ -47,51 +47,71 @@ def planes(
             batch=batch,
             chains=2 * starts,
             record=1,
-            seed=s.seed,
-            progress=tell,
-            start=np.repeat(begin, 2, axis=0),
+            seed=settings.seed,
+            progress=progress,
+            start=np.repeat(theta_start, 2, axis=0),
         )
     )
-    grid = np.linspace(0, 1, s.grid)
-    begin = begin.astype(run.theta.dtype)
-    loss = surface(problem, network, begin, run.theta[::2], run.theta[1::2], grid, grid)["loss"]
+    grid = np.linspace(0, 1, settings.grid)
+    theta_start = theta_start.astype(run.theta.dtype)
+    loss = surface(problem, network, theta_start, run.theta[::2], run.theta[1::2], grid, grid)["loss"]
     return loss.rename(chain="run")
 
 
-def run(s: Settings, tell: Tell) -> xr.Dataset:
-    """Both problems."""
-    digits = planes(s, tell, mnist(), MLP((s.units,)), s.mnist, s.mnist_steps, s.mnist_batch, s.mnist_starts)
-    problem = spirals(2, n_train=s.points, n_test=s.points)  # one for all starts, as two chains share each
-    spiral = planes(s, tell, problem, MLP((20,)), s.spiral, s.steps, s.batch, s.starts)
+def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
+    """Train on both problems."""
+    digits = train_and_cut(
+        settings,
+        progress,
+        mnist(),
+        MLP((settings.units,)),
+        settings.mnist,
+        settings.mnist_steps,
+        settings.mnist_batch,
+        settings.mnist_starts,
+    )
+    problem = spirals(
+        2, n_train=settings.points, n_test=settings.points
+    )  # one for all starts, as two chains share each
+    spiral = train_and_cut(
+        settings,
+        progress,
+        problem,
+        MLP((20,)),
+        settings.spiral,
+        settings.steps,
+        settings.batch,
+        settings.starts,
+    )
     return xr.Dataset({"mnist": digits.rename(run="mnist_run"), "spiral": spiral})
 
 
-def monotone(data: xr.Dataset) -> Finding:
-    """How far the loss ever rises on a ray from the start, on MNIST."""
+def judge_monotone(data: xr.Dataset) -> Finding:
+    """Judge whether the loss on MNIST rises by less than 5 % on all rays from the start."""
     rays = data["mnist"].transpose("mnist_run", "beta", "alpha").values
     lowest = np.minimum.accumulate(rays, axis=-1)
     rise = student(((rays - lowest).max(axis=(1, 2))) / rays[:, 0, 0])
-    return Finding(f"largest rise {rise.percent()} of the loss at the start", below(rise, NONE))
+    return Finding(f"largest rise {rise.percent()} of the loss at the start", judge_below(rise, MIN_RISE))
 
 
-def saddles(data: xr.Dataset) -> Finding:
-    """The lowest pass between the two minima in the plane, above the higher of them."""
+def judge_saddles(data: xr.Dataset) -> Finding:
+    """Judge whether the lowest pass is above both minima by more than 5 % of the loss at the start."""
     passes = saddle(data["spiral"])["height"].values
     share = student(passes / data["spiral"].isel(alpha=0, beta=0).values)
-    many = float(np.mean(passes > NONE * data["spiral"].isel(alpha=0, beta=0).values))
-    text = f"in {100 * many:.0f} % of the planes; height {share.percent()} of the loss at the start"
-    return Finding(text, above(share, NONE))
+    frequency = float(np.mean(passes > MIN_RISE * data["spiral"].isel(alpha=0, beta=0).values))
+    text = f"in {100 * frequency:.0f} % of the planes; height {share.percent()} of the loss at the start"
+    return Finding(text, judge_above(share, MIN_RISE))
 
 
-def draw(data: xr.Dataset, s: Settings) -> Figure:
-    """The loss on a surface, for MNIST and for the spiral."""
+def draw(data: xr.Dataset, settings: Settings) -> Figure:
+    """Draw the loss on a surface for MNIST and for the spiral."""
     axes = panels(1, 2, height=0.46 * PAGE_WIDTH)
     ends = {r"start ($\alpha = 0$)": (0.0, 0.5), r"$\theta_{f,1}$": (1.0, 1.0), r"$\theta_{f,2}$": (1.0, 0.0)}
     for ax, name, title in zip(axes, ("mnist", "spiral"), ("MNIST", "2-turn spiral"), strict=True):
         dimension = "mnist_run" if name == "mnist" else "run"
         plotting.surface(data[name].isel({dimension: 0}).rename("test loss"), ends, ax=ax)
         ax.set_title(title, fontsize=SMALL_SIZE)
-    return whole(axes)
+    return figure_of(axes)
 
 
 EXPERIMENT = Experiment(
@@ -123,12 +143,12 @@ EXPERIMENT = Experiment(
     run=run,
     draw=draw,
     claims=(
-        Claim("MNIST: a monotonic decline from the start to the ends", monotone, "consistent"),
-        Claim("2-turn spiral: saddle points in the plane", saddles, "frequently"),
+        Claim("MNIST: a monotonic decline from the start to the ends", judge_monotone, "consistent"),
+        Claim("2-turn spiral: saddle points in the plane", judge_saddles, "frequently"),
     ),
     notes=(
-        "Two minima are two runs of AdLaLa from one start with other noise and mini-batches; the paper "
-        "does not say which method, nor gives settings. MNIST as for the line, 6,000 steps, two starts; "
-        "the spiral as for the line, twelve starts, one data set."
+        "The two minima are the ends of two runs of AdLaLa from one start with different noise and "
+        "mini-batches; the paper gives neither method nor settings. MNIST as for the line, 6,000 steps, "
+        "two starts; the spiral as for the line, twelve starts, one data set."
     ),
 )

@@ -1,8 +1,8 @@
-"""Overfitting: 200 training points."""
+"""Compare how methods overfit 200 training points."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
@@ -12,53 +12,46 @@ from heatbath.diagnostics.statistics import Measured, bootstrap
 from heatbath.methods import SGD, Adam
 from heatbath.methods.partition import Partition
 from heatbath.methods.presets import LOL
-from heatbath.models.dense import MLP
-from heatbath.paper.claims import Claim, Finding, above, below
-from heatbath.paper.experiment import Experiment, Settings, Tell
-from heatbath.paper.figures import curves
-from heatbath.paper.side_by_side import Array, adlala, scores, side_by_side
+from heatbath.paper.claims import Claim, Finding, judge_above, judge_below
+from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
+from heatbath.paper.figures import draw_accuracy_and_loss
+from heatbath.paper.side_by_side import Array, adlala, network_of, scores_by_axes, train_side_by_side
 
-TURNS_UP = 0.05  # by more than this share of its lowest value
+MIN_RISE = 0.05  # fraction of the lowest test loss above which its rise counts
 
 
-def run(s: Settings, tell: Tell) -> xr.Dataset:
-    """The four methods, with the test loss over time."""
-    problem = spirals(2, n_train=s.points, n_test=s.test_points, c=0.1, draws=s.runs)
-    trained = side_by_side(s, tell, problem, s.methods, MLP((s.units,), init=s.init), record=s.records)
-    return xr.Dataset(scores(trained))
+def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
+    """Train the four methods, with the test loss over time."""
+    problem = spirals(2, n_train=settings.points, n_test=settings.test_points, c=0.1, draws=settings.runs)
+    trained = train_side_by_side(
+        settings, progress, problem, settings.methods, network_of(settings), record=settings.records
+    )
+    return xr.Dataset(scores_by_axes(trained))
 
 
 def rise(data: xr.Dataset, method: str) -> Measured:
-    """How far the mean test loss over runs is above its lowest at the end, as a share of that.
+    """Return how far the mean test loss over runs ends above its lowest value, as a fraction of that value.
 
-    Both are means over a twentieth of the records, so that single records do not decide.
+    Both are averaged over a twentieth of the records, so that single records don't decide.
     """
     loss = data["loss"].sel({"method": method}).values
     width = max(1, loss.shape[1] // 20)
 
-    def at_end(curves: Array) -> float:
+    def relative_rise(curves: Array) -> float:
         smooth = np.convolve(curves.mean(axis=0), np.ones(width) / width, mode="valid")
         return float(smooth[-1] / smooth.min() - 1)
 
-    return bootstrap(at_end, loss)
+    return bootstrap(relative_rise, loss)
 
 
-def turns_up(method: str) -> Any:
-    """Whether the test loss rises again."""
-
-    def check(data: xr.Dataset) -> Finding:
-        share = rise(data, method)
-        return Finding(f"{share.percent()} above its lowest at the end", above(share, TURNS_UP))
-
-    return check
-
-
-def stays_down(method: str) -> Any:
-    """Whether it does not."""
+def judge_rise(method: str, *, rises: bool) -> Callable[[xr.Dataset], Finding]:
+    """Return a check that a method's test loss rises again by more than `MIN_RISE`, or that it doesn't."""
+    judge = judge_above if rises else judge_below
 
     def check(data: xr.Dataset) -> Finding:
-        share = rise(data, method)
-        return Finding(f"{share.percent()} above its lowest at the end", below(share, TURNS_UP))
+        relative_rise = rise(data, method)
+        text = f"{relative_rise.percent()} above its lowest at the end"
+        return Finding(text, judge(relative_rise, MIN_RISE))
 
     return check
 
@@ -85,19 +78,19 @@ EXPERIMENT = Experiment(
     },
     quick={"units": 20, "points": 100, "test_points": 200, "steps": 400, "runs": 2, "records": 20},
     run=run,
-    draw=lambda data, s: curves(data, log=False),
+    draw=lambda data, settings: draw_accuracy_and_loss(data, log=False),
     claims=(
         Claim(
             "The test loss of SGD turns up again",
-            turns_up("SGD"),
+            judge_rise("SGD", rises=True),
             "monotonically increases after a certain time",
         ),
-        Claim("The test loss of Adam turns up again", turns_up("Adam")),
-        Claim("That of LOL does not", stays_down("LOL")),
-        Claim("That of AdLaLa does not", stays_down("AdLaLa")),
+        Claim("The test loss of Adam turns up again", judge_rise("Adam", rises=True)),
+        Claim("That of LOL does not", judge_rise("LOL", rises=False)),
+        Claim("That of AdLaLa does not", judge_rise("AdLaLa", rises=False)),
     ),
     notes=(
-        "The paper gives neither batch, steps nor start: 2 % as elsewhere, steps until SGD's loss has "
-        "turned, torch's; eight runs. Judged by the mean over runs, smoothed."
+        "The paper gives neither batch, steps nor start: 2 % as elsewhere, enough steps for SGD's "
+        "loss to rise again, torch's start; eight runs. Judged by the mean over runs, smoothed."
     ),
 )

@@ -1,14 +1,14 @@
-"""The report of a reproduction: one HTML file with everything in it, and a page of Markdown for the docs."""
+"""Write the report of a reproduction: a self-contained HTML file, and a page of Markdown for the docs."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from heatbath._internal.atomic_write import write
 from heatbath.paper.claims import FAILS, HOLDS, IN_PART
@@ -27,50 +27,74 @@ td.verdict { white-space: nowrap; font-weight: 600; }
 details { margin: 0.5rem 0; } code { font-size: 0.85rem; }
 caption { text-align: left; padding-bottom: 0.4rem; }
 """
-CLASSES = {HOLDS: "holds", IN_PART: "part", FAILS: "not"}
+CSS_CLASSES = {HOLDS: "holds", IN_PART: "part", FAILS: "not"}
 TITLE = "Partitioned Integrators for Thermodynamic Parameterization of Neural Networks, reproduced"
+CLAIM_COLUMNS = ("claim", "the paper's value", "ours", "verdict")
+MARKDOWN_WIDTH = 700  # pixels of the pictures beside the page of Markdown
+MARKDOWN_COLOURS = 128  # of these pictures, which keeps them small
+
+Summary = Mapping[str, Any]  # of a result, as `runner.summary` returns it
 
 
-def counts(summaries: Sequence[dict[str, Any]]) -> str:
-    """How many claims hold, hold in part, and do not."""
-    verdicts = [claim["verdict"] for one in summaries for claim in one["claims"]]
-    kinds = {HOLDS: "hold", IN_PART: "hold in part or are not decided", FAILS: "do not hold"}
-    return ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in kinds.items())
+class ClaimRow(NamedTuple):
+    """A claim in the table of all claims, with the name of its experiment."""
+
+    experiment: str
+    claim: str
+    paper: str
+    ours: str
+    verdict: str
 
 
-def about(results: Sequence[ExperimentResult], command: str) -> str:
-    """What was run."""
-    kind = (
-        "Quick runs, which show that everything works and nothing else"
-        if any(r.quick for r in results)
-        else "Full runs"
-    )
+def verdict_counts(summaries: Sequence[Summary]) -> str:
+    """Return how many claims hold, hold in part and do not hold, as part of a sentence."""
+    verdicts = [row.verdict for row in _claim_rows(summaries)]
+    words = {HOLDS: "hold", IN_PART: "hold in part or are not decided", FAILS: "do not hold"}
+    return ", ".join(f"{verdicts.count(verdict)} {text}" for verdict, text in words.items())
+
+
+def _claim_rows(summaries: Sequence[Summary]) -> list[ClaimRow]:
+    """Return the claims of all experiments."""
+    return [ClaimRow(s["name"], **claim) for s in summaries for claim in s["claims"]]
+
+
+def _description(results: Sequence[ExperimentResult], command: str) -> str:
+    """Return sentences that say which command was run and how long it took."""
+    is_quick = any(result.quick for result in results)
+    kind = "Quick runs, which show that everything works and nothing else" if is_quick else "Full runs"
     seconds = sum(result.seconds for result in results)
-    made_by = f"{kind}, with heatbath {version('heatbath')}: {command}"
-    return f"{made_by}. Training and measuring took {seconds:,.0f} s."
+    source = f"{kind}, with heatbath {version('heatbath')}: {command}"
+    return f"{source}. Training and measuring took {seconds:,.0f} s."
 
 
-def write_html(results: Sequence[ExperimentResult], failed: dict[str, str], path: Path, command: str) -> None:
-    """The whole report in one file."""
+def write_html(
+    results: Sequence[ExperimentResult], failed: Mapping[str, str], path: Path, command: str
+) -> None:
+    """Write the whole report as one HTML file.
+
+    Parameters
+    ----------
+    results : sequence of ExperimentResult
+        Finished experiments.
+    failed : mapping from name to str
+        Reasons of the experiments that weren't run.
+    path : Path
+        The file.
+    command : str
+        Command that makes the report.
+    """
     summaries = [summary(result) for result in results]
-    body = [f"<h1>{escape(TITLE)}</h1>", f"<p>{escape(about(results, command))}</p>"]
-    body.append(f"<p>Of the paper's claims, {counts(summaries)}. Intervals are 95 % over runs.</p>")
+    body = [f"<h1>{escape(TITLE)}</h1>", f"<p>{escape(_description(results, command))}</p>"]
+    body.append(f"<p>{_verdict_sentence(summaries)}</p>")
     rows = [
-        (
-            f'<a href="#{one["name"]}">{one["name"]}</a>',
-            escape(c["claim"]),
-            escape(c["paper"]),
-            escape(c["ours"]),
-            c["verdict"],
-        )
-        for one in summaries
-        for c in one["claims"]
+        (f'<a href="#{row.experiment}">{row.experiment}</a>', *_escaped(row[1:-1]), row.verdict)
+        for row in _claim_rows(summaries)
     ]
-    body.append(_html_claims(("experiment", "claim", "the paper's value", "ours", "verdict"), rows))
-    for name, why in failed.items():
-        body.append(f"<p><strong>{escape(name)} was not run</strong>: {escape(why)}</p>")
-    for one, result in zip(summaries, results, strict=True):
-        body.append(_html_section(one, result))
+    body.append(_html_claims(("experiment", *CLAIM_COLUMNS), rows))
+    for name, reason in failed.items():
+        body.append(f"<p><strong>{escape(name)} was not run</strong>: {escape(reason)}</p>")
+    for result_summary, result in zip(summaries, results, strict=True):
+        body.append(_html_section(result_summary, result))
     page = '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     page += '<meta name="viewport" content="width=device-width">'
     page += (
@@ -79,50 +103,76 @@ def write_html(results: Sequence[ExperimentResult], failed: dict[str, str], path
     write(path, page)
 
 
-def _html_claims(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _verdict_sentence(summaries: Sequence[Summary]) -> str:
+    return f"Of the paper's claims, {verdict_counts(summaries)}. Intervals are 95 % over runs."
+
+
+def _escaped(texts: Sequence[str]) -> list[str]:
+    return [escape(text) for text in texts]
+
+
+def _html_table(columns: Sequence[str], rows: Sequence[str], caption: str = "") -> str:
+    """Return a table from column titles and rows, which are HTML."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _html_row(cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _html_claims(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return the table of claims; cells are HTML, and the last cell of a row is the verdict."""
     lines = []
     for *cells, verdict in rows:
         row = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f'<tr>{row}<td class="verdict {CLASSES[verdict]}">{MARKS[verdict]} {verdict}</td></tr>')
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+        mark = f'<td class="verdict {CSS_CLASSES[verdict]}">{MARKS[verdict]} {verdict}</td>'
+        lines.append(f"<tr>{row}{mark}</tr>")
+    return _html_table(columns, lines)
 
 
-def _html_section(one: dict[str, Any], result: ExperimentResult) -> str:
+def _html_section(result_summary: Summary, result: ExperimentResult) -> str:
+    """Return the section of an experiment: picture, notes, claims, tables and settings."""
     uri = "data:image/png;base64," + base64.b64encode(result.picture.read_bytes()).decode()
+    title, notes, diverged = (result_summary[key] for key in ("title", "notes", "diverged"))
     parts = [
-        f'<h2 id="{one["name"]}">{escape(one["title"])}</h2>',
-        f'<img alt="{escape(one["title"])}" src="{uri}">',
-        f"<p>{escape(one['notes'])}</p>" if one["notes"] else "",
-        f"<p>{escape(one['diverged'])}.</p>" if one["diverged"] else "",
+        f'<h2 id="{result_summary["name"]}">{escape(title)}</h2>',
+        f'<img alt="{escape(title)}" src="{uri}">',
+        f"<p>{escape(notes)}</p>" if notes else "",
+        f"<p>{escape(diverged)}.</p>" if diverged else "",
     ]
-    if one["claims"]:
-        rows = [
-            (escape(c["claim"]), escape(c["paper"]), escape(c["ours"]), c["verdict"]) for c in one["claims"]
-        ]
-        parts.append(_html_claims(("claim", "the paper's value", "ours", "verdict"), rows))
-    for table in one["tables"]:
-        head = "".join(f"<th>{escape(column)}</th>" for column in table["columns"])
-        lines = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table["rows"]
-        )
-        parts.append(
-            f"<table><caption>{escape(table['title'])}</caption><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-        )
+    if result_summary["claims"]:
+        rows = [(*_escaped(row[1:-1]), row.verdict) for row in _claim_rows([result_summary])]
+        parts.append(_html_claims(CLAIM_COLUMNS, rows))
+    for table in result_summary["tables"]:
+        lines = [_html_row(_escaped(row)) for row in table["rows"]]
+        parts.append(_html_table(table["columns"], lines, table["title"]))
     settings = "".join(
-        f"<tr><td>{escape(name)}</td><td><code>{escape(value)}</code></td></tr>"
-        for name, value in one["settings"].items()
+        _html_row([escape(name), f"<code>{escape(value)}</code>"])
+        for name, value in result_summary["settings"].items()
     )
-    parts.append(
-        f"<details><summary>settings ({one['seconds']:.0f} s)</summary><table>{settings}</table></details>"
-    )
+    seconds = result_summary["seconds"]
+    parts.append(f"<details><summary>settings ({seconds:.0f} s)</summary><table>{settings}</table></details>")
     return "".join(parts)
 
 
 def write_markdown(
-    results: Sequence[ExperimentResult], failed: dict[str, str], folder: Path, command: str
+    results: Sequence[ExperimentResult], failed: Mapping[str, str], folder: Path, command: str
 ) -> None:
-    """A page `reproduction.md` with small versions of the pictures beside it."""
+    """Write the report as a page `reproduction.md`, with small versions of the pictures in `reproduction/`.
+
+    Parameters
+    ----------
+    results : sequence of ExperimentResult
+        Finished experiments.
+    failed : mapping from name to str
+        Reasons of the experiments that weren't run.
+    folder : Path
+        Where the page goes.
+    command : str
+        Command that makes the report.
+    """
     pictures = folder / "reproduction"
     pictures.mkdir(parents=True, exist_ok=True)
     summaries = [summary(result) for result in results]
@@ -131,50 +181,50 @@ def write_markdown(
         "",
         f"Made by `{command}`; do not edit.",
         "",
-        about(results, command),
+        _description(results, command),
         "",
     ]
-    lines += [f"Of the paper's claims, {counts(summaries)}. Intervals are 95 % over runs.", ""]
-    lines += _markdown(
-        ("experiment", "claim", "the paper's value", "ours", "verdict"),
-        [
-            (
-                f"[{one['name']}](#{one['name']})",
-                c["claim"],
-                c["paper"],
-                c["ours"],
-                f"{MARKS[c['verdict']]} {c['verdict']}",
-            )
-            for one in summaries
-            for c in one["claims"]
-        ],
-    )
-    lines += [f"\n**{name} was not run**: {why}" for name, why in failed.items()]
-    for one, result in zip(summaries, results, strict=True):
-        small = pictures / f"{one['name']}.png"
-        write(small, shrunk(result.picture))
-        about_it = ". ".join(filter(None, (one["title"], one["notes"].rstrip("."), one["diverged"]))) + "."
-        lines += ["", f"## {one['name']}", "", about_it, ""]
-        lines += [f"![{one['title']}](reproduction/{small.name})"]
-        for table in one["tables"]:
-            lines += ["", table["title"] + ":", "", *_markdown(table["columns"], table["rows"])]
+    lines += [_verdict_sentence(summaries), ""]
+    rows = [
+        (f"[{row.experiment}](#{row.experiment})", *row[1:-1], f"{MARKS[row.verdict]} {row.verdict}")
+        for row in _claim_rows(summaries)
+    ]
+    lines += _markdown_table(("experiment", *CLAIM_COLUMNS), rows)
+    lines += [f"\n**{name} was not run**: {reason}" for name, reason in failed.items()]
+    for result_summary, result in zip(summaries, results, strict=True):
+        small_picture = pictures / f"{result_summary['name']}.png"
+        write(small_picture, shrink_picture(result.picture))
+        lines += _markdown_section(result_summary, small_picture.name)
     write(folder / "reproduction.md", "\n".join(lines) + "\n")
 
 
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _markdown_section(result_summary: Summary, picture: str) -> list[str]:
+    """Return the lines of an experiment: title, notes, picture and tables."""
+    title, notes, diverged = (result_summary[key] for key in ("title", "notes", "diverged"))
+    sentences = ". ".join(filter(None, (title, notes.rstrip("."), diverged))) + "."
+    lines = ["", f"## {result_summary['name']}", "", sentences, ""]
+    lines += [f"![{title}](reproduction/{picture})"]
+    for table in result_summary["tables"]:
+        lines += ["", table["title"] + ":", "", *_markdown_table(table["columns"], table["rows"])]
+    return lines
+
+
+def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table."""
+
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
     return [line(columns), line(["---"] * len(columns)), *map(line, rows)]
 
 
-def shrunk(picture: Path, width: int = 700) -> bytes:
-    """A PNG scaled down to a width."""
+def shrink_picture(picture: Path, width: int = MARKDOWN_WIDTH) -> bytes:
+    """Return a PNG scaled down to a width in pixels, with fewer colours."""
     from PIL import Image
 
     with Image.open(picture) as image:
         height = round(image.height * width / image.width)
         small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
         buffer = io.BytesIO()
-        small.quantize(128).save(buffer, "PNG", optimize=True)
+        small.quantize(MARKDOWN_COLOURS).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()

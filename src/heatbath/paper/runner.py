@@ -1,8 +1,7 @@
-"""Running experiments: each once, its results kept in a folder, so that finished ones are not run again.
+"""Run experiments, and keep their results in a folder, so that finished experiments are not run again.
 
-A folder has the results (data.nc), and what is made of them: the picture and the summary (result.json). To
-read results is one thing, to draw them another: a picture is drawn where there is none of these results and
-this code, and its stamp (picture.sha256) says of which it is.
+The folder of an experiment has its results (data.nc), the picture, and the summary (result.json). The picture
+is drawn again only if the results or the drawing code change; its stamp (picture.sha256) identifies both.
 """
 
 from __future__ import annotations
@@ -19,54 +18,58 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import xarray as xr
 
 from heatbath import plotting
 from heatbath._internal.atomic_write import set_aside, write
+from heatbath._internal.warnings import DivergedWarning, InterruptedWarning
 from heatbath.paper import experiment, figures, find, interpretations, side_by_side
 from heatbath.paper.claims import Finding
-from heatbath.paper.experiment import Experiment, ReportTable, Settings, Tell
+from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
 from heatbath.runs import file
 from heatbath.runs.distributed.pools import using
 from heatbath.runs.distributed.worker import hashed, library
 
-ONLY_DRAW = ("heatbath.plotting", "heatbath.paper.figures", "matplotlib")
+# Modules that only draw: their imports don't decide results
+DRAWING_MODULES = ("heatbath.plotting", "heatbath.paper.figures", "matplotlib")
+PICTURE_ENDINGS = (".png", ".svg")
 
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """A finished experiment, and the folder that it is in."""
+    """A finished experiment with its results, in `folder`."""
 
     experiment: Experiment
     quick: bool
     data: xr.Dataset
-    place: Path
+    folder: Path
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings it was run with."""
-        return self.experiment.chosen(self.quick)
+        """Settings of the run."""
+        return self.experiment.settings_for(self.quick)
 
     @property
     def seconds(self) -> float:
-        """How long training and measuring took."""
+        """Duration of training and measuring."""
         return float(self.data.attrs["heatbath_seconds"])
 
     @property
     def picture(self) -> Path:
-        """The picture as PNG, which `publish` draws; as SVG it is beside it."""
-        return self.place / "picture.png"
+        """Path of the picture as PNG, which `publish` draws; the SVG is beside it."""
+        return self.folder / "picture.png"
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """The verdicts on the claims."""
+        """Verdicts on the claims."""
         return [claim.check(self.data) for claim in self.experiment.claims]
 
     @cached_property
     def tables(self) -> list[ReportTable]:
-        """The tables beside that of the claims."""
+        """Tables of the report, apart from that of the claims."""
         return self.experiment.tables(self.data)
 
 
@@ -75,21 +78,34 @@ def reproduce(
     folder: Path,
     quick: bool,
     again: bool,
-    tell: Callable[[str], Tell],
+    make_callback: Callable[[str], ProgressCallback],
     executor: object = None,
 ) -> Iterator[ExperimentResult | tuple[str, Exception]]:
-    """Run experiments that are not finished yet; what comes out of each, or why it could not be run.
+    """Run experiments that aren't finished yet; yield each result, or the name and error of one that failed.
 
-    `tell` makes, of the name of an experiment, what its progress is told to. `executor` is as in `sweep`, for
-    the comparisons and sweeps in them. Ctrl-C ends all; experiments
-    that were finished stay so.
+    Ctrl-C ends everything; finished experiments stay finished.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Names of the experiments.
+    folder : Path
+        Where each experiment gets its folder.
+    quick : bool
+        Use the settings of quick runs.
+    again : bool
+        Run finished experiments again.
+    make_callback : callable
+        Returns the progress callback for the name of an experiment.
+    executor : object
+        As in `sweep`, for comparisons and sweeps.
     """
     for name in names:
         chosen = find(name)
         try:
-            result = None if again else finished(chosen, folder / name, quick)
+            result = None if again else load_result(chosen, folder / name, quick)
             with nullcontext() if executor is None else using(executor):
-                result = result or _run(chosen, folder / name, quick, tell(name))
+                result = result or _run(chosen, folder / name, quick, make_callback(name))
             publish(result)
             yield result
         except (OSError, ValueError, RuntimeError) as error:
@@ -99,31 +115,33 @@ def reproduce(
 # Results
 
 
-def finished(chosen: Experiment, place: Path, quick: bool) -> ExperimentResult | None:
-    """The result in a folder, if it is whole and of this experiment as it is now."""
+def load_result(chosen: Experiment, folder: Path, quick: bool) -> ExperimentResult | None:
+    """Return the result in a folder, or None if it is missing, damaged or of other settings or code."""
     try:
-        data = file.read(place / "data.nc")
-    except (OSError, ValueError):  # none, or damaged: it will be run again
+        data = file.read(folder / "data.nc")
+    except (OSError, ValueError):
         return None
     if data.attrs.get("heatbath_experiment") != fingerprint(chosen, quick):
         return None
-    return ExperimentResult(chosen, quick, data, place)
+    return ExperimentResult(chosen, quick, data, folder)
 
 
 def fingerprint(chosen: Experiment, quick: bool) -> str:
-    """What a result depends on: the settings, and the code that trains and measures."""
+    """Return a hash of what a result depends on: the settings, and the code that trains and measures."""
     modules = (chosen.run.__module__, experiment.__name__, side_by_side.__name__, interpretations.__name__)
-    parts = [library(), *map(_source, modules), chosen.name, repr(chosen.chosen(quick))]
+    settings = repr(chosen.settings_for(quick))
+    parts = [library(), *map(_source_without_drawing, modules), chosen.name, settings]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _run(chosen: Experiment, place: Path, quick: bool, tell: Tell) -> ExperimentResult:
+def _run(chosen: Experiment, folder: Path, quick: bool, progress: ProgressCallback) -> ExperimentResult:
+    """Run an experiment and save its results; a damaged file is kept under another name."""
     begin = time.perf_counter()
-    place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*diverged.*")  # that they do is among the results
-        warnings.filterwarnings("ignore", message=".*interrupted.*")  # it ends all, see `complete`
-        data = chosen.run(Settings(**chosen.chosen(quick)), tell)
+        warnings.simplefilter("ignore", DivergedWarning)  # results contain which runs diverged
+        warnings.simplefilter("ignore", InterruptedWarning)  # an interrupted run ends everything anyway
+        data = chosen.run(Settings(**chosen.settings_for(quick)), progress)
     data.attrs |= {
         "heatbath_format": file.FORMAT,
         "heatbath_version": version("heatbath"),
@@ -131,62 +149,78 @@ def _run(chosen: Experiment, place: Path, quick: bool, tell: Tell) -> Experiment
         "heatbath_seconds": time.perf_counter() - begin,
     }
     try:
-        file.write(place / "data.nc", data)
-    except FileExistsError:  # it is damaged, and kept under another name
-        set_aside(place / "data.nc", "damaged-data.nc")
-        file.write(place / "data.nc", data)
-    return ExperimentResult(chosen, quick, data, place)
+        file.write(folder / "data.nc", data)
+    except FileExistsError:  # a damaged file: `load_result` returned None
+        set_aside(folder / "data.nc", "damaged-data.nc")
+        file.write(folder / "data.nc", data)
+    return ExperimentResult(chosen, quick, data, folder)
 
 
-def _source(module: str) -> str:
-    """The text of a module without what only draws: functions called draw..., and their imports."""
-    text = Path(str(import_module(module).__file__)).read_text(encoding="utf-8")
+def _module_path(module: str | ModuleType) -> Path:
+    if isinstance(module, str):
+        module = import_module(module)
+    return Path(str(module.__file__))
+
+
+def _source_without_drawing(module: str) -> str:
+    """Return the source of a module without blank lines and code that only draws.
+
+    Such code is functions whose names begin with draw, and imports for drawing.
+    """
+    text = _module_path(module).read_text(encoding="utf-8")
     lines = text.splitlines()
     for node in ast.parse(text).body:
         if _only_draws(node):
             first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-            for place in range(first - 1, node.end_lineno or first):
-                lines[place] = ""
+            for index in range(first - 1, node.end_lineno or first):
+                lines[index] = ""
     return "\n".join(line for line in lines if line)
 
 
 def _only_draws(node: ast.stmt) -> bool:
+    """Return True if a statement of a module is only needed for drawing, or for type checkers."""
     if isinstance(node, ast.FunctionDef):
         return node.name.startswith("draw")
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
-    return isinstance(node, ast.ImportFrom) and (node.module or "").startswith(ONLY_DRAW)
+    return isinstance(node, ast.ImportFrom) and (node.module or "").startswith(DRAWING_MODULES)
 
 
 # Pictures and summaries
 
 
 def publish(result: ExperimentResult) -> bool:
-    """See that a result has its picture and its summary, as this code makes them; whether it drew."""
+    """Write the summary of a result and draw its picture, unless they are there and up to date.
+
+    Returns
+    -------
+    bool
+        True if the picture was drawn.
+    """
     text = json.dumps(summary(result), indent=2, ensure_ascii=False) + "\n"
-    place = result.place / "result.json"
-    if not place.exists() or place.read_text(encoding="utf-8") != text:
-        write(place, text)
-    stamp, code = result.place / "picture.sha256", _picture_stamp(result)
-    files_there = all(result.picture.with_suffix(end).exists() for end in (".png", ".svg"))
-    if files_there and stamp.exists() and stamp.read_text(encoding="utf-8") == code:
+    path = result.folder / "result.json"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write(path, text)
+    stamp_path, stamp = result.folder / "picture.sha256", _picture_stamp(result)
+    has_pictures = all(result.picture.with_suffix(ending).exists() for ending in PICTURE_ENDINGS)
+    if has_pictures and stamp_path.exists() and stamp_path.read_text(encoding="utf-8") == stamp:
         return False
     plotting.save(result.experiment.draw(result.data, Settings(**result.settings)), result.picture)
-    write(stamp, code)
+    write(stamp_path, stamp)
     return True
 
 
 def _picture_stamp(result: ExperimentResult) -> str:
-    """What a picture is made of: the results, and all the code that may draw them."""
+    """Return a hash of what a picture depends on: the results, and all code that may draw them."""
     modules = (figures.__name__, side_by_side.__name__, result.experiment.draw.__module__)
-    paths = [Path(str(import_module(name).__file__)) for name in modules]
-    paths += sorted(Path(plotting.__file__).parent.glob("*.py"))
-    parts = hashed([result.place / "data.nc"]), library(), hashed(paths), version("matplotlib")
+    paths = [_module_path(name) for name in modules]
+    paths += sorted(_module_path(plotting).parent.glob("*.py"))
+    parts = hashed([result.folder / "data.nc"]), library(), hashed(paths), version("matplotlib")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest() + "\n"
 
 
 def summary(result: ExperimentResult) -> dict[str, Any]:
-    """All that is said of a result, as plain values."""
+    """Return a result with its findings and tables as plain values for JSON."""
     pairs = zip(result.experiment.claims, result.findings, strict=True)
     return {
         "name": result.experiment.name,
@@ -195,7 +229,7 @@ def summary(result: ExperimentResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 1),
         "version": version("heatbath"),
         "notes": result.experiment.notes,
-        "diverged": diverged(result.data),
+        "diverged": diverged_text(result.data),
         "settings": {name: str(value) for name, value in result.settings.items()},
         "claims": [
             {"claim": claim.text, "paper": claim.paper, "ours": finding.ours, "verdict": finding.verdict}
@@ -207,8 +241,7 @@ def summary(result: ExperimentResult) -> dict[str, Any]:
     }
 
 
-def diverged(data: xr.Dataset) -> str:
-    """How many runs have, in words; nothing if none has."""
-    if "diverged" not in data or not (lost := int(data["diverged"].sum())):
-        return ""
-    return f"{lost} of {data['diverged'].size} runs diverged and count as chance"
+def diverged_text(data: xr.Dataset) -> str:
+    """Return how many runs have diverged as a sentence without a full stop, or "" if none has."""
+    lost = int(data["diverged"].sum()) if "diverged" in data else 0
+    return f"{lost} of {data['diverged'].size} runs diverged and count as chance" if lost else ""

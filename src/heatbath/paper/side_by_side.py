@@ -1,4 +1,4 @@
-"""Trials: methods trained side by side or over a grid, and their results by method (or axes) and run."""
+"""Train methods side by side or on a grid, and return their results by method (or axes) and run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from heatbath.datasets import Problem
+from heatbath.datasets import Problem, spirals
 from heatbath.methods import AdaptiveLangevin, Langevin
 from heatbath.methods.partition import Partition
 from heatbath.models.dense import MLP
-from heatbath.paper.experiment import Settings, Tell
+from heatbath.paper.experiment import ProgressCallback, Settings
 from heatbath.plotting import plane
 from heatbath.runs.run import Run
 from heatbath.training.train import compare, sweep
 
 Array: TypeAlias = NDArray[np.float64]
-GRID = 120  # points along each side of a map
+MAP_POINTS = 120  # on each side of a map
 
 
 def adlala(
@@ -30,80 +30,123 @@ def adlala(
     sigma: float = 0.01,
     epsilon: float = 0.1,
     tau_output: float | None = None,
-    **reading: Any,
+    **options: Any,
 ) -> Partition:
-    """AdLaLa with the paper's symbols; `reading` are options of its adaptive part."""
-    hidden = AdaptiveLangevin(tau, sigma, epsilon, **reading)
+    """Return AdLaLa with the paper's coefficients; `options` are passed to `AdaptiveLangevin`.
+
+    `gamma` and `tau_output` belong to the output layer, the others to the hidden layers.
+    """
+    hidden = AdaptiveLangevin(tau, sigma, epsilon, **options)
     return Partition(
         {"hidden": hidden, "output": Langevin(gamma, tau if tau_output is None else tau_output)}, h
     )
 
 
-def complete(run: Run) -> Run:
-    """A run, unless Ctrl-C has cut it short."""
+def require_finished(run: Run) -> Run:
+    """Return a run, or raise KeyboardInterrupt if Ctrl-C has stopped it early."""
     if not run.finished:
         raise KeyboardInterrupt
     return run
 
 
-def side_by_side(
-    s: Settings, tell: Tell, problem: Any, methods: Mapping[str, Partition], network: MLP, **options: Any
+def spirals_of(settings: Settings, turns: int, **options: Any) -> Problem:
+    """Draw spirals: `settings.points` training and test examples, and a data set for each run."""
+    sizes = {"n_train": settings.points, "n_test": settings.points, "draws": settings.runs}
+    return spirals(turns, **sizes | options)
+
+
+def network_of(settings: Settings) -> MLP:
+    """Return the network of settings: one hidden layer and an initial distribution."""
+    return MLP((settings.units,), init=settings.init)
+
+
+def train_side_by_side(
+    settings: Settings,
+    progress: ProgressCallback,
+    problem: Any,
+    methods: Mapping[str, Partition],
+    network: MLP,
+    **options: Any,
 ) -> Run:
-    """Train methods from the same starts on the same mini-batches."""
-    sizes = {"steps": s.steps, "batch": s.batch, "chains": s.runs, "seed": s.seed}
-    return complete(compare(problem, network, methods, **sizes, **options, progress=tell))
+    """Train methods from the same starts on the same mini-batches; `options` are passed to `compare`."""
+    sizes = {"steps": settings.steps, "batch": settings.batch, "chains": settings.runs, "seed": settings.seed}
+    return require_finished(compare(problem, network, methods, **sizes, **options, progress=progress))
 
 
-def over_grid(s: Settings, tell: Tell, problem: Problem, partition: Partition, record: int) -> Run:
-    """Train at every point of a grid, on batches of 2 %."""
-    network = MLP((s.units,), init=s.init)
-    sizes = {"steps": s.steps, "batch": s.points // 50, "chains": s.runs, "seed": s.seed}
-    return complete(sweep(problem, network, partition, **sizes, record=record, progress=tell))
+def train_on_grid(
+    settings: Settings, progress: ProgressCallback, problem: Problem, partition: Partition, record: int
+) -> Run:
+    """Train at every point of a grid of coefficients, on batches of 2 % of the examples."""
+    network = network_of(settings)
+    sizes = {
+        "steps": settings.steps,
+        "batch": settings.points // 50,
+        "chains": settings.runs,
+        "seed": settings.seed,
+    }
+    return require_finished(sweep(problem, network, partition, **sizes, record=record, progress=progress))
 
 
-def by_axes(run: Run, array: xr.DataArray) -> xr.DataArray:
-    """An array by chain as one by the axes of a sweep or the method of a comparison, and run."""
+def unstack_chains(run: Run, array: xr.DataArray) -> xr.DataArray:
+    """Return an array (chain, ...) with `chain` split into the axes of a sweep or comparison and `run`.
+
+    The axis of a comparison is `method`.
+    """
     axes = {axis: list(dict.fromkeys(run.data[axis].values.tolist())) for axis in run.plan.axes}
     sizes = [*map(len, axes.values()), run.plan.chains]
-    moved = array.transpose("chain", ...)
-    others = {dim: array[dim].values for dim in moved.dims[1:] if dim in array.indexes}
-    steps = {"step": ("record", run.data["step"].values)} if "record" in moved.dims else {}
+    by_chain = array.transpose("chain", ...)
+    indexes = {dim: array[dim].values for dim in by_chain.dims[1:] if dim in array.indexes}
+    steps = {"step": ("record", run.data["step"].values)} if "record" in by_chain.dims else {}
     return xr.DataArray(
-        moved.values.reshape(*sizes, *moved.shape[1:]),
-        dims=[*axes, "run", *moved.dims[1:]],
-        coords=axes | others | steps,
+        by_chain.values.reshape(*sizes, *by_chain.shape[1:]),
+        dims=[*axes, "run", *by_chain.dims[1:]],
+        coords=axes | indexes | steps,
     )
 
 
-def scores(run: Run, names: Sequence[str] = ("accuracy", "loss")) -> dict[str, xr.DataArray]:
-    """Accuracy and loss on test examples by method (or axes), run and record, and which runs `diverged`.
+def scores_by_axes(run: Run, names: Sequence[str] = ("accuracy", "loss")) -> dict[str, xr.DataArray]:
+    """Return test accuracy and loss by method (or axes), run and record, and which runs `diverged`.
 
-    A network that has diverged scores as chance does, and its loss is that of saying nothing.
+    A network that has diverged gets the accuracy of chance, and the loss of equal probabilities.
     """
     classes = len(run.problem.targets)
     chance = {"accuracy": 1 / classes, "loss": math.log(classes)}
     by_name = {
-        name: by_axes(run, run.data[name].sel(split="test", drop=True)).fillna(chance[name]) for name in names
+        name: unstack_chains(run, run.data[name].sel(split="test", drop=True)).fillna(chance[name])
+        for name in names
     }
-    return by_name | {"diverged": by_axes(run, (run.data["died"] >= 0).astype(int))}
+    return by_name | {"diverged": unstack_chains(run, (run.data["died"] >= 0).astype(int))}
 
 
-def final(data: xr.Dataset, name: str = "accuracy", **labels: Any) -> Array:
-    """The values of all runs at the last record."""
-    chosen = data[name].sel(labels)
-    values: Array = (chosen.isel(record=-1) if "record" in chosen.dims else chosen).values
+def final_values(data: xr.Dataset, name: str = "accuracy", **labels: Any) -> Array:
+    """Return a variable's values of all runs at the last record, at these labels of other dimensions."""
+    selected = data[name].sel(labels)
+    values: Array = (selected.isel(record=-1) if "record" in selected.dims else selected).values
     return values
 
 
 def method_names(data: xr.Dataset) -> list[str]:
-    """The methods of a comparison."""
+    """Return the names of the methods of a comparison."""
     return [str(name) for name in data["method"].values]
 
 
-def maps(run: Run, labels: Mapping[str, Sequence[Any]]) -> dict[str, xr.DataArray]:
-    """What the first run at each of some points of a sweep says over the plane."""
+def prediction_maps(run: Run, labels: Mapping[str, Sequence[Any]]) -> dict[str, xr.DataArray]:
+    """Return the outputs of the first run over the plane, at some points of a sweep, as the variable `map`.
+
+    Parameters
+    ----------
+    run : Run
+        A sweep over one axis.
+    labels : mapping
+        The axis, and its values at these points.
+    """
     ((axis, values),) = labels.items()
-    inputs = plane(run.problem, GRID)
-    each = [run.select(**{axis: value}).outputs(inputs)[0, :, 0].reshape(GRID, GRID) for value in values]
+    inputs = plane(run.problem, MAP_POINTS)
+    outputs = [
+        run.select(**{axis: value}).outputs(inputs)[0, :, 0].reshape(MAP_POINTS, MAP_POINTS)
+        for value in values
+    ]
     dimension = f"{axis}_of_map"
-    return {"map": xr.DataArray(np.array(each), dims=(dimension, "y", "x"), coords={dimension: list(values)})}
+    return {
+        "map": xr.DataArray(np.array(outputs), dims=(dimension, "y", "x"), coords={dimension: list(values)})
+    }

@@ -1,4 +1,4 @@
-"""The role of temperature: BAOAB on trigonometric data, from cold to hot."""
+"""Study the role of temperature: BAOAB on trigonometric data at several τ."""
 
 from __future__ import annotations
 
@@ -10,47 +10,52 @@ from heatbath.datasets import Problem, trigonometric
 from heatbath.diagnostics.statistics import student
 from heatbath.methods import Langevin
 from heatbath.methods.partition import Partition
-from heatbath.paper.claims import FAILS, HOLDS, IN_PART, Claim, Finding, above
-from heatbath.paper.experiment import Experiment, Settings, Tell
-from heatbath.paper.figures import temperatures
-from heatbath.paper.side_by_side import final, maps, over_grid, scores
+from heatbath.paper.claims import FAILS, HOLDS, IN_PART, Claim, Finding, judge_above
+from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
+from heatbath.paper.figures import draw_temperatures
+from heatbath.paper.side_by_side import final_values, prediction_maps, scores_by_axes, train_on_grid
 
-PAPER = (1e-8, 1e-7, 1e-6, 1e-5)
-
-
-def problem(s: Settings) -> Problem:
-    """The problem."""
-    return trigonometric(a=3, b=2, c=0.02, n_train=s.points, n_test=s.points, draws=s.runs)
+PAPER_TAUS = (1e-8, 1e-7, 1e-6, 1e-5)
 
 
-def run(s: Settings, tell: Tell) -> xr.Dataset:
+def problem(settings: Settings) -> Problem:
+    """Draw the trigonometric data."""
+    return trigonometric(
+        a=3, b=2, c=0.02, n_train=settings.points, n_test=settings.points, draws=settings.runs
+    )
+
+
+def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
     """Train at every temperature."""
-    method = Partition(Langevin(gamma=s.gamma, tau=list(s.taus)), h=s.h)
-    trained = over_grid(s, tell, problem(s), method, record=2)
-    return xr.Dataset(scores(trained) | maps(trained, {"tau": list(s.taus[:4])}))
+    method = Partition(Langevin(gamma=settings.gamma, tau=list(settings.taus)), h=settings.h)
+    trained = train_on_grid(settings, progress, problem(settings), method, record=2)
+    return xr.Dataset(scores_by_axes(trained) | prediction_maps(trained, {"tau": list(settings.taus[:4])}))
 
 
-def rises(data: xr.Dataset) -> Finding:
-    """From the first of the paper's temperatures to the last; in part, if it falls on the way."""
-    taus = [tau for tau in data["tau"].values if tau <= max(PAPER) * 1.01]
-    accuracies = [final(data, tau=tau) for tau in taus]
+def judge_rise(data: xr.Dataset) -> Finding:
+    """Judge whether accuracy rises from the first of the paper's temperatures to the last.
+
+    It holds in part if it falls between two of them.
+    """
+    taus = [tau for tau in data["tau"].values if tau <= max(PAPER_TAUS) * 1.01]
+    accuracies = [final_values(data, tau=tau) for tau in taus]
     text = ", ".join(f"{student(x).text(100)}" for x in accuracies)
     total = student(accuracies[-1] - accuracies[0])
-    verdict = above(total)
+    verdict = judge_above(total)
     if verdict == HOLDS and any(student(b - a, of=len(taus)).high < 0 for a, b in pairwise(accuracies)):
         verdict = IN_PART
     text += f" % at τ = {', '.join(f'{tau:g}' for tau in taus)}; {total.text(100)} points from first to last"
     return Finding(text, verdict)
 
 
-def falls(data: xr.Dataset) -> Finding:
-    """The best temperature against the hottest."""
+def judge_fall(data: xr.Dataset) -> Finding:
+    """Judge whether accuracy at the best temperature is higher than at the highest."""
     taus = data["tau"].values
-    best, hot = max(taus, key=lambda tau: final(data, tau=tau).mean()), taus.max()
-    fall = student(final(data, tau=best) - final(data, tau=hot), of=len(taus) - 1)
-    text = f"best at τ = {best:g}: {student(final(data, tau=best)).percent()}; "
+    best, hot = max(taus, key=lambda tau: final_values(data, tau=tau).mean()), taus.max()
+    fall = student(final_values(data, tau=best) - final_values(data, tau=hot), of=len(taus) - 1)
+    text = f"best at τ = {best:g}: {student(final_values(data, tau=best)).percent()}; "
     text += f"{fall.text(100)} points less at τ = {hot:g}"
-    return Finding(text, above(fall) if best < hot else FAILS)
+    return Finding(text, judge_above(fall) if best < hot else FAILS)
 
 
 EXPERIMENT = Experiment(
@@ -65,21 +70,21 @@ EXPERIMENT = Experiment(
         "runs": 6,
         "seed": 0,
         "init": "torch",
-        "taus": (*PAPER, 1e-4, 1e-3, 1e-2),
+        "taus": (*PAPER_TAUS, 1e-4, 1e-3, 1e-2),
     },
     quick={"units": 20, "points": 200, "steps": 300, "runs": 2},
     run=run,
-    draw=lambda data, s: temperatures(data, problem(s)),
+    draw=lambda data, settings: draw_temperatures(data, problem(settings)),
     claims=(
-        Claim("Test accuracy rises with τ", rises, "results significantly improve from 1e-8 to 1e-5"),
+        Claim("Test accuracy rises with τ", judge_rise, "results significantly improve from 1e-8 to 1e-5"),
         Claim(
             "Past a Goldilocks band of τ it falls",
-            falls,
+            judge_fall,
             "further increases can negatively affect the results",
         ),
     ),
     notes=(
-        "Trigonometric data, a = 3, b = 2, c = 0.02. The start is torch's, as none is given. Six runs, "
-        "one in the paper, each with its own data; the maps are of the first."
+        "Trigonometric data, a = 3, b = 2, c = 0.02. The start is torch's, because the paper gives none. Six "
+        "runs (one in the paper), each with its own data; the maps are of the first."
     ),
 )
