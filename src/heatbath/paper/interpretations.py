@@ -1,4 +1,4 @@
-"""Compare interpretations of what the paper leaves open: which comes closest to its values?
+"""Compare interpretations of what the paper leaves open by how close they come to its values.
 
 In data sets and settings, an interpretation is called a reading.
 """
