@@ -248,11 +248,7 @@ def round_for_display(value: float) -> float:
 
 
 def format_frame(
-    number: int,
-    size: int,
-    steps: Sequence[int],
-    losses: Sequence[float],
-    maps: Sequence[NDArray[np.uint8]],
+    number: int, size: int, steps: Sequence[int], losses: Sequence[float], maps: Sequence[NDArray[np.uint8]]
 ) -> bytes:
     """Return a frame as bytes.
 

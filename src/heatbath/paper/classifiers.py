@@ -25,7 +25,7 @@ from heatbath.paper.side_by_side import (
     spirals_of,
     train_side_by_side,
 )
-from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
+from heatbath.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,14 +113,14 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw the classifier of every method at every time."""
     problem, times = four_turns(settings), data["step"].values
     methods = method_names(data)
-    axes = panels(len(methods), len(times), height=0.72 * PAGE_WIDTH)
+    axes = style.panels(len(methods), len(times), height=0.72 * style.PAGE_WIDTH)
     for row, method in enumerate(methods):
         for column in range(len(times)):
             ax = axes[row * len(times) + column]
             draw_small_map(ax, problem, data["map"].sel({"method": method}).isel(record=column))
             accuracy = float(data["accuracy"].sel({"method": method}).isel(record=column, run=0))
             ax.set_title(
-                f"{method}, {int(times[column]):,} steps: {100 * accuracy:.1f} %", fontsize=SMALL_SIZE
+                f"{method}, {int(times[column]):,} steps: {100 * accuracy:.1f} %", fontsize=style.SMALL_SIZE
             )
     return figure_of(axes)
 

@@ -35,7 +35,7 @@ from heatbath.paper.side_by_side import (
     spirals_of,
     train_on_grid,
 )
-from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
+from heatbath.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -166,10 +166,10 @@ def noise_interpretations(data: xr.Dataset) -> list[ReportTable]:
 def draw_noise(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw the map over τ₁ and σ_A."""
     table = data["accuracy"].mean("run").transpose("tau1", "sigma")
-    axes = panels(1, 1, width=0.8 * PAGE_WIDTH, height=0.5 * PAGE_WIDTH)
+    axes = style.panels(1, 1, width=0.8 * style.PAGE_WIDTH, height=0.5 * style.PAGE_WIDTH)
     plotting.heat_map(table.rename("accuracy").rename(tau1="tau"), ax=axes[0])
     axes[0].set_ylabel(r"$\tau_1$")
-    axes[0].set_title("test accuracy in %, mean over runs", fontsize=SMALL_SIZE)
+    axes[0].set_title("test accuracy in %, mean over runs", fontsize=style.SMALL_SIZE)
     return figure_of(axes)
 
 

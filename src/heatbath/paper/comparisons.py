@@ -37,7 +37,7 @@ from heatbath.paper.side_by_side import (
     spirals_of,
     train_side_by_side,
 )
-from heatbath.plotting.style import PAGE_WIDTH, add_legend, format_percent, label_axes, line_style, panels
+from heatbath.plotting import style
 from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def judge_against_best(kind: str) -> Callable[[xr.Dataset], Finding]:
 
 def draw_tuned(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw the accuracy of SGLD and Adam over their stepsizes, and AdLaLa's as a line."""
-    axes = panels(1, 2, height=0.5 * PAGE_WIDTH)
+    axes = style.panels(1, 2, height=0.5 * style.PAGE_WIDTH)
     names = method_names(data)
     adlala_mean = student(final_values(data, method="AdLaLa"))
     sigmas = dict.fromkeys(name.split()[1] for name in names if name.startswith("SGLD"))
@@ -95,9 +95,9 @@ def draw_tuned(data: xr.Dataset, settings: Settings) -> Figure:
     for ax in axes:
         ax.axhspan(adlala_mean.low, adlala_mean.high, color="0.85", zorder=0)
         ax.axhline(adlala_mean.value, color="black", linestyle=":", label="AdLaLa")
-        label_axes(ax, "stepsize $h$", "test accuracy")
-        format_percent(ax.yaxis)
-        add_legend(ax)
+        style.label_axes(ax, "stepsize $h$", "test accuracy")
+        style.format_percent(ax.yaxis)
+        style.add_legend(ax)
     return figure_of(axes)
 
 
@@ -107,7 +107,7 @@ def draw_points(ax: Axes, data: xr.Dataset, names: list[str], label: str, index:
     ax.set_xticks(h, [f"{value:g}" for value in h], minor=False)
     ax.set_xticks([], minor=True)
     runs = [final_values(data, method=name) for name in names]
-    draw_means(ax, h, runs, fmt="o", ms=3.5, label=label, linewidth=1.1, **line_style(index))
+    draw_means(ax, h, runs, fmt="o", ms=3.5, label=label, linewidth=1.1, **style.line_style(index))
 
 
 TUNED = Experiment(

@@ -22,7 +22,7 @@ from heatbath.paper.claims import FAILS, IN_PART, Claim, Finding, combine_verdic
 from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
 from heatbath.paper.figures import figure_of
 from heatbath.paper.side_by_side import adlala, network_of, require_finished, spirals_of
-from heatbath.plotting.style import PAGE_WIDTH, panels
+from heatbath.plotting import style
 from heatbath.runs.run import Run
 from heatbath.training.train import train
 
@@ -163,7 +163,7 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
     for part in map(str, warm["part"].values):
         over_tau = temperature_ratio(warm, part)
         rows.append(plotting.Score(part, over_tau.value, (over_tau.low, over_tau.high)))
-    axes = panels(1, 1, width=0.8 * PAGE_WIDTH, height=1.2 + 0.26 * len(rows))
+    axes = style.panels(1, 1, width=0.8 * style.PAGE_WIDTH, height=1.2 + 0.26 * len(rows))
     plotting.scores(rows, "kinetic temperature / τ", ax=axes[0])
     axes[0].axvline(1.0, color="black", linewidth=0.8, linestyle=":")
     axes[0].set_xscale("log")

@@ -10,7 +10,7 @@ from heatbath import plotting
 from heatbath.datasets import Problem, spirals, trigonometric
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
 from heatbath.paper.figures import figure_of
-from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
+from heatbath.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,11 +41,11 @@ def run(settings: Settings, progress: ProgressCallback) -> xr.Dataset:
 
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw a picture of the examples of each problem."""
-    axes = panels(2, 2, height=PAGE_WIDTH)
+    axes = style.panels(2, 2, height=style.PAGE_WIDTH)
     for ax, (name, problem) in zip(axes, problems(settings).items(), strict=True):
         plotting.data(problem, ax=ax)
         ax.set_aspect("auto")
-        ax.set_title(name, fontsize=SMALL_SIZE)
+        ax.set_title(name, fontsize=style.SMALL_SIZE)
     return figure_of(axes)
 
 

@@ -34,7 +34,7 @@ from heatbath.paper.side_by_side import (
     train_side_by_side,
     unstack_chains,
 )
-from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, add_legend, label_axes, line_style, panels
+from heatbath.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,7 +133,7 @@ def judge_equal_effects(data: xr.Dataset) -> Finding:
 
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw the effect of inner and outer points over the steps."""
-    axes = panels(1, 2, height=0.5 * PAGE_WIDTH)
+    axes = style.panels(1, 2, height=0.5 * style.PAGE_WIDTH)
     top = float(data["effect"].mean("run").max()) * 1.1
     for ax, method in zip(axes, data["method"].values, strict=False):
         effect = data["effect"].sel({"method": method})
@@ -142,20 +142,20 @@ def draw(data: xr.Dataset, settings: Settings) -> Figure:
                 [student(runs) for runs in effect.sel(where=where).transpose("record", "run").values]
             )
             steps = effect["step"].values
-            ax.plot(steps, measured[:, 0], label=f"{where} third", linewidth=1.4, **line_style(index))
+            ax.plot(steps, measured[:, 0], label=f"{where} third", linewidth=1.4, **style.line_style(index))
             ax.fill_between(
                 steps,
                 measured[:, 1],
                 measured[:, 2],
-                color=line_style(index)["color"],
+                color=style.line_style(index)["color"],
                 alpha=0.2,
                 linewidth=0,
             )
         ax.set_xscale("symlog", linthresh=20)
         ax.set(title=str(method), ylim=(0, 1.05 * top), xlim=(0, None))
-        ax.title.set_fontsize(SMALL_SIZE)
-        label_axes(ax, "steps", "norm of an example's gradient")
-        add_legend(ax)
+        ax.title.set_fontsize(style.SMALL_SIZE)
+        style.label_axes(ax, "steps", "norm of an example's gradient")
+        style.add_legend(ax)
     return figure_of(axes)
 
 

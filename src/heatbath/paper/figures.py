@@ -12,16 +12,7 @@ from heatbath import plotting
 from heatbath.datasets import Problem
 from heatbath.diagnostics.statistics import student
 from heatbath.paper.side_by_side import method_names
-from heatbath.plotting.style import (
-    COLOURS,
-    PAGE_WIDTH,
-    SMALL_SIZE,
-    format_number,
-    format_percent,
-    label_axes,
-    panels,
-    quantity_label,
-)
+from heatbath.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +38,7 @@ def traces_by_method(data: xr.Dataset, name: str) -> dict[str, xr.DataArray]:
 
 def draw_accuracy_and_loss(data: xr.Dataset, log: bool = True) -> Figure:
     """Draw test accuracy and test loss over the steps, the loss on a logarithmic axis if `log`."""
-    axes = panels(1, 2, height=0.5 * PAGE_WIDTH)
+    axes = style.panels(1, 2, height=0.5 * style.PAGE_WIDTH)
     plotting.curves(traces_by_method(data, "accuracy"), ax=axes[0])
     plotting.curves(traces_by_method(data, "loss"), log=log, ax=axes[1])
     axes[0].set_ylabel("test accuracy")
@@ -60,15 +51,15 @@ def draw_all_runs(ax: Axes, accuracies: Mapping[str, Any]) -> None:
     """Draw the accuracies of all runs as dots, and their mean as a line, by method."""
     for row, values in enumerate(accuracies.values()):
         spread = np.random.default_rng(row).uniform(-0.25, 0.25, len(values))
-        ax.plot(values, row + spread, ".", ms=3, alpha=0.5, color=COLOURS[row % len(COLOURS)])
+        ax.plot(values, row + spread, ".", ms=3, alpha=0.5, color=style.COLOURS[row % len(style.COLOURS)])
         ax.plot([np.mean(values)] * 2, [row - 0.35, row + 0.35], color="black", linewidth=1.4)
     ax.set_yticks(range(len(accuracies)), list(accuracies))
     ax.invert_yaxis()
-    label_axes(ax, "test accuracy, every run", "")
-    format_percent(ax.xaxis)
+    style.label_axes(ax, "test accuracy, every run", "")
+    style.format_percent(ax.xaxis)
 
 
-def draw_means(ax: Axes, x: Any, runs: Sequence[Any], **style: Any) -> None:
+def draw_means(ax: Axes, x: Any, runs: Sequence[Any], **line_options: Any) -> None:
     """Draw means over runs with their 95 % intervals.
 
     Parameters
@@ -79,12 +70,12 @@ def draw_means(ax: Axes, x: Any, runs: Sequence[Any], **style: Any) -> None:
         Positions.
     runs : sequence of arrays (run,)
         Values of the runs at each position.
-    **style
+    **line_options
         Passed to `Axes.errorbar`.
     """
     measured = np.array([student(values) for values in runs])
     errors = np.abs(measured[:, 1:] - measured[:, :1]).T
-    ax.errorbar(x, measured[:, 0], yerr=errors, capsize=2, **style)
+    ax.errorbar(x, measured[:, 0], yerr=errors, capsize=2, **line_options)
 
 
 def draw_small_map(ax: Axes, problem: Problem, probability: xr.DataArray) -> None:
@@ -119,14 +110,16 @@ def draw_temperatures(data: xr.Dataset, problem: Problem, square: bool = False) 
 
     shown = data["tau_of_map"].values
     columns = len(shown) // 2
-    height = 2 * (PAGE_WIDTH / (columns + 1.15) + 0.25) if square else 0.43 * PAGE_WIDTH
-    figure = Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
+    height = 2 * (style.PAGE_WIDTH / (columns + 1.15) + 0.25) if square else 0.43 * style.PAGE_WIDTH
+    figure = Figure(figsize=(style.PAGE_WIDTH, height), layout="constrained")
     grid = figure.add_gridspec(2, columns + 1, width_ratios=[1.0] * columns + [1.15])
     for index, tau in enumerate(shown):
         ax = figure.add_subplot(grid[divmod(index, columns)])
         draw_small_map(ax, problem, data["map"].sel(tau_of_map=tau))
         accuracy = float(data["accuracy"].sel(tau=tau).isel(record=-1, run=0))  # of the run that is shown
-        ax.set_title(rf"$\tau$ = {format_number(float(tau))}: {100 * accuracy:.1f} %", fontsize=SMALL_SIZE)
+        ax.set_title(
+            rf"$\tau$ = {style.format_number(float(tau))}: {100 * accuracy:.1f} %", fontsize=style.SMALL_SIZE
+        )
         ax.set_aspect("equal" if square else "auto")
     _draw_accuracy_over_tau(figure.add_subplot(grid[:, columns]), data["accuracy"].isel(record=-1))
     return figure
@@ -137,9 +130,11 @@ def _draw_accuracy_over_tau(ax: Axes, accuracy: xr.DataArray) -> None:
     values = accuracy["tau"].values.astype(float)
     positive = values[values > 0]
     positions = np.where(values > 0, values, positive.min() / 10)
-    draw_means(ax, positions, [accuracy.sel(tau=tau) for tau in values], fmt="o-", ms=4, color=COLOURS[0])
+    draw_means(
+        ax, positions, [accuracy.sel(tau=tau) for tau in values], fmt="o-", ms=4, color=style.COLOURS[0]
+    )
     ax.set_xscale("log")
     if (values == 0).any():
-        ax.set_xticks([positions[0], *positive[::2]], ["0", *(format_number(v) for v in positive[::2])])
-    label_axes(ax, quantity_label("tau"), "test accuracy")
-    format_percent(ax.yaxis)
+        ax.set_xticks([positions[0], *positive[::2]], ["0", *(style.format_number(v) for v in positive[::2])])
+    style.label_axes(ax, style.quantity_label("tau"), "test accuracy")
+    style.format_percent(ax.yaxis)

@@ -40,15 +40,7 @@ from heatbath.paper.side_by_side import (
     train_side_by_side,
     unstack_chains,
 )
-from heatbath.plotting.style import (
-    PAGE_WIDTH,
-    SMALL_SIZE,
-    add_legend,
-    label_axes,
-    line_style,
-    panels,
-    set_log_scale,
-)
+from heatbath.plotting import style
 from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
@@ -212,7 +204,7 @@ def judge_excitation(data: xr.Dataset) -> Finding:
 def draw_over_time(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw distributions of weights and biases of every method at the records."""
     methods = method_names(data)
-    axes = panels(2, len(methods), height=0.62 * PAGE_WIDTH)
+    axes = style.panels(2, len(methods), height=0.62 * style.PAGE_WIDTH)
     for row, kind in enumerate(("weights", "biases")):
         for column, method in enumerate(methods):
             ax = axes[row * len(methods) + column]
@@ -223,12 +215,17 @@ def draw_over_time(data: xr.Dataset, settings: Settings) -> Figure:
             )
             accuracy = student(final_values(data, method=method))
             title = f"{method}: {100 * accuracy.value:.1f} %" if row == 0 else ""
-            ax.set_title(title, fontsize=SMALL_SIZE)
-            label_axes(ax, "weights" if row == 0 else "biases", "share per bin" if column == 0 else "")
+            ax.set_title(title, fontsize=style.SMALL_SIZE)
+            style.label_axes(ax, "weights" if row == 0 else "biases", "share per bin" if column == 0 else "")
     handles, labels = axes[0].get_legend_handles_labels()
     figure = figure_of(axes)
     figure.legend(
-        handles, labels, loc="outside lower center", ncols=len(labels), fontsize=SMALL_SIZE, frameon=False
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=len(labels),
+        fontsize=style.SMALL_SIZE,
+        frameon=False,
     )
     return figure
 
@@ -237,8 +234,8 @@ def draw_histogram(ax: Axes, counts: xr.DataArray, steps: Any) -> None:
     """Draw outlines of histograms, one for each record, on a logarithmic axis."""
     edges = draw_edges(counts)
     for index, (fractions, step) in enumerate(zip(counts.values, steps, strict=True)):
-        ax.stairs(fractions, edges, label=f"step {int(step):,}", linewidth=1.1, **line_style(index))
-    set_log_scale(ax, bottom=1e-5)
+        ax.stairs(fractions, edges, label=f"step {int(step):,}", linewidth=1.1, **style.line_style(index))
+    style.set_log_scale(ax, bottom=1e-5)
     ax.set_xlim(-3, 3)
 
 
@@ -381,14 +378,16 @@ def judge_smaller_gap(data: xr.Dataset) -> Finding:
 def draw_runs(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw distributions at the end over all runs, and the accuracies."""
     methods = method_names(data)
-    axes = panels(1, 3, height=0.5 * PAGE_WIDTH)
+    axes = style.panels(1, 3, height=0.5 * style.PAGE_WIDTH)
     for ax, kind in zip(axes, ("weights", "biases"), strict=False):
         for index, method in enumerate(methods):
             counts = data["histogram"].sel({"method": method, "kind": kind}).isel(record=-1)
-            ax.stairs(counts.values, draw_edges(counts), label=method, linewidth=1.1, **line_style(index))
-        set_log_scale(ax, bottom=1e-5)
-        label_axes(ax, kind, "share per bin")
-    add_legend(axes[0])
+            ax.stairs(
+                counts.values, draw_edges(counts), label=method, linewidth=1.1, **style.line_style(index)
+            )
+        style.set_log_scale(ax, bottom=1e-5)
+        style.label_axes(ax, kind, "share per bin")
+    style.add_legend(axes[0])
     draw_all_runs(axes[2], {m: final_values(data, method=m) for m in methods})
     return figure_of(axes)
 

@@ -36,7 +36,7 @@ from heatbath.paper.side_by_side import (
     train_side_by_side,
     unstack_chains,
 )
-from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
+from heatbath.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -139,12 +139,12 @@ def accuracy_table(data: xr.Dataset) -> list[ReportTable]:
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw the loss on lines for each problem; for a single problem, draw the accuracies beside it."""
     problems = data["problem"].values if "problem" in data.dims else [None]
-    axes = panels(1, max(2, len(problems)), height=0.5 * PAGE_WIDTH)
+    axes = style.panels(1, max(2, len(problems)), height=0.5 * style.PAGE_WIDTH)
     for ax, problem in zip(axes, problems, strict=False):
         results = data if problem is None else data.sel(problem=problem)
         plotting.line(traces_by_method(results, "line"), ax=ax)
         ax.set(ylabel="test loss", title="" if problem is None else problem)
-        ax.title.set_fontsize(SMALL_SIZE)
+        ax.title.set_fontsize(style.SMALL_SIZE)
     if problems[0] is None:
         draw_all_runs(axes[1], {m: final_values(data, method=m) for m in method_names(data)})
     return figure_of(axes)

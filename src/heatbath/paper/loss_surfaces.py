@@ -17,7 +17,7 @@ from heatbath.paper.claims import Claim, Finding, judge_above, judge_below
 from heatbath.paper.experiment import Experiment, ProgressCallback, Settings
 from heatbath.paper.figures import figure_of
 from heatbath.paper.side_by_side import adlala, require_finished
-from heatbath.plotting.style import PAGE_WIDTH, SMALL_SIZE, panels
+from heatbath.plotting import style
 from heatbath.training.train import train
 
 if TYPE_CHECKING:
@@ -105,12 +105,12 @@ def judge_saddles(data: xr.Dataset) -> Finding:
 
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw the loss on a surface for MNIST and for the spiral."""
-    axes = panels(1, 2, height=0.46 * PAGE_WIDTH)
+    axes = style.panels(1, 2, height=0.46 * style.PAGE_WIDTH)
     ends = {r"start ($\alpha = 0$)": (0.0, 0.5), r"$\theta_{f,1}$": (1.0, 1.0), r"$\theta_{f,2}$": (1.0, 0.0)}
     for ax, name, title in zip(axes, ("mnist", "spiral"), ("MNIST", "2-turn spiral"), strict=True):
         dimension = "mnist_run" if name == "mnist" else "run"
         plotting.surface(data[name].isel({dimension: 0}).rename("test loss"), ends, ax=ax)
-        ax.set_title(title, fontsize=SMALL_SIZE)
+        ax.set_title(title, fontsize=style.SMALL_SIZE)
     return figure_of(axes)
 
 

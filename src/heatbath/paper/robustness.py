@@ -25,7 +25,7 @@ from heatbath.paper.side_by_side import (
     spirals_of,
     train_side_by_side,
 )
-from heatbath.plotting.style import PAGE_WIDTH, add_legend, format_steps, label_axes, line_style, panels
+from heatbath.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,15 +103,19 @@ def judge_dependence_on_start(data: xr.Dataset) -> Finding:
 
 def draw(data: xr.Dataset, settings: Settings) -> Figure:
     """Draw variance and mean over runs, over the steps."""
-    axes = panels(1, 2, height=0.55 * PAGE_WIDTH)
+    axes = style.panels(1, 2, height=0.55 * style.PAGE_WIDTH)
     for index, (name, values) in enumerate(traces_by_method(data, "accuracy").items()):
         axes[0].plot(
-            data["step"], (100 * values).var("chain", ddof=1), label=name, linewidth=1.3, **line_style(index)
+            data["step"],
+            (100 * values).var("chain", ddof=1),
+            label=name,
+            linewidth=1.3,
+            **style.line_style(index),
         )
     plotting.curves(traces_by_method(data, "accuracy"), ax=axes[1])
-    label_axes(axes[0], "steps", "variance (squared points)")
-    format_steps(axes[0].xaxis)
-    add_legend(axes[0])
+    style.label_axes(axes[0], "steps", "variance (squared points)")
+    style.format_steps(axes[0].xaxis)
+    style.add_legend(axes[0])
     remove_legend(axes[1])
     axes[1].set_ylabel("mean test accuracy")
     return figure_of(axes)

@@ -12,7 +12,7 @@ from heatbath._internal.checks import choice, whole
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import numbers
 from heatbath.datasets.tasks import TASKS
-from heatbath.plotting.style import add_colour_bar, add_legend, axes_or_new, label_axes, quantity_label
+from heatbath.plotting import style
 from heatbath.prediction.averages import entropy_of
 from heatbath.runs.run import Run
 
@@ -97,7 +97,7 @@ def data(problem: Problem, split: str = "train", draw: int = 0, *, ax: Axes | No
     if not TASKS[problem.task].classes or len(problem.targets) > len(CLASS_MARKERS):
         raise ValueError(f"data needs a problem with 2 to {len(CLASS_MARKERS)} classes, got {problem!r}")
     X, Y = (getattr(problem, f"{name}_{split}")[draw] for name in "XY")
-    ax = axes_or_new(ax, _figure_height(problem, 2.8))
+    ax = style.axes_or_new(ax, _figure_height(problem, 2.8))
     for index, (name, (marker, face, edge)) in enumerate(zip(problem.targets, CLASS_MARKERS, strict=False)):
         x, y = (X[Y[:, 0] == index] * problem.scale + problem.shift).T
         label = _class_label(name)
@@ -105,8 +105,10 @@ def data(problem: Problem, split: str = "train", draw: int = 0, *, ax: Axes | No
     ax.set(xlim=limits.x, ylim=limits.y, aspect="equal" if _is_one_unit(problem) else "auto")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(BOUNDARY_TICKS, steps=[1, 2, 5, 10]))
-    label_axes(ax, quantity_label(problem.features[0]), quantity_label(problem.features[1]), box=True)
-    add_legend(ax)
+    style.label_axes(
+        ax, style.quantity_label(problem.features[0]), style.quantity_label(problem.features[1]), box=True
+    )
+    style.add_legend(ax)
     return ax
 
 
@@ -142,7 +144,7 @@ def classifier(
     if isinstance(problem, Problem) and problem.task != "binary":
         raise ValueError(f"classifier needs a problem with two classes, got {problem!r}; see uncertainty")
     probability = _grid_probabilities(problem, prediction, chain)[..., 0]
-    ax = axes_or_new(ax, _figure_height(problem, 2.2 if bar else 2.8))
+    ax = style.axes_or_new(ax, _figure_height(problem, 2.2 if bar else 2.8))
     data(problem, draw=_draw_index(prediction, chain), ax=ax)
     label = f"probability of {_class_label(problem.targets[1])}"
     _draw_map(ax, problem, probability, "RdBu_r", 1.0, label if bar else None)
@@ -182,7 +184,7 @@ def uncertainty(
     if isinstance(problem, Problem) and not TASKS[problem.task].classes:
         raise ValueError(f"uncertainty needs a problem with classes, got {problem!r}")
     entropy = entropy_of(_grid_probabilities(problem, prediction, chain), problem.task)
-    ax = axes_or_new(ax, _figure_height(problem, 2.2 if bar else 2.8))
+    ax = style.axes_or_new(ax, _figure_height(problem, 2.2 if bar else 2.8))
     data(problem, draw=_draw_index(prediction, chain), ax=ax)
     highest = math.log(len(problem.targets))
     _draw_map(ax, problem, entropy, "cividis", highest, "entropy (nats)" if bar else None)
@@ -290,4 +292,4 @@ def _draw_map(
     ax.axis(limits)
     ax.set_aspect(aspect)
     if label is not None:
-        add_colour_bar(ax, image, label)
+        style.add_colour_bar(ax, image, label)

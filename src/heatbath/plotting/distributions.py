@@ -9,8 +9,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath._internal.checks import real, whole
+from heatbath.plotting import style
 from heatbath.plotting.labels import Traces, by_label
-from heatbath.plotting.style import SYMBOLS, add_legend, axes_or_new, label_axes, line_style, set_log_scale
 from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
@@ -112,12 +112,12 @@ def distributions(
     all_counts = np.concatenate([outline.counts for outline in outlines.values()])
     if not all_counts.any():
         raise ValueError("there is nothing to draw: no parameter lies in the bins")
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     for index, (label, (edges, counts)) in enumerate(outlines.items()):
-        ax.stairs(counts, edges, label=label or None, linewidth=1.2, baseline=0.0, **line_style(index))
-    set_log_scale(ax, bottom=0.7 * all_counts[all_counts > 0].min())
-    label_axes(ax, SYMBOLS["theta"], "parameters per bin")
-    add_legend(ax)
+        ax.stairs(counts, edges, label=label or None, linewidth=1.2, baseline=0.0, **style.line_style(index))
+    style.set_log_scale(ax, bottom=0.7 * all_counts[all_counts > 0].min())
+    style.label_axes(ax, style.SYMBOLS["theta"], "parameters per bin")
+    style.add_legend(ax)
     return ax
 
 

@@ -13,18 +13,7 @@ from heatbath.datasets.problem import numbers
 from heatbath.datasets.tasks import TASKS
 from heatbath.diagnostics.statistics import effective, wilson
 from heatbath.evaluation import Forecast, metrics
-from heatbath.plotting.style import (
-    COLOURS,
-    DIAGONAL,
-    SMALL_SIZE,
-    add_legend,
-    axes_or_new,
-    format_percent,
-    format_short_numbers,
-    label_axes,
-    line_style,
-    plain_label,
-)
+from heatbath.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,18 +80,18 @@ def roc(forecasts: Forecasts, *, ax: Axes | None = None) -> Axes:
         ]
     else:
         curves = _one_against_rest(first)
-    ax = axes_or_new(ax, height=SQUARE_HEIGHT)
-    ax.plot([0, 1], [0, 1], **DIAGONAL)
+    ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
+    ax.plot([0, 1], [0, 1], **style.DIAGONAL)
     for index, (label, is_positive, probability, weights) in enumerate(curves):
         false_rate, true_rate, _ = roc_curve(is_positive, probability, sample_weight=weights)
         area = f"AUC {metrics.auc(probability, is_positive, weights):.3f}"
         name = f"{label}, {area}" if label else area
-        ax.plot(false_rate, true_rate, linewidth=1.4, label=name, zorder=9 - index, **line_style(index))
+        ax.plot(false_rate, true_rate, linewidth=1.4, label=name, zorder=9 - index, **style.line_style(index))
     ax.set(xlim=(-0.01, 1), ylim=(0, 1.01), aspect="equal")
-    positive_class = f" ({plain_label(first.targets[1], 14)})" if has_two_classes else ""
-    label_axes(ax, "false positives", f"true positives{positive_class}")
-    format_percent(ax.xaxis, ax.yaxis)
-    add_legend(ax)
+    positive_class = f" ({style.plain_label(first.targets[1], 14)})" if has_two_classes else ""
+    style.label_axes(ax, "false positives", f"true positives{positive_class}")
+    style.format_percent(ax.xaxis, ax.yaxis)
+    style.add_legend(ax)
     return ax
 
 
@@ -133,8 +122,8 @@ def calibration(forecasts: Forecasts, *, bins: int | None = None, ax: Axes | Non
     if bins is not None:
         bins = whole("bins", bins, low=1)
     checked = _checked_forecasts(forecasts, classes=True)
-    ax = axes_or_new(ax, height=SQUARE_HEIGHT)
-    ax.plot([0, 1], [0, 1], **DIAGONAL)
+    ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
+    ax.plot([0, 1], [0, 1], **style.DIAGONAL)
     extent: list[float] = []
     for index, (label, forecast) in enumerate(checked.items()):
         p = forecast.probabilities
@@ -150,11 +139,11 @@ def calibration(forecasts: Forecasts, *, bins: int | None = None, ax: Axes | Non
     limits = (low, high) if high - low < ZOOM_WIDTH else (0.0, 1.0)
     ax.set(xlim=limits, ylim=limits, aspect="equal")
     first = next(iter(checked.values()))
-    second_class = f" of {plain_label(first.targets[1], 14)}" if len(first.targets) == 2 else ""
-    label_axes(ax, f"predicted probability{second_class}", "observed frequency")
-    format_percent(ax.xaxis, ax.yaxis)
+    second_class = f" of {style.plain_label(first.targets[1], 14)}" if len(first.targets) == 2 else ""
+    style.label_axes(ax, f"predicted probability{second_class}", "observed frequency")
+    style.format_percent(ax.xaxis, ax.yaxis)
     _limit_ticks(ax)
-    add_legend(ax)
+    style.add_legend(ax)
     return ax
 
 
@@ -198,16 +187,16 @@ def reliability(
     if not by_label or not truth.size or not np.isin(truth, (0.0, 1.0)).all():
         raise ValueError("reliability needs at least one forecast, and happened must hold 0 and 1")
     checked = {label: _checked_probabilities(label, p, len(truth)) for label, p in by_label.items()}
-    ax = axes_or_new(ax, height=SQUARE_HEIGHT)
-    ax.plot([0, 1], [0, 1], **DIAGONAL)
+    ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
+    ax.plot([0, 1], [0, 1], **style.DIAGONAL)
     for index, (label, stated) in enumerate(checked.items()):
         curve = _bin_examples(stated, truth, np.ones(len(truth)), bins)
         gaps = np.abs(curve.observed - curve.predicted)
         error = float(np.sum(curve.examples * gaps) / curve.examples.sum())
         _draw_calibration_curve(ax, index, label, curve, error)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    label_axes(ax, "predicted probability", "observed frequency")
-    add_legend(ax)
+    style.label_axes(ax, "predicted probability", "observed frequency")
+    style.add_legend(ax)
     return ax
 
 
@@ -231,14 +220,14 @@ def confusion(forecast: Forecast, *, ax: Axes | None = None) -> Axes:
     counts = metrics.confusion(checked.mean, checked.labels, checked.weights)
     classes = len(counts)
     fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
-    ax = axes_or_new(ax, height=min(1.3 + 0.4 * classes, 3.4))
+    ax = style.axes_or_new(ax, height=min(1.3 + 0.4 * classes, 3.4))
     ax.imshow(fractions, cmap="Blues", vmin=0, vmax=1.15, aspect="auto")
     if classes <= MAX_CLASSES_WITH_COUNTS:
         for (row, column), count in np.ndenumerate(counts):
             colour = "white" if fractions[row, column] > 0.65 else "black"
             text = f"{count:,.4g}" if count else "·"
-            ax.text(column, row, text, ha="center", va="center", fontsize=SMALL_SIZE, color=colour)
-    _label_classes(ax, [plain_label(name, 14) for name in checked.targets])
+            ax.text(column, row, text, ha="center", va="center", fontsize=style.SMALL_SIZE, color=colour)
+    _label_classes(ax, [style.plain_label(name, 14) for name in checked.targets])
     return ax
 
 
@@ -250,7 +239,7 @@ def _label_classes(ax: Axes, names: list[str]) -> None:
     rotation: dict[str, Any] = {"rotation": 90} if is_long else {}
     ax.set_xticks(labelled, [names[i] for i in labelled], **rotation)
     ax.set_yticks(labelled, [names[i] for i in labelled])
-    label_axes(ax, "predicted", "true", box=True)
+    style.label_axes(ax, "predicted", "true", box=True)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_xticks(np.arange(classes + 1) - 0.5, minor=True)
@@ -284,16 +273,16 @@ def predicted(forecast: Forecast, target: int = 0, *, ax: Axes | None = None) ->
     count = min(MAX_INTERVALS if has_intervals else MAX_DOTS, len(checked.y))
     rows = np.linspace(0, len(checked.y) - 1, count).astype(int)
     y, mean = checked.y[rows, target], checked.mean[rows, target]
-    ax = axes_or_new(ax, height=SQUARE_HEIGHT)
+    ax = style.axes_or_new(ax, height=SQUARE_HEIGHT)
     drawn = [y, mean]
     dots: dict[str, Any] = {"s": 11, "linewidths": 0, "zorder": 4, "alpha": 0.9 if len(rows) < 150 else 0.6}
     if checked.low is None or checked.high is None:
-        ax.scatter(y, mean, color=COLOURS[0], **dots)
+        ax.scatter(y, mean, color=style.COLOURS[0], **dots)
     else:
         low, high = checked.low[:, target], checked.high[:, target]
         is_inside = (low <= checked.y[:, target]) & (checked.y[:, target] <= high)
         low, high = low[rows], high[rows]
-        groups = ((is_inside, COLOURS[0], "in its interval"), (~is_inside, COLOURS[1], "outside"))
+        groups = ((is_inside, style.COLOURS[0], "in its interval"), (~is_inside, style.COLOURS[1], "outside"))
         for is_member, colour, name in groups:
             members = is_member[rows]
             label = f"{name} ({np.count_nonzero(is_member):,} of {len(is_member):,})"
@@ -305,14 +294,14 @@ def predicted(forecast: Forecast, target: int = 0, *, ax: Axes | None = None) ->
     limits = _with_margin(
         float(min(min(values) for values in drawn)), float(max(max(values) for values in drawn))
     )
-    ax.plot(limits, limits, **DIAGONAL)
+    ax.plot(limits, limits, **style.DIAGONAL)
     ax.set(xlim=_with_margin(float(y.min()), float(y.max())), ylim=limits)
-    name = plain_label(checked.targets[target], 20)
-    label_axes(ax, f"true {name}", f"predicted {name}")
+    name = style.plain_label(checked.targets[target], 20)
+    style.label_axes(ax, f"true {name}", f"predicted {name}")
     _limit_ticks(ax)
     for axis in (ax.xaxis, ax.yaxis):
-        format_short_numbers(axis)
-    add_legend(ax)
+        style.format_short_numbers(axis)
+    style.add_legend(ax)
     return ax
 
 
@@ -357,7 +346,7 @@ def _one_against_rest(forecast: Forecast) -> list[RocInput]:
     areas = {k: metrics.auc(p[:, k], forecast.labels == k, forecast.weights) for k in present}
     hardest = sorted(sorted(areas, key=areas.__getitem__)[:MAX_ROC_CURVES])
     return [
-        RocInput(plain_label(forecast.targets[k]), forecast.labels == k, p[:, k], forecast.weights)
+        RocInput(style.plain_label(forecast.targets[k]), forecast.labels == k, p[:, k], forecast.weights)
         for k in hardest
     ]
 
@@ -398,9 +387,17 @@ def _draw_calibration_curve(
     """Draw curve number `index` with Wilson's intervals; return all its coordinates for the axes' limits."""
     low, high = wilson(curve.observed, curve.examples)
     name = f"{label} (ECE {error:.3f})" if label else f"ECE {error:.3f}"
-    style = line_style(index) | {"marker": MARKERS[index % len(MARKERS)]}
-    ax.plot(curve.predicted, curve.observed, markersize=4, linewidth=1.2, label=name, clip_on=False, **style)
-    ax.vlines(curve.predicted, low, high, color=style["color"], linewidth=0.9, clip_on=False)
+    line_options = style.line_style(index) | {"marker": MARKERS[index % len(MARKERS)]}
+    ax.plot(
+        curve.predicted,
+        curve.observed,
+        markersize=4,
+        linewidth=1.2,
+        label=name,
+        clip_on=False,
+        **line_options,
+    )
+    ax.vlines(curve.predicted, low, high, color=line_options["color"], linewidth=0.9, clip_on=False)
     return [*low, *high, *curve.predicted]
 
 

@@ -9,20 +9,12 @@ import numpy as np
 
 from heatbath._internal.checks import whole
 from heatbath.evaluation import Dependence, Importance
-from heatbath.plotting.style import (
-    COLOURS,
-    add_legend,
-    axes_or_new,
-    format_short_numbers,
-    label_axes,
-    line_style,
-    plain_label,
-)
+from heatbath.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BARS: dict[str, Any] = {"height": 0.62, "color": COLOURS[5], "zorder": 2}
+BARS: dict[str, Any] = {"height": 0.62, "color": style.COLOURS[5], "zorder": 2}
 CATEGORY_SPACING = 0.14  # between the outputs of one category; categories are 1 apart
 MAX_TICKS = 4  # numbers on the x axis, where labels are wide
 
@@ -50,17 +42,17 @@ def column_importance(
     if not columns or not all(isinstance(column, Importance) for column in columns):
         raise TypeError(f"columns must be what importance(run) returns, got {columns!r}")
     shown = list(columns)[: whole("most", most, low=1)]
-    ax = axes_or_new(ax, height=0.75 + 0.21 * len(shown))
+    ax = style.axes_or_new(ax, height=0.75 + 0.21 * len(shown))
     positions = np.arange(len(shown))
     values, low, high = np.array([column.rise for column in shown]).T
     ax.barh(positions, values, **BARS)
-    ax.hlines(positions, low, high, color=COLOURS[0], linewidth=1.4, zorder=3)
+    ax.hlines(positions, low, high, color=style.COLOURS[0], linewidth=1.4, zorder=3)
     ax.axvline(0.0, color="0.4", linewidth=0.8)
-    ax.set_yticks(positions, [plain_label(column.column) for column in shown])
+    ax.set_yticks(positions, [style.plain_label(column.column) for column in shown])
     ax.set_ylim(len(shown) - 0.4, -0.6)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
     ax.set_axisbelow(True)
-    label_axes(ax, what, "")
+    style.label_axes(ax, what, "")
     ax.set_xlabel(what, loc="right")  # long column names leave little room on the left
     ax.locator_params(axis="x", nbins=MAX_TICKS)
     ax.tick_params(axis="y", length=0)
@@ -91,35 +83,35 @@ def dependence(
     """
     if not isinstance(column, Dependence):
         raise TypeError(f"column must be one of what dependence(run, columns) returns, got {column!r}")
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     is_categorical = column.values is None
     is_continuous = not is_categorical and column.marks.size > 0
     x = np.arange(len(column.mean)) if column.values is None else column.values
     count = column.mean.shape[1]
     for index, (mean, low, high) in enumerate(zip(column.mean.T, column.low.T, column.high.T, strict=True)):
-        style = line_style(index)
+        line_options = style.line_style(index)
         name = None if count == 1 else outputs[index]
         if is_continuous:
-            ax.plot(x, mean, linewidth=1.4, label=name, **style)
-            ax.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
+            ax.plot(x, mean, linewidth=1.4, label=name, **line_options)
+            ax.fill_between(x, low, high, color=line_options["color"], alpha=0.2, linewidth=0)
         else:
             shift = CATEGORY_SPACING * (index - (count - 1) / 2) if is_categorical and count > 1 else 0.0
-            ax.vlines(x + shift, low, high, color=style["color"], linewidth=1.6, alpha=0.6)
-            ax.plot(x + shift, mean, "o", markersize=4.5, color=style["color"], label=name)
+            ax.vlines(x + shift, low, high, color=line_options["color"], linewidth=1.6, alpha=0.6)
+            ax.plot(x + shift, mean, "o", markersize=4.5, color=line_options["color"], label=name)
     if is_categorical:
-        _label_categories(ax, [plain_label(label, 12) for label in column.labels])
+        _label_categories(ax, [style.plain_label(label, 12) for label in column.labels])
     elif is_continuous:
         ax.plot(column.marks, np.zeros(len(column.marks)), "|", color="0.35", markersize=7, clip_on=False,
                 transform=ax.get_xaxis_transform(), zorder=5)  # fmt: skip
         ax.set_xlim(x[0], x[-1])
     else:
         ax.set_xticks(x, [f"{value:g}" for value in x])
-    label_axes(ax, plain_label(column.column, 30), what)
+    style.label_axes(ax, style.plain_label(column.column, 30), what)
     if is_continuous:
         ax.locator_params(axis="x", nbins=MAX_TICKS)
-        format_short_numbers(ax.xaxis)
-    format_short_numbers(ax.yaxis)
-    add_legend(ax)
+        style.format_short_numbers(ax.xaxis)
+    style.format_short_numbers(ax.yaxis)
+    style.add_legend(ax)
     return ax
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import xarray as xr
 
-from heatbath.plotting.style import format_number, quantity_label
+from heatbath.plotting import style
 
 Traces = xr.DataArray | Mapping[str, xr.DataArray]
 UNLABELLED = ("chain", "repeat", "draw")  # coordinates of chains that don't name a setting
@@ -39,7 +39,7 @@ def by_label(traces: object, *dimensions: str) -> dict[str, xr.DataArray]:
 
 def value_name(trace: xr.DataArray) -> str:
     """Return the name of a trace's values, such as `test accuracy`."""
-    name = quantity_label(str(trace.name or ""))
+    name = style.quantity_label(str(trace.name or ""))
     split = trace.coords.get("split")
     return f"{split.item()} {name}" if split is not None and split.ndim == 0 else name
 
@@ -81,4 +81,4 @@ def _grouped_chains(trace: xr.DataArray) -> dict[str, xr.DataArray]:
 
 
 def _setting_label(axis: str, value: object) -> str:
-    return str(value) if axis == "method" else f"{quantity_label(axis)} = {format_number(value)}"
+    return str(value) if axis == "method" else f"{style.quantity_label(axis)} = {style.format_number(value)}"

@@ -14,17 +14,8 @@ from numpy.typing import NDArray
 
 from heatbath._internal.checks import real
 from heatbath.analysis.landscape import barrier
+from heatbath.plotting import style
 from heatbath.plotting.labels import value_name
-from heatbath.plotting.style import (
-    SMALL_SIZE,
-    SYMBOLS,
-    add_colour_bar,
-    add_legend,
-    axes_or_new,
-    label_axes,
-    line_style,
-    set_log_scale,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,22 +51,22 @@ def line(
         raise TypeError("at least one loss is needed, got an empty dict")
     curves = {label: _checked_line(label, curve) for label, curve in losses.items()}
     names = {value_name(curve) or "loss" for curve in curves.values()}
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     for index, (label, curve) in enumerate(curves.items()):
-        alpha, pairs, style = curve["alpha"].values, curve.values, line_style(index)
+        alpha, pairs, options = curve["alpha"].values, curve.values, style.line_style(index)
         mean = pairs.mean(axis=0)
         if len(pairs) > 1:
-            ax.plot(alpha, pairs.T, color=style["color"], linewidth=0.5, alpha=0.45)
+            ax.plot(alpha, pairs.T, color=options["color"], linewidth=0.5, alpha=0.45)
         prefix = f"{label}: " if label else ""
-        ax.plot(alpha, mean, linewidth=1.6, label=prefix + _barrier_text(alpha, pairs), **style)
-        dots: Any = {"color": style["color"], "markeredgecolor": "white", "markersize": 6, "zorder": 4}
+        ax.plot(alpha, mean, linewidth=1.6, label=prefix + _barrier_text(alpha, pairs), **options)
+        dots: Any = {"color": options["color"], "markeredgecolor": "white", "markersize": 6, "zorder": 4}
         ax.plot([0.0, 1.0], np.interp([0.0, 1.0], alpha, mean), "o", **dots)
         if len(curves) == len(pairs) == 1:
             _draw_barrier_arrow(ax, alpha, mean)
     if log:
-        set_log_scale(ax)
-    label_axes(ax, SYMBOLS["alpha"], names.pop() if len(names) == 1 else "loss")
-    add_legend(ax)
+        style.set_log_scale(ax)
+    style.label_axes(ax, style.SYMBOLS["alpha"], names.pop() if len(names) == 1 else "loss")
+    style.add_legend(ax)
     return ax
 
 
@@ -111,16 +102,16 @@ def surface(
         raise ValueError(f"the loss is {low:g} everywhere: there are no contours to draw")
     levels = _contour_levels(low, high, log)
     alpha, beta = loss["alpha"].values, loss["beta"].values
-    ax = axes_or_new(ax)
-    style: Any = {"levels": levels, "cmap": "viridis", "norm": LogNorm(low, high) if log else None}
-    shades = ax.contourf(alpha, beta, values.T, **style)
+    ax = style.axes_or_new(ax)
+    options: Any = {"levels": levels, "cmap": "viridis", "norm": LogNorm(low, high) if log else None}
+    shades = ax.contourf(alpha, beta, values.T, **options)
     ax.contour(alpha, beta, values.T, levels=levels[::2], colors="white", linewidths=0.3, alpha=0.6)
     x_centre, y_centre = np.mean(ax.get_xlim()), np.mean(ax.get_ylim())
     for name, position in (marks or {}).items():
         x, y = (real(f"the position of {name!r}", value) for value in position)
         _draw_mark(ax, name, x, y, is_right=bool(x > x_centre), is_top=bool(y > y_centre))
-    label_axes(ax, SYMBOLS["alpha"], SYMBOLS["beta"], box=True)
-    bar = add_colour_bar(ax, shades, value_name(loss) or "loss")
+    style.label_axes(ax, style.SYMBOLS["alpha"], style.SYMBOLS["beta"], box=True)
+    bar = style.add_colour_bar(ax, shades, value_name(loss) or "loss")
     bar.set_ticks(levels[::5].tolist(), labels=[f"{level:.2g}" for level in levels[::5]])
     bar.ax.minorticks_off()
     return ax
@@ -138,7 +129,7 @@ def _draw_mark(ax: Axes, name: str, x: float, y: float, is_right: bool, is_top: 
         textcoords="offset points",
         horizontalalignment="right" if is_right else "left",
         verticalalignment="top" if is_top else "bottom",
-        fontsize=SMALL_SIZE,
+        fontsize=style.SMALL_SIZE,
         zorder=5,
     )
     text.set_path_effects([withStroke(linewidth=2, foreground="white")])
@@ -199,8 +190,8 @@ def _draw_barrier_arrow(ax: Axes, alpha: Floats, loss: Floats) -> None:
         top = inside[loss[inside].argmax()]
         base = loss[top] - height
         ax.plot([0, 1], [base, base], color="0.5", linewidth=0.8, linestyle=":")
-        style: Any = {"arrowstyle": "<->", "color": "0.3", "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", (alpha[top], loss[top]), (alpha[top], base), arrowprops=style)
+        options: Any = {"arrowstyle": "<->", "color": "0.3", "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", (alpha[top], loss[top]), (alpha[top], base), arrowprops=options)
 
 
 def barriers(alpha: Floats, pairs: Floats) -> Floats:

@@ -10,16 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heatbath._internal.checks import whole
 from heatbath.datasets.problem import numbers
-from heatbath.plotting.style import (
-    COLOURS,
-    DIAGONAL,
-    add_legend,
-    axes_or_new,
-    format_percent,
-    label_axes,
-    line_style,
-    quantity_label,
-)
+from heatbath.plotting import style
 from heatbath.prediction.predictive_distributions import central
 from heatbath.runs.run import Run, check_run
 
@@ -62,7 +53,7 @@ def regression(run: Run, *, coverage: float = 0.9, ax: Axes | None = None) -> Ax
     x = np.linspace(X.min() - margin, X.max() + margin, POINTS)
     predictive = run.predictive(x[:, None])
     percentage = f"{100 * coverage:.4g} %"
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     dots: dict[str, Any] = {
         "markersize": 2.6,
         "markeredgewidth": 0.5,
@@ -72,15 +63,15 @@ def regression(run: Run, *, coverage: float = 0.9, ax: Axes | None = None) -> Ax
     ax.plot(X[:, 0], Y[:, 0], "o", label="training examples", zorder=4, **dots)
     if (predictive.deviations > 0).all():
         low, high = predictive.interval(coverage)
-        light: dict[str, Any] = {"color": COLOURS[5], "alpha": 0.35, "linewidth": 0, "zorder": 1}
+        light: dict[str, Any] = {"color": style.COLOURS[5], "alpha": 0.35, "linewidth": 0, "zorder": 1}
         ax.fill_between(x, low[:, 0], high[:, 0], label=f"new data, {percentage}", **light)
     low, high = np.quantile(predictive.means[..., 0], tails, axis=0)
-    dark: dict[str, Any] = {"color": COLOURS[0], "alpha": 0.4, "linewidth": 0, "zorder": 2}
+    dark: dict[str, Any] = {"color": style.COLOURS[0], "alpha": 0.4, "linewidth": 0, "zorder": 2}
     ax.fill_between(x, low, high, label=f"networks, {percentage}", **dark)
-    ax.plot(x, predictive.mean[:, 0], color=COLOURS[0], linewidth=1.4, label="mean", zorder=3)
+    ax.plot(x, predictive.mean[:, 0], color=style.COLOURS[0], linewidth=1.4, label="mean", zorder=3)
     ax.set_xlim(x[0], x[-1])
-    label_axes(ax, quantity_label(problem.features[0]), quantity_label(problem.targets[0]))
-    add_legend(ax)
+    style.label_axes(ax, style.quantity_label(problem.features[0]), style.quantity_label(problem.targets[0]))
+    style.add_legend(ax)
     return ax
 
 
@@ -106,21 +97,21 @@ def coverage(pit: Run | ArrayLike | Mapping[str, ArrayLike], *, ax: Axes | None 
     """
     levels = _probabilities_by_label(pit)
     nominal = np.linspace(0, 1, 201)
-    ax = axes_or_new(ax, height=3.4)
+    ax = style.axes_or_new(ax, height=3.4)
     count = min(map(len, levels.values()))
     low, high = (counts / count for counts in _chance_counts(count, nominal))
     ax.fill_between(nominal, low, high, color="0.85", linewidth=0, zorder=0)
-    ax.plot([0, 1], [0, 1], **DIAGONAL)
+    ax.plot([0, 1], [0, 1], **style.DIAGONAL)
     for index, (label, probabilities) in enumerate(levels.items()):
         needed = np.sort(np.abs(2 * probabilities - 1))  # smallest coverage whose interval holds the example
         observed = np.searchsorted(needed, nominal, side="right") / len(needed)
         held = f"90 % intervals hold {100 * np.mean(needed <= 0.9):.3g} %"
         name = f"{label}: {held}" if label else held
-        ax.plot(nominal, observed, linewidth=1.4, label=name, **line_style(index))
+        ax.plot(nominal, observed, linewidth=1.4, label=name, **style.line_style(index))
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    label_axes(ax, "nominal coverage", "observed coverage")
-    format_percent(ax.xaxis, ax.yaxis)
-    add_legend(ax)
+    style.label_axes(ax, "nominal coverage", "observed coverage")
+    style.format_percent(ax.xaxis, ax.yaxis)
+    style.add_legend(ax)
     return ax
 
 
@@ -149,18 +140,18 @@ def uniformity(
     bins = whole("bins", bins, low=2)
     levels = _probabilities_by_label(values)
     edges = np.linspace(0, 1, bins + 1)
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     count = min(map(len, levels.values()))
     low, high = (bins * counts / count for counts in _chance_counts(count, 1 / bins))
     ax.axhspan(low, high, color="0.85", linewidth=0, zorder=0)
-    ax.axhline(1.0, **DIAGONAL)
+    ax.axhline(1.0, **style.DIAGONAL)
     for index, (label, probabilities) in enumerate(levels.items()):
         density = np.histogram(probabilities, edges)[0] * bins / len(probabilities)
-        ax.stairs(density, edges, label=label or None, linewidth=1.2, zorder=3, **line_style(index))
+        ax.stairs(density, edges, label=label or None, linewidth=1.2, zorder=3, **style.line_style(index))
     ax.set_xlim(0, 1)
     ax.set_ylim(bottom=0)
-    label_axes(ax, "predicted probability of less", "density")
-    add_legend(ax)
+    style.label_axes(ax, "predicted probability of less", "density")
+    style.add_legend(ax)
     return ax
 
 

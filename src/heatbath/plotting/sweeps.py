@@ -10,18 +10,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from heatbath._internal.checks import real
+from heatbath.plotting import style
 from heatbath.plotting.labels import value_name
-from heatbath.plotting.style import (
-    COLOURS,
-    SMALL_SIZE,
-    add_colour_bar,
-    add_legend,
-    axes_or_new,
-    format_number,
-    format_percent,
-    label_axes,
-    quantity_label,
-)
 from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
@@ -63,20 +53,22 @@ def heat_map(values: xr.DataArray | Run, *, ax: Axes | None = None) -> Axes:
         raise ValueError("there is nothing to draw: no value is finite")
     is_accuracy = table.name == "accuracy"
     rows, columns = table.dims
-    ax = axes_or_new(ax, height=min(1.1 + 0.32 * len(cells), 6.0))
+    ax = style.axes_or_new(ax, height=min(1.1 + 0.32 * len(cells), 6.0))
     image = ax.imshow(cells, origin="lower", cmap="cividis", aspect="auto")
     for (row, column), value in np.ndenumerate(cells):
         text = _cell_text(value, is_accuracy) + ("*" if has_diverged[row, column] else "")
         is_dark = np.isfinite(value) and bool(np.asarray(image.norm(value)) < 0.5)
         colour = "white" if is_dark else "black"
-        ax.text(column, row, text, ha="center", va="center", fontsize=SMALL_SIZE, color=colour)
-    ax.set_xticks(range(len(table[columns])), [format_number(v) for v in table[columns].values.tolist()])
-    ax.set_yticks(range(len(table[rows])), [format_number(v) for v in table[rows].values.tolist()])
-    label_axes(ax, quantity_label(str(columns)), quantity_label(str(rows)), box=True)
+        ax.text(column, row, text, ha="center", va="center", fontsize=style.SMALL_SIZE, color=colour)
+    ax.set_xticks(
+        range(len(table[columns])), [style.format_number(v) for v in table[columns].values.tolist()]
+    )
+    ax.set_yticks(range(len(table[rows])), [style.format_number(v) for v in table[rows].values.tolist()])
+    style.label_axes(ax, style.quantity_label(str(columns)), style.quantity_label(str(rows)), box=True)
     note = "\n(* some runs diverged)" if has_diverged.any() else ""
-    bar = add_colour_bar(ax, image, value_name(table) + note)
+    bar = style.add_colour_bar(ax, image, value_name(table) + note)
     if is_accuracy:
-        format_percent(bar.ax.yaxis)
+        style.format_percent(bar.ax.yaxis)
     return ax
 
 
@@ -124,28 +116,30 @@ def scores(rows: Sequence[Score], name: str, *, percent: bool = False, ax: Axes 
     checked = [_checked_score(row) for row in rows]
     if not checked:
         raise ValueError("at least one score is needed, got none")
-    ax = axes_or_new(ax, height=0.95 + 0.24 * len(checked))
+    ax = style.axes_or_new(ax, height=0.95 + 0.24 * len(checked))
     positions = np.arange(len(checked))
     values = np.array([row.value for row in checked])
     low, high = np.array([row.interval for row in checked]).T
-    ax.hlines(positions, low, high, color=COLOURS[0], linewidth=1.6)
-    ax.plot(values, positions, "o", color=COLOURS[0], markersize=4.5, label="measured, 95 % interval")
+    ax.hlines(positions, low, high, color=style.COLOURS[0], linewidth=1.6)
+    ax.plot(values, positions, "o", color=style.COLOURS[0], markersize=4.5, label="measured, 95 % interval")
     label: str | None = "paper"  # of the first diamond only
     for position, row in zip(positions, checked, strict=True):
         if row.paper is not None:
             ends = np.atleast_1d(row.paper)
             heights = np.full(len(ends), position + 0.28)  # below the dot, which would hide it
-            ax.plot(ends, heights, color=COLOURS[1], linewidth=0.8)
-            ax.plot(ends, heights, "D", color=COLOURS[1], label=label, markerfacecolor="white", markersize=5)
+            ax.plot(ends, heights, color=style.COLOURS[1], linewidth=0.8)
+            ax.plot(
+                ends, heights, "D", color=style.COLOURS[1], label=label, markerfacecolor="white", markersize=5
+            )
             label = None
     ax.set_yticks(positions, [row.label for row in checked])
     ax.set_ylim(len(checked) - 0.4, -0.6)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
-    label_axes(ax, name, "")
+    style.label_axes(ax, name, "")
     ax.tick_params(axis="y", length=0)
     if percent:
-        format_percent(ax.xaxis)
-    add_legend(ax)
+        style.format_percent(ax.xaxis)
+    style.add_legend(ax)
     return ax
 
 

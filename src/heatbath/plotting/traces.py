@@ -16,17 +16,8 @@ from heatbath._internal.checks import choice
 from heatbath.diagnostics.statistics import SHARES, UNBOUNDED, student
 from heatbath.methods.partition import Part
 from heatbath.methods.schedules import SimulatedTempering, at
+from heatbath.plotting import style
 from heatbath.plotting.labels import Traces, by_label, value_name
-from heatbath.plotting.style import (
-    add_legend,
-    axes_or_new,
-    format_number,
-    format_percent,
-    format_steps,
-    label_axes,
-    line_style,
-    set_log_scale,
-)
 from heatbath.runs.run import Run
 
 if TYPE_CHECKING:
@@ -71,18 +62,18 @@ def curves(
     choice("band", band, ("interval", "range", "std"))
     labelled = by_label(traces.accuracy() if isinstance(traces, Run) else traces, "record")
     names = {value_name(trace) for trace in labelled.values()}
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     for index, (label, trace) in enumerate(labelled.items()):
-        _draw_trace(ax, label, trace, band, line_style(index))
-    label_axes(ax, "steps", names.pop() if len(names) == 1 else "")
-    format_steps(ax.xaxis)
+        _draw_trace(ax, label, trace, band, style.line_style(index))
+    style.label_axes(ax, "steps", names.pop() if len(names) == 1 else "")
+    style.format_steps(ax.xaxis)
     if log:
-        set_log_scale(ax)
+        style.set_log_scale(ax)
     elif all(trace.name == "accuracy" for trace in labelled.values()):
-        format_percent(ax.yaxis)
+        style.format_percent(ax.yaxis)
         low, high = ax.get_ylim()
         ax.set_ylim(max(low, 0.0), min(high, 1.005))  # above 100 % only the width of a line
-    add_legend(ax)
+    style.add_legend(ax)
     return ax
 
 
@@ -110,21 +101,21 @@ def temperatures(run: Run, *, ax: Axes | None = None) -> Axes:
     parts = [part for part in run.plan.parts() if part.method.measures_temperature]
     if not parts:
         raise ValueError("no part of this run has a temperature: its methods have no tau")
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     for index, part in enumerate(parts):
         (trace,) = by_label(run.data["temperature"].sel(part=part.name), "record").values()
         target = _temperature_target(part, trace["step"].values)
-        style = line_style(index)
+        line_options = style.line_style(index)
         label = f"{part.name}, {target.label}"
-        _draw_trace(ax, label, trace, "interval", {"color": style["color"], "linestyle": "-"})
+        _draw_trace(ax, label, trace, "interval", {"color": line_options["color"], "linestyle": "-"})
         # Dashes of parts with the same τ lie in each other's gaps
         dashes = (4.0 * index, (4.0, 4.0 * (len(parts) - 1) or 2.0))
         for curve in target.curves:
-            ax.plot(trace["step"], curve, color=style["color"], linestyle=dashes, linewidth=1.2)
-    set_log_scale(ax)
-    label_axes(ax, "steps", "kinetic temperature $p\\cdot p/N$")
-    format_steps(ax.xaxis)
-    add_legend(ax)
+            ax.plot(trace["step"], curve, color=line_options["color"], linestyle=dashes, linewidth=1.2)
+    style.set_log_scale(ax)
+    style.label_axes(ax, "steps", "kinetic temperature $p\\cdot p/N$")
+    style.format_steps(ax.xaxis)
+    style.add_legend(ax)
     return ax
 
 
@@ -136,17 +127,17 @@ def _temperature_target(part: Part, steps: NDArray[np.int64]) -> TemperatureTarg
         return TemperatureTarget(r"dashed: rungs of $\tau$", rungs)
     last = np.maximum(steps - 1, 0)  # a record after n steps was made by step n - 1
     values = np.array([at(tau, int(step)) for step in last])
-    label = rf"$\tau$ = {format_number(tau)}" if isinstance(tau, float) else r"scheduled $\tau$"
+    label = rf"$\tau$ = {style.format_number(tau)}" if isinstance(tau, float) else r"scheduled $\tau$"
     if not (values > 0).any():
         return TemperatureTarget(label, [])
     return TemperatureTarget(f"dashed: {label}", [np.where(values > 0, values, np.nan)])
 
 
-def _draw_trace(ax: Axes, label: str, trace: xr.DataArray, band: Band, style: dict[str, Any]) -> None:
+def _draw_trace(ax: Axes, label: str, trace: xr.DataArray, band: Band, line_options: dict[str, Any]) -> None:
     """Draw a trace (chain, record) as a line with a band over the chains.
 
-    The number of chains without a value at the last record is added to the label. `style` has a colour and
-    dashes.
+    The number of chains without a value at the last record is added to the label. `line_options` has a colour
+    and dashes.
     """
     steps, values = trace["step"].values, trace.values
     finite = np.isfinite(values)
@@ -157,8 +148,8 @@ def _draw_trace(ax: Axes, label: str, trace: xr.DataArray, band: Band, style: di
     by_record = zip(values.T, finite.T, strict=True)
     bands = [_centre_and_band(v[is_finite], band, bounds) for v, is_finite in by_record]
     centre, low, high = np.array(bands).T
-    ax.plot(steps, centre, linewidth=1.4, label=name or None, **style)
-    ax.fill_between(steps, low, high, color=style["color"], alpha=0.2, linewidth=0, zorder=1)
+    ax.plot(steps, centre, linewidth=1.4, label=name or None, **line_options)
+    ax.fill_between(steps, low, high, color=line_options["color"], alpha=0.2, linewidth=0, zorder=1)
 
 
 def _centre_and_band(values: Floats, band: Band, bounds: tuple[float, float]) -> tuple[float, float, float]:

@@ -8,17 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from heatbath.methods.ranges import Between
-from heatbath.plotting.style import (
-    COLOURS,
-    add_colour_bar,
-    add_legend,
-    axes_or_new,
-    format_log_axis,
-    format_percent,
-    label_axes,
-    line_style,
-    quantity_label,
-)
+from heatbath.plotting import style
 from heatbath.tuning.search_space import Family
 from heatbath.tuning.trials import Trial, Trials
 
@@ -27,7 +17,13 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 COLOUR_MAP = "cividis"
-BEST: dict[str, Any] = {"marker": "*", "s": 110, "c": COLOURS[1], "edgecolors": "white", "linewidths": 0.6}
+BEST: dict[str, Any] = {
+    "marker": "*",
+    "s": 110,
+    "c": style.COLOURS[1],
+    "edgecolors": "white",
+    "linewidths": 0.6,
+}
 DIVERGED: dict[str, Any] = {"marker": "x", "s": 14, "c": "0.6", "linewidths": 0.9}
 NINES = (0.5, 0.9, 0.99, 0.999, 0.9999)  # ticks of an axis that is logarithmic for 1 - x
 MAX_TICKS = 5  # numbers on a linear axis
@@ -57,7 +53,7 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     """
     _check_trials(tuned)
     steps = sorted({trial.steps for trial in tuned.trials if trial.steps})
-    ax = axes_or_new(ax, height=1.15 + 0.42 * len(tuned.families))
+    ax = style.axes_or_new(ax, height=1.15 + 0.42 * len(tuned.families))
     for row, family in enumerate(tuned.families):
         trials = _trials_of(tuned, family)
         for index, count in enumerate(steps):
@@ -75,18 +71,18 @@ def search(tuned: Trials, *, ax: Axes | None = None) -> Axes:
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.grid(axis="x", linewidth=0.4, alpha=0.5)
     ax.set_axisbelow(True)
-    label_axes(ax, f"validation {tuned.by}", "")
+    style.label_axes(ax, f"validation {tuned.by}", "")
     ax.tick_params(axis="y", length=0)
     scored = [trial for trial in tuned.trials if _has_score(trial)]
     if _is_logarithmic(tuned, scored):
         ax.set_xscale("log")
         ax.set_xlim(right=1.1 * _largest_distinguished(scored))
-        format_log_axis(ax.xaxis)
+        style.format_log_axis(ax.xaxis)
     else:
         ax.locator_params(axis="x", nbins=MAX_TICKS)
     if tuned.by == "accuracy":
-        format_percent(ax.xaxis)
-    add_legend(ax)
+        style.format_percent(ax.xaxis)
+    style.add_legend(ax)
     return ax
 
 
@@ -126,7 +122,7 @@ def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = No
     x, y = list(tuned.importance.get(name, family.ranges))[:2]
     trials = _trials_of(tuned, family)
     scored, diverged = [t for t in trials if _has_score(t)], [t for t in trials if t.diverged]
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     ax.scatter(*_positions(diverged, x, y), label="diverged" if diverged else None, zorder=2, **DIVERGED)
     is_logarithmic = _is_logarithmic(tuned, scored)
     shades = ax.scatter(
@@ -142,14 +138,14 @@ def search_map(tuned: Trials, method: str | None = None, *, ax: Axes | None = No
         ax.scatter(*_positions([tuned.best[name]], x, y), label="best", zorder=4, **BEST)
     _set_search_axis(ax, "x", family.ranges[x])
     _set_search_axis(ax, "y", family.ranges[y])
-    label_axes(ax, quantity_label(x), quantity_label(y))
+    style.label_axes(ax, style.quantity_label(x), style.quantity_label(y))
     if scored:
-        bar = add_colour_bar(ax, shades, f"validation {tuned.by}")
+        bar = style.add_colour_bar(ax, shades, f"validation {tuned.by}")
         if tuned.by == "accuracy":
-            format_percent(bar.ax.yaxis)
+            style.format_percent(bar.ax.yaxis)
         elif is_logarithmic:
-            format_log_axis(bar.ax.yaxis)
-    add_legend(ax)
+            style.format_log_axis(bar.ax.yaxis)
+    style.add_legend(ax)
     return ax
 
 
@@ -174,22 +170,22 @@ def importance(tuned: Trials, *, ax: Axes | None = None) -> Axes:
             "importance needs a method with at least eight candidates, and this search has none: pass more "
             "candidates to tune"
         )
-    ax = axes_or_new(ax, height=0.85 + 0.17 * sum(len(some) + 1 for some in by_method.values()))
+    ax = style.axes_or_new(ax, height=0.85 + 0.17 * sum(len(some) + 1 for some in by_method.values()))
     names: dict[int, str] = {}
     row = 0
     for index, (method, coefficients) in enumerate(by_method.items()):
         rows = range(row, row + len(coefficients))
-        colour = line_style(index)["color"]
+        colour = style.line_style(index)["color"]
         ax.barh(rows, list(coefficients.values()), height=0.75, color=colour, label=method)
-        names |= dict(zip(rows, map(quantity_label, coefficients), strict=True))
+        names |= dict(zip(rows, map(style.quantity_label, coefficients), strict=True))
         row += len(coefficients) + 1
     ax.set_yticks(list(names), list(names.values()))
     ax.set_ylim(row - 1.4, -0.6)
     ax.set_xlim(left=0)
-    label_axes(ax, "importance", "")
-    format_percent(ax.xaxis)
+    style.label_axes(ax, "importance", "")
+    style.format_percent(ax.xaxis)
     ax.tick_params(axis="y", length=0)
-    add_legend(ax)
+    style.add_legend(ax)
     return ax
 
 
@@ -263,7 +259,7 @@ def _set_search_axis(ax: Axes, name: Literal["x", "y"], searched: Between) -> No
     elif searched.scale == "log" and ends[1] / ends[0] >= MIN_LOG_RATIO:
         set_scale("log")
         set_limits(*np.exp(_with_margin(np.log(ends))))
-        format_log_axis(axis)
+        style.format_log_axis(axis)
     else:
         set_limits(*_with_margin(ends))
         ax.ticklabel_format(axis=name, useOffset=False)

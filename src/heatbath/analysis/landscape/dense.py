@@ -247,12 +247,7 @@ def _broadcast(arrays: Sequence[xr.DataArray]) -> tuple[xr.DataArray, list[NDArr
 
 
 def _sum_losses(
-    shape: Shape,
-    data: SplitData,
-    corners: NDArray[Any],
-    weights: Floats,
-    draws: NDArray[Any],
-    threads: int,
+    shape: Shape, data: SplitData, corners: NDArray[Any], weights: Floats, draws: NDArray[Any], threads: int
 ) -> dict[str, Floats]:
     """Return the sums over examples of `loss` and `accuracy`, each (family, mixture).
 
