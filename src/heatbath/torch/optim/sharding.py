@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import torch
@@ -159,9 +159,9 @@ def complete_sums(sums: Sequence[Sequence[Tensor]], shards: Sequence[Sequence[Sh
     shards : sequence of sequences of Shard or None
         For each term the shard that it was summed over, None where it was the whole tensor.
     """
-    all_shards = [shard for shards_of_sum in shards for shard in shards_of_sum]
+    all_shards = list(chain.from_iterable(shards))
     if not any(all_shards):
-        return [math.fsum([term.item() for term in terms]) for terms in sums]
+        return [math.fsum(map(float, terms)) for terms in sums]
     totals = torch.zeros(2, len(sums), dtype=torch.float64, device=sums[0][0].device)
     partial, complete = 0, 1
     for k, (terms, shards_of_sum) in enumerate(zip(sums, shards, strict=True)):
