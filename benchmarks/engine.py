@@ -45,7 +45,7 @@ from work import CLOCKS, EPSILON, GAMMA, SIGMA, TAU, Case, H, random_data
 
 from heatbath.engine.layouts import LaneGroup
 from heatbath.engine.random import fill_normals
-from heatbath.engine.simd import lanes, pointer
+from heatbath.engine.simd import lane_count, pointer_to
 from heatbath.engine.threads import thread_count
 from heatbath.reference.random import TILE
 
@@ -266,12 +266,12 @@ def products(n: int) -> None:
 @numba.njit
 def _fill(layout, z, numbers, n):
     for step in range(n):
-        fill_normals(layout, pointer(z), pointer(numbers), np.uint64(1), 0, step, 0, 0, TILE)
+        fill_normals(layout, pointer_to(z), pointer_to(numbers), np.uint64(1), 0, step, 0, 0, TILE)
 
 
 def tiles(n: int) -> None:
     """Whole tiles of random numbers for a group."""
-    count = lanes(np.dtype(np.float32))
+    count = lane_count(np.dtype(np.float32))
     z, numbers = np.empty(TILE * count, np.float32), np.arange(count).astype(np.uint64)
     _fill(LaneGroup(count), z, numbers, n)
 
@@ -347,7 +347,7 @@ def report(network: Network, table: dict[str, Row], times: dict[str, list[float]
         print(line.rstrip())
     adds, usual, numbers = counts(network.sizes, network.batch)
     a = adds * min(times["product"]) / 256**3
-    b = numbers * min(times["tile"]) / TILE / lanes(np.dtype(np.float32))
+    b = numbers * min(times["tile"]) / TILE / lane_count(np.dtype(np.float32))
     cores = thread_count() if clock == "wall" else 1
     ours = [one * cores for one in times[f"engine, {MANY}"]]
     told = f"time of {MANY} chains x {cores} cores" if clock == "wall" else f"processor time of {MANY} chains"

@@ -83,9 +83,9 @@ def seconds(case: Case) -> list[float]:
     options: dict[str, Any] = {}
     if case.layout is not None:
         from heatbath.engine.layouts import Alone, LaneGroup
-        from heatbath.engine.simd import lanes
+        from heatbath.engine.simd import lane_count
 
-        options["layout"] = Alone() if case.layout == "alone" else LaneGroup(lanes(theta.dtype))
+        options["layout"] = Alone() if case.layout == "alone" else LaneGroup(lane_count(theta.dtype))
     taken = []
     with threadpool_limits(1, "blas"):  # as `train` does for large networks
         ensemble = Ensemble(

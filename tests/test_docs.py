@@ -267,7 +267,7 @@ def test_the_places_that_extending_names_are_there():
     inside = {
         "methods/splitting.py": ["NAMED"],
         "methods/presets.py": ["PRESETS"],
-        "engine/kernels.py": ["prepare", "run_segment"],
+        "engine/kernels.py": ["fold_operations", "apply_segment"],
         "torch/optim/torch_step.py": ["_act"],
         "paper/__init__.py": ["PLACES"],
         "tests/reference/test_orders.py": ["EXACT_ON_A_QUADRATIC"],

@@ -4,26 +4,26 @@ import numba
 import numpy as np
 
 from heatbath.engine import losses
-from heatbath.engine.dense import activate, chain_rule
+from heatbath.engine.dense import activate, multiply_by_slope
 from heatbath.engine.layouts import Alone, LaneGroup
 from heatbath.engine.random import fill_normals, fill_words
-from heatbath.engine.simd import lanes, pointer
+from heatbath.engine.simd import lane_count, pointer_to
 from heatbath.reference.random import TILE
 
 
 @numba.njit
 def _normals(layout, z, numbers, seed, use, step, tile, low, high):
-    fill_normals(layout, pointer(z), pointer(numbers), seed, use, step, tile, low, high)
+    fill_normals(layout, pointer_to(z), pointer_to(numbers), seed, use, step, tile, low, high)
 
 
 @numba.njit
 def _words(layout, z, words, numbers, seed, use, step, tile, count):
-    fill_words(layout, pointer(z), pointer(words), pointer(numbers), seed, use, step, tile, count)
+    fill_words(layout, pointer_to(z), pointer_to(words), pointer_to(numbers), seed, use, step, tile, count)
 
 
 def layouts(kind):
     """Both layouts for numbers of a type, and how many chains they hold."""
-    return (Alone(), LaneGroup(lanes(kind)))
+    return (Alone(), LaneGroup(lane_count(kind)))
 
 
 def numbers_of(layout, chain):
@@ -62,58 +62,39 @@ def _shaped(layout, flat, count, out, capacity):
 
 
 @numba.njit
-def _losses(
-    layout, loss, logits, targets, deltas, made, right, checks, capacity, count, out, scale, shares, tails
-):
-    arguments = layout, loss, pointer(logits), pointer(targets)
-    losses.values(*arguments, capacity, capacity, 0, count, out, pointer(made), pointer(right))
-    losses.derivatives(
-        *arguments,
-        pointer(deltas),
-        capacity,
-        capacity,
-        0,
-        count,
-        out,
-        scale,
-        pointer(shares),
-        pointer(tails),
-        pointer(checks),
-    )
+def _losses(layout, loss, logits, targets, results, checks, capacity, count, out, scale, weights):
+    deltas, values, is_right = results
+    target_weights, tail_weights = weights
+    rows = losses.LossRows(pointer_to(logits), pointer_to(targets), capacity, capacity, 0, count, out)
+    losses.compute_losses(layout, loss, rows, pointer_to(values), pointer_to(is_right))
+    losses.differentiate_loss(
+        layout, loss, rows, scale, pointer_to(deltas), pointer_to(target_weights), pointer_to(tail_weights),
+        pointer_to(checks),
+    )  # fmt: skip
 
 
 def loss_and_derivatives(layout, loss, outputs, targets):
-    """The mean loss, its derivatives by the outputs, and the share of right answers."""
+    """Return the mean loss, its derivatives by the outputs, the share of right answers, and the checks."""
     count, out = outputs.shape
     kind = outputs.dtype
     capacity = -(-count // 16) * 16
-    logits, wanted = _flat(layout, outputs, capacity), _flat(layout, targets.astype(kind), capacity)
-    deltas, made, right = np.zeros_like(logits), np.zeros_like(logits), np.zeros_like(logits)
-    checks = np.zeros(lanes(kind), kind)
+    logits, labels = _flat(layout, outputs, capacity), _flat(layout, targets.astype(kind), capacity)
+    deltas, values, is_right = np.zeros_like(logits), np.zeros_like(logits), np.zeros_like(logits)
+    checks = np.zeros(lane_count(kind), kind)
+    equal_weights = np.ones(out * lane_count(kind), kind), np.zeros(out * lane_count(kind), kind)
     _losses(
-        layout,
-        loss,
-        logits,
-        wanted,
-        deltas,
-        made,
-        right,
-        checks,
-        capacity,
-        count,
-        out,
-        kind.type(1 / count),
-        np.ones(out * lanes(kind), kind),
-        np.zeros(out * lanes(kind), kind),
+        layout, loss, logits, labels, (deltas, values, is_right), checks, capacity, count, out,
+        kind.type(1 / count), equal_weights,
+    )  # fmt: skip
+    values, is_right = (
+        _shaped(layout, flat[: capacity * layout.lanes], count, 1, capacity) for flat in (values, is_right)
     )
-    values = _shaped(layout, made[: capacity * layout.lanes], count, 1, capacity)
-    rights = _shaped(layout, right[: capacity * layout.lanes], count, 1, capacity)
-    return values.mean(), -_shaped(layout, deltas, count, out, capacity), rights.mean(), checks
+    return values.mean(), -_shaped(layout, deltas, count, out, capacity), is_right.mean(), checks
 
 
 @numba.njit
 def _predictions(layout, loss, logits, capacity, count, out):
-    losses.predictions(layout, loss, pointer(logits), capacity, count, out)
+    losses.decode_logits(layout, loss, pointer_to(logits), capacity, count, out)
 
 
 def predictions(layout, loss, outputs):
@@ -127,8 +108,8 @@ def predictions(layout, loss, outputs):
 
 @numba.njit
 def _activation(values, slopes, activation):
-    activate(pointer(values), 0, values.shape[0], activation)
-    chain_rule(pointer(slopes), pointer(values), 0, values.shape[0], activation)
+    activate(pointer_to(values), 0, values.shape[0], activation)
+    multiply_by_slope(pointer_to(slopes), pointer_to(values), 0, values.shape[0], activation)
 
 
 def activation_and_slope(values, activation):

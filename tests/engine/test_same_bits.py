@@ -14,7 +14,7 @@ from heatbath.engine.dense_shape import VAST, Shape
 from heatbath.engine.ensemble import Ensemble, advance, structure
 from heatbath.engine.layouts import Alone, LaneGroup
 from heatbath.engine.program import compile_program
-from heatbath.engine.simd import lanes
+from heatbath.engine.simd import lane_count
 from heatbath.methods import known_methods
 from heatbath.methods.presets import PRESETS
 from heatbath.methods.schedules import Cyclical, Linear
@@ -146,7 +146,7 @@ class Case:
 
 
 def group(case):
-    return LaneGroup(lanes(case.kind))
+    return LaneGroup(lane_count(case.kind))
 
 
 def results(engine):
@@ -314,7 +314,7 @@ def test_every_network_has_the_same_bits_in_both_layouts(network, kind):
     partition = hb.Partition(hb.AdaptiveLangevin(1e-3, 0.01, 0.1, thermostat="tensor"), 0.1)
     for i, batch in enumerate((1, GROUP_CHUNK, GROUP_CHUNK + 1, 29)):
         case = Case(
-            partition, network, kind, chains=(3, lanes(kind) + 1)[i % 2], batch=batch, data=29,
+            partition, network, kind, chains=(3, lane_count(kind) + 1)[i % 2], batch=batch, data=29,
             shuffled=i == 1, steps=4,
         )  # fmt: skip
         assert moved(assert_same_in_both_layouts(case), case)
@@ -473,7 +473,7 @@ def test_a_chain_does_not_find_the_losses_that_others_have_left(kind):
 @pytest.mark.parametrize("network", [*NETWORKS, *STRANGE[:10]], ids=str)
 def test_a_chain_that_diverges_has_the_same_bits_in_both_layouts(network, kind):
     partition = hb.Partition(hb.SGD(), 0.1)
-    case = Case(partition, network, kind, chains=lanes(kind) + 2, batch=9)
+    case = Case(partition, network, kind, chains=lane_count(kind) + 2, batch=9)
     start = case.start(case.numbers)
     for chain in range(case.chains - 1):
         start[chain, chain :: 1 + chain % 5] *= kind(10.0 ** (2 * chain))

@@ -19,20 +19,20 @@ from heatbath.engine.dense_shape import Shape
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.program import compile_program
 from heatbath.engine.simd import (
-    beyond,
-    choose,
+    cast_like,
     flush_denormals,
     fma,
     lanes_of,
     load,
-    null,
-    number,
-    pointer,
+    null_pointer,
+    offset_pointer,
+    pointer_to,
     restore_denormals,
+    select,
     splat,
     sqrt,
     store,
-    total,
+    sum_lanes,
     traced,
 )
 from tests.engine.probes import layouts
@@ -95,7 +95,7 @@ def assert_same(made, expected):
 
 def raw(mask, like):
     """A mask as 1 and 0."""
-    return choose(mask, like.constant(1), 0)
+    return select(mask, like.constant(1), 0)
 
 
 # Arithmetic
@@ -164,7 +164,7 @@ _sum_in_order = numba.njit(lambda x, made: _sum_in_a_loop(x, made))
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loop_adds_one_vector_after_the_other(kind):
-    x = np.random.default_rng(1).standard_normal((1000, simd.lanes(kind))).astype(kind)
+    x = np.random.default_rng(1).standard_normal((1000, simd.lane_count(kind))).astype(kind)
     made, expected = np.zeros(x.shape[1], kind), x[0].copy()
     for row in x[1:]:
         expected += row * row
@@ -173,12 +173,12 @@ def test_a_loop_adds_one_vector_after_the_other(kind):
 
 
 def _total(x):
-    return total(x).splat(x.count)
+    return sum_lanes(x).splat(x.lanes)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_total_adds_halves_to_halves(kind):
-    x = (np.random.default_rng(1).standard_normal((64, simd.lanes(kind))) * 10.0**5).astype(kind)
+    x = (np.random.default_rng(1).standard_normal((64, simd.lane_count(kind))) * 10.0**5).astype(kind)
     rows = x
     while rows.shape[1] > 1:
         half = rows.shape[1] // 2
@@ -214,20 +214,20 @@ def test_comparisons_are_those_of_numpy_and_never_true_of_nan(kind):
 def _chosen(x, y):
     low, high = x < 0.0, y > 1.0
     return (
-        choose(low, x, y), choose(low, x, 7.0), raw(low.both_true(high), x), raw(low.either(high), x),
-        raw(low.equal(high), x), raw(low.any().splat(x.count), x),
+        select(low, x, y), select(low, x, 7.0), raw(low & high, x), raw(low | high, x),
+        raw(low.equals(high), x), raw(low.any().splat(x.lanes), x),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_choice_takes_what_the_mask_says_as_it_is(kind):
     x, y = numbers(kind), numbers(kind, seed=2)
-    x[: simd.lanes(kind)] = 1.0
+    x[: simd.lane_count(kind)] = 1.0
     low, high = x < 0, y > 1
     made = applied(_chosen, x, y, results=[kind] * 6)
     assert_same(made[0], np.where(low, x, y))
     assert_same(made[1], np.where(low, x, kind(7)))
-    somewhere = np.repeat(low.reshape(-1, simd.lanes(kind)).any(1), simd.lanes(kind))
+    somewhere = np.repeat(low.reshape(-1, simd.lane_count(kind)).any(1), simd.lane_count(kind))
     for one, right in zip(made[2:], (low & high, low | high, low == high, somewhere), strict=True):
         np.testing.assert_array_equal(one, right)
     assert not somewhere.all()
@@ -235,16 +235,16 @@ def test_a_choice_takes_what_the_mask_says_as_it_is(kind):
 
 def _masks(x):
     mask = x > 0.0
-    number = mask.as_number(types.uint16)
-    again = number.as_mask(x.count)
-    same = again.equal(mask)
-    return choose(same, number.to(x.dtype).splat(x.count), -1.0)
+    number = mask.mask_to_integer(types.uint16)
+    again = number.integer_to_mask(x.lanes)
+    same = again.equals(mask)
+    return select(same, number.convert(x.dtype).splat(x.lanes), -1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mask_is_a_number_whose_lowest_bit_is_the_first_lane(kind):
     x = numbers(kind)
-    bits = (x > 0).reshape(-1, simd.lanes(kind))
+    bits = (x > 0).reshape(-1, simd.lane_count(kind))
     (made,) = applied(_masks, x, results=[kind])
     expected = bits @ (1 << np.arange(bits.shape[1]))
     np.testing.assert_array_equal(made.reshape(bits.shape), np.tile(expected[:, None], bits.shape[1]))
@@ -254,16 +254,16 @@ def test_a_mask_is_a_number_whose_lowest_bit_is_the_first_lane(kind):
 
 
 def _parts(x, y):
-    count = x.count
-    back = x.part(range(count - 1, -1, -1))
-    mixed = x.part([2 * i for i in range(count)], y)
+    count = x.lanes
+    back = x.shuffle(range(count - 1, -1, -1))
+    mixed = x.shuffle([2 * i for i in range(count)], y)
     return back, mixed, x.lane(count - 1).splat(count), x.constant(range(count))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_are_lanes_of_one_vector_and_then_of_another(kind):
     x, y = numbers(kind), numbers(kind, seed=2)
-    L = simd.lanes(kind)
+    L = simd.lane_count(kind)
     rows, others = x.reshape(-1, L), y.reshape(-1, L)
     back, mixed, last, counted = applied(_parts, x, y, results=[kind] * 4)
     assert_same(back.reshape(rows.shape), rows[:, ::-1].copy())
@@ -279,7 +279,7 @@ def _moved(x, y, at, to):
 
 @numba.njit
 def _moved_by_pointer(x, y, at, to):
-    store(beyond(pointer(y), to), 0, load(beyond(pointer(x), at), 0))
+    store(offset_pointer(pointer_to(y), to), 0, load(offset_pointer(pointer_to(x), at), 0))
 
 
 @numba.njit
@@ -290,7 +290,7 @@ def _splatted(x, y):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("move", [_moved, _moved_by_pointer])
 def test_vectors_begin_at_any_element_and_touch_no_other(kind, move):
-    L = simd.lanes(kind)
+    L = simd.lane_count(kind)
     x = np.arange(100, dtype=kind)
     for at, to in ((0, 0), (1, 3), (5, 1), (100 - L, 100 - L)):
         y = np.full(100, -1, kind)
@@ -302,10 +302,10 @@ def test_vectors_begin_at_any_element_and_touch_no_other(kind, move):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_number_is_put_in_every_lane(kind):
-    y = np.zeros(simd.lanes(kind), kind)
+    y = np.zeros(simd.lane_count(kind), kind)
     _splatted(np.array([1.5, 0.25], kind), y)
     assert (y == 1.75).all()
-    assert simd.lanes(kind) == 64 // np.dtype(kind).itemsize == simd.lanes(NATIVE[kind])
+    assert simd.lane_count(kind) == 64 // np.dtype(kind).itemsize == simd.lane_count(NATIVE[kind])
 
 
 @traced
@@ -324,9 +324,9 @@ def _load_masked(x, y, count):
 @numba.njit
 def _run_masked(x, y, count, whole):
     if whole:
-        _load_masked(pointer(x), pointer(y), count)
+        _load_masked(pointer_to(x), pointer_to(y), count)
     else:
-        _copy_masked(pointer(x), pointer(y), count)
+        _copy_masked(pointer_to(x), pointer_to(y), count)
 
 
 def at_the_end_of_a_page(count, kind):
@@ -346,7 +346,7 @@ pages = pytest.mark.skipif(os.name == "nt", reason="pages are protected in anoth
 @pages
 @pytest.mark.parametrize("kind", KINDS)
 def test_masked_lanes_are_not_read_or_written_and_read_as_0(kind):
-    L = simd.lanes(kind)
+    L = simd.lane_count(kind)
     for count in range(1, L + 1):
         x, y = at_the_end_of_a_page(count, kind), at_the_end_of_a_page(count, kind)
         x[:] = np.arange(1, count + 1)
@@ -380,8 +380,8 @@ def test_a_step_of_a_tensor_touches_no_memory_beyond_it(kind, optimizer):
 
 
 def _bits(x):
-    whole = x.bits(types.int32 if x.dtype == types.float32 else types.int64)
-    back = (whole + 1 - 1).bits(x.dtype)
+    whole = x.bitcast(types.int32 if x.dtype == types.float32 else types.int64)
+    back = (whole + 1 - 1).bitcast(x.dtype)
     return whole, back, whole >> 3, whole << 3, whole & 0xFFFF, whole | 5, whole ^ 5
 
 
@@ -397,11 +397,16 @@ def test_bits_are_those_of_the_format_and_shifts_keep_the_sign(kind):
 
 
 def _converted(x):
-    return x.to(types.int32), x.to(types.int64), x.double(), x.double().to(types.float32)
+    return (
+        x.convert(types.int32),
+        x.convert(types.int64),
+        x.to_float64(),
+        x.to_float64().convert(types.float32),
+    )
 
 
 def _from_words(word):
-    return word.to(types.float64), word.to(types.uint64), word >> 3, raw(word > 0x80000000, word)
+    return word.convert(types.float64), word.convert(types.uint64), word >> 3, raw(word > 0x80000000, word)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -424,7 +429,7 @@ def test_words_have_no_sign():
 
 @numba.njit
 def _rounded(like, value):
-    return number(pointer(like), value)
+    return cast_like(pointer_to(like), value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -552,7 +557,7 @@ def test_tanh_is_odd_and_exp_log_and_tanh_hardly_ever_turn_back(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lane_does_not_depend_on_the_others(kind):
     """Each number in each lane, beside usual ones and beside NaN and infinity."""
-    L = simd.lanes(kind)
+    L = simd.lane_count(kind)
     few = numbers(kind, 128, seed=9)
     usual = applied(_functions, np.repeat(few, L), results=[kind] * 4)
     for lane in range(L):
@@ -598,7 +603,7 @@ STICKY = 0x3F  # exceptions that have happened: arithmetic sets them
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bits", [0, 0x2000, 0x4000, 0x6000, 0x8000, 0x40, 0x8040])
 def test_denormals_are_flushed_and_the_mode_is_given_back_as_it_was(kind, bits):
-    tiny, L = np.finfo(kind).tiny, simd.lanes(kind)
+    tiny, L = np.finfo(kind).tiny, simd.lane_count(kind)
     x = np.concatenate([np.full(L, tiny), np.full(L, 0.5)]).astype(kind)
     x[0], x[L] = tiny / 4, 2  # an operand
     x[1], x[L + 1] = 4 * tiny, 0.5
@@ -690,6 +695,6 @@ def test_numbers_of_two_types_do_not_meet():
 def test_a_pointer_to_nothing_has_a_type_and_no_place():
     @numba.njit
     def lanes_of_nothing():
-        return lanes_of(null(np.float32)), lanes_of(null(np.float64))
+        return lanes_of(null_pointer(np.float32)), lanes_of(null_pointer(np.float64))
 
     assert lanes_of_nothing() == (16, 8)

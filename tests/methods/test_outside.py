@@ -257,7 +257,7 @@ def test_noise_or_columns_that_a_lowering_cannot_mean_are_refused():
     model = torch.nn.Linear(2, 1)
     model(torch.ones(1, 2)).sum().backward()
     for columns, message in (
-        (wide, "an operation has 6 columns at the most"),
+        (wide, "an operation has at most 6 columns"),
         (noisy, "must say draws=True"),
     ):
         descent = Letter(act_c, ((operations.DESCEND, columns),), moves=True, kicks=True)

@@ -12,7 +12,7 @@ from heatbath.engine.dense_shape import Shape
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.layouts import Alone, LaneGroup
 from heatbath.engine.program import compile_program
-from heatbath.engine.simd import lanes
+from heatbath.engine.simd import lane_count
 from heatbath.models.dense import ACTIVATIONS
 from heatbath.models.likelihood import SCALE, SHAPE, settle, spread
 from heatbath.reference.random import VARIANCE, batch, gammas
@@ -278,7 +278,7 @@ def assert_alike(engine, reference, steps=60):
         np.testing.assert_allclose(engine.chains.p, state.p, rtol=0, atol=1e-10 * size)
 
 
-@pytest.mark.parametrize("layout", [Alone(), LaneGroup(lanes(np.float64))])
+@pytest.mark.parametrize("layout", [Alone(), LaneGroup(lane_count(np.float64))])
 @pytest.mark.parametrize("size", [20, 6])
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_the_engine_follows_the_reference(name, size, layout):
@@ -288,7 +288,7 @@ def test_the_engine_follows_the_reference(name, size, layout):
     assert (reference.state.noise != start).all()
 
 
-@pytest.mark.parametrize("layout", [Alone(), LaneGroup(lanes(np.float64))])
+@pytest.mark.parametrize("layout", [Alone(), LaneGroup(lane_count(np.float64))])
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("name", ["BAOAB", "OBABO"])
 def test_the_engine_follows_the_reference_where_the_word_is_run_as_it_is_written(name, every, layout):
@@ -302,7 +302,7 @@ def test_the_engine_follows_the_reference_with_a_prior_for_each_layer_and_noise_
     assert_alike(engine, reference)
 
 
-@pytest.mark.parametrize("layout", [Alone(), LaneGroup(lanes(np.float64))])
+@pytest.mark.parametrize("layout", [Alone(), LaneGroup(lane_count(np.float64))])
 @pytest.mark.parametrize("size", [20, 6])
 @pytest.mark.parametrize("name", ["BAOAB", "AdLaLa"])
 def test_the_engine_follows_the_reference_with_weights(name, size, layout):

@@ -15,7 +15,7 @@ from heatbath.engine.dense_shape import Shape
 from heatbath.engine.ensemble import Ensemble
 from heatbath.engine.layouts import Alone, LaneGroup
 from heatbath.engine.program import compile_program
-from heatbath.engine.simd import lanes
+from heatbath.engine.simd import lane_count
 from heatbath.models.dense import ACTIVATIONS
 from heatbath.models.likelihood import SCALE, SHAPE, Likelihood, settle
 from heatbath.reference.random import TAIL, batch, example_gammas
@@ -116,7 +116,7 @@ def both(kind, size, layout, temperature=0.8):
     return engine, hb.Reference(gradient, theta, partition, layers, seed=7, settled=settled, squares=squares)
 
 
-@pytest.mark.parametrize("layout", [Alone(), LaneGroup(lanes(np.float64))])
+@pytest.mark.parametrize("layout", [Alone(), LaneGroup(lane_count(np.float64))])
 @pytest.mark.parametrize("size", [20, 6])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_engine_follows_the_reference(kind, size, layout):
@@ -136,7 +136,7 @@ def assert_alike(engine, reference):
     assert (np.abs(reference.state.theta - start) > 1e-3).any(axis=1).all()
 
 
-@pytest.mark.parametrize("layout", [Alone(), LaneGroup(lanes(np.float64))])
+@pytest.mark.parametrize("layout", [Alone(), LaneGroup(lane_count(np.float64))])
 def test_the_engine_follows_the_reference_where_numbers_of_examples_have_a_shape_below_1(layout):
     engine, reference = both("Student", 20, layout, temperature=4.0)
     assert (reference.draws.tails < 1).all()

@@ -272,13 +272,13 @@ PROBE = """
 import numpy as np
 from heatbath.engine.batches import shuffle
 from heatbath.engine.compile import compiled
-from heatbath.engine.simd import pointer
+from heatbath.engine.simd import pointer_to
 from heatbath.engine.layouts import Alone
 
 @compiled(cache=True)
 def probe(like, order, words, numbers):
-    numbers, words, count = pointer(numbers), pointer(words), order.shape[0]
-    shuffle(Alone(1), pointer(like), pointer(order), numbers, np.uint64(1), 0, words, count)
+    numbers, words, count = pointer_to(numbers), pointer_to(words), order.shape[0]
+    shuffle(Alone(1), pointer_to(like), pointer_to(order), numbers, np.uint64(1), 0, words, count)
 """
 
 

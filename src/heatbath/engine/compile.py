@@ -1,15 +1,19 @@
 """How the engine's functions are compiled and cached.
 
-Numba's cache looks at the file that a function stands in, and would go on running old code after an edit to a
-function inlined from another file. So the cache folder is named after a hash of all the engine's sources (and
-of what else compiled code depends on): other sources, another folder. It lies in HEATBATH_CACHE, or in the
-user's cache folder; where neither can be written, every process compiles for itself, and says so once.
+Numba's cache looks at the file in which a function stands, so it would run old code after an edit to a
+function inlined from another file. Therefore the cache folder is named after a hash of all the engine's
+sources, and of what else compiled code depends on: other sources, another folder. It lies in HEATBATH_CACHE
+or in the user's cache folder. Where neither can be written, every process compiles for itself and warns once.
 
-Only whole loops are cached. The functions that they are made of, the pieces, are not for Python to call: they
+Only whole loops are cached. The functions that they are made of, the pieces, aren't called from Python: they
 are lowered without being optimised, linked into the loops and optimised there, once. (Numba would optimise
 each of them by itself, and again in every function that calls it, and make machine code of it every time:
 that took eight times as long.) Some are inlined and some are called, which changes no result: there are no
 fast-math flags.
+
+This needs private parts of Numba, listed here in one place: `JITCodeLibrary` has hooks for optimisation,
+which `_PieceLibrary` and `_LoopLibrary` replace; `NativeLowering` is the pass that makes LLVM code, which
+`_LowerLoop` and `_LowerPiece` replace; `DefaultPassBuilder` lists the passes of a pipeline (`_pipeline`).
 """
 
 from __future__ import annotations
@@ -48,33 +52,32 @@ try:
 except ModuleNotFoundError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
-config: Any = numba.config  # whose attributes are made when Numba is imported
+config: Any = numba.config  # its attributes are made when Numba is imported
 
 
 def sources() -> str:
-    """A hash of the engine's sources, and of the versions that compiled code depends on."""
+    """Return a hash of the engine's sources, and of the versions that compiled code depends on."""
     digest = hashlib.sha256(f"{numba.__version__} {platform.python_version()} {platform.machine()}".encode())
-    asked = (random, operations, dense, tasks)  # for constants
-    for path in [*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(m.__file__)) for m in asked)]:
+    with_constants = (random, operations, dense, tasks)  # modules whose constants are compiled in
+    paths = [*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(m.__file__)) for m in with_constants)]
+    for path in paths:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def _cache_folder() -> str | None:
-    """The folder for compiled code, made and tried out; None where there is no such place."""
-    home = os.environ.get("HEATBATH_CACHE")
-    base = (
-        Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heatbath"
-    )
-    folder = base / f"kernels-{sources()}"
+    """Return the folder for compiled code after making it; None, with a warning, if it can't be written."""
+    chosen = os.environ.get("HEATBATH_CACHE")
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = (Path(chosen) if chosen else user_cache / "heatbath") / f"kernels-{sources()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         warnings.warn(
-            f"compiled code cannot be kept in {folder} ({error}), so every process compiles anew, for some "
-            "10 s; set HEATBATH_CACHE to a folder that can be written",
+            f"compiled code cannot be kept in {folder} ({error}), so every process compiles it again, which "
+            "takes some 10 s: set HEATBATH_CACHE to a folder that can be written",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -85,7 +88,7 @@ def _cache_folder() -> str | None:
 _FOLDER = _cache_folder()
 
 
-class _Piece(JITCodeLibrary):
+class _PieceLibrary(JITCodeLibrary):
     """Code that is only linked into loops: it is optimised there, as part of them, and not by itself."""
 
     def _optimize_functions(self, module: Any) -> None:
@@ -99,8 +102,8 @@ class _Piece(JITCodeLibrary):
         self._finalized = True
 
 
-class _Whole(JITCodeLibrary):
-    """A loop with everything in it, optimised once. Vectors are written as such and not looked for."""
+class _LoopLibrary(JITCodeLibrary):
+    """A loop with everything in it, optimised once; vectors are written as such, so LLVM needn't find any."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
@@ -113,18 +116,18 @@ class _Whole(JITCodeLibrary):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerWhole(NativeLowering):
-    _name = "heatbath_lower_whole"
+class _LowerLoop(NativeLowering):
+    _name = "heatbath_lower_loop"
 
     def run_pass(self, state: Any) -> bool:
         """Make the code of a loop, which Python calls and the cache keeps."""
-        state.library = _Whole(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = _LoopLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         return bool(super().run_pass(state))
 
 
-class _Lower(LoweringPass):
-    """Lower a function that is only called in compiled code: there is nothing for Python to call."""
+class _LowerPiece(LoweringPass):
+    """Lower a function that is only called in compiled code, so it has no entry for Python."""
 
     _name = "heatbath_lower_piece"
     apart = False
@@ -135,7 +138,7 @@ class _Lower(LoweringPass):
     def run_pass(self, state: Any) -> bool:
         """Make the code of a function."""
         context, flags = state.targetctx, state.flags
-        library = state.library = _Piece(context.codegen(), state.func_id.func_qualname)
+        library = state.library = _PieceLibrary(context.codegen(), state.func_id.func_qualname)
         library._reload_init.update(state.reload_init)
         description = PythonFunctionDescriptor.from_specialized_function(
             state.func_ir, state.typemap, state.return_type, state.calltypes, mangler=context.mangler,
@@ -146,7 +149,7 @@ class _Lower(LoweringPass):
             lower.lower()
         if self.apart:
             library._final_module.get_function(description.llvm_func_name).add_function_attribute("noinline")
-        entry = {}.popitem  # type: ignore[var-annotated] # stands for it: Numba asks for something built in
+        entry = {}.popitem  # type: ignore[var-annotated] # a placeholder: Numba wants a built-in function
         context.insert_user_function(entry, description, [library])
         state.reload_init.extend(library._reload_init)
         state["cr"] = _LowerResult(description, lower.call_helper, cfunc=entry, env=lower.env)
@@ -154,21 +157,21 @@ class _Lower(LoweringPass):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerInlined(_Lower):
+class _LowerInlined(_LowerPiece):
     _name = "heatbath_lower_inlined"
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerApart(_Lower):
+class _LowerApart(_LowerPiece):
     _name = "heatbath_lower_apart"
     apart = True
 
 
 @contextmanager
 def once() -> Iterator[None]:
-    """Within, no other process on this computer compiles: the first one does, and the others find it done.
+    """Keep other processes on this computer from compiling meanwhile: they then find it done in the cache.
 
-    Where there is no folder for compiled code, or no lock on files to be had, each compiles for itself.
+    Without a folder for compiled code, or without locks on files, each process compiles for itself.
     """
     if _FOLDER is None or fcntl is None:
         yield
@@ -176,7 +179,7 @@ def once() -> Iterator[None]:
     with open(Path(_FOLDER) / "lock", "ab") as file:
         with contextlib.suppress(OSError):  # a network's file system may have none
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield  # closing the file gives the lock back
+        yield  # closing the file releases the lock
 
 
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
@@ -184,10 +187,9 @@ _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", def
 
 @contextmanager
 def reporting(listener: Callable[[str], None]) -> Iterator[None]:
-    """Have a listener told when this thread compiles something, which takes some seconds, before it does.
+    """Call a listener with a line of text before this thread compiles something, which takes some seconds.
 
-    Without one it is said on stderr, if that is a terminal. (Others, which compile for themselves, have
-    listeners of their own.)
+    Without a listener the text goes to stderr, if that is a terminal. Each thread has its own listener.
     """
     token = _listener.set(listener)
     try:
@@ -196,28 +198,29 @@ def reporting(listener: Callable[[str], None]) -> Iterator[None]:
         _listener.reset(token)
 
 
-def _report(state: Any) -> None:
-    """Say what is compiled now: the loop, for which numbers, in which layout."""
-    numbers = re.search(r"float(32|64)", str(state.args))
-    layouts = [getattr(kind, "instance_class", Any).__name__ for kind in state.args]
-    details = [LAYOUTS[name] for name in layouts if name in LAYOUTS] + ([numbers[0]] if numbers else [])
+def _report_compilation(state: Any) -> None:
+    """Report which loop is compiled, in which layout and precision."""
+    precision = re.search(r"float(32|64)", str(state.args))
+    classes = [getattr(kind, "instance_class", Any).__name__ for kind in state.args]
+    details = [LAYOUTS[name] for name in classes if name in LAYOUTS] + ([precision[0]] if precision else [])
     report(
         f"compiling {state.func_id.func_name.replace('_', ' ')} ({', '.join(details)}): once, for some 10 s"
     )
 
 
 def report(text: str) -> None:
-    """Tell the listener, or a terminal."""
-    if (listener := _listener.get()) is not None:
+    """Send a line of text to this thread's listener, or to stderr if that is a terminal."""
+    listener = _listener.get()
+    if listener is not None:
         listener(text)
     elif sys.stderr is not None and sys.stderr.isatty():
         print(f"heatbath: {text}", file=sys.stderr, flush=True)
 
 
-LAYOUTS = {"Alone": "one at a time", "Wide": "with BLAS", "Group": "in lanes"}
+LAYOUTS = {"Alone": "one at a time", "Wide": "with BLAS", "LaneGroup": "in lanes"}
 
 
-# There are no closures, array expressions, parallel loops or exceptions to be rewritten in the engine's code
+# The engine's code has no closures, array expressions, parallel loops or exceptions that need rewriting
 _NOT_NEEDED = (
     untyped_passes.WithLifting, untyped_passes.InlineClosureLikes, untyped_passes.RewriteDynamicRaises,
     untyped_passes.MakeFunctionToJitFunction, untyped_passes.InlineInlinables,
@@ -228,13 +231,15 @@ _NOT_NEEDED = (
 )  # fmt: skip
 
 
-def _pipeline(lower: Any) -> Any:
+def _pipeline(lowering: Any) -> Any:
+    """Return a compiler class with Numba's passes that are needed, and with our own lowering pass."""
+
     class Pipeline(CompilerBase):
         def _compile_core(self) -> Any:
-            if lower is _LowerWhole:
-                _report(self.state)
+            if lowering is _LowerLoop:
+                _report_compilation(self.state)
             collecting = gc.isenabled()
-            gc.disable()  # which would go through all that has been made, again and again
+            gc.disable()  # it would visit the many objects of a compilation again and again
             try:
                 return super()._compile_core()
             finally:
@@ -242,31 +247,45 @@ def _pipeline(lower: Any) -> Any:
                     gc.enable()
 
         def define_pipelines(self) -> list[Any]:
+            """Return the passes: Numba's own of three stages, but for those that the engine doesn't need."""
             manager = PassManager("heatbath")
             for stage in ("untyped", "typed", "nopython_lowering"):
-                for one, text in getattr(DefaultPassBuilder, f"define_{stage}_pipeline")(self.state).passes:
-                    if one not in _NOT_NEEDED:
-                        manager.passes.append((lower if one is NativeLowering else one, text))
+                default = getattr(DefaultPassBuilder, f"define_{stage}_pipeline")(self.state)
+                for step, description in default.passes:
+                    if step not in _NOT_NEEDED:
+                        manager.passes.append((lowering if step is NativeLowering else step, description))
             manager.finalize()
             return [manager]
 
     return Pipeline
 
 
-_WHOLE, _INLINED, _APART = map(_pipeline, (_LowerWhole, _LowerInlined, _LowerApart))
+_LOOP, _INLINED, _APART = map(_pipeline, (_LowerLoop, _LowerInlined, _LowerApart))
 
 
 def compiled(
     function: Callable[..., Any] | None = None, *, cache: bool = False, apart: bool = False, **options: Any
 ) -> Any:
-    """Compile without the lock; a decorator, with or without options. `cache` is for whole loops only."""
+    """Compile a function, which releases Python's lock; a decorator, with or without options.
+
+    Parameters
+    ----------
+    function : callable, optional
+    cache : bool
+        Compile a whole loop, which Python calls and the cache keeps. Otherwise the function is a piece that
+        only compiled code calls.
+    apart : bool
+        Keep the code of a piece apart, and call it, instead of inlining it wherever it is called.
+    **options
+        Passed on to `numba.njit`.
+    """
     if function is None:
         return lambda function: compiled(function, cache=cache, apart=apart, **options)
-    before = config.CACHE_DIR  # read when a function is decorated, and left as it was for everyone else
+    previous = config.CACHE_DIR  # Numba reads it when a function is decorated
     config.CACHE_DIR = _FOLDER or ""
     try:
         if cache:
-            options |= {"pipeline_class": _WHOLE, "cache": _FOLDER is not None}
+            options |= {"pipeline_class": _LOOP, "cache": _FOLDER is not None}
         else:
             options |= {
                 "pipeline_class": _APART if apart else _INLINED, "forceinline": not apart,
@@ -274,4 +293,4 @@ def compiled(
             }  # fmt: skip
         return numba.njit(nogil=True, error_model="numpy", **options)(function)
     finally:
-        config.CACHE_DIR = before
+        config.CACHE_DIR = previous

@@ -1,119 +1,137 @@
-"""Networks with two inputs, one ReLU layer and one output, in one pass."""
+"""Networks with two inputs, one hidden layer with ReLU and one output, in one pass.
+
+The backward pass needs sums over the examples only, since the outputs of an active unit are w · x + b.
+
+Letters: x0 and x1 the two inputs, y a unit's output, δ the negative derivative of the loss by the logit.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.dense_products import put_numbers, sum_numbers, sum_units
+from heatbath.engine.dense_products import store_with_bias, sum_numbers_over_examples, sum_over_vectors
 from heatbath.engine.dense_shape import layer_of
-from heatbath.engine.layouts import LaneGroup, chains_in, each
-from heatbath.engine.simd import (
-    Kept,
-    choose,
-    fma,
-    loop,
-    traced,
-)
+from heatbath.engine.layouts import LaneGroup, chains_in, load_chains
+from heatbath.engine.simd import LoopVariables, fma, loop, select, traced
 
 
-def _make_shallow(rows: int) -> Any:
-    """For some data: two inputs, hidden units with ReLU, one output."""
+def _input_weights(W: Any, hidden: Any, v: Any) -> tuple[Any, Any]:
+    """Return the weights of the two inputs of the hidden units in vector v."""
+    start = hidden.columns + v * hidden.column_vector
+    return W.load(start), W.load(start + hidden.column_input)
+
+
+def _make_forward(examples: int) -> Any:
+    """Return a compiled function that computes the logits of a number of examples."""
 
     @traced
-    def shallow(layout, first, size, room, hidden, last):
+    def forward_tile(layout, first, batch, room, hidden, last):
+        """Write the logits of examples from `first` on to `room.logits`, and which units are active to masks.
+
+        `room.masks` (vector of units, example) has an integer for each vector, with `batch` examples in a
+        row.
+        """
         x, W, masks = room.inputs, room.weights, room.masks
-        lane = W.lanes if isinstance(layout, LaneGroup) else 1
-        places = [hidden.before * (first + i) for i in range(rows)]
-        inputs = [[each(layout, x, at + lane * j) for at in places] for j in range(2)]
+        group_size = W.lanes if isinstance(layout, LaneGroup) else 1
+        offsets = [hidden.input_stride * (first + i) for i in range(examples)]
+        x0 = [load_chains(layout, x, offset) for offset in offsets]
+        x1 = [load_chains(layout, x, offset + group_size) for offset in offsets]
 
-        def add(sums, v):
-            one, two = (
-                W.load(hidden.columns + v * hidden.column_vector + hidden.column_input * j) for j in range(2)
-            )
-            shift, factor = W.load(hidden.bias + v * W.lanes), W.load(last.rows + v * W.lanes)
-            made = []
-            for i, sum_ in enumerate(sums):
-                y = fma(two, inputs[1][i], fma(one, inputs[0][i], shift))
-                active = y.above(0.0)
-                masks.put(v * size + first + i, active.as_number(masks.dtype))
-                made.append(fma(factor, choose(active, y, 0.0), sum_))
-            return made
+        def add(logits, v):
+            w0, w1 = _input_weights(W, hidden, v)
+            bias, output_weight = W.load(hidden.bias + v * W.lanes), W.load(last.rows + v * W.lanes)
+            results = []
+            for i, logit in enumerate(logits):
+                y = fma(w1, x1[i], fma(w0, x0[i], bias))
+                active = y.greater_or_nan(0.0)
+                masks.store_number(v * batch + first + i, active.mask_to_integer(masks.dtype))
+                results.append(fma(output_weight, select(active, y, 0.0), logit))
+            return results
 
-        sums = sum_units(layout, W.lanes, hidden.outputs, rows, W, add)
-        put_numbers(layout, sums, W, lambda read: read(last.bias), room.logits, first * lane, lane)
+        logits = sum_over_vectors(layout, W.lanes, hidden.outputs, examples, W, add)
+        store_with_bias(
+            layout, logits, W, lambda load: load(last.bias), room.logits, first * group_size, group_size
+        )
 
-    return shallow
+    return forward_tile
 
 
-_shallow4, _shallow1 = _make_shallow(4), _make_shallow(1)
+_forward4, _forward1 = _make_forward(4), _make_forward(1)
 
 
 @compiled(apart=True)
-def shallow_forward(layout, network, size, room):
-    """The logits of a network with two inputs, ReLU and one output, and which units are active where."""
+def shallow_forward(layout, network, batch, room):
+    """Write the logits of a mini-batch to `room.logits`, and which units are active to `room.masks`."""
     hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
     i = 0
-    while i < size:
-        if size - i >= 4:
-            _shallow4(layout, i, size, room, hidden, last)
+    while i < batch:
+        if batch - i >= 4:
+            _forward4(layout, i, batch, room, hidden, last)
             i += 4
         else:
-            _shallow1(layout, i, size, room, hidden, last)
+            _forward1(layout, i, batch, room, hidden, last)
             i += 1
 
 
-def _make_active(units: int) -> Any:
-    """Sums over the data at which a unit is active, for some vectors of units: of δ, δ x0 and δ x1."""
+def _make_backward(vectors: int) -> Any:
+    """Return a compiled function that sums the gradient of a number of vectors of hidden units."""
 
     @traced
-    def active(layout, begin, size, room, hidden, last):
+    def backward_tile(layout, first, batch, room, hidden, last):
+        """Write the gradient of the hidden units in vectors from `first` on to `room.sums`.
+
+        It follows from sums of δ, δ x0 and δ x1 over the examples at which a unit is active.
+        """
         W, sums = room.weights, room.sums
-        lane = W.lanes if isinstance(layout, LaneGroup) else 1
-        made = Kept([W.zero()] * (3 * units))
-        with loop(size) as i:
-            delta = each(layout, room.deltas, i * lane)
-            one, two = (each(layout, room.inputs, i * hidden.before + lane * j) for j in range(2))
-            now = made.get()
-            for u in range(units):
-                on = room.masks.number((begin + u) * size + i).as_mask(W.lanes)
-                a, b, c = now[3 * u : 3 * u + 3]
-                more = a + delta, fma(delta, one, b), fma(delta, two, c)
-                now[3 * u : 3 * u + 3] = [
-                    choose(on, new, old) for new, old in zip(more, (a, b, c), strict=True)
-                ]
-            made.set(now)
-        for u, (a, b, c) in enumerate(zip(*[iter(made.get())] * 3, strict=True)):
-            v = begin + u
-            factor = W.load(last.rows + v * W.lanes)
-            to, shift = hidden.sums + v * hidden.sum_vector, v * W.lanes
-            sums.store(to, factor * b)
-            sums.store(to + hidden.sum_number, factor * c)
-            sums.store(hidden.bias_sums + shift, factor * a)
-            # Σ δ y, since y = w · x + b where the unit is active
-            one, two = (
-                W.load(hidden.columns + v * hidden.column_vector + hidden.column_input * j) for j in range(2)
+        group_size = W.lanes if isinstance(layout, LaneGroup) else 1
+        totals = LoopVariables([W.zero()] * (3 * vectors))
+        with loop(batch) as i:
+            delta = load_chains(layout, room.deltas, i * group_size)
+            x0, x1 = (
+                load_chains(layout, room.inputs, i * hidden.input_stride + group_size * j) for j in range(2)
             )
-            outer = fma(two, c, fma(one, b, a * W.load(hidden.bias + shift)))
-            sums.store(last.sums + shift, outer)
+            values = totals.get()
+            for u in range(vectors):
+                active = room.masks.load_number((first + u) * batch + i).integer_to_mask(W.lanes)
+                d, d0, d1 = values[3 * u : 3 * u + 3]
+                added = d + delta, fma(delta, x0, d0), fma(delta, x1, d1)
+                values[3 * u : 3 * u + 3] = [
+                    select(active, new, old) for new, old in zip(added, (d, d0, d1), strict=True)
+                ]
+            totals.set(values)
+        values = totals.get()
+        for u in range(vectors):
+            d, d0, d1 = values[3 * u : 3 * u + 3]
+            v = first + u
+            output_weight = W.load(last.rows + v * W.lanes)
+            offset, shift = hidden.sums + v * hidden.sum_vector, v * W.lanes
+            sums.store(offset, output_weight * d0)
+            sums.store(offset + hidden.sum_number, output_weight * d1)
+            sums.store(hidden.bias_sums + shift, output_weight * d)
+            w0, w1 = _input_weights(W, hidden, v)
+            # Σ δ y, since y = w · x + b where the unit is active
+            sums.store(last.sums + shift, fma(w1, d1, fma(w0, d0, d * W.load(hidden.bias + shift))))
 
-    return active
+    return backward_tile
 
 
-_active4, _active1 = _make_active(4), _make_active(1)
+_backward4, _backward1 = _make_backward(4), _make_backward(1)
 
 
 @compiled(apart=True)
-def shallow_backward(layout, network, size, room):
-    """-∇L after `shallow_forward`, from the negative derivatives by the logits."""
+def shallow_backward(layout, network, batch, room):
+    """Write -∇L to `room.sums`, after `shallow_forward`, from the δ in `room.deltas`."""
     hidden, last = layer_of(network.layers, 0), layer_of(network.layers, 1)
-    lane = chains_in(layout, room.weights)
-    sum_numbers(layout, size, room.deltas, 0, lane, 0, 1, room.sums, last.bias_sums, False)
+    group_size = chains_in(layout, room.weights)
+    sum_numbers_over_examples(
+        layout, batch, room.deltas, group_size, 0, 1, room.sums, last.bias_sums, False
+    )  # fmt: skip
     v = 0
     while v < hidden.outputs:
         if hidden.outputs - v >= 4:
-            _active4(layout, v, size, room, hidden, last)
+            _backward4(layout, v, batch, room, hidden, last)
             v += 4
         else:
-            _active1(layout, v, size, room, hidden, last)
+            _backward1(layout, v, batch, room, hidden, last)
             v += 1

@@ -1,6 +1,6 @@
 """Chains of a dense network, advanced by a program in compiled code, spread over threads.
 
-`Ensemble` owns the arrays. Results do not depend on the number of threads or on how the steps are cut into
+`Ensemble` owns the arrays. Results don't depend on the number of threads or on how the steps are cut into
 calls: a chain's arithmetic is its own, and every random number has an address.
 """
 
@@ -8,38 +8,75 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from heatbath.engine.batches import DataTable
 from heatbath.engine.coefficients import decays, table
 from heatbath.engine.dense import CHUNK, GROUP_CHUNK
 from heatbath.engine.dense_shape import Shape
 from heatbath.engine.layouts import Alone, LaneGroup, Layout, Wide
-from heatbath.engine.loop import ChainState, Code, Data, Ladder, Units, run_chains
-from heatbath.engine.program import Program, encode
+from heatbath.engine.loop import (
+    BETWEEN,
+    PRELUDE,
+    STEPS,
+    Block,
+    ChainState,
+    Code,
+    Data,
+    Ladder,
+    Model,
+    ProgramCode,
+    Units,
+    run_chains,
+)
+from heatbath.engine.program import Program, ProgramStage, encode
 from heatbath.engine.records import Notes
-from heatbath.engine.simd import lanes
+from heatbath.engine.simd import lane_count
 from heatbath.engine.threads import spread, thread_count
 from heatbath.methods.posterior import Draws
 from heatbath.methods.schedules import at
 from heatbath.reference.random import START, normals
 
 SCHEDULED_STEPS = 4096  # steps whose coefficients are tabulated at a time
-ALIKE = 2**26  # chains one after another, of whose numbers the upper bits are the same
+ALIKE = 2**26  # consecutive chains whose numbers have the same upper bits
 
 
 class Ensemble:
     """Chains of one network on one problem, advanced in place.
 
-    `theta` is (chains, parameters) in float32 or float64, and everything is computed in its precision, in
-    which the data are (`tabulate`). `number` are the chains' numbers in the addresses of their noise and
-    batches, 0, 1, 2, ... by default; chain c uses the set number[c] % sets. The chains may have different
-    coefficients: then there are several programs of one `structure`, and chain c runs programs[point[c]].
-    The `layout` decides about speed alone; without one the faster is taken. `noise` (chains, targets) is the
-    variance of the targets of a regression, from the start on or, with `variance`, at the start.
+    Parameters
+    ----------
+    programs : Program or sequence of Program
+        Several programs of one `structure` if the chains have different coefficients; chain c then runs
+        programs[point[c]].
+    shape : Shape
+        The network.
+    theta : array
+        Parameters (chains, parameters) in float32 or float64. Everything is computed in their precision,
+        which the data must have, too (`tabulate`).
+    data : DataTable
+        Training data. Chain c uses the set number[c] % sets.
+    batch : int
+        Examples of a mini-batch.
+    shuffled : bool
+        Take mini-batches from shuffled epochs instead of drawing a subset at each step.
+    momenta : {"zero", "thermal"}
+        Momenta at the start: 0, or drawn at the temperature of the method.
+    seed : int
+    number : array, optional
+        Numbers (chains) in the addresses of the chains' noise and batches, by default 0, 1, 2, ...
+    point : array, optional
+        Index (chains) into the programs, by default 0.
+    threads : int, optional
+    layout : Layout, optional
+        How chains are computed, by default the fastest. It changes the speed and nothing else.
+    noise : array, optional
+        Variances (chains, targets) of the targets of a regression; with `variance`, those at the start.
+    variance : Draws, optional
+        How variances are drawn.
     """
 
     def __init__(
@@ -63,57 +100,39 @@ class Ensemble:
         self.programs = (programs,) if isinstance(programs, Program) else tuple(programs)
         self.program, self.seed, self.threads = self.programs[0], np.uint64(seed), thread_count(threads)
         self.step = 0
-        kind = theta.dtype
-        count, size = theta.shape
-        second = any(part.method.keeps_second for part in self.program.parts)
-        xi = np.array([[u.part.method.start_of_friction for u in p.units] for p in self.programs], np.float64)
-        point = np.zeros(count, np.int64) if point is None else point
-        self.chains = ChainState(
-            theta=np.ascontiguousarray(theta).copy(),
-            p=np.zeros_like(theta),
-            second=np.zeros((count, size if second else 0), kind),
-            xi=xi[point],
-            rung=np.zeros(count, np.int64),
-            died=np.full(count, -1, np.int64),
-            temperature=np.full((count, xi.shape[1]), np.nan),
-            noise=np.zeros((count, 0)) if noise is None else np.array(noise, np.float64),
-            number=np.arange(count) if number is None else number,
-            point=point,
-        )
+        number = np.arange(len(theta)) if number is None else number
+        point = np.zeros(len(theta), np.int64) if point is None else point
+        noise = np.zeros((len(theta), 0)) if noise is None else np.array(noise, np.float64, order="C")
+        self.chains = _starting_state(self.programs, theta, number, point, noise)
         self.data = Data(data, batch, shuffled)
-        self.layout = layout or _layout(shape, self.chains.number, kind, self.threads)
+        self.layout = layout or _fastest_layout(shape, number, theta.dtype, self.threads)
         if shape.uses_blas and not isinstance(self.layout, Wide):
             raise ValueError(f"a network with layers as wide as {shape.sizes} needs the layout Wide")
-        if isinstance(self.layout, LaneGroup) and not _alike(self.chains.number):
-            raise ValueError("in the layout Group chains must have numbers that are alike from bit 26 on")
+        if isinstance(self.layout, LaneGroup) and not _share_upper_bits(number):
+            raise ValueError(
+                "in the layout LaneGroup the numbers of the chains must have the same bits from bit 26 on: "
+                "use the layout Alone"
+            )
         chunk = GROUP_CHUNK if isinstance(self.layout, LaneGroup) else CHUNK
-        if isinstance(self.layout, Wide):  # whose gradient is of the whole batch
+        if isinstance(self.layout, Wide):  # whose gradient is of all examples of the batch
             chunk = max(batch, CHUNK)
-        self.network = shape.network(self.layout, lanes(kind), chunk)
-        units = self.program.units
-        ranges = [(span.start, span.stop) for unit in units for span in unit.ranges]
-        self.units = Units(
-            np.array(ranges, np.int64),
-            np.cumsum([0] + [len(unit.ranges) for unit in units]),
-            np.array([unit.size for unit in units]),
-            np.array([u.part.method.tempering is not None for u in units]),
-        )
+        self.network = shape.network(self.layout, lane_count(theta.dtype), chunk)
+        self.units = _units_of(self.program)
         tempering = self.program.partition.tempering
-        self.ladder = (
-            Ladder(np.array(tempering.ladder), np.array(tempering.weights), tempering.every)
-            if tempering
-            else Ladder(np.ones(1), np.zeros(1), 1)
+        tau, weights, every = (
+            (tempering.ladder, tempering.weights, tempering.every) if tempering else ((1.0,), (0.0,), 1)
         )
-        scheduled = any(program.scheduled for program in self.programs)
-        self._prelude = self._code("prelude", 0, 1)
-        self._constant = None if scheduled else self._codes(0, 2, -1)
+        self.ladder = Ladder(np.array(tau), np.array(weights), every, len(tau))
+        self._prelude = self._code(PRELUDE, [program.prelude for program in self.programs], 0, 1, 0)
+        is_scheduled = any(program.scheduled for program in self.programs)
+        self._constant_code = None if is_scheduled else self._program_code(0, 2, -1)
         self._variance = variance
         self.take_notes((), ())
         if momenta == "thermal":
-            self._thermalise()
+            self._draw_momenta()
 
     def advance(self, steps: int) -> None:
-        """Make steps."""
+        """Make some steps of all chains."""
         advance([self], steps)
 
     def take_notes(
@@ -131,13 +150,32 @@ class Ensemble:
         samples: int = 0,
         average: DataTable | None = None,
     ) -> Notes:
-        """Have the state noted at these steps from now on; the arrays fill while the chains advance."""
+        """Set what is recorded from now on; return the arrays, which fill while the chains advance.
+
+        Parameters
+        ----------
+        steps : sequence of int
+            Steps of the records, in order.
+        losses : sequence of bool
+            Whether the losses over all data are computed, for each record.
+        test : DataTable, optional
+            Test data for the losses.
+        weights : bool
+            Record all parameters.
+        histogram : tuple
+            Lower and upper end and number of bins of histograms of the parameters.
+        burn_in, thin, last, done, samples : int
+            When samples are taken, see `Notes`, and how many to keep.
+        average : DataTable, optional
+            Inputs whose predictions are averaged over the samples.
+        """
         theta, units = self.chains.theta, len(self.program.units)
         count, size = theta.shape
+        targets = self.chains.noise.shape[1]
         shape = (count, len(steps))
-        table = self.data.table
-        nothing = table._replace(rows=table.rows[:, :0].copy(), data=0)
-        average = average or nothing
+        training = self.data.table
+        no_data = training._replace(rows=training.rows[:, :0].copy(), data=0)
+        average = average or no_data
         self.notes = Notes(
             steps=np.array(steps, np.int64),
             losses=np.array(losses, np.bool_),
@@ -146,17 +184,17 @@ class Ensemble:
             temperature=np.full((*shape, units), np.nan),
             xi=np.full((*shape, units), np.nan),
             theta=np.full((*shape, size if weights else 0), np.nan, theta.dtype),
-            noise=np.full((*shape, self.chains.noise.shape[1]), np.nan),
+            noise=np.full((*shape, targets), np.nan),
             histogram=np.zeros((*shape, units, histogram[2]), np.int64),
             low=float(histogram[0]),
             high=float(histogram[1]),
-            test=test or nothing,
+            test=test or no_data,
             burn_in=burn_in,
             thin=thin,
             last=last,
             done=done,
             samples=np.full((count, samples, size), np.nan, theta.dtype),
-            noises=np.full((count, samples, self.chains.noise.shape[1]), np.nan),
+            noises=np.full((count, samples, targets), np.nan),
             inputs=average,
             average=np.zeros((count, 2, average.data, self.network.out)),
         )
@@ -164,135 +202,171 @@ class Ensemble:
 
     @property
     def groups(self) -> int:
-        """How many groups of chains there are; alone a chain is one."""
+        """Number of groups of chains; a chain that is computed alone is a group."""
         return -(-len(self.chains.theta) // self.layout.lanes)
 
     @property
     def code(self) -> Hashable:
-        """Which compiled code `advance` needs: that of ensembles with the same is the same."""
-        tempered, drawn = bool(self.program.partition.tempering), self._variance is not None
-        return type(self.layout), self.chains.theta.dtype, tempered, drawn
+        """Key of the compiled code that `advance` needs: ensembles with equal keys share it."""
+        is_tempered, draws_variances = bool(self.program.partition.tempering), self._variance is not None
+        return type(self.layout), self.chains.theta.dtype, is_tempered, draws_variances
 
     def prepare(self) -> None:
-        """Compile what `advance` needs, here and now."""
+        """Compile what `advance` needs, or load it from the cache, without making a step."""
         self.work(1)(0, 0)
 
     def work(self, steps: int) -> Callable[[int, int], None]:
-        """A function that makes these next steps of the groups begin to end - 1."""
-        stop = self.step + steps
-        code, between = self._constant or self._codes(self.step, stop, self.step)
+        """Return a function (first, stop) that makes the next steps of the groups first to stop - 1."""
+        first_step, stop_step = self.step, self.step + steps
+        program = self._constant_code or self._program_code(first_step, stop_step, first_step)
+        model = Model(self.network, self.units, program)
+        ladder = self.ladder if self.program.partition.tempering else None
+        lanes, count = self.layout.lanes, len(self.chains.theta)
 
-        lane, count = self.layout.lanes, len(self.chains.theta)
-
-        def run(begin: int, end: int, first: int = self.step) -> None:
+        def run(first: int, stop: int) -> None:
+            block = Block(first * lanes, min(stop * lanes, count), first_step, stop_step)
             run_chains(
-                self.layout,
-                begin * lane,
-                min(end * lane, count),
-                first,
-                stop,
-                self.chains,
-                self.data,
-                self.network,
-                self.units,
-                self._prelude,
-                code,
-                between,
-                self.ladder,
-                True if self.program.partition.tempering else None,
-                self._variance,
-                self.notes,
+                self.layout, block, self.chains, self.data, model, ladder, self._variance, self.notes,
                 self.seed,
-            )
+            )  # fmt: skip
 
         return run
 
     def diverged_part(self, chain: int) -> str:
-        """The part of a stopped chain that is not finite, or whose parameters are largest."""
+        """Return the part of a stopped chain that isn't finite, or the one with the largest parameter."""
         theta = np.abs(self.chains.theta[chain])
-        sizes = {
+        largest = {
             part.name: max(float(theta[span.start : span.stop].max()) for span in part.tensors)
             for part in self.program.parts
         }
-        lost = [name for name, size in sizes.items() if not math.isfinite(size)]
-        return lost[0] if lost else max(sizes, key=lambda name: sizes[name])
+        lost = [name for name, size in largest.items() if not math.isfinite(size)]
+        return lost[0] if lost else max(largest, key=lambda name: largest[name])
 
-    def _codes(self, first: int, stop: int, base: int) -> tuple[Code, Code]:
-        """Those of a usual step, and of one that stops between two words."""
-        return tuple(self._code(which, first, stop)._replace(base=base) for which in ("steps", "between"))  # type: ignore[return-value]
+    def _program_code(self, first: int, stop: int, base: int) -> ProgramCode:
+        """Return the code of the steps first to stop - 1; with `base` -1 its two rows are for all steps."""
+        return ProgramCode(
+            self._prelude,
+            self._code(STEPS, [program.steps for program in self.programs], first, stop, base),
+            self._code(BETWEEN, [program.between for program in self.programs], first, stop, base),
+        )
 
-    def _code(self, which: Literal["prelude", "steps", "between"], first: int, stop: int) -> Code:
-        stages = [getattr(program, which) for program in self.programs]
-        rows, operations = encode(stages[0])
+    def _code(
+        self, identity: int, stages: Sequence[Sequence[ProgramStage]], first: int, stop: int, base: int
+    ) -> Code:
+        """Return the code of stages of each program, with the coefficients of steps first to stop - 1."""
+        controls, operations = encode(stages[0])
         pairs = list(zip(self.programs, stages, strict=True))
         tables = np.stack([table(program, chosen, first, stop) for program, chosen in pairs])
         priors = np.stack([decays(program, chosen, first, stop) for program, chosen in pairs])
-        return Code(rows, operations, tables, priors, first)
+        sizes = len(controls), stop - first, len(operations)
+        return Code(controls, operations, tables, priors, base, identity, *sizes)
 
-    def _thermalise(self) -> None:
+    def _draw_momenta(self) -> None:
+        """Draw momenta in place at the temperatures of the methods at the start."""
         size = self.chains.theta.shape[1]
         z = normals(int(self.seed), START, 1, self.chains.number, 0, 0, size)
         for chain, point in enumerate(self.chains.point):
             for unit in self.programs[point].units:
                 method = unit.part.method
                 tau = 0.0 if method.temperature is None else method.temperature
-                start = method.tempering.ladder[0] if method.tempering else at(tau, 0)
+                tau_at_start = method.tempering.ladder[0] if method.tempering else at(tau, 0)
                 for span in unit.ranges:
                     elements = slice(span.start, span.stop)
-                    self.chains.p[chain, elements] = math.sqrt(start) * z[chain, elements]
+                    self.chains.p[chain, elements] = math.sqrt(tau_at_start) * z[chain, elements]
 
 
-def usual_layout(shape: Shape, chains: int, kind: Any, threads: int | None = None) -> Layout:
-    """The layout of a run with so many chains on these or all threads."""
-    return _layout(shape, np.arange(chains), kind, thread_count(threads))
+def _starting_state(
+    programs: Sequence[Program],
+    theta: NDArray[Any],
+    number: NDArray[np.int64],
+    point: NDArray[np.int64],
+    noise: NDArray[np.float64],
+) -> ChainState:
+    """Return the state of chains at θ, (chains, parameters), without momenta; θ is copied."""
+    count, size = theta.shape
+    keeps_second = any(part.method.keeps_second for part in programs[0].parts)
+    xi = np.array([[u.part.method.start_of_friction for u in p.units] for p in programs], np.float64)
+    return ChainState(
+        theta=np.ascontiguousarray(theta).copy(),
+        p=np.zeros(theta.shape, theta.dtype),
+        second=np.zeros((count, size if keeps_second else 0), theta.dtype),
+        xi=xi[point],
+        rung=np.zeros(count, np.int64),
+        died=np.full(count, -1, np.int64),
+        temperature=np.full((count, xi.shape[1]), np.nan),
+        noise=noise,
+        number=np.ascontiguousarray(number),
+        point=np.ascontiguousarray(point),
+    )
 
 
-def _layout(shape: Shape, number: NDArray[np.int64], kind: Any, threads: int) -> Layout:
-    """The layout in which all chains are done first: a group takes as long for one chain as for all lanes.
+def _units_of(program: Program) -> Units:
+    """Return the units of a program as arrays."""
+    units = program.units
+    ranges = [(span.start, span.stop) for unit in units for span in unit.ranges]
+    return Units(
+        np.array(ranges, np.int64),
+        np.cumsum([0] + [len(unit.ranges) for unit in units]),
+        np.array([unit.size for unit in units]),
+        np.array([unit.part.method.tempering is not None for unit in units], np.int64),
+    )
 
-    How long that is, in chains alone, was measured (benchmarks/costs.py): from a third of the lanes for
-    networks with 80 parameters to three quarters for those with thousands.
+
+def usual_layout(shape: Shape, chains: int, dtype: DTypeLike, threads: int | None = None) -> Layout:
+    """Return the layout of a run with some chains on some threads, by default all."""
+    return _fastest_layout(shape, np.arange(chains), dtype, thread_count(threads))
+
+
+def _fastest_layout(shape: Shape, number: NDArray[np.int64], dtype: DTypeLike, threads: int) -> Layout:
+    """Return the layout in which the chains with these numbers finish first.
+
+    A group takes as long for one chain as for all lanes. How long that is, in chains alone, was measured
+    (benchmarks/costs.py): from a third of the lanes for networks with 80 parameters to three quarters for
+    those with thousands.
     """
-    count = lanes(kind)
-    groups = -(-len(number) // count)
-    cost = count * min(max(0.21 * math.log10(shape.parameters) - 0.04, 0.15), 1.0)
+    lanes = lane_count(dtype)
+    groups = -(-len(number) // lanes)
+    group_cost = lanes * min(max(0.21 * math.log10(shape.parameters) - 0.04, 0.15), 1.0)
     if shape.uses_blas:
         return Wide()
-    if not _alike(number) or cost * -(-groups // threads) > -(-len(number) // threads):
+    if not _share_upper_bits(number) or group_cost * -(-groups // threads) > -(-len(number) // threads):
         return Alone()
-    return LaneGroup(count)
+    return LaneGroup(lanes)
 
 
-def _alike(number: NDArray[np.int64]) -> bool:
-    """Whether chains can be in a group: the upper bits of their numbers are read once (see `random`)."""
+def _share_upper_bits(number: NDArray[np.int64]) -> bool:
+    """Return whether chains can be in a group, where the upper bits of their numbers are read once."""
     return len(number) > 0 and bool(number.min() // ALIKE == number.max() // ALIKE)
 
 
 def structure(program: Program) -> Hashable:
-    """All of a program but the values of its coefficients: chains with equal ones can be in one ensemble."""
+    """Return all of a program but the values of its coefficients.
+
+    Chains whose programs have equal structures can be in one ensemble.
+    """
     codes = [
         array.tobytes()
-        for which in (program.prelude, program.steps, program.between)
-        for array in encode(which)
+        for stages in (program.prelude, program.steps, program.between)
+        for array in encode(stages)
     ]
     units = [(unit.part.name, unit.ranges) for unit in program.units]
     return (*codes, *units, program.partition.tempering)
 
 
 def advance(ensembles: Sequence[Ensemble], steps: int) -> None:
-    """Make steps of all chains of several ensembles that stand at the same step, on the same threads."""
-    ends = np.cumsum([ensemble.groups for ensemble in ensembles])
-    begins = ends - [ensemble.groups for ensemble in ensembles]
+    """Make steps of all chains of several ensembles that are at the same step, on the same threads."""
+    stops = np.cumsum([ensemble.groups for ensemble in ensembles])
+    firsts = stops - [ensemble.groups for ensemble in ensembles]
     while steps > 0:
-        now = min(steps, SCHEDULED_STEPS)
-        works = [ensemble.work(now) for ensemble in ensembles]
+        count = min(steps, SCHEDULED_STEPS)
+        runs = [ensemble.work(count) for ensemble in ensembles]
 
-        def work(begin: int, end: int, works: list[Callable[[int, int], None]] = works) -> None:
-            for run, low, high in zip(works, begins, ends, strict=True):
-                if begin < high and end > low:
-                    run(max(begin, low) - low, min(end, high) - low)
+        def run_all(first: int, stop: int, runs: list[Callable[[int, int], None]] = runs) -> None:
+            for run, low, high in zip(runs, firsts, stops, strict=True):
+                if first < high and stop > low:
+                    run(max(first, low) - low, min(stop, high) - low)
 
-        spread(work, int(ends[-1]), ensembles[0].threads)
+        spread(run_all, int(stops[-1]), ensembles[0].threads)
         for ensemble in ensembles:
-            ensemble.step += now
-        steps -= now
+            ensemble.step += count
+        steps -= count

@@ -2,214 +2,250 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from heatbath.datasets.tasks import STUDENT
-from heatbath.engine import losses
 from heatbath.engine.batches import FOUR, DataTable, gather
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import activate, forward
-from heatbath.engine.dense_shape import by_pointer, copy_weights, make_room
-from heatbath.engine.kernels import example_gammas
-from heatbath.engine.layouts import chains_in, first_address
-from heatbath.engine.losses import BINARY, CLASSES, predictions
-from heatbath.engine.simd import BYTES, keep, lanes_of, null, pointer
+from heatbath.engine.dense_shape import copy_weights, reserve_room
+from heatbath.engine.kernels import Scratch, draw_example_gammas, pointer_types
+from heatbath.engine.layouts import aligned_address, chains_in
+from heatbath.engine.losses import (
+    BINARY,
+    CLASSES,
+    LossRows,
+    compute_losses,
+    decode_logits,
+    multiply_by_weights,
+)
+from heatbath.engine.simd import BYTES, Pointer, keep_alive, lanes_of, pointer_to, with_pointers
 from heatbath.reference.random import ROW, SLOTS, TAIL
 
-
-@compiled(apart=True)
-def evaluate(layout, theta, network, table, sets, room, mean, share, averages, begin, running, nth):
-    """Mean loss and accuracy of every chain over all data, in `mean` and `share`, one for each lane; the
-    accuracy of a regression is NaN. `sets` says which set of data a chain has. Data with weights have them in
-    both means.
-
-    With nth > 0 the outputs are instead taken into running means, averages[chain, 0], and sums of squared
-    deviations from them, averages[chain, 1], as the nth of their kind, of the `running` chains from `begin`
-    on.
-    """
-    count, out, chunk = table.data, network.out, network.chunk
-    lane = chains_in(layout, theta)
-    if lane == 1:
-        copy_weights(theta, network, room.weights)
-    for c in range(lane):
-        mean[c], share[c] = 0.0, 0.0
-    for first in range(0, count, chunk):
-        size = min(chunk, count - first)
-        for i in range(size):
-            for c in range(lane):
-                room.chosen[i * lane + c] = first + i
-        columns = table.columns if nth == 0 else 0
-        gather(
-            layout, table, columns, sets, room.chosen, 0, size, room.inputs, network.stride, room.targets,
-            chunk,
-        )  # fmt: skip
-        forward(layout, theta, network, 0, size, room)
-        if nth > 0:
-            predictions(layout, network.loss, room.logits, chunk, size, out)
-            for c in range(lane):
-                if running[c] == 0:
-                    continue
-                for i in range(size):
-                    for k in range(out):
-                        value = np.float64(room.logits[(k * chunk + i) * lane + c])
-                        difference = value - averages[begin + c, 0, first + i, k]
-                        averages[begin + c, 0, first + i, k] += difference / nth
-                        averages[begin + c, 1, first + i, k] += difference * (
-                            value - averages[begin + c, 0, first + i, k]
-                        )
-            continue
-        losses.values(
-            layout,
-            network.loss,
-            room.logits,
-            room.targets,
-            chunk,
-            chunk,
-            0,
-            size,
-            out,
-            room.deltas,
-            room.previous,
-        )
-        if table.weight >= 0:
-            losses.weigh(layout, room.targets, table.weight * chunk, room.deltas, chunk, size, 1)
-            losses.weigh(layout, room.targets, table.weight * chunk, room.previous, chunk, size, 1)
-        for i in range(size):
-            for c in range(lane):
-                mean[c] += room.deltas[i * lane + c]
-                share[c] += room.previous[i * lane + c]
-    for c in range(lane):
-        mean[c] /= count
-        share[c] = share[c] / count if network.loss in (BINARY, CLASSES) else np.nan
-
-
-class Tails(NamedTuple):
-    """What the squares of residuals in Student's law need: the variances (target, lane), room for the gamma
-    numbers of a row of examples (target, example, lane), their shapes (set, example), and their address."""
-
-    noise: Any
-    gammas: Any
-    shapes: Any
-    seed: int
-    step: int
-    scratch: Any
+_WEIGHT_PARAMETERS = 18  # the column of `DenseLayerRow`
 
 
 @compiled
-def _fill_gammas(layout, tails, sets, count, first, k):
-    """Draw the gamma numbers of a row of examples from `first` on, as far as there are any, for target k."""
-    lane = chains_in(layout, tails.scratch.z)
-    begin = k * ROW * lane
-    for e in range(ROW):
-        for c in range(lane):
-            shape = tails.shapes[sets[c], first + e] if first + e < count else 0.0
-            tails.gammas[begin + e * lane + c] = -shape
-    use, tile = TAIL << 14 | SLOTS * k, first // ROW
-    example_gammas(layout, tails.seed, use, tails.step, tile, tails.scratch, tails.gammas, begin)
+def _forward_chunk(layout, theta, network, table, columns, sets, room, first):
+    """Compute the logits of a chunk of the data, examples `first` on; return how many examples it has.
+
+    The first `columns` of the targets are copied to `room.targets`, and the logits go to `room.logits`.
+    """
+    group_size = chains_in(layout, theta)
+    examples = min(network.chunk, table.data - first)
+    for i in range(examples):
+        for lane in range(group_size):
+            room.chosen[i * group_size + lane] = first + i
+    gather(layout, table, columns, sets, room.chosen, examples, room, network.stride, network.chunk)
+    forward(layout, theta, network, 0, examples, room)
+    return examples
 
 
 @compiled(apart=True)
-def squares(layout, theta, network, table, sets, room, sums, tails):
-    """The sum of the squared residuals over all data, of every target and chain, in `sums` (target, lane);
-    where the data have weights, each times its own.
+def evaluate(layout, theta, network, table, sets, room, mean_loss, accuracy):
+    """Write the mean loss and the accuracy of every chain over all data to `mean_loss` and `accuracy`,
+    (lane).
 
-    Where the noise has Student's law, a square is multiplied by g/(ν + r²/s²) instead, with a gamma number g
-    for each example, in whose shape its weight is.
+    `theta` points to (parameter, lane), `table` is a `DataTable` with a pointer, and `sets` (lane) says which
+    set of data a chain has. Weights of the data count in both means. The accuracy of a regression is NaN.
     """
-    chunk, lane, L = network.chunk, chains_in(layout, theta), lanes_of(theta)
-    if lane == 1:
+    group_size, chunk = chains_in(layout, theta), network.chunk
+    if group_size == 1:
+        copy_weights(theta, network, room.weights)
+    for lane in range(group_size):
+        mean_loss[lane], accuracy[lane] = 0.0, 0.0
+    for first in range(0, table.data, chunk):
+        examples = _forward_chunk(layout, theta, network, table, table.columns, sets, room, first)
+        rows = LossRows(room.logits, room.targets, chunk, chunk, 0, examples, network.out)
+        losses, is_right = room.deltas, room.previous_deltas
+        compute_losses(layout, network.loss, rows, losses, is_right)
+        if table.weight >= 0:
+            start = table.weight * chunk
+            multiply_by_weights(layout, room.targets, start, losses, chunk, examples, 1)
+            multiply_by_weights(layout, room.targets, start, is_right, chunk, examples, 1)
+        for i in range(examples):
+            for lane in range(group_size):
+                mean_loss[lane] += losses[i * group_size + lane]
+                accuracy[lane] += is_right[i * group_size + lane]
+    for lane in range(group_size):
+        mean_loss[lane] /= table.data
+        accuracy[lane] = accuracy[lane] / table.data if network.loss in (BINARY, CLASSES) else np.nan
+
+
+@compiled(apart=True)
+def average_predictions(layout, theta, network, table, sets, room, averages, first_chain, running, n):
+    """Take the predictions at some inputs into running averages, as the n-th of their kind.
+
+    `averages` is an array (chain, 2, example, output): running means, and sums of squared deviations from
+    them. The chains from `first_chain` on are updated, where `running` (lane) isn't 0. The rest is as in
+    `evaluate`.
+    """
+    group_size, chunk = chains_in(layout, theta), network.chunk
+    if group_size == 1:
+        copy_weights(theta, network, room.weights)
+    for first in range(0, table.data, chunk):
+        examples = _forward_chunk(layout, theta, network, table, 0, sets, room, first)
+        decode_logits(layout, network.loss, room.logits, chunk, examples, network.out)
+        for lane in range(group_size):
+            if running[lane] == 0:
+                continue
+            chain = first_chain + lane
+            for i in range(examples):
+                for k in range(network.out):
+                    value = np.float64(room.logits[(k * chunk + i) * group_size + lane])
+                    difference = value - averages[chain, 0, first + i, k]
+                    averages[chain, 0, first + i, k] += difference / n
+                    change = value - averages[chain, 0, first + i, k]
+                    averages[chain, 1, first + i, k] += difference * change
+
+
+class StudentNoise(NamedTuple):
+    """What squared residuals with Student's law need.
+
+    Pointers to the variances (target, lane), to room for the gamma numbers of a row of examples (target,
+    example, lane), and to their shapes (set, example); and the seed and the step of their address.
+    """
+
+    variances: Pointer
+    gammas: Pointer
+    shapes: Pointer
+    seed: int
+    step: int
+    scratch: Scratch
+
+
+@compiled
+def _fill_gammas(layout, student, sets, count, first, k):
+    """Draw the gamma numbers of target k for the row of examples from `first` on, of `count` in all."""
+    group_size = chains_in(layout, student.scratch.z)
+    start = k * ROW * group_size
+    for i in range(ROW):
+        for lane in range(group_size):
+            shape = student.shapes[sets[lane] * count + first + i] if first + i < count else 0.0
+            student.gammas[start + i * group_size + lane] = -shape
+    stream_slot, tile = TAIL << 14 | SLOTS * k, first // ROW
+    draw_example_gammas(
+        layout, student.seed, stream_slot, student.step, tile, student.scratch, student.gammas, start
+    )  # fmt: skip
+
+
+@compiled(apart=True)
+def sum_squared_residuals(layout, theta, network, table, sets, room, sums, student):
+    """Write the sum of squared residuals over all data, of every target and chain, to `sums` (target, lane).
+
+    Each square is multiplied by the weight of its example, if there are weights. With Student's law it is
+    multiplied by g/(ν + r²/s²) instead, with a gamma number g for each example, whose shape contains the
+    weight. `student` is a `StudentNoise`; the rest is as in `evaluate`.
+    """
+    chunk, group_size, lanes = network.chunk, chains_in(layout, theta), lanes_of(theta)
+    if group_size == 1:
         copy_weights(theta, network, room.weights)
     for k in range(network.out):
-        for c in range(lane):
-            sums[k * L + c] = 0.0
+        for lane in range(group_size):
+            sums[k * lanes + lane] = 0.0
     for first in range(0, table.data, chunk):
-        size = min(chunk, table.data - first)
-        for i in range(size):
-            for c in range(lane):
-                room.chosen[i * lane + c] = first + i
-        gather(
-            layout, table, table.columns, sets, room.chosen, 0, size, room.inputs, network.stride,
-            room.targets, chunk,
-        )  # fmt: skip
-        forward(layout, theta, network, 0, size, room)
-        for i in range(size):
+        examples = _forward_chunk(layout, theta, network, table, table.columns, sets, room, first)
+        for i in range(examples):
             row = (first + i) % ROW
             for k in range(network.out):
                 if network.loss == STUDENT and row == 0:
-                    _fill_gammas(layout, tails, sets, table.data, first + i, k)
-                for c in range(lane):
-                    at = (k * chunk + i) * lane + c
-                    residual = np.float64(room.logits[at]) - np.float64(room.targets[at])
+                    _fill_gammas(layout, student, sets, table.data, first + i, k)
+                for lane in range(group_size):
+                    index = (k * chunk + i) * group_size + lane
+                    residual = np.float64(room.logits[index]) - np.float64(room.targets[index])
                     square = residual * residual
                     if network.loss == STUDENT:
-                        spread = network.degrees + square / tails.noise[k * L + c]
-                        square *= tails.gammas[(k * ROW + row) * lane + c] / spread
+                        spread = network.degrees + square / student.variances[k * lanes + lane]
+                        square *= student.gammas[(k * ROW + row) * group_size + lane] / spread
                     elif table.weight >= 0:
-                        square *= np.float64(room.targets[(table.weight * chunk + i) * lane + c])
-                    sums[k * L + c] += square
+                        weight = room.targets[(table.weight * chunk + i) * group_size + lane]
+                        square *= np.float64(weight)
+                    sums[k * lanes + lane] += square
+
+
+class MixtureData(NamedTuple):
+    """Arrays of `evaluate_mixtures`: the corners (corner, parameter) and the inputs that each of them sees.
+
+    `inputs` is (corner, example, input), and Y (example, column) are the targets, of which column `weight`
+    has the weights of the examples, or none if that is -1.
+    """
+
+    corners: np.ndarray
+    inputs: np.ndarray
+    Y: np.ndarray
+    weight: int
 
 
 @compiled
-def _mix_inputs(weights, inputs, mixed, stride):
-    """mixed = Σ_k weights[k] inputs[k], one addition after the other."""
-    rows, width = inputs.shape[1], inputs.shape[2]
-    for i in range(rows):
+def _mix_inputs(factors, inputs, mixed, stride):
+    """Write Σ_k factors[k] inputs[k] to `mixed`, added in order, with examples `stride` apart."""
+    examples, width = inputs.shape[1], inputs.shape[2]
+    for i in range(examples):
         for j in range(width):
-            mixed[i * stride + j] = weights[0] * inputs[0, i, j]
-        for k in range(1, weights.shape[0]):
+            mixed[i * stride + j] = factors[0] * inputs[0, i, j]
+        for k in range(1, factors.shape[0]):
             for j in range(width):
-                mixed[i * stride + j] += weights[k] * inputs[k, i, j]
+                mixed[i * stride + j] += factors[k] * inputs[k, i, j]
+
+
+@compiled
+def _mix_parameters(factors, corners, theta, first):
+    """Write Σ_k factors[k] corners[k] to theta[first:], summed in float64 and rounded once."""
+    for e in range(first, theta.shape[0]):
+        total = 0.0
+        for k in range(factors.shape[0]):
+            total += factors[k] * corners[k, e]
+        theta[e] = total
 
 
 @compiled(cache=True)
-def evaluate_mixtures(
-    layout, begin, end_, corners, weights, inputs, shares, activation, Y, weight, network, loss, right
-):
-    """Add the loss and the number of right answers on some data at the mixtures begin to end - 1.
-
-    The data count by the column `weight` of Y, or alike where that is -1.
+def evaluate_mixtures(layout, first, stop, data, weights, input_weights, activation, network, losses, right):
+    """Add the loss and the number of right answers on some data at mixtures first to stop - 1.
 
     Mixture m has the parameters Σ_k weights[m, k] corners[k], summed in float64 and rounded once. It is
-    evaluated by the layers of `network` from activation(Σ_k shares[m, k] inputs[k]), with one row for each
-    row of Y: the outputs of a first layer are as linear in its parameters as they are, so that it need not
+    evaluated by the layers of `network` from activation(Σ_k input_weights[m, k] inputs[k]): the outputs of a
+    first layer are as linear in its parameters as its parameters are in the weights, so that layer need not
     be computed for every mixture.
+
+    Parameters
+    ----------
+    data : `MixtureData`
+    weights, input_weights : arrays (mixture, corner)
+    activation : number of the activation
+    network : `Network`
+    losses, right : arrays (mixture), to which the sums over the examples are added
     """
-    rows, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
+    corners, inputs, Y = data.corners, data.inputs, data.Y
+    examples, width, columns = Y.shape[0], inputs.shape[2], Y.shape[1]
     stride = -(-(width + columns) // FOUR) * FOUR
-    like = pointer(corners)
-    pointed = by_pointer(network)
-    low = network.layers[0, 18]  # the parameters before are not used
+    like = pointer_to(corners)
+    pointed = with_pointers(network)
+    first_parameter = network.layers[0, _WEIGHT_PARAMETERS]
     theta = np.zeros(corners.shape[1], corners.dtype)
     lanes = lanes_of(like)
-    mixed = np.zeros(-(-rows * stride // lanes) * lanes, corners.dtype)
-    kinds = like, null(np.uint16), null(np.uint32)
-    _, end = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, 0)
-    memory = np.zeros(end + BYTES, np.uint8)
-    room, _ = make_room(layout, pointed, *kinds, 1, 1, columns, like, like, first_address(memory))
-    table = DataTable(pointer(mixed), rows, stride, width, columns, weight)
-    mean, share, nothing = np.zeros(1), np.zeros(1), np.empty((0, 2, 0, 0))
-    sets, running = np.zeros(1, np.int64), np.ones(1, np.int64)
-    for m in range(begin, end_):
-        for e in range(low, theta.shape[0]):
-            total = 0.0
-            for k in range(weights.shape[1]):
-                total += weights[m, k] * corners[k, e]
-            theta[e] = total
-        _mix_inputs(shares[m], inputs, mixed, stride)
-        activate(pointer(mixed), 0, mixed.shape[0], activation)
-        for i in range(rows):
+    mixed = np.zeros(-(-examples * stride // lanes) * lanes, corners.dtype)
+    types = pointer_types(like)
+    _, size = reserve_room(layout, types, pointed, 1, 1, columns, like, like, 0)
+    memory = np.zeros(size + BYTES, np.uint8)
+    room, _ = reserve_room(layout, types, pointed, 1, 1, columns, like, like, aligned_address(memory))
+    table = DataTable(pointer_to(mixed), examples, stride, width, columns, data.weight)
+    mean_loss, accuracy, sets = np.zeros(1), np.zeros(1), np.zeros(1, np.int64)
+    for m in range(first, stop):
+        _mix_parameters(weights[m], corners, theta, first_parameter)
+        _mix_inputs(input_weights[m], inputs, mixed, stride)
+        activate(pointer_to(mixed), 0, mixed.shape[0], activation)
+        for i in range(examples):
             for k in range(columns):
                 mixed[i * stride + width + k] = Y[i, k]
         evaluate(
-            layout, pointer(theta), pointed, table, pointer(sets), room, pointer(mean), pointer(share),
-            nothing, 0, pointer(running), 0,
+            layout, pointer_to(theta), pointed, table, pointer_to(sets), room, pointer_to(mean_loss),
+            pointer_to(accuracy),
         )  # fmt: skip
-        loss[m] += rows * mean[0]
-        right[m] += np.rint(rows * share[0]) if weight < 0 else rows * share[0]
+        losses[m] += examples * mean_loss[0]
+        right[m] += np.rint(examples * accuracy[0]) if data.weight < 0 else examples * accuracy[0]
     for numbers in (theta, mixed):
-        keep(numbers)
-    for wholes in (sets, running):
-        keep(wholes)
-    keep(memory)
+        keep_alive(numbers)
+    keep_alive(sets)
+    keep_alive(memory)

@@ -1,9 +1,16 @@
-"""The operations of `program` on tiles, compiled: one pass over θ, p and G for a whole segment.
+"""Update parameters and momenta tile by tile, compiled: one pass over θ, p and G for a whole segment.
 
-Operations are folded into moves, p += t G - d θ, θ += u p, p = a p + b R, θ += v p, and the numbers t to v of
-a move are computed for every lane: in a group for every chain, alone the same in all. The noise of a tile is
-made, used while it is in the cache, and forgotten. Sums over parameters are taken as in `layouts`: in the
-precision of the parameters within a tile, in float64 across tiles.
+The operations of a segment (see `operations`) are folded into *moves*
+
+    p += t G - d θ,    θ += u p,    p = a p + b R,    θ += v p,
+
+and the numbers t, d, u, a, b, v of a move are computed for every lane: in a group for every chain, for a
+chain alone the same in all. The noise R of a tile is made, used while it is in the cache, and forgotten. Sums
+over parameters are taken as in `layouts`: in the precision of the parameters within a tile, in float64 across
+tiles.
+
+Letters: θ parameters, p momenta, G the negative gradient, R standard normal numbers, ξ the friction of a
+thermostat, n a step. `lanes` is the number of lanes of a vector, `group_size` the number of chains in one.
 """
 
 from __future__ import annotations
@@ -15,19 +22,21 @@ import numpy as np
 
 from heatbath.engine import simd
 from heatbath.engine.compile import compiled
-from heatbath.engine.layouts import Alone, LaneGroup, add_halves, chains_in, place
-from heatbath.engine.pointers import prefetch
+from heatbath.engine.layouts import Alone, LaneGroup, add_partial_sums, chains_in, reserve
+from heatbath.engine.pointers import prefetch, row_reader
+from heatbath.engine.program import OperationRow
 from heatbath.engine.random import fill_normals, fill_words
 from heatbath.engine.simd import (
-    Kept,
-    beyond,
-    choose,
+    LoopVariables,
+    Pointer,
     fma,
     lanes_of,
     load,
     loop,
-    null,
+    null_pointer,
+    offset_pointer,
     polynomial,
+    select,
     splat,
     sqrt,
     store,
@@ -36,511 +45,649 @@ from heatbath.engine.simd import (
 from heatbath.methods.operations import ADAM, DESCEND, READ, WIDTH, A, B, F, S
 from heatbath.reference.random import ATTEMPTS, ROW, SLOTS, TILE
 
-# What is fixed of a move: its kind; stream and slot of R (-1: none) and the offset of its step; whether p·p
-# is read before (1) or after (2) R comes in; whether a chain has noise, and whether one has a kick
-KIND, USE, OFFSET, READS, NOISY, KICKED = range(6)
-FIXED = 6
-# and its numbers for every lane: of p += t G - d θ, θ += u p, p = a p + b R, θ += v p, t to v; of
-# θ += t G - d θ + b R; of Adam
-KICK, DECAY, DRIFT, FACTOR, WIDTH_OF_NOISE, LAST_DRIFT = range(6)
-RATE, SHRINK, BETA1, REST1, BETA2, REST2, EPS, UNBIAS1, UNBIAS2 = range(9)
-SIX, NUMBERS = 6, 9
+# Columns of the table of moves (see `MoveRow`)
+KIND, STREAM_SLOT, OFFSET, READ_POINT, NOISY, KICKED = range(6)
+MOVE_COLUMNS = 6
+READ_BEFORE_NOISE, READ_AFTER_NOISE = 1, 2  # where a move reads p·p
+
+# The numbers of a move in every lane: t, d, u, a, b, v of a move as above, of which θ += t G - d θ + b R has
+# three; and those of Adam
+KICK, DECAY, DRIFT, FACTOR, NOISE_SCALE, LAST_DRIFT = range(6)
+RATE, SHRINK, BETA1, COMPLEMENT1, BETA2, COMPLEMENT2, EPS, UNBIAS1, UNBIAS2 = range(9)
+MOVE_NUMBERS, ADAM_NUMBERS = 6, 9
+# and, in the vectors of a move, 1 where p·p is read before or after the noise
+READS_BEFORE, READS_AFTER = ADAM_NUMBERS, ADAM_NUMBERS + 1
+
+# The stages that a move goes through. An operation joins the last move unless that is past its stage.
+KICK_STAGE, DRIFT_STAGE, NOISE_STAGE, LAST_DRIFT_STAGE, FINISHED = range(5)
+
+
+class MoveRow(NamedTuple):
+    """What is the same in all lanes of a move.
+
+    `kind` is B, READ, DESCEND or ADAM; `stream_slot` the stream and slot of R (-1: none), and `offset` that
+    of its step; `read_point` says where p·p is read (0: nowhere). `noisy` and `kicked` are 1 where some chain
+    has noise or a kick that is not 0.
+    """
+
+    kind: int
+    stream_slot: int
+    offset: int
+    read_point: int
+    noisy: int
+    kicked: int
+
+
+move_of, operation_of = row_reader(MoveRow), row_reader(OperationRow)
 
 
 class Moves(NamedTuple):
-    """Pointers to the moves of the segments of a program: each operation makes one at the most.
+    """Pointers to the moves of the segments of a program: each operation makes at most one.
 
-    `fixed` is (segment, move, FIXED), `numbers` (segment, move, NUMBERS, lane), `counts` (segment).
+    `rows` is (segment, move, MOVE_COLUMNS), `numbers` (segment, move, ADAM_NUMBERS, lane), `counts`
+    (segment); a segment has room for `capacity` moves.
     """
 
-    fixed: Any
-    numbers: Any
-    counts: Any
-    most: int
+    rows: Pointer
+    numbers: Pointer
+    counts: Pointer
+    capacity: int
 
 
 class Scratch(NamedTuple):
-    """Pointers to room for the noise of a tile, its words, sums, and the numbers of a move in float64.
+    """Pointers to memory to work in.
 
-    `numbers` are the chains', in the order that `fill_normals` takes; `one` is for a chain's.
+    `z` and `words` are the noise of a tile and its random words, (element, lane); `sums` the partial sums of
+    a tile (see `layouts.add_partial_sums`); `numbers` (ADAM_NUMBERS, lane) those of a move in float64;
+    `kinetic` p·p of each lane. `chain_numbers` are the chains' in the order that `fill_normals` takes,
+    `chain_number` has room for one.
     """
 
-    z: Any
-    words: Any
-    sums: Any
-    made: Any
-    read: Any
-    numbers: Any
-    one: Any
+    z: Pointer
+    words: Pointer
+    sums: Pointer
+    numbers: Pointer
+    kinetic: Pointer
+    chain_numbers: Pointer
+    chain_number: Pointer
 
 
-class Kinds(NamedTuple):
-    """Pointers to nothing, of every type that buffers have."""
+class PointerTypes(NamedTuple):
+    """Null pointers of every type that buffers have; `parameter` is the precision of the chains."""
 
-    number: Any  # of the chains
-    real: Any
-    whole: Any
-    word: Any
-    address: Any
-    mask: Any
+    parameter: Pointer
+    float64: Pointer
+    int64: Pointer
+    uint32: Pointer
+    uint64: Pointer
+    uint16: Pointer
+
+
+class ThermostatValues(NamedTuple):
+    """Pointers to one float64 number for each lane: ξ, the root of the temperature of the chain's rung, and
+    the unit of the momenta (see `likelihood`)."""
+
+    xi: Pointer
+    root_tau: Pointer
+    unit: Pointer
+
+
+class Tensors(NamedTuple):
+    """Pointers to θ, p, G and the second moments, (parameter, lane), in the precision of the chains."""
+
+    theta: Pointer
+    p: Pointer
+    G: Pointer
+    second: Pointer
+
+
+class Span(NamedTuple):
+    """`size` parameters from `first` on; the normal number of the first is z[noise_start]."""
+
+    first: Any
+    size: Any
+    noise_start: Any
 
 
 @compiled
-def kinds_for(like):
-    """For numbers of the chains like those that are pointed to."""
-    return Kinds(like, null(np.float64), null(np.int64), null(np.uint32), null(np.uint64), null(np.uint16))
+def pointer_types(like):
+    """Return `PointerTypes` for chains whose numbers are those that `like` points to."""
+    return PointerTypes(
+        like, null_pointer(np.float64), null_pointer(np.int64), null_pointer(np.uint32),
+        null_pointer(np.uint64), null_pointer(np.uint16),
+    )  # fmt: skip
 
 
 @compiled(apart=True)
-def make_moves(segments, most, kinds, address):
-    """Room for the moves of this many segments, from an address on, and the address after it."""
-    L = lanes_of(kinds.number)
-    fixed, address = place(address, segments * most * FIXED, kinds.whole)
-    numbers, address = place(address, segments * most * NUMBERS * L, kinds.number)
-    count, address = place(address, segments, kinds.whole)
-    return Moves(fixed, numbers, count, most), address
+def reserve_moves(segments, capacity, types, address):
+    """Reserve memory at an address for `Moves`; returns them and the next free address."""
+    lanes = lanes_of(types.parameter)
+    rows, address = reserve(address, segments * capacity * MOVE_COLUMNS, types.int64)
+    numbers, address = reserve(address, segments * capacity * ADAM_NUMBERS * lanes, types.parameter)
+    counts, address = reserve(address, segments, types.int64)
+    return Moves(rows, numbers, counts, capacity), address
 
 
 @compiled(apart=True)
-def make_scratch(layout, kinds, address):
-    """Room to work in, from an address on, and the address after it."""
-    L = lanes_of(kinds.number)
-    lane = chains_in(layout, kinds.number)
-    z, address = place(address, TILE * lane, kinds.number)
-    words, address = place(address, TILE * lane, kinds.word)
-    sums, address = place(address, L * L, kinds.number)
-    made, address = place(address, NUMBERS * L, kinds.real)
-    read, address = place(address, L, kinds.real)
-    numbers, address = place(address, L, kinds.address)
-    one, address = place(address, 1, kinds.address)
-    return Scratch(z, words, sums, made, read, numbers, one), address
+def reserve_scratch(layout, types, address):
+    """Reserve memory at an address for `Scratch`; returns it and the next free address."""
+    lanes, group_size = lanes_of(types.parameter), chains_in(layout, types.parameter)
+    z, address = reserve(address, TILE * group_size, types.parameter)
+    words, address = reserve(address, TILE * group_size, types.uint32)
+    sums, address = reserve(address, lanes * lanes, types.parameter)
+    numbers, address = reserve(address, ADAM_NUMBERS * lanes, types.float64)
+    kinetic, address = reserve(address, lanes, types.float64)
+    chain_numbers, address = reserve(address, lanes, types.uint64)
+    chain_number, address = reserve(address, 1, types.uint64)
+    return Scratch(z, words, sums, numbers, kinetic, chain_numbers, chain_number), address
 
 
 @traced
 def _phi(x):
-    """(1 - exp(-x))/x; near 0 by its series."""
+    """Compute φ(x) = (1 - exp(-x))/x; near 0 by its series."""
     series = [(-1.0) ** k / math.factorial(k + 1) for k in range(15)]
     far = (-simd.exp(-x) + 1.0) / x
-    return choose(x.call("fabs") < 0.5, polynomial(x, series), far)
+    return select(x.intrinsic("fabs") < 0.5, polynomial(x, series), far)
 
 
 _exp, _sqrt = traced(simd.exp), traced(sqrt)
 
 
 @traced
-def _or_lane(value, other):
-    """`value`, or what `other` says where that is below 0."""
-    return choose(value >= 0.0, value, other)
+def _if_negative(value, replacement):
+    """Return `value`, or `replacement` in the lanes where that is below 0."""
+    return select(value >= 0.0, value, replacement)
 
 
 @traced
-def _rounded(layout, numbers, at, made, place):
-    """Put 8 numbers of float64 in the precision of the chains; alone the first, in every lane."""
-    value = made.load(place)
+def _round_numbers(layout, target, index, source, start):
+    """Write 8 float64 numbers to target[index] in its precision; alone, the first one in every lane."""
+    value = source.load(start)
     if not isinstance(layout, LaneGroup):
-        value = value.lane(0).splat(numbers.lanes)
-    numbers.store(at, value.to(numbers.dtype) if numbers.itemsize == 4 else value)
+        value = value.lane(0).splat(target.lanes)
+    target.store(index, value.convert(target.dtype) if target.itemsize == 4 else value)
 
 
 @traced
-def _not_zero(layout, made, place):
-    """Whether one of 8 numbers is not 0; alone the first."""
-    value = made.load(place) if isinstance(layout, LaneGroup) else made.number(place)
-    return (value > 0.0).either(value < 0.0).any()
+def _is_any_nonzero(layout, numbers, start):
+    """Return whether one of 8 numbers isn't 0; for a chain alone, whether the first isn't."""
+    value = numbers.load(start) if isinstance(layout, LaneGroup) else numbers.load_number(start)
+    return ((value > 0.0) | (value < 0.0)).any()
+
+
+@compiled
+def _stage_of(kind, reached):
+    """Return the stage of a move that an operation belongs to, after the last move has reached a stage."""
+    if kind in (READ, DESCEND, ADAM):  # these are moves of their own
+        return FINISHED
+    if kind == A:
+        return DRIFT_STAGE if reached < DRIFT_STAGE else LAST_DRIFT_STAGE
+    return KICK_STAGE if kind == B else NOISE_STAGE
+
+
+@compiled
+def _needs_new_move(stage, reached, draws_twice):
+    """Return whether an operation of a stage can't join the last move, which has reached a stage."""
+    if stage == NOISE_STAGE and reached == NOISE_STAGE:
+        return draws_twice
+    return stage <= reached or stage == FINISHED
 
 
 @compiled(apart=True)
-def prepare(layout, operations, low, high, columns, xi, root_tau, unit, n, moves, segment, scratch):
-    """Fold the operations low to high - 1 into moves, with the numbers of every lane at step n.
+def fold_operations(layout, operations, low, high, columns, thermostat, n, moves, segment, scratch):
+    """Fold the operations low to high - 1 into the moves of a segment, with the numbers of every lane at step
+    n.
 
-    `columns` (operation, WIDTH, lane) has the coefficients; `xi`, `root_tau` and the `unit` of the momenta
-    (see `likelihood`) are one for each lane. A DESCEND, an ADAM, and a READ with no move before it are moves
-    of their own.
+    Parameters
+    ----------
+    operations : pointer to rows of `OperationRow`
+    columns : pointer to (operation, WIDTH, lane), the coefficients in float64
+    thermostat : `ThermostatValues` of the parameters that the segment moves
+    moves : `Moves`; those of the segment are written
+    scratch : `Scratch`, of which `numbers` are overwritten
+
+    A DESCEND, an ADAM, and a READ with no move before it are moves of their own.
     """
-    L, made = lanes_of(moves.numbers), scratch.made
-    fixed = beyond(moves.fixed, segment * moves.most * FIXED)
+    lanes = lanes_of(moves.numbers)
+    rows = offset_pointer(moves.rows, segment * moves.capacity * MOVE_COLUMNS)
     for half in range(0, chains_in(layout, moves.numbers), 8):
-        one = load(unit, half)
-        count, has = 0, 5  # has: what the last move already has, 0 B, 1 A, 2 S, 3 A
+        count, reached = 0, FINISHED
         for i in range(low, high):
-            kind, use, offset = operations[3 * i], operations[3 * i + 1], operations[3 * i + 2]
-            c = i * WIDTH * L + half
-            if kind == READ and has <= 3:
-                fixed[(count - 1) * FIXED + READS] = 1 if has < 2 else 2
-                has = max(has, 1)
+            operation = operation_of(operations, i)
+            last = (count - 1) * MOVE_COLUMNS
+            if operation.kind == READ and reached < FINISHED:
+                rows[last + READ_POINT] = READ_BEFORE_NOISE if reached < NOISE_STAGE else READ_AFTER_NOISE
+                reached = max(reached, DRIFT_STAGE)
                 continue
-            if kind in (READ, DESCEND, ADAM):
-                if count:
-                    _keep(layout, moves, segment, count - 1, half, made)
-                _begin(fixed, count, kind, use, offset)
-                if kind == DESCEND:
-                    store(made, KICK * L + half, load(columns, c))
-                    store(made, DECAY * L + half, load(columns, c + L) * one * one)
-                    store(made, WIDTH_OF_NOISE * L + half, load(columns, c + 2 * L) * one)
-                elif kind == ADAM:
-                    _adam(columns, c, n, made, half, L)
-                    store(made, SHRINK * L + half, load(made, SHRINK * L + half) * one * one)
-                count, has = count + 1, 5
-                continue
-            noisy = use >= 0
-            wanted = 0 if kind == B else 2
-            if kind == A:
-                wanted = 1 if has < 1 else 3
-            drawn = has == 2 and fixed[(count - 1) * FIXED + USE] >= 0
-            second_draw = kind != A and kind != B and noisy and drawn
-            if wanted < has or (wanted == has and wanted != 2) or second_draw:
-                if count:
-                    _keep(layout, moves, segment, count - 1, half, made)
-                for k in range(SIX):
-                    store(made, k * L + half, splat(1.0 if k == FACTOR else 0.0))
-                _begin(fixed, count, B, -1, 0)
+            stage = _stage_of(operation.kind, reached)
+            draws_twice = (
+                reached == NOISE_STAGE and operation.stream_slot >= 0 and rows[last + STREAM_SLOT] >= 0
+            )
+            if _needs_new_move(stage, reached, draws_twice):
+                if count > 0:
+                    _finish_move(layout, moves, segment, count - 1, half, scratch.numbers)
+                _begin_move(rows, count, operation, stage == FINISHED, half, scratch.numbers, lanes)
                 count += 1
-                if kind == A:
-                    wanted = 1
-            has = wanted
-            if kind == A:
-                store(made, (DRIFT if has == 1 else LAST_DRIFT) * L + half, load(columns, c) * one)
-            elif kind == B:
-                store(made, KICK * L + half, load(columns, c) / one)
-                store(made, DECAY * L + half, load(columns, c + L) * one)
-            else:
-                a = load(columns, c)
-                b = splat(0.0)
-                if kind == S:
-                    b = load(columns, c + L) * _or_lane(load(columns, c + 2 * L), load(root_tau, half))
-                else:
-                    x = a * load(xi, half)
-                    a = _exp(splat(0.0) - x)
-                    if kind == F:
-                        b = load(columns, c + L) * _sqrt(_phi(x + x))
-                factor, width = FACTOR * L + half, WIDTH_OF_NOISE * L + half
-                store(made, width, a * load(made, width) + b)
-                store(made, factor, a * load(made, factor))
-                if noisy:
-                    fixed[(count - 1) * FIXED + USE], fixed[(count - 1) * FIXED + OFFSET] = use, offset
-        if count:
-            _keep(layout, moves, segment, count - 1, half, made)
+                if operation.kind == A:
+                    stage = DRIFT_STAGE
+            reached = stage
+            if operation.kind == ADAM:
+                _set_adam_numbers(
+                    columns, i * WIDTH * lanes + half, thermostat, n, scratch.numbers, half, lanes
+                )
+            elif operation.kind != READ:
+                _add_operation(
+                    operation.kind, reached, columns, i * WIDTH * lanes + half, thermostat, scratch.numbers,
+                    half, lanes,
+                )  # fmt: skip
+            if stage == NOISE_STAGE and operation.stream_slot >= 0:
+                rows[(count - 1) * MOVE_COLUMNS + STREAM_SLOT] = operation.stream_slot
+                rows[(count - 1) * MOVE_COLUMNS + OFFSET] = operation.offset
+        if count > 0:
+            _finish_move(layout, moves, segment, count - 1, half, scratch.numbers)
         moves.counts[segment] = count
 
 
 @compiled
-def _begin(fixed, move, kind, use, offset):
-    at = move * FIXED
-    fixed[at + KIND], fixed[at + USE], fixed[at + OFFSET], fixed[at + READS] = kind, use, offset, 0
+def _begin_move(rows, move, operation, is_single, half, numbers, lanes):
+    """Start a move that does nothing yet; one of a single operation has its kind and noise."""
+    row = move * MOVE_COLUMNS
+    rows[row + KIND] = operation.kind if is_single else B
+    rows[row + STREAM_SLOT] = operation.stream_slot if is_single else -1
+    rows[row + OFFSET] = operation.offset if is_single else 0
+    rows[row + READ_POINT] = 0
+    for k in range(MOVE_NUMBERS):
+        store(numbers, k * lanes + half, splat(1.0 if k == FACTOR else 0.0))
 
 
 @compiled
-def _adam(columns, c, n, made, half, L):
-    """The numbers of Adam at its step n: c, β1, β2, eps, d, and the β2 of the correction."""
+def _add_operation(kind, stage, columns, c, thermostat, numbers, half, lanes):
+    """Add an operation to the numbers of a move, of 8 chains from lane `half` on.
+
+    `columns` has its coefficients from index c on, (WIDTH, lane), and `numbers` is (ADAM_NUMBERS, lane).
+    """
+    unit = load(thermostat.unit, half)
+    if kind == A:
+        drift = DRIFT if stage == DRIFT_STAGE else LAST_DRIFT
+        store(numbers, drift * lanes + half, load(columns, c) * unit)
+    elif kind == B:
+        store(numbers, KICK * lanes + half, load(columns, c) / unit)
+        store(numbers, DECAY * lanes + half, load(columns, c + lanes) * unit)
+    elif kind == DESCEND:
+        store(numbers, KICK * lanes + half, load(columns, c))
+        store(numbers, DECAY * lanes + half, load(columns, c + lanes) * unit * unit)
+        store(numbers, NOISE_SCALE * lanes + half, load(columns, c + 2 * lanes) * unit)
+    else:
+        a, b = load(columns, c), splat(0.0)
+        if kind == S:
+            root = _if_negative(load(columns, c + 2 * lanes), load(thermostat.root_tau, half))
+            b = load(columns, c + lanes) * root
+        else:
+            x = a * load(thermostat.xi, half)
+            a = _exp(splat(0.0) - x)
+            if kind == F:
+                b = load(columns, c + lanes) * _sqrt(_phi(x + x))
+        factor, scale = FACTOR * lanes + half, NOISE_SCALE * lanes + half
+        store(numbers, scale, a * load(numbers, scale) + b)
+        store(numbers, factor, a * load(numbers, factor))
+
+
+@compiled
+def _set_adam_numbers(columns, c, thermostat, n, numbers, half, lanes):
+    """Set the numbers of Adam at its step n, for 8 chains from lane `half` on.
+
+    `columns` has c, β1, β2, eps, d and the β2 of the correction from index c on, (WIDTH, lane).
+    """
     for lane in range(8):
-        at = c + lane
-        rate, beta1, beta2, eps, shrink, corrected = (
-            columns[at], columns[at + L], columns[at + 2 * L], columns[at + 3 * L], columns[at + 4 * L],
-            columns[at + 5 * L],
-        )  # fmt: skip
-        to = half + lane
-        made[RATE * L + to], made[SHRINK * L + to], made[EPS * L + to] = rate, shrink, eps
-        made[BETA1 * L + to], made[REST1 * L + to] = beta1, 1.0 - beta1
-        made[BETA2 * L + to], made[REST2 * L + to] = beta2, 1.0 - beta2
-        made[UNBIAS1 * L + to] = 1.0 / (1.0 - beta1 ** (n + 1))
-        made[UNBIAS2 * L + to] = 1.0 / (1.0 - corrected ** (n + 1))
+        column, number = c + lane, half + lane
+        beta1, beta2 = columns[column + lanes], columns[column + 2 * lanes]
+        numbers[RATE * lanes + number] = columns[column]
+        numbers[EPS * lanes + number] = columns[column + 3 * lanes]
+        numbers[SHRINK * lanes + number] = columns[column + 4 * lanes]
+        numbers[BETA1 * lanes + number], numbers[COMPLEMENT1 * lanes + number] = beta1, 1.0 - beta1
+        numbers[BETA2 * lanes + number], numbers[COMPLEMENT2 * lanes + number] = beta2, 1.0 - beta2
+        numbers[UNBIAS1 * lanes + number] = 1.0 / (1.0 - beta1 ** (n + 1))
+        numbers[UNBIAS2 * lanes + number] = 1.0 / (1.0 - columns[column + 5 * lanes] ** (n + 1))
+    unit = load(thermostat.unit, half)
+    shrink = SHRINK * lanes + half
+    store(numbers, shrink, load(numbers, shrink) * unit * unit)
 
 
 @compiled(apart=True)
-def _keep(layout, moves, segment, move, half, made):
-    """A move is complete: round its numbers."""
-    L = lanes_of(moves.numbers)
-    at = (segment * moves.most + move) * NUMBERS * L + half
-    fixed = beyond(moves.fixed, (segment * moves.most + move) * FIXED)
+def _finish_move(layout, moves, segment, move, half, numbers):
+    """Round the numbers of a move, for 8 chains from lane `half` on, and set its NOISY and KICKED."""
+    lanes = lanes_of(moves.numbers)
+    index = segment * moves.capacity + move
+    target = index * ADAM_NUMBERS * lanes + half
+    row = offset_pointer(moves.rows, index * MOVE_COLUMNS)
     if half == 0:
-        fixed[NOISY], fixed[KICKED] = 0, 0
-    for k in range(NUMBERS if fixed[KIND] == ADAM else SIX):
-        _rounded(layout, moves.numbers, at + k * L, made, k * L + half)
-    if fixed[USE] >= 0 and _not_zero(layout, made, WIDTH_OF_NOISE * L + half):
-        fixed[NOISY] = 1
-    if _not_zero(layout, made, KICK * L + half) or _not_zero(layout, made, DECAY * L + half):
-        fixed[KICKED] = 1
+        row[NOISY], row[KICKED] = 0, 0
+    for k in range(ADAM_NUMBERS if row[KIND] == ADAM else MOVE_NUMBERS):
+        _round_numbers(layout, moves.numbers, target + k * lanes, numbers, k * lanes + half)
+    if row[STREAM_SLOT] >= 0 and _is_any_nonzero(layout, numbers, NOISE_SCALE * lanes + half):
+        row[NOISY] = 1
+    has_kick = _is_any_nonzero(layout, numbers, KICK * lanes + half)
+    if has_kick or _is_any_nonzero(layout, numbers, DECAY * lanes + half):
+        row[KICKED] = 1
 
 
 @traced
-def _flag(like, yes):
-    """1 in every lane, or 0."""
-    nothing = like.zero()
-    return choose(yes, nothing.constant(1.0), nothing)
+def _move_vectors(numbers, index, read_point):
+    """Return vectors of a move's numbers, from numbers[index] on, and its READS_BEFORE and READS_AFTER."""
+    zero = numbers.zero()
+    flags = [
+        select(read_point.equals(read_point.constant(point)), zero.constant(1.0), zero)
+        for point in (READ_BEFORE_NOISE, READ_AFTER_NOISE)
+    ]
+    return *(numbers.load(index + numbers.lanes * k) for k in range(ADAM_NUMBERS)), *flags
 
 
-@traced
-def _load_six(numbers, at):
-    return tuple(numbers.load(at + numbers.lanes * k) for k in range(6))
+def _over_range(update: Any, reads: bool = False) -> Any:
+    """Return a compiled function that applies an update of vectors of parameters to a range of parameters.
 
-
-@traced
-def _load_nine(numbers, at):
-    return tuple(numbers.load(at + numbers.lanes * k) for k in range(9))
-
-
-def _looped(step: Any, reads: bool = False) -> Any:
-    """A function over a range of parameters from one over a vector: whole vectors, then, alone, the rest.
-
-    It is called with the arrays and the noise; the first element, how many there are, and the place of the
-    first in the noise; the numbers of a move; and where the sums go that are read.
+    `update(tensors, index, noise, c, total, mask)` updates the vectors at an index in place, where the mask
+    is true if there is one, and returns `total` with p·p added. Full vectors come first, then the remainder
+    of a chain alone. With `reads` the partial sums of p·p are written to `sums`.
     """
 
     @traced
-    def over(layout, arrays, where, numbers, sums):
-        x, *_, z = arrays
-        low, size, begin = where
-        L, shift = x.lanes, x.lanes.bit_length() - 1
+    def update_range(layout, tensors, z, span, c, sums):
+        """Update the parameters of a span with the vectors c of a move; z has the normal numbers."""
+        lanes, shift = z.lanes, z.lanes.bit_length() - 1
 
-        def body(sum_, v, start, first, mask=None):
-            at, r = start + v * L, first + v * L
-            sum_.set([step(arrays, at, z.load(r), numbers, sum_.get()[0], mask)])
+        def update_vector(total, v, start, noise_start, mask=None):
+            index, noise = start + v * lanes, z.load(noise_start + v * lanes)
+            total.set([update(tensors, index, noise, c, total.get()[0], mask)])
 
-        sum_ = Kept([x.zero()])
-        if isinstance(layout, LaneGroup) and reads:  # in the order of the lanes that one alone adds
-            with loop(size.constant(L)) as turn:
-                sum_.set([x.zero()])
-                with loop(size, turn, L) as v:
-                    body(sum_, v, low * L, begin * L)
-                sums.store(turn * L, sum_.get()[0])
+        total = LoopVariables([z.zero()])
+        if isinstance(layout, LaneGroup) and reads:  # sum in the order of the lanes of a chain alone
+            with loop(span.size.constant(lanes)) as lane:
+                total.set([z.zero()])
+                with loop(span.size, lane, lanes) as v:
+                    update_vector(total, v, span.first * lanes, span.noise_start * lanes)
+                sums.store(lane * lanes, total.get()[0])
             return
         if isinstance(layout, LaneGroup):
-            with loop(size) as v:
-                body(sum_, v, low * L, begin * L)
+            with loop(span.size) as v:
+                update_vector(total, v, span.first * lanes, span.noise_start * lanes)
             return
-        count, wide = size >> shift, size.splat(L)
-        with loop(count) as v:
-            body(sum_, v, low, begin)
-        with loop((size + (L - 1)) >> shift, count) as v:  # once, or not at all
-            body(sum_, v, low, begin, wide - count * L > wide.constant(range(L)))
+        full, size = span.size >> shift, span.size.splat(lanes)
+        with loop(full) as v:
+            update_vector(total, v, span.first, span.noise_start)
+        with loop((span.size + (lanes - 1)) >> shift, full) as v:  # once, or not at all
+            mask = size - full * lanes > size.constant(range(lanes))
+            update_vector(total, v, span.first, span.noise_start, mask)
         if reads:
-            sums.store(0, sum_.get()[0])
+            sums.store(0, total.get()[0])
 
-    return over
+    return update_range
 
 
 def _make_move(kick: bool, noisy: bool, reads: bool) -> Any:
-    """p += t G - d θ, θ += u p, p = a p + b R, θ += v p."""
+    """Return p += t G - d θ, θ += u p, p = a p + b R, θ += v p over a range, perhaps without G or R."""
 
-    def step(arrays: Any, at: Any, noise: Any, numbers: Any, sum_: Any, mask: Any) -> Any:
-        x, p, G, _, _ = arrays
-        c, early, late = numbers
-        position, momentum = x.load(at, mask), p.load(at, mask)
+    def update(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
+        theta, p = tensors.theta.load(index, mask), tensors.p.load(index, mask)
         if kick:
-            momentum = fma(-c[DECAY], position, fma(c[KICK], G.load(at, mask), momentum))
-        position = fma(c[DRIFT], momentum, position)
+            p = fma(-c[DECAY], theta, fma(c[KICK], tensors.G.load(index, mask), p))
+        theta = fma(c[DRIFT], p, theta)
         if reads:
-            sum_ = fma(momentum * early, momentum, sum_)
-        momentum = c[FACTOR] * momentum
+            total = fma(p * c[READS_BEFORE], p, total)
+        p = c[FACTOR] * p
         if noisy:
-            noise = noise if mask is None else choose(mask, noise, 0.0)  # so that p·p is not touched
-            momentum = _with_noise(c[WIDTH_OF_NOISE], noise, momentum)
+            noise = noise if mask is None else select(mask, noise, 0.0)  # so that p·p is not touched
+            p = _add_noise(c[NOISE_SCALE], noise, p)
         if reads:
-            sum_ = fma(momentum * late, momentum, sum_)
-        x.store(at, fma(c[LAST_DRIFT], momentum, position), mask)
-        p.store(at, momentum, mask)
-        return sum_
+            total = fma(p * c[READS_AFTER], p, total)
+        tensors.theta.store(index, fma(c[LAST_DRIFT], p, theta), mask)
+        tensors.p.store(index, p, mask)
+        return total
 
-    return _looped(step, reads)
+    return _over_range(update, reads)
 
 
-def _with_noise(width: simd.Traced, noise: simd.Traced, value: simd.Traced) -> simd.Traced:
-    """Noise for the chains that have some: to add 0 would change the sign of -0."""
-    return choose((width > 0.0).either(width < 0.0), fma(width, noise, value), value)
+def _add_noise(scale: simd.Traced, noise: simd.Traced, value: simd.Traced) -> simd.Traced:
+    """Return value + scale noise where the scale isn't 0: adding 0 would change the sign of -0."""
+    return select((scale > 0.0) | (scale < 0.0), fma(scale, noise, value), value)
 
 
 def _make_descent(noisy: bool) -> Any:
-    """θ += t G - d θ + b R."""
+    """Return θ += t G - d θ + b R over a range, with or without the noise."""
 
-    def step(arrays: Any, at: Any, noise: Any, numbers: Any, sum_: Any, mask: Any) -> Any:
-        x, _, G, _, _ = arrays
-        c, _, _ = numbers
-        position = x.load(at, mask)
-        position = fma(c[KICK], G.load(at, mask), fma(-c[DECAY], position, position))
-        x.store(at, _with_noise(c[WIDTH_OF_NOISE], noise, position) if noisy else position, mask)
-        return sum_
+    def update(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
+        theta = tensors.theta.load(index, mask)
+        theta = fma(c[KICK], tensors.G.load(index, mask), fma(-c[DECAY], theta, theta))
+        tensors.theta.store(index, _add_noise(c[NOISE_SCALE], noise, theta) if noisy else theta, mask)
+        return total
 
-    return _looped(step)
+    return _over_range(update)
 
 
-def _adam_step(arrays: Any, at: Any, noise: Any, c: Any, sum_: Any, mask: Any) -> Any:
-    x, p, G, second, _ = arrays
-    g = G.load(at, mask)
-    momentum = fma(c[BETA1], p.load(at, mask), c[REST1] * g)
-    squares = fma(c[BETA2], second.load(at, mask), c[REST2] * g * g)
-    step = c[UNBIAS1] * momentum / (sqrt(c[UNBIAS2] * squares) + c[EPS])
-    position = x.load(at, mask)
-    x.store(at, fma(c[RATE], step, fma(-c[SHRINK], position, position)), mask)
-    p.store(at, momentum, mask)
-    second.store(at, squares, mask)
-    return sum_
+def _update_adam(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
+    """Step vectors of θ, p (the first moment) and the second moments by Adam, in place; return `total`."""
+    G = tensors.G.load(index, mask)
+    p = fma(c[BETA1], tensors.p.load(index, mask), c[COMPLEMENT1] * G)
+    second = fma(c[BETA2], tensors.second.load(index, mask), c[COMPLEMENT2] * G * G)
+    step = c[UNBIAS1] * p / (sqrt(c[UNBIAS2] * second) + c[EPS])
+    theta = tensors.theta.load(index, mask)
+    tensors.theta.store(index, fma(c[RATE], step, fma(-c[SHRINK], theta, theta)), mask)
+    tensors.p.store(index, p, mask)
+    tensors.second.store(index, second, mask)
+    return total
 
 
-def _read_step(arrays: Any, at: Any, noise: Any, numbers: Any, sum_: Any, mask: Any) -> Any:
-    momentum = arrays[1].load(at, mask)
-    return fma(momentum, momentum, sum_)
+def _read_momenta(tensors: Any, index: Any, noise: Any, c: Any, total: Any, mask: Any) -> Any:
+    """Return `total` with p·p of a vector of momenta added."""
+    p = tensors.p.load(index, mask)
+    return fma(p, p, total)
 
 
-_NOISE_OR_KICK = ((True, False), (True, True), (False, True))
-_kicked_read, _kicked_noisy_read, _noisy_read = (_make_move(*which, True) for which in _NOISE_OR_KICK)
-_kicked, _kicked_noisy, _noisy = (_make_move(*which, False) for which in _NOISE_OR_KICK)
-_descend, _descend_noisy = _make_descent(False), _make_descent(True)
-_step_adam, _read = _looped(_adam_step), _looped(_read_step, reads=True)
+_kick_and_read = _make_move(kick=True, noisy=False, reads=True)
+_kick_noise_and_read = _make_move(kick=True, noisy=True, reads=True)
+_noise_and_read = _make_move(kick=False, noisy=True, reads=True)
+_kick = _make_move(kick=True, noisy=False, reads=False)
+_kick_and_noise = _make_move(kick=True, noisy=True, reads=False)
+_noise = _make_move(kick=False, noisy=True, reads=False)
+_descend, _descend_with_noise = _make_descent(noisy=False), _make_descent(noisy=True)
+_adam, _read = _over_range(_update_adam), _over_range(_read_momenta, reads=True)
 
 
 @compiled
-def _fetch(values, low, high):
-    """Have values fetched from memory while something else is done."""
+def _apply_move(layout, move, tensors, z, span, c, sums):
+    """Apply a move to the parameters of a span in place; the partial sums of p·p go to `sums` if it reads it.
+
+    `move` is its `MoveRow`, `c` its vectors, `z` the normal numbers of the tile.
+    """
+    if move.kind == ADAM:
+        _adam(layout, tensors, z, span, c, sums)
+    elif move.kind == READ:
+        _read(layout, tensors, z, span, c, sums)
+    elif move.kind == DESCEND:
+        if move.noisy:
+            _descend_with_noise(layout, tensors, z, span, c, sums)
+        else:
+            _descend(layout, tensors, z, span, c, sums)
+    elif move.read_point > 0:
+        if not move.noisy:
+            _kick_and_read(layout, tensors, z, span, c, sums)
+        elif move.kicked:
+            _kick_noise_and_read(layout, tensors, z, span, c, sums)
+        else:
+            _noise_and_read(layout, tensors, z, span, c, sums)
+    elif not move.noisy:
+        _kick(layout, tensors, z, span, c, sums)
+    elif move.kicked:
+        _kick_and_noise(layout, tensors, z, span, c, sums)
+    else:
+        _noise(layout, tensors, z, span, c, sums)
+
+
+@compiled
+def _prefetch_range(values, low, high):
+    """Start to load values[low] to values[high - 1] into the caches."""
     for e in range(low, high, lanes_of(values)):
         prefetch(values, e)
 
 
 @compiled
-def _collect(layout, sums, read, fresh):
-    """Add the sums of a tile, one for each chain, to `read`, or begin it."""
-    if not fresh:
-        for c in range(chains_in(layout, sums)):
-            read[c] = 0.0
-    add_halves(layout, sums, read)
+def _add_to_kinetic(layout, scratch, has_read):
+    """Add p·p of a tile, for each chain, to `scratch.kinetic`; set that to 0 first if nothing was read."""
+    if not has_read:
+        for lane in range(chains_in(layout, scratch.sums)):
+            scratch.kinetic[lane] = 0.0
+    add_partial_sums(layout, scratch.sums, scratch.kinetic)
+
+
+@compiled
+def _uses_gradient(moves, segment):
+    """Return whether a move of a segment needs G."""
+    for i in range(moves.counts[segment]):
+        move = move_of(moves.rows, segment * moves.capacity + i)
+        if move.kicked > 0 or move.kind == ADAM:
+            return True
+    return False
 
 
 @compiled(apart=True)
-def run_segment(layout, theta, p, G, second, ranges, begin, end, moves, segment, seed, n, scratch, streaming):
-    """The moves of a segment on the parameters in the ranges begin to end - 1 at step n.
+def apply_segment(layout, tensors, ranges, bounds, moves, segment, seed, n, scratch, streaming):
+    """Apply the moves of a segment at step n to θ and p in place, tile by tile.
 
-    Returns whether p·p was read, into `scratch.read`. Where the arrays are larger than the caches,
-    `streaming` has a tile fetched while its noise is made.
+    Parameters
+    ----------
+    tensors : `Tensors`
+    ranges : pointer to (range, 2), the first element and the stop of each
+    bounds : the first range to move, and the stop
+    moves : `Moves`, of which those of the segment are applied
+    scratch : `Scratch`; `kinetic` gets p·p of each chain where a move reads it
+    streaming : whether tiles are prefetched while their noise is made, for arrays larger than the caches
+
+    Returns whether p·p was read.
     """
-    L = lanes_of(theta)
-    z, numbers = scratch.z, moves.numbers
-    arrays = theta, p, G, second, z
-    has_read = kicked_somewhere = False
-    for i in range(moves.counts[segment]):
-        kind = moves.fixed[(segment * moves.most + i) * FIXED + KIND]
-        kicked = moves.fixed[(segment * moves.most + i) * FIXED + KICKED] > 0
-        kicked_somewhere = kicked_somewhere or kicked or kind == ADAM
-    for r in range(begin, end):
+    lanes = lanes_of(tensors.theta)
+    has_read = False
+    uses_gradient = streaming and _uses_gradient(moves, segment)
+    for r in range(bounds[0], bounds[1]):
         first, stop = ranges[2 * r], ranges[2 * r + 1]
         for tile in range(first // TILE, (stop - 1) // TILE + 1):
-            base = tile * TILE
-            low, high = max(first, base), min(stop, base + TILE)
-            size, inside = high - low, low - base
+            start = tile * TILE
+            low, high = max(first, start), min(stop, start + TILE)
+            span = Span(low, high - low, low - start)
             if streaming:
-                _fetch(p, low, high)
-                _fetch(theta, low, high)
-                if kicked_somewhere:
-                    _fetch(G, low, high)
+                _prefetch_range(tensors.p, low, high)
+                _prefetch_range(tensors.theta, low, high)
+                if uses_gradient:
+                    _prefetch_range(tensors.G, low, high)
             for i in range(moves.counts[segment]):
-                fixed = beyond(moves.fixed, (segment * moves.most + i) * FIXED)
-                kind, use, reads = fixed[KIND], fixed[USE], fixed[READS]
-                at = (segment * moves.most + i) * NUMBERS * L
-                noisy, kicked = fixed[NOISY] > 0, fixed[KICKED] > 0
-                if noisy:
-                    step = n + fixed[OFFSET]
-                    fill_normals(layout, z, scratch.numbers, seed, use, step, tile, inside, high - base)
-                where = low, size, inside
-                if kind == ADAM:
-                    _step_adam(layout, arrays, where, _load_nine(numbers, at), scratch.sums)
-                    continue
-                c = _load_six(numbers, at), _flag(theta, reads == 1), _flag(theta, reads == 2)
-                if kind == READ:
-                    _read(layout, arrays, where, c, scratch.sums)
-                elif kind == DESCEND:
-                    if noisy:
-                        _descend_noisy(layout, arrays, where, c, scratch.sums)
-                    else:
-                        _descend(layout, arrays, where, c, scratch.sums)
-                elif reads > 0:
-                    if not noisy:
-                        _kicked_read(layout, arrays, where, c, scratch.sums)
-                    elif kicked:
-                        _kicked_noisy_read(layout, arrays, where, c, scratch.sums)
-                    else:
-                        _noisy_read(layout, arrays, where, c, scratch.sums)
-                elif not noisy:
-                    _kicked(layout, arrays, where, c, scratch.sums)
-                elif kicked:
-                    _kicked_noisy(layout, arrays, where, c, scratch.sums)
-                else:
-                    _noisy(layout, arrays, where, c, scratch.sums)
-                if reads > 0 or kind == READ:
-                    _collect(layout, scratch.sums, scratch.read, has_read)
+                index = segment * moves.capacity + i
+                move = move_of(moves.rows, index)
+                if move.noisy > 0:
+                    fill_normals(
+                        layout, scratch.z, scratch.chain_numbers, seed, move.stream_slot, n + move.offset,
+                        tile, low - start, high - start,
+                    )  # fmt: skip
+                c = _move_vectors(moves.numbers, index * ADAM_NUMBERS * lanes, move.read_point)
+                _apply_move(layout, move, tensors, scratch.z, span, c, scratch.sums)
+                if move.read_point > 0 or move.kind == READ:
+                    _add_to_kinetic(layout, scratch, has_read)
                     has_read = True
     return has_read
 
 
 @compiled(apart=True)
-def kinetic(layout, p, ranges, begin, end, scratch):
-    """p·p of every chain over the ranges begin to end - 1, into `scratch.read`, always in this order."""
+def sum_squares(layout, values, ranges, first_range, stop_range, scratch):
+    """Write the sum of squares of each chain's values to `scratch.kinetic`, always added in the same order.
+
+    `values` is (element, lane), such as p or θ; it is summed over the elements of the ranges `first_range` to
+    stop_range - 1 of `ranges` (range, 2).
+    """
     has_read = False
-    arrays = p, p, p, p, scratch.z
-    for r in range(begin, end):
+    tensors = Tensors(values, values, values, values)
+    for r in range(first_range, stop_range):
         first, stop = ranges[2 * r], ranges[2 * r + 1]
         for low in range(first, stop, TILE):
-            _read(layout, arrays, (low, min(low + TILE, stop) - low, 0), 0, scratch.sums)
-            _collect(layout, scratch.sums, scratch.read, has_read)
+            _read(layout, tensors, scratch.z, Span(low, min(low + TILE, stop) - low, 0), 0, scratch.sums)
+            _add_to_kinetic(layout, scratch, has_read)
             has_read = True
 
 
+@compiled
+def _uniform(word):
+    """Return the uniform number in (0, 1) of a random word, as float64."""
+    return (word + 0.5) * 2.0**-32
+
+
 @compiled(apart=True)
-def _normal(seed, use, chain, step, element, scratch):
-    """The normal number of one element, in float64 always."""
+def _draw_normal(seed, stream_slot, chain, step, element, scratch):
+    """Return the normal number of one chain and element, in float64 always."""
     tile, row, k = element // TILE, element % TILE // ROW, element % ROW
-    scratch.one[0] = chain
-    fill_words(Alone(1), scratch.z, scratch.words, scratch.one, seed, use, step, tile, TILE)
-    first = row // 2 * 2 * ROW + k
-    radius, angle = (scratch.words[first] + 0.5) * 2.0**-32, (scratch.words[first + ROW] + 0.5) * 2.0**-32
+    scratch.chain_number[0] = chain
+    fill_words(
+        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot, step, tile, TILE
+    )  # fmt: skip
+    pair = row // 2 * 2 * ROW + k
+    radius, angle = _uniform(scratch.words[pair]), _uniform(scratch.words[pair + ROW])
     turn = math.cos(2.0 * math.pi * angle) if row % 2 == 0 else math.sin(2.0 * math.pi * angle)
     return math.sqrt(-2.0 * math.log(radius)) * turn
 
 
 @compiled
-def fluctuate(xi, a, b, root, seed, use, chain, step, element, scratch):
-    """ξ = a ξ + b r R of one chain, in float64 always: R is the number of one element."""
-    return a * xi + b * root * _normal(seed, use, chain, step, element, scratch)
+def fluctuate(xi, a, b, root_tau, seed, stream_slot, chain, step, element, scratch):
+    """Return a ξ + b √τ R for one chain, in float64 always; R is the normal number of an element."""
+    return a * xi + b * root_tau * _draw_normal(seed, stream_slot, chain, step, element, scratch)
+
+
+@compiled
+def _is_gamma_accepted(u, x, v, d):
+    """Return whether Marsaglia and Tsang accept d v, proposed with a uniform u and a normal x."""
+    return v > 0.0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v)
 
 
 @compiled(apart=True)
-def example_gammas(layout, seed, use, step, tile, scratch, made, at):
-    """What `noise.example_gammas` draws for the ROW examples of a tile, (example, lane), in float64 always,
-    from made[at] on: where a number is to be drawn, minus its shape stands."""
-    row = ROW * chains_in(layout, scratch.z)
-    waiting = True
+def draw_example_gammas(layout, seed, stream_slot, step, tile, scratch, gammas, start):
+    """Draw the gamma numbers of the ROW examples of a tile, as `noise.example_gammas` does, in float64
+    always.
+
+    `gammas` is a pointer to (example, lane) from gammas[start] on. Where it holds minus a shape, the number
+    is drawn and written; 0 stays.
+    """
+    row_size = ROW * chains_in(layout, scratch.z)
+    words = scratch.words
+    is_waiting = True
     for attempt in range(SLOTS):
-        if not waiting:
+        if not is_waiting:
             break
-        waiting = False
-        fill_words(layout, scratch.z, scratch.words, scratch.numbers, seed, use + attempt, step, tile, TILE)
-        for e in range(row):
-            if made[at + e] >= 0.0:
+        is_waiting = False
+        fill_words(
+            layout, scratch.z, words, scratch.chain_numbers, seed, stream_slot + attempt, step, tile, TILE
+        )  # fmt: skip
+        for e in range(row_size):
+            if gammas[start + e] >= 0.0:
                 continue
-            shape = -made[at + e]
+            shape = -gammas[start + e]
             d = shape + (1.0 if shape < 1.0 else 0.0) - 1.0 / 3.0
             c = 1.0 / math.sqrt(9.0 * d)
-            radius, angle = (scratch.words[e] + 0.5) * 2.0**-32, (scratch.words[row + e] + 0.5) * 2.0**-32
+            radius, angle = _uniform(words[e]), _uniform(words[row_size + e])
             x = math.sqrt(-2.0 * math.log(radius)) * math.cos(2.0 * math.pi * angle)
-            u = (scratch.words[2 * row + e] + 0.5) * 2.0**-32
             v = (1.0 + c * x) ** 3
-            accepted = v > 0.0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v)
-            if accepted or attempt == SLOTS - 1:
-                made[at + e] = d * v
-                if shape < 1.0:
-                    made[at + e] *= ((scratch.words[3 * row + e] + 0.5) * 2.0**-32) ** (1.0 / shape)
+            if _is_gamma_accepted(_uniform(words[2 * row_size + e]), x, v, d) or attempt == SLOTS - 1:
+                boost = _uniform(words[3 * row_size + e]) ** (1.0 / shape) if shape < 1.0 else 1.0
+                gammas[start + e] = d * v * boost
             else:
-                waiting = True
+                is_waiting = True
 
 
 @compiled(apart=True)
-def gamma_number(shape, seed, use, chain, step, scratch):
-    """What `noise.gammas` draws for one chain, in float64 always."""
+def draw_gamma(shape, seed, stream_slot, chain, step, scratch):
+    """Return the gamma number of a shape >= 1 that `noise.gammas` draws for one chain, in float64 always."""
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     v = 0.0
     for i in range(ATTEMPTS):
-        x = _normal(seed, use, chain, step, i, scratch)
-        fill_words(Alone(1), scratch.z, scratch.words, scratch.one, seed, use + 1, step, 0, ATTEMPTS)
-        u = (scratch.words[i] + 0.5) * 2.0**-32
+        x = _draw_normal(seed, stream_slot, chain, step, i, scratch)
+        fill_words(
+            Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, stream_slot + 1, step, 0, ATTEMPTS
+        )  # fmt: skip
         v = (1.0 + c * x) ** 3
-        if v > 0.0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+        if _is_gamma_accepted(_uniform(scratch.words[i]), x, v, d):
             break
     return d * v

@@ -1,13 +1,14 @@
-"""The layouts in which chains are computed: alone, with units in the lanes of a vector, or as a group.
+"""The layouts in which chains are computed: one at a time, or as many side by side as a vector has lanes.
 
 - `Alone`: a vector holds numbers of one chain, of neighbouring units or parameters.
-- `Wide`: the same, with BLAS. It is a type of its own so that code without BLAS is compiled sooner.
-- `Group`: a vector holds one number of as many chains as there are lanes. Arrays are (…, lane).
+- `Wide`: the same, with BLAS. It is a type of its own so that code without BLAS compiles sooner.
+- `LaneGroup`: a vector holds one number of each of as many chains as it has lanes. Arrays are (..., lane).
 
-The same functions serve all. They differ in how many vectors a row of n numbers takes, ⌈n / lanes⌉ or n, and
-in how one number of each chain is read: put in every lane, or as the vector that it is. Sums over units have
-one association in both: a partial sum for each lane, the numbers i, i + lanes, i + 2 lanes, ... in their
-order, and then a tree. So a chain has the same bits alone and in a group.
+The same functions serve all layouts. In them `group_size` is the number of chains in a vector: 1, or the
+number of lanes. The layouts differ in how many vectors a row of n numbers takes, ⌈n / lanes⌉ or n, and in how
+one number of each chain is loaded: put in every lane, or as the vector that it is. Sums over units associate
+in one way in both: a partial sum for each lane, of the numbers i, i + lanes, i + 2 lanes, ... in their order,
+and then a tree. So a chain has the same bits alone and in a group.
 """
 
 from __future__ import annotations
@@ -16,26 +17,36 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.simd import BYTES, Traced, TracedArray, lanes, lanes_of, point, total, traced
+from heatbath.engine.simd import (
+    BYTES,
+    Traced,
+    TracedArray,
+    intrinsic,
+    lane_count,
+    lanes_of,
+    pointer_at,
+    sum_lanes,
+    sum_vectors,
+    traced,
+)
 
 
 class Alone(NamedTuple):
-    """One chain."""
+    """One chain at a time; `lanes` is the number of chains computed side by side."""
 
     lanes: int = 1
 
 
 class Wide(NamedTuple):
-    """One chain of a network with layers so wide that they are left to BLAS."""
+    """One chain at a time, of a network with layers so wide that BLAS multiplies them."""
 
     lanes: int = 1
 
 
 class LaneGroup(NamedTuple):
-    """As many chains as a vector has lanes."""
+    """As many chains side by side as a vector has lanes."""
 
     lanes: int
 
@@ -43,67 +54,60 @@ class LaneGroup(NamedTuple):
 Layout = Alone | Wide | LaneGroup
 
 
-def each(layout: Layout, array: TracedArray, at: Traced) -> Traced:
-    """The number of each chain at array[at], as a vector."""
-    return array.load(at) if isinstance(layout, LaneGroup) else array.number(at).splat(array.lanes)
+def load_chains(layout: Layout, array: TracedArray, index: Traced) -> Traced:
+    """Return one number of each chain as a vector: array[index] in every lane, or a group's vector there."""
+    if isinstance(layout, LaneGroup):
+        return array.load(index)
+    return array.load_number(index).splat(array.lanes)
 
 
 @compiled
-def first_address(memory):
-    """Where in a block of bytes, which has BYTES to spare, a vector may begin."""
+def aligned_address(memory):
+    """Return the first address in an array of bytes, which has BYTES to spare, where a vector may begin."""
     return (memory.ctypes.data + BYTES - 1) // BYTES * BYTES
 
 
 @compiled
-def place(address, count, like):
-    """Room for numbers at an address, and the next address at which a vector may begin: elsewhere it would
-    lie across two lines of the cache."""
-    size = BYTES // lanes_of(like)
-    return point(address, like), address + (count * size + BYTES - 1) // BYTES * BYTES
+def reserve(address, count, like):
+    """Reserve memory for `count` numbers of the type that `like` points to.
+
+    Returns a pointer to them, which is `address`, and the next address at which a vector may begin: a vector
+    elsewhere would lie across two lines of the cache.
+    """
+    itemsize = BYTES // lanes_of(like)
+    return pointer_at(address, like), address + (count * itemsize + BYTES - 1) // BYTES * BYTES
 
 
-def _chains_in(typing_context: Any, layout: Any, like: Any) -> Any:
-    """How many chains a vector of such numbers holds, a constant: 1, or one in each lane."""
+@intrinsic
+def chains_in(typing_context: Any, layout: Any, like: Any) -> Any:
+    """Return how many chains a vector of such numbers holds, as a constant: 1, or one in each lane."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         grouped = signature.args[0].instance_class is LaneGroup
-        return ir.IntType(64)(lanes(signature.args[1].dtype) if grouped else 1)
+        return ir.IntType(64)(lane_count(signature.args[1].dtype) if grouped else 1)
 
     return types.intp(layout, like), codegen
 
 
-chains_in: Any = intrinsic(_chains_in)
-
-
 @compiled
-def vectors(layout, n, like):
-    """How many vectors a row of n numbers takes."""
+def vector_count(layout, count, like):
+    """Return how many vectors a row of `count` numbers of each chain takes."""
     lanes = lanes_of(like)
-    return (n * chains_in(layout, like) + lanes - 1) // lanes
+    return (count * chains_in(layout, like) + lanes - 1) // lanes
 
 
 @traced
-def _add_halves(layout, sums, read):
-    count = sums.lanes
-    if isinstance(layout, LaneGroup):
-        parts = [sums.load(count * k) for k in range(count)]
-        while len(parts) > 1:
-            half = len(parts) // 2
-            parts = [a + b for a, b in zip(parts[:half], parts[half:], strict=True)]
-        made = parts[0]
-    else:
-        read.put(0, read.number(0) + total(sums.load(0)).double())
-        return
-    for half in range(0, count, 8):
-        eight = made.part(range(half, half + 8))
-        read.store(half, read.load(half) + eight.double())
+def add_partial_sums(layout, partial_sums, totals):
+    """Add each chain's sum of its partial sums to `totals`, one float64 number for each chain.
 
-
-@compiled
-def add_halves(layout, sums, read):
-    """Add to `read`, for every lane in float64, the sum of a chain's partial sums.
-
-    They are the vectors of `sums` in a group, and the lanes of its first one alone: the halves are added, and
-    the halves of that.
+    In a group, `partial_sums` are as many vectors as there are lanes; for a chain alone they are the lanes of
+    its first vector. Halves are added to halves until one sum is left.
     """
-    _add_halves(layout, sums, read)
+    lanes = partial_sums.lanes
+    if not isinstance(layout, LaneGroup):
+        totals.store_number(0, totals.load_number(0) + sum_lanes(partial_sums.load(0)).to_float64())
+        return
+    sums = sum_vectors([partial_sums.load(lanes * k) for k in range(lanes)])
+    for half in range(0, lanes, 8):
+        eight = sums.shuffle(range(half, half + 8))
+        totals.store(half, totals.load(half) + eight.to_float64())

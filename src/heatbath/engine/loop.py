@@ -1,4 +1,12 @@
-"""The compiled loop: steps of a program for a block of chains, and what it needs to know, in named tuples."""
+"""The compiled loop: steps of a program for a block of chains, and what it needs to know, in named tuples.
+
+For each group of chains (`run_chains`), each step runs the controls of a program (`_run_code`): evaluate the
+gradient, move the parameters of a unit, move its ξ, draw variances, or move on the ladder of temperatures.
+
+Letters: n a step, u a unit (the parameters that one ξ serves), k a target. `lanes` is the number of lanes of
+a vector, `group_size` the number of chains in one, `lane` the place of a chain in its group. Arrays are
+passed on as pointers, since each function that is given an array counts a reference to it.
+"""
 
 from __future__ import annotations
 
@@ -9,46 +17,64 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.datasets.tasks import STUDENT
-from heatbath.engine.batches import DataTable, draw_subset, gather, shuffle, table_by_pointer
+from heatbath.engine.batches import (
+    DataTable,
+    SubsetMemory,
+    draw_subset,
+    gather,
+    shuffle,
+)
 from heatbath.engine.compile import compiled
 from heatbath.engine.dense import negative_gradient
-from heatbath.engine.dense_shape import by_pointer, clear, make_room
-from heatbath.engine.evaluate import Tails, evaluate, squares
+from heatbath.engine.dense_shape import Network, Room, clear_room, reserve_room
+from heatbath.engine.evaluate import StudentNoise, evaluate, sum_squared_residuals
 from heatbath.engine.kernels import (
+    Moves,
+    Scratch,
+    Tensors,
+    ThermostatValues,
+    apply_segment,
+    draw_gamma,
     fluctuate,
-    gamma_number,
-    kinds_for,
-    kinetic,
-    make_moves,
-    make_scratch,
-    prepare,
-    run_segment,
+    fold_operations,
+    operation_of,
+    pointer_types,
+    reserve_moves,
+    reserve_scratch,
+    sum_squares,
 )
-from heatbath.engine.layouts import Alone, chains_in, first_address, place
+from heatbath.engine.layouts import Alone, aligned_address, chains_in, reserve
 from heatbath.engine.pointers import row_reader
 from heatbath.engine.program import EVALUATE, FRICTION, SEGMENT, Control
 from heatbath.engine.random import fill_words
-from heatbath.engine.records import note
+from heatbath.engine.records import Group, take_notes
 from heatbath.engine.simd import (
     BYTES,
-    beyond,
+    Pointer,
+    cast_like,
     flush_denormals,
-    keep,
+    keep_alive,
     lanes_of,
-    number,
-    pointer,
+    offset_pointer,
+    pointer_to,
     restore_denormals,
+    with_pointers,
 )
 from heatbath.methods.operations import ADAM, THERMOSTAT, WIDTH, C, F, S
 from heatbath.reference.random import ROW, TEMPERING, VARIANCE
 
+control_of = row_reader(Control)
+
+
+# What `run_chains` is given
+
 
 class ChainState(NamedTuple):
-    """The state of all chains: the first index is the chain. `noise` is the variance of each target, or has
-    no columns where there is none.
+    """The state of all chains: the first index is the chain.
 
-    `number` is a chain's number in the addresses of its noise and batches, and its data set is number % sets;
-    `point` is where its coefficients stand in the tables.
+    `noise` is the variance of each target, or has no columns where there is none. `number` is a chain's
+    number in the addresses of its noise and batches, and its data set is number % sets. `point` is where its
+    coefficients stand in the tables.
     """
 
     theta: NDArray[Any]
@@ -72,19 +98,28 @@ class Data(NamedTuple):
 
 
 class Units(NamedTuple):
-    """The units of a program: their ranges of elements, sizes, and whether they are tempered."""
+    """The units of a program: ranges of elements, the first range and the size of each, and which are
+    tempered.
+
+    `ranges` is (range, 2); `first` has one entry more than there are units; `tempered` is 1 or 0.
+    """
 
     ranges: NDArray[np.int64]
     first: NDArray[np.int64]
     size: NDArray[np.int64]
-    tempered: NDArray[np.bool_]
+    tempered: NDArray[np.int64]
+
+
+PRELUDE, STEPS, BETWEEN = range(3)  # the codes of a program
 
 
 class Code(NamedTuple):
-    """Controls and operations of a program, with the coefficients of the steps from `base` on.
+    """Controls and operations of stages, with the coefficients of the steps from `base` on.
 
-    The first index of `table` and `decays` is the point of a sweep, the second the step. With `base` below 0
-    nothing is scheduled: there is a row for the first step, and one for all others.
+    `table` is (point of a sweep, step, operation, WIDTH), and `decays` (point, step, unit) are the precisions
+    of the priors. With `base` below 0 nothing is scheduled: there is a row for the first step, and one for
+    all others. `identity` is PRELUDE, STEPS or BETWEEN; the rest are numbers of controls, steps and
+    operations.
     """
 
     controls: NDArray[np.int64]
@@ -92,485 +127,687 @@ class Code(NamedTuple):
     table: NDArray[np.float64]
     decays: NDArray[np.float64]
     base: int
+    identity: int
+    control_count: int
+    rows: int
+    width: int
+
+
+class ProgramCode(NamedTuple):
+    """The code of a program: before the first step, at a usual step, and at one that stops between words."""
+
+    prelude: Code
+    steps: Code
+    between: Code
+
+
+class Model(NamedTuple):
+    """The network, the units of its parameters, and the program that moves them."""
+
+    network: Network
+    units: Units
+    program: ProgramCode
 
 
 class Ladder(NamedTuple):
-    """The temperatures of simulated tempering, and their weights."""
+    """The temperatures of simulated tempering, their weights, steps between two moves, and number."""
 
     tau: NDArray[np.float64]
     weights: NDArray[np.float64]
     every: int
+    rungs: int
 
 
-control_of = row_reader(Control)
+class Block(NamedTuple):
+    """The chains first_chain to stop_chain - 1, and the steps first_step to stop_step - 1."""
+
+    first_chain: int
+    stop_chain: int
+    first_step: int
+    stop_step: int
+
+
+# What compiled code makes of it
+
+
+class Schedule(NamedTuple):
+    """When to record: a pointer to the steps of the records, and when samples are taken (see `Notes`)."""
+
+    steps: Pointer
+    records: int
+    burn_in: int
+    thin: int
+    last: int
+
+
+class Sizes(NamedTuple):
+    """Sizes that decide how much memory a thread needs.
+
+    `targets` are those with a variance, and `gammas` those with Student's law. A mini-batch has `batch`
+    examples, and the targets have room for `capacity`. `segments` and `operations` are the most in a code of
+    the program; `shuffled` and `drawn` are the examples to choose mini-batches from, in one way or the other.
+    """
+
+    parameters: int
+    second_moments: int
+    units: int
+    targets: int
+    gammas: int
+    batch: int
+    capacity: int
+    columns: int
+    segments: int
+    operations: int
+    shuffled: int
+    drawn: int
+
+
+class Setup(NamedTuple):
+    """What stays the same while chains are stepped; the named tuples in it have pointers for arrays."""
+
+    network: Network
+    table: DataTable
+    units: Units
+    sizes: Sizes
+    seed: int
 
 
 class LoopState(NamedTuple):
-    """Pointers to the state of a group, or of one alone: parameters, momenta, gradient and second moments
-    (…, lane), ξ and the temperatures (unit, lane), and what there is one of for each lane."""
+    """Pointers to the state of a group, or of one chain alone.
 
-    theta: Any
-    p: Any
-    G: Any
-    second: Any
-    xi: Any
-    temperature: Any
-    rung: Any
-    root_tau: Any
-    noise: Any
-    squares: Any
-    gammas: Any
-    unit: Any
-    number: Any
-    point: Any
-    sets: Any
-    nowhere: Any
-    running: Any
-    mean: Any
-    share: Any
+    θ, p, G and the second moments are (parameter, lane); the friction of units, `xi`, and their temperatures
+    are (unit, lane). The variances `noise` and the sums of squared residuals `squares` are (target, lane),
+    `gammas` see `evaluate.StudentNoise`. The others have one number for each lane: the place and the root of
+    the temperature on the ladder, the unit of the momenta, the number and point of the chain, its set of
+    data, the first set for all, whether the chain runs, and the results of `evaluate`.
+    """
+
+    theta: Pointer
+    p: Pointer
+    G: Pointer
+    second: Pointer
+    xi: Pointer
+    temperature: Pointer
+    rung: Pointer
+    root_tau: Pointer
+    noise: Pointer
+    squares: Pointer
+    gammas: Pointer
+    unit: Pointer
+    number: Pointer
+    point: Pointer
+    sets: Pointer
+    first_set: Pointer
+    running: Pointer
+    mean_loss: Pointer
+    accuracy: Pointer
 
 
-class Pointed(NamedTuple):
-    """A program's `Code`, by pointers."""
+class LoopBuffers(NamedTuple):
+    """Pointers to everything that a thread works in; `progress` has PROGRESS_ITEMS integers.
 
-    controls: Any
-    steps: int
-    operations: Any
-    table: Any
-    rows: int
-    width: int
-    base: int
+    `columns` are the coefficients of a step, (operation, WIDTH, lane), `subset` is for drawn mini-batches,
+    and `order` (example, lane) is a shuffled order of the data.
+    """
+
+    state: LoopState
+    room: Room
+    scratch: Scratch
+    moves: Moves
+    columns: Pointer
+    subset: SubsetMemory
+    order: Pointer
+    progress: Pointer
+
+
+# What changes from step to step, in `progress`: how many chains of the group run; whether G is the gradient
+# at θ, and the room has the mini-batch; the epoch of `order`, and how often a subset was drawn; where the
+# mini-batch begins in `order`; the code and row whose coefficients are loaded
+RUNNING, HAS_GRADIENT, HAS_BATCH, EPOCH, DRAWS, BATCH_START, LOADED_CODE, LOADED_ROW = range(8)
+PROGRESS_ITEMS = 8
 
 
 @compiled
-def _pointed(code):
-    shape = code.table.shape
-    return Pointed(
-        pointer(code.controls), code.controls.shape[0], pointer(code.operations), pointer(code.table),
-        shape[1], shape[2], code.base,
+def _record_schedule(notes):
+    """Return the `Schedule` of `Notes`."""
+    return Schedule(
+        pointer_to(notes.steps), notes.steps.shape[0], notes.burn_in, notes.thin, notes.last
     )  # fmt: skip
 
 
 @compiled(apart=True)
-def _make_state(layout, kinds, parameters, second, units, targets, tails, address):
-    like, real = kinds.number, kinds.real
-    L, lane = lanes_of(like), chains_in(layout, like)
-    theta, address = place(address, parameters * lane + L, like)
-    p, address = place(address, parameters * lane + L, like)
-    G, address = place(address, parameters * lane + L, like)
-    second_moments, address = place(address, second * lane + L, like)
-    xi, address = place(address, units * L, real)
-    temperature, address = place(address, units * L, real)
-    root_tau, address = place(address, L, real)
-    noise, address = place(address, targets * L, real)
-    squares, address = place(address, targets * L, real)
-    gammas, address = place(address, tails * ROW * lane, real)
-    unit, address = place(address, L, real)
-    mean, address = place(address, L, real)
-    share, address = place(address, L, real)
-    rung, address = place(address, L, kinds.whole)
-    numbers, address = place(address, L, kinds.whole)
-    points, address = place(address, L, kinds.whole)
-    sets, address = place(address, L, kinds.whole)
-    nowhere, address = place(address, L, kinds.whole)
-    running, address = place(address, L, kinds.whole)
+def _reserve_state(layout, types, sizes, targets, address):
+    """Reserve memory at an address for `LoopState`; returns it and the next free address."""
+    like = types.parameter
+    lanes, group_size = lanes_of(like), chains_in(layout, like)
+    theta, address = reserve(address, sizes.parameters * group_size + lanes, like)
+    p, address = reserve(address, sizes.parameters * group_size + lanes, like)
+    G, address = reserve(address, sizes.parameters * group_size + lanes, like)
+    second, address = reserve(address, sizes.second_moments * group_size + lanes, like)
+    xi, address = reserve(address, sizes.units * lanes, types.float64)
+    temperature, address = reserve(address, sizes.units * lanes, types.float64)
+    root_tau, address = reserve(address, lanes, types.float64)
+    noise, address = reserve(address, targets * lanes, types.float64)
+    squares, address = reserve(address, targets * lanes, types.float64)
+    gammas, address = reserve(address, sizes.gammas * ROW * group_size, types.float64)
+    unit, address = reserve(address, lanes, types.float64)
+    mean_loss, address = reserve(address, lanes, types.float64)
+    accuracy, address = reserve(address, lanes, types.float64)
+    rung, address = reserve(address, lanes, types.int64)
+    number, address = reserve(address, lanes, types.int64)
+    point, address = reserve(address, lanes, types.int64)
+    sets, address = reserve(address, lanes, types.int64)
+    first_set, address = reserve(address, lanes, types.int64)
+    running, address = reserve(address, lanes, types.int64)
     state = LoopState(
-        theta, p, G, second_moments, xi, temperature, rung, root_tau, noise, squares, gammas, unit, numbers,
-        points, sets, nowhere, running, mean, share,
+        theta, p, G, second, xi, temperature, rung, root_tau, noise, squares, gammas, unit, number, point,
+        sets, first_set, running, mean_loss, accuracy,
     )  # fmt: skip
     return state, address
 
 
 @compiled(apart=True)
-def _take(layout, chains, begin, members, state, ladder, sets, numbers, room, degrees, sampled):
-    """Have the chains from `begin` on in the lanes; lanes without one repeat the last.
-
-    Returns how many run.
-    """
-    lane, L = chains_in(layout, state.theta), lanes_of(state.theta)
-    alive = 0
-    for c in range(lane):
-        chain = begin + min(c, members - 1)
-        state.running[c] = 1 if c < members and chains.died[chain] < 0 else 0
-        alive += state.running[c]
-        state.number[c], state.point[c], state.rung[c] = (
-            chains.number[chain],
-            chains.point[chain],
-            chains.rung[chain],
-        )
-        state.sets[c] = chains.number[chain] % sets
-        state.root_tau[c] = math.sqrt(ladder.tau[chains.rung[chain]])
-        numbers[c % 2 * 8 + c // 2 if L == 16 and lane > 1 else c] = chains.number[chain]
-        for u in range(chains.xi.shape[1]):
-            state.xi[u * L + c] = chains.xi[chain, u]
-            state.temperature[u * L + c] = chains.temperature[chain, u]
-        for k in range(chains.noise.shape[1]):
-            state.noise[k * L + c] = chains.noise[chain, k]
-        _share_out(state, room, c, chains.noise.shape[1], degrees, sampled)
-    for c in range(lane):
-        chain = begin + min(c, members - 1)
-        for e in range(chains.theta.shape[1]):
-            state.theta[e * lane + c] = chains.theta[chain, e]
-            state.p[e * lane + c] = chains.p[chain, e]
-            state.G[e * lane + c] = 0  # finite: a move without a kick multiplies it by 0
-        for e in range(chains.second.shape[1]):
-            state.second[e * lane + c] = chains.second[chain, e]
-    return alive
-
-
-@compiled(apart=True)
-def _put(layout, chains, chain, c, state):
-    """Put the state in a lane back to where the chain's is."""
-    lane, L = chains_in(layout, state.theta), lanes_of(state.theta)
-    chains.rung[chain] = state.rung[c]
-    for u in range(chains.xi.shape[1]):
-        chains.xi[chain, u] = state.xi[u * L + c]
-        chains.temperature[chain, u] = state.temperature[u * L + c]
-    for k in range(chains.noise.shape[1]):
-        chains.noise[chain, k] = state.noise[k * L + c]
-    for e in range(chains.theta.shape[1]):
-        chains.theta[chain, e] = state.theta[e * lane + c]
-        chains.p[chain, e] = state.p[e * lane + c]
-    for e in range(chains.second.shape[1]):
-        chains.second[chain, e] = state.second[e * lane + c]
+def _reserve_buffers(layout, types, network, sizes, address):
+    """Reserve memory at an address for `LoopBuffers`; returns them and the next free address."""
+    lanes, group_size = lanes_of(types.parameter), chains_in(layout, types.parameter)
+    state, address = _reserve_state(layout, types, sizes, network.out, address)
+    room, address = reserve_room(
+        layout, types, network, sizes.batch, sizes.capacity, sizes.columns, state.theta, state.G,
+        address,
+    )  # fmt: skip
+    scratch, address = reserve_scratch(layout, types, address)
+    moves, address = reserve_moves(sizes.segments, sizes.operations, types, address)
+    columns, address = reserve(address, sizes.operations * WIDTH * lanes, types.float64)
+    chosen, address = reserve(address, sizes.batch * group_size, types.uint32)
+    order, address = reserve(address, sizes.shuffled * group_size, types.uint32)
+    stamps, address = reserve(address, sizes.drawn * group_size, types.int64)
+    progress, address = reserve(address, PROGRESS_ITEMS, types.int64)
+    subset = SubsetMemory(chosen, stamps)
+    return LoopBuffers(state, room, scratch, moves, columns, subset, order, progress), address
 
 
 @compiled
-def _share_out(state, room, c, targets, degrees, sampled):
-    """What follows from the noise of a lane: the shares of its targets in the loss, and how these end in the
-    tails of its law; where it is sampled, the unit of its momenta, the geometric mean of the standard
-    deviations."""
-    L = lanes_of(state.theta)
+def _initialise_buffers(layout, network, sizes, buffers):
+    """Set what all groups of a block share: a mini-batch of all data, no stamps, equal target weights."""
+    group_size, lanes = chains_in(layout, buffers.state.theta), lanes_of(buffers.state.theta)
+    for i in range(sizes.batch):
+        for lane in range(group_size):
+            buffers.subset.chosen[i * group_size + lane] = i
+    for i in range(sizes.drawn * group_size):
+        buffers.subset.stamps[i] = -1
+    for k in range(network.out * lanes):
+        buffers.room.target_weights[k], buffers.room.tail_weights[k] = 1, 0
+    buffers.progress[DRAWS] = 0
+
+
+# Chains to lanes and back
+
+
+@compiled
+def _root_tau(ladder, rung):
+    """Return the square root of the temperature of a rung; without a ladder it is 1."""
+    if ladder is None:
+        return 1.0
+    return math.sqrt(ladder.tau[rung])
+
+
+@compiled(apart=True)
+def _load_group(layout, chains, group, setup, sets, ladder, variance, buffers):
+    """Copy the state of a group of chains to the buffers; lanes without a chain repeat the last one."""
+    state, theta, sizes = buffers.state, buffers.state.theta, setup.sizes
+    group_size, lanes = chains_in(layout, theta), lanes_of(theta)
+    running = 0
+    for lane in range(group_size):
+        chain = group.first + min(lane, group.members - 1)
+        number, rung = chains.number[chain], chains.rung[chain]
+        state.running[lane] = 1 if lane < group.members and chains.died[chain] < 0 else 0
+        running += state.running[lane]
+        state.number[lane], state.point[lane], state.rung[lane] = number, chains.point[chain], rung
+        state.sets[lane] = number % sets
+        state.root_tau[lane] = _root_tau(ladder, rung)
+        # 16 chains are in the order that `fill_normals` takes: even lanes before odd ones
+        place = lane % 2 * 8 + lane // 2 if lanes == 16 and group_size > 1 else lane
+        buffers.scratch.chain_numbers[place] = number
+        for u in range(sizes.units):
+            state.xi[u * lanes + lane] = chains.xi[chain * sizes.units + u]
+            state.temperature[u * lanes + lane] = chains.temperature[chain * sizes.units + u]
+        for k in range(sizes.targets):
+            state.noise[k * lanes + lane] = chains.noise[chain * sizes.targets + k]
+        _weight_targets(state, buffers.room, lane, sizes.targets, setup.network.degrees, variance)
+    for lane in range(group_size):
+        chain = group.first + min(lane, group.members - 1)
+        for e in range(sizes.parameters):
+            state.theta[e * group_size + lane] = chains.theta[chain * sizes.parameters + e]
+            state.p[e * group_size + lane] = chains.p[chain * sizes.parameters + e]
+            state.G[e * group_size + lane] = 0  # finite: a move without a kick multiplies it by 0
+        for e in range(sizes.second_moments):
+            second = chains.second[chain * sizes.second_moments + e]
+            state.second[e * group_size + lane] = second
+    buffers.progress[RUNNING] = running
+
+
+@compiled(apart=True)
+def _store_chain(layout, chains, chain, lane, sizes, state):
+    """Copy the state in a lane back to the arrays of a chain."""
+    group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
+    chains.rung[chain] = state.rung[lane]
+    for u in range(sizes.units):
+        chains.xi[chain * sizes.units + u] = state.xi[u * lanes + lane]
+        chains.temperature[chain * sizes.units + u] = state.temperature[u * lanes + lane]
+    for k in range(sizes.targets):
+        chains.noise[chain * sizes.targets + k] = state.noise[k * lanes + lane]
+    for e in range(sizes.parameters):
+        chains.theta[chain * sizes.parameters + e] = state.theta[e * group_size + lane]
+        chains.p[chain * sizes.parameters + e] = state.p[e * group_size + lane]
+    for e in range(sizes.second_moments):
+        second = state.second[e * group_size + lane]
+        chains.second[chain * sizes.second_moments + e] = second
+
+
+@compiled
+def _store_group(layout, group, chains, sizes, buffers):
+    """Copy the state of the running chains of a group back to their arrays."""
+    for lane in range(group.members):
+        if buffers.state.running[lane] > 0:
+            _store_chain(layout, chains, group.first + lane, lane, sizes, buffers.state)
+
+
+@compiled
+def _weight_targets(state, room, lane, targets, degrees, variance):
+    """Set what follows from the variances of a lane.
+
+    These are the weights of its targets in the loss and in the tails of Student's law and, where variances
+    are drawn, the unit of its momenta, the geometric mean of the standard deviations.
+    """
+    lanes = lanes_of(state.theta)
     total = 0.0
     for k in range(targets):
-        total += math.log(state.noise[k * L + c])
-    mean = state.noise[c] if targets == 1 else math.exp(total / max(targets, 1))
+        total += math.log(state.noise[k * lanes + lane])
+    mean = state.noise[lane] if targets == 1 else math.exp(total / max(targets, 1))
     for k in range(targets):
-        room.shares[k * L + c] = mean / state.noise[k * L + c] * (1.0 + 1.0 / degrees)
-        room.tails[k * L + c] = 1.0 / (degrees * state.noise[k * L + c])
-    state.unit[c] = math.sqrt(mean) if sampled else 1.0
-
-
-@compiled(apart=True)
-def _draw_variance(layout, step, state, table, network, room, scratch, variance, seed):
-    """Draw the variance of every target from its law at the parameters as they are, every lane by itself."""
-    tails = Tails(state.noise, state.gammas, variance.tails, seed, step, scratch)
-    squares(layout, state.theta, network, table, state.sets, room, state.squares, tails)
-    L = lanes_of(state.theta)
-    for c in range(chains_in(layout, state.theta)):
-        for k in range(network.out):
-            drawn = gamma_number(variance.shape, seed, VARIANCE << 14 | 2 * k, state.number[c], step, scratch)
-            beta = variance.scale[k] + variance.factor * state.squares[k * L + c]
-            state.noise[k * L + c] = beta / drawn
-        _share_out(state, room, c, network.out, network.degrees, True)
-
-
-@compiled(apart=True)
-def _take_columns(code, points, row, columns, lane, lanes):
-    """The coefficients of a step, for every lane."""
-    size = code.width * WIDTH
-    for c in range(lane):
-        begin = (points[c] * code.rows + row) * size
-        for k in range(size):
-            columns[k * lanes + c] = code.table[begin + k]
+        noise = state.noise[k * lanes + lane]
+        room.target_weights[k * lanes + lane] = mean / noise * (1.0 + 1.0 / degrees)
+        room.tail_weights[k * lanes + lane] = 1.0 / (degrees * noise)
+    state.unit[lane] = 1.0 if variance is None else math.sqrt(mean)
 
 
 @compiled
-def _thermostat(layout, columns, first, u, size, state, squares):
-    """What E does to ξ of every lane, and the temperature that it finds."""
-    L = lanes_of(state.theta)
-    at = first * WIDTH * L
-    for c in range(chains_in(layout, state.theta)):
-        target = columns[at + L + c]
-        if target < 0:
-            target = state.root_tau[c] * state.root_tau[c]
-        share = 1.0 / size if columns[at + 2 * L + c] > 0 else 1.0
-        state.xi[u * L + c] += columns[at + c] * share * (squares[c] - size * target)
-        state.temperature[u * L + c] = squares[c] / size
+def _stop_diverged_chains(layout, n, group, chains, sizes, buffers):
+    """Stop the chains of a group whose loss at step n isn't finite, and store their state."""
+    state, progress = buffers.state, buffers.progress
+    for lane in range(group.members):
+        if state.running[lane] > 0 and buffers.room.checks[lane] != 0:
+            chains.died[group.first + lane] = n
+            _store_chain(layout, chains, group.first + lane, lane, sizes, state)
+            state.running[lane] = 0
+            progress[RUNNING] -= 1
+
+
+# Gradients
 
 
 @compiled
-def _moved(rung, potential, ladder, seed, chain, step, scratch):
-    """The rung after a tempering move before `step`."""
-    scratch.one[0] = chain
-    fill_words(Alone(1), scratch.z, scratch.words, scratch.one, seed, TEMPERING << 14, step, 0, 2)
-    side, chance = (scratch.words[0] + 0.5) * 2.0**-32, (scratch.words[1] + 0.5) * 2.0**-32
-    to = rung - 1 if side < 0.5 else rung + 1
-    if to < 0 or to >= ladder.tau.shape[0]:
-        return rung
-    exponent = (
-        -(1 / ladder.tau[to] - 1 / ladder.tau[rung]) * potential + ladder.weights[to] - ladder.weights[rung]
-    )
-    return to if math.log(chance) < exponent else rung
+def _choose_batch(layout, step, setup, buffers):
+    """Choose the mini-batch of a step, if it isn't all data."""
+    theta, progress, scratch = buffers.state.theta, buffers.progress, buffers.scratch
+    count, batch = setup.table.data, setup.sizes.batch
+    if setup.sizes.shuffled > 0:
+        steps_of_epoch = count // batch
+        if step // steps_of_epoch != progress[EPOCH]:
+            progress[EPOCH] = step // steps_of_epoch
+            shuffle(
+                layout, theta, buffers.order, scratch.chain_numbers, setup.seed, progress[EPOCH],
+                scratch.words, count,
+            )  # fmt: skip
+        progress[BATCH_START] = step % steps_of_epoch * batch
+    else:
+        progress[DRAWS] += 1
+        draw_subset(
+            layout, theta, buffers.subset, progress[DRAWS], scratch, setup.seed, step, batch, count
+        )  # fmt: skip
 
 
-@compiled(apart=True)
-def _temper(
-    layout, prior, row, step, state, data, network, units, ranges, ladder, room, scratch, seed, averages
-):
-    """Move on the ladder, every lane by itself; tempered momenta go with their temperature."""
-    lane = chains_in(layout, state.theta)
-    evaluate(
-        layout, state.theta, network, data, state.sets, room, state.mean, state.share, averages, 0,
-        state.running, 0,
+@compiled
+def _load_batch(layout, setup, buffers):
+    """Copy the chosen mini-batch to the room of the network."""
+    group_size = chains_in(layout, buffers.state.theta)
+    chosen = buffers.subset.chosen
+    if setup.sizes.shuffled > 0:
+        chosen = offset_pointer(buffers.order, buffers.progress[BATCH_START] * group_size)
+    gather(
+        layout, setup.table, setup.table.columns, buffers.state.sets, chosen, setup.sizes.batch,
+        buffers.room, setup.network.stride, setup.sizes.capacity,
     )  # fmt: skip
-    for u in range(units.size.shape[0]):
-        kinetic(layout, state.theta, ranges, units.first[u], units.first[u + 1], scratch)
-        for c in range(lane):
-            decay = prior[state.point[c], row, u]
-            if decay > 0:
-                state.mean[c] += 0.5 * decay * scratch.read[c]
-    for c in range(lane):
-        rung = state.rung[c]
-        to = _moved(rung, state.mean[c], ladder, seed, state.number[c], step, scratch)
-        state.rung[c], state.root_tau[c] = to, math.sqrt(ladder.tau[to])
-        factor = number(state.theta, math.sqrt(ladder.tau[to] / ladder.tau[rung]))
-        for u in range(units.size.shape[0]):
-            if units.tempered[u]:
-                for r in range(units.first[u], units.first[u + 1]):
-                    for e in range(units.ranges[r, 0], units.ranges[r, 1]):
-                        state.p[e * lane + c] *= factor
 
 
 @compiled
-def _changing(operations, low, high, tempered):
-    """Whether the moves of these operations differ from step to step, the coefficients apart."""
-    for i in range(low, high):
-        kind = operations[3 * i]
-        if kind in (C, F, ADAM) or (tempered and kind == S):
+def _compute_gradient(layout, setup, buffers):
+    """Write the negative gradient at θ, on the mini-batch in the room, to G."""
+    negative_gradient(
+        layout, buffers.state.theta, buffers.state.G, setup.network, setup.sizes.batch,
+        setup.sizes.capacity, setup.table.weight, buffers.room,
+    )  # fmt: skip
+
+
+@compiled
+def _evaluate_gradient(layout, step, setup, buffers):
+    """Write the negative gradient at θ on the mini-batch of a step to G."""
+    is_drawn = setup.sizes.batch < setup.table.data
+    if is_drawn:
+        _choose_batch(layout, step, setup, buffers)
+    if is_drawn or buffers.progress[HAS_BATCH] == 0:
+        _load_batch(layout, setup, buffers)
+        buffers.progress[HAS_BATCH] = 1
+    _compute_gradient(layout, setup, buffers)
+    buffers.progress[HAS_GRADIENT] = 1
+
+
+# Segments and thermostats
+
+
+@compiled
+def _depends_on_step(operations, first, stop, ladder):
+    """Return whether the moves of operations differ from step to step even if their coefficients don't."""
+    for i in range(first, stop):
+        kind = operation_of(operations, i).kind
+        if kind in (C, F, ADAM):
             return True
+        if ladder is not None:  # noqa: SIM102 (without a ladder this isn't compiled)
+            if kind == S:
+                return True
     return False
 
 
-class ChainBuffers(NamedTuple):
-    """Everything that a thread needs to work in."""
+@compiled
+def _run_segment(layout, n, segment, control, code, must_fold, setup, buffers, ladder):
+    """Move the parameters of a unit by the operations of a control, and read their temperature if it asks."""
+    state, units, u = buffers.state, setup.units, control.unit
+    lanes = lanes_of(state.theta)
+    first, stop = control.first_operation, control.stop_operation
+    if must_fold or _depends_on_step(code.operations, first, stop, ladder):
+        thermostat = ThermostatValues(offset_pointer(state.xi, u * lanes), state.root_tau, state.unit)
+        fold_operations(
+            layout, code.operations, first, stop, buffers.columns, thermostat, n, buffers.moves, segment,
+            buffers.scratch,
+        )  # fmt: skip
+    tensors = Tensors(state.theta, state.p, state.G, state.second)
+    bounds = units.first[u], units.first[u + 1]
+    if apply_segment(
+        layout, tensors, units.ranges, bounds, buffers.moves, segment, setup.seed, n, buffers.scratch,
+        False,
+    ):  # fmt: skip
+        for lane in range(chains_in(layout, state.theta)):
+            state.temperature[u * lanes + lane] = buffers.scratch.kinetic[lane] / units.size[u]
+    if control.moves != 0:
+        buffers.progress[HAS_GRADIENT] = 0
 
-    state: Any
-    room: Any
-    scratch: Any
-    moves: Any
-    columns: Any
-    chosen: Any
-    order: Any
-    stamps: Any
+
+@compiled
+def _move_friction(layout, n, control, code, setup, buffers):
+    """Move ξ of a unit by the operation of a control: THERMOSTAT or FLUCTUATE."""
+    state, units, columns = buffers.state, setup.units, buffers.columns
+    lanes, u, size = lanes_of(state.theta), control.unit, units.size[control.unit]
+    operation = operation_of(code.operations, control.first_operation)
+    column = control.first_operation * WIDTH * lanes
+    if operation.kind == THERMOSTAT:
+        scratch = buffers.scratch
+        sum_squares(layout, state.p, units.ranges, units.first[u], units.first[u + 1], scratch)
+        for lane in range(chains_in(layout, state.theta)):
+            c = column + lane
+            target = columns[c + lanes]
+            if target < 0:
+                target = state.root_tau[lane] * state.root_tau[lane]
+            share = 1.0 / size if columns[c + 2 * lanes] > 0 else 1.0
+            state.xi[u * lanes + lane] += columns[c] * share * (scratch.kinetic[lane] - size * target)
+            state.temperature[u * lanes + lane] = scratch.kinetic[lane] / size
+        return
+    for lane in range(chains_in(layout, state.theta)):
+        c = column + lane
+        root_tau = columns[c + 2 * lanes] if columns[c + 2 * lanes] >= 0 else state.root_tau[lane]
+        state.xi[u * lanes + lane] = fluctuate(
+            state.xi[u * lanes + lane], columns[c], columns[c + lanes], root_tau, setup.seed,
+            operation.stream_slot, state.number[lane], n + operation.offset, units.ranges[2 * units.first[u]],
+            buffers.scratch,
+        )  # fmt: skip
+
+
+# Variances and tempering
 
 
 @compiled(apart=True)
-def _make_buffers(layout, kinds, network, sizes, address):
-    """All buffers from an address on, and the address after them."""
-    parameters, second, units, batch, capacity, columns, segments, most, shuffled, drawn = sizes
-    L, lane = lanes_of(kinds.number), chains_in(layout, kinds.number)
-    tails = network.out if network.loss == STUDENT else 0
-    state, address = _make_state(layout, kinds, parameters, second, units, network.out, tails, address)
-    room, address = make_room(
-        layout, network, kinds.number, kinds.mask, kinds.word, batch, capacity, columns, state.theta, state.G,
-        address,
+def _draw_variances(layout, step, setup, buffers, variance):
+    """Draw the variance of every target from its law at θ, for every lane by itself."""
+    state, network, table, seed = buffers.state, setup.network, setup.table, setup.seed
+    lanes = lanes_of(state.theta)
+    student = StudentNoise(state.noise, state.gammas, variance.tails, seed, step, buffers.scratch)
+    sum_squared_residuals(
+        layout, state.theta, network, table, state.sets, buffers.room, state.squares, student
     )  # fmt: skip
-    scratch, address = make_scratch(layout, kinds, address)
-    moves, address = make_moves(segments, most, kinds, address)
-    coefficients, address = place(address, most * WIDTH * L, kinds.real)
-    chosen, address = place(address, batch * lane, kinds.word)
-    order, address = place(address, shuffled * lane, kinds.word)
-    stamps, address = place(address, drawn * lane, kinds.whole)
-    return ChainBuffers(state, room, scratch, moves, coefficients, chosen, order, stamps), address
+    for lane in range(chains_in(layout, state.theta)):
+        for k in range(network.out):
+            stream_slot = VARIANCE << 14 | 2 * k
+            gamma = draw_gamma(variance.shape, seed, stream_slot, state.number[lane], step, buffers.scratch)
+            rate = variance.scale[k] + variance.factor * state.squares[k * lanes + lane]
+            state.noise[k * lanes + lane] = rate / gamma
+        _weight_targets(state, buffers.room, lane, network.out, network.degrees, variance)
+
+
+@compiled
+def _renew_variances(layout, step, setup, buffers, variance):
+    """Draw variances, and compute G again if the targets now have other weights in the loss."""
+    _draw_variances(layout, step, setup, buffers, variance)
+    buffers.progress[HAS_BATCH] = 0
+    has_other_weights = setup.network.out > 1 or setup.network.loss == STUDENT
+    if buffers.progress[HAS_GRADIENT] != 0 and has_other_weights:
+        _load_batch(layout, setup, buffers)
+        _compute_gradient(layout, setup, buffers)
+
+
+@compiled
+def _propose_rung(rung, potential, ladder, seed, chain, step, scratch):
+    """Return the rung of a chain after a tempering move before a step; it may stay."""
+    scratch.chain_number[0] = chain
+    fill_words(
+        Alone(1), scratch.z, scratch.words, scratch.chain_number, seed, TEMPERING << 14, step, 0, 2
+    )  # fmt: skip
+    side, chance = (scratch.words[0] + 0.5) * 2.0**-32, (scratch.words[1] + 0.5) * 2.0**-32
+    proposed = rung - 1 if side < 0.5 else rung + 1
+    if proposed < 0 or proposed >= ladder.rungs:
+        return rung
+    exponent = (
+        -(1 / ladder.tau[proposed] - 1 / ladder.tau[rung]) * potential
+        + ladder.weights[proposed]
+        - ladder.weights[rung]
+    )
+    return proposed if math.log(chance) < exponent else rung
+
+
+@compiled(apart=True)
+def _temper(layout, step, code, row, setup, buffers, ladder):
+    """Move every lane on the ladder by itself; the momenta of tempered units are scaled with their
+    temperature.
+
+    The potential is the loss over all data with the priors, whose precisions are in `row` of the code's
+    tables.
+    """
+    state, units, scratch = buffers.state, setup.units, buffers.scratch
+    potential, group_size = state.mean_loss, chains_in(layout, state.theta)
+    evaluate(
+        layout, state.theta, setup.network, setup.table, state.sets, buffers.room, potential, state.accuracy
+    )  # fmt: skip
+    for u in range(setup.sizes.units):
+        sum_squares(layout, state.theta, units.ranges, units.first[u], units.first[u + 1], scratch)
+        for lane in range(group_size):
+            decay = code.decays[(state.point[lane] * code.rows + row) * setup.sizes.units + u]
+            if decay > 0:
+                potential[lane] += 0.5 * decay * scratch.kinetic[lane]
+    for lane in range(group_size):
+        old, number = state.rung[lane], state.number[lane]
+        rung = _propose_rung(old, potential[lane], ladder, setup.seed, number, step, scratch)
+        state.rung[lane], state.root_tau[lane] = rung, math.sqrt(ladder.tau[rung])
+        factor = cast_like(state.theta, math.sqrt(ladder.tau[rung] / ladder.tau[old]))
+        for u in range(setup.sizes.units):
+            if units.tempered[u] != 0:
+                _scale_momenta(state.p, units, u, lane, group_size, factor)
+
+
+@compiled
+def _scale_momenta(p, units, u, lane, group_size, factor):
+    """Multiply the momenta of a unit, in a lane, by a factor in place."""
+    for r in range(units.first[u], units.first[u + 1]):
+        for e in range(units.ranges[2 * r], units.ranges[2 * r + 1]):
+            p[e * group_size + lane] *= factor
+
+
+# The loop
+
+
+@compiled(apart=True)
+def _load_coefficients(layout, code, row, state, columns):
+    """Copy the coefficients of a row of the code's table, for every lane, to `columns`."""
+    lanes, size = lanes_of(state.theta), code.width * WIDTH
+    for lane in range(chains_in(layout, state.theta)):
+        start = (state.point[lane] * code.rows + row) * size
+        for k in range(size):
+            columns[k * lanes + lane] = code.table[start + k]
+
+
+@compiled
+def _run_code(layout, n, code, group, chains, setup, buffers, ladder, variance):
+    """Run the controls of a code at step n for a group; it ends early if none of its chains runs any more."""
+    progress = buffers.progress
+    row = n - code.base if code.base >= 0 else min(n, code.rows - 1)
+    is_new_row = progress[LOADED_CODE] != code.identity or progress[LOADED_ROW] != row
+    if is_new_row:
+        _load_coefficients(layout, code, row, buffers.state, buffers.columns)
+        progress[LOADED_CODE], progress[LOADED_ROW] = code.identity, row
+    must_fold = is_new_row or code.identity == BETWEEN  # there the unit of the momenta changes
+    for i in range(code.control_count):
+        control = control_of(code.controls, i)
+        if control.kind == EVALUATE:
+            if progress[HAS_GRADIENT] == 0:
+                _evaluate_gradient(layout, n + control.offset, setup, buffers)
+                _stop_diverged_chains(layout, n, group, chains, setup.sizes, buffers)
+                if progress[RUNNING] == 0:
+                    return
+        elif control.kind == SEGMENT:
+            _run_segment(layout, n, i, control, code, must_fold, setup, buffers, ladder)
+        elif control.kind == FRICTION:
+            _move_friction(layout, n, control, code, setup, buffers)
+        elif variance is not None:
+            _renew_variances(layout, n + control.offset, setup, buffers, variance)
+        elif ladder is not None:
+            step = n + control.offset
+            if step > 0 and step % ladder.every == 0:
+                _temper(layout, step, code, row, setup, buffers, ladder)
+                progress[HAS_BATCH] = 0
+
+
+@compiled
+def _code_of_phase(phase, n, program, variance):
+    """Return the code of step n: the prelude in phase 0; in phase 1 `between` where variances are drawn."""
+    if phase == 0:
+        return program.prelude
+    if variance is not None:  # noqa: SIM102 (without variances this isn't compiled)
+        if n > 0 and n % variance.every == 0:
+            return program.between
+    return program.steps
+
+
+@compiled
+def _first_record(schedule, first_step):
+    """Return the number of the first record that a call must make; the last call ended with a record."""
+    record = np.int64(0)
+    while record < schedule.records and schedule.steps[record] < first_step + (first_step > 0):
+        record += 1
+    return record
+
+
+@compiled
+def _sample_at(n, first_step, schedule):
+    """Return the number of the sample before step n, counted from 1, or 0 if none is due.
+
+    None is due at the first step of a call: the call before has taken it at its end.
+    """
+    since = n - schedule.burn_in
+    if first_step < n <= schedule.last and since > 0 and since % schedule.thin == 0:
+        return since // schedule.thin
+    return 0
+
+
+@compiled
+def _run_group(layout, block, group, chains, program, setup, buffers, ladder, variance, notes):
+    """Run the steps of a block for a group whose state is in the buffers, and record what is due."""
+    progress = buffers.progress
+    progress[HAS_GRADIENT], progress[HAS_BATCH] = 0, 0
+    progress[EPOCH], progress[LOADED_CODE], progress[LOADED_ROW] = -1, -1, -1
+    schedule = _record_schedule(notes)
+    record = _first_record(schedule, block.first_step)
+    for n in range(block.first_step, block.stop_step + 1):
+        if progress[RUNNING] == 0:
+            break
+        is_record = record < schedule.records and schedule.steps[record] == n
+        sample = _sample_at(n, block.first_step, schedule)
+        if is_record or sample > 0:
+            take_notes(layout, record if is_record else -1, sample, group, setup, buffers, notes)
+            record += is_record
+            progress[HAS_BATCH] = 0
+        if n == block.stop_step:
+            break
+        for phase in range(0 if n == 0 and program.prelude.control_count > 0 else 1, 2):
+            if progress[RUNNING] > 0:
+                code = _code_of_phase(phase, n, program, variance)
+                _run_code(layout, n, code, group, chains, setup, buffers, ladder, variance)
 
 
 @compiled(cache=True)
-def run_chains(
-    layout,
-    begin,
-    end,
-    first,
-    stop,
-    chains,
-    data,
-    network,
-    units,
-    prelude,
-    code,
-    between,
-    ladder,
-    tempered,
-    variance,
-    notes,
-    seed,
-):
-    """Steps first to stop - 1 of the chains begin to end - 1, noting what is due.
+def run_chains(layout, block, chains, data, model, ladder, variance, notes, seed):
+    """Run the chains and steps of a block, in place, and record what is due in `notes`.
 
-    `tempered` is None, or not where the program moves on the ladder; `variance` is None, or says how that of
-    the data is drawn: what they need is not compiled else. `between` is the code of a step in which it is
-    drawn.
+    Parameters
+    ----------
+    layout : Layout
+    block : Block
+    chains : ChainState, which is updated
+    data : Data
+    model : Model
+    ladder : Ladder, or None without simulated tempering: what it needs isn't compiled then
+    variance : Draws, or None if variances of the data aren't drawn
+    notes : Notes, which are filled
+    seed : uint64
     """
-    kinds = kinds_for(pointer(chains.theta))
-    L, lane = lanes_of(kinds.number), chains_in(layout, kinds.number)
-    count, batch, table = data.table.data, data.batch, table_by_pointer(data.table)
-    capacity = -(-batch // L) * L if lane == 1 else batch
-    drawing = batch < count
-    net = by_pointer(network)
-    opening, usual, apart = _pointed(prelude), _pointed(code), _pointed(between)
-    sizes = (
-        chains.theta.shape[1], chains.second.shape[1], units.size.shape[0], batch, capacity,
-        max(table.columns, notes.test.columns),
-        max(opening.steps, usual.steps, apart.steps, 1), max(opening.width, usual.width, apart.width, 1),
-        count if drawing and data.shuffled else 0, count if drawing and not data.shuffled else 0,
-    )  # fmt: skip
-    _, size = _make_buffers(layout, kinds, net, sizes, 0)
+    stored, table, pointed = with_pointers(chains), with_pointers(data.table), with_pointers(model)
+    rungs, draws = with_pointers(ladder), with_pointers(variance)
+    network, program, types = pointed.network, pointed.program, pointer_types(stored.theta)
+    codes = program.prelude, program.steps, program.between
+    lanes, group_size = lanes_of(stored.theta), chains_in(layout, stored.theta)
+    is_drawn = data.batch < table.data
+    sizes = Sizes(
+        parameters=chains.theta.shape[1],
+        second_moments=chains.second.shape[1],
+        units=chains.xi.shape[1],
+        targets=chains.noise.shape[1],
+        gammas=network.out if network.loss == STUDENT else 0,
+        batch=data.batch,
+        capacity=-(-data.batch // lanes) * lanes if group_size == 1 else data.batch,
+        columns=max(table.columns, notes.test.columns),
+        segments=max(codes[0].control_count, codes[1].control_count, codes[2].control_count, 1),
+        operations=max(codes[0].width, codes[1].width, codes[2].width, 1),
+        shuffled=table.data if is_drawn and data.shuffled else 0,
+        drawn=table.data if is_drawn and not data.shuffled else 0,
+    )
+    setup = Setup(network, table, pointed.units, sizes, seed)
+    _, size = _reserve_buffers(layout, types, network, sizes, 0)
     memory = np.zeros(size + BYTES, np.uint8)
-    buffers, _ = _make_buffers(layout, kinds, net, sizes, first_address(memory))
-    state, room, scratch, moves = buffers.state, buffers.room, buffers.scratch, buffers.moves
-    columns, chosen, order = buffers.columns, buffers.chosen, buffers.order
-    for i in range(batch):
-        for c in range(lane):
-            chosen[i * lane + c] = i
-    for i in range(sizes[-1] * lane):
-        buffers.stamps[i] = -1
-    for k in range(net.out * L):
-        room.shares[k], room.tails[k] = 1, 0
-    with_variance = variance is not None
-    ranges, unit_first, unit_size = pointer(units.ranges), pointer(units.first), pointer(units.size)
-    sets = data.table.rows.shape[0]
-    records, record_steps = notes.steps.shape[0], pointer(notes.steps)
-    burn_in, thin, last_sample = notes.burn_in, notes.thin, notes.last
-    per_epoch, shuffled = count // batch, data.shuffled
-    every, with_rungs = ladder.every, ladder.tau.shape[0] > 1
+    buffers, _ = _reserve_buffers(layout, types, network, sizes, aligned_address(memory))
+    _initialise_buffers(layout, network, sizes, buffers)
     mode = flush_denormals()
-    drawn = 0
-    for group in range(begin, end, lane):
-        members = min(lane, end - group)
-        alive = _take(
-            layout, chains, group, members, state, ladder, sets, scratch.numbers, room, net.degrees,
-            with_variance,
-        )  # fmt: skip
-        epoch, source, at = -1, chosen, 0
-        record = np.int64(0)  # the next to note
-        while record < records and record_steps[record] < first + (first > 0):
-            record += 1
-        fresh = gathered = False
-        known = np.int64(-1)  # the row of the tables that `columns` has
-        n = first
-        while alive > 0:
-            noted = record if record < records and record_steps[record] == n else np.int64(-1)
-            since = n - burn_in
-            sampled = first < n <= last_sample and since > 0 and since % thin == 0
-            if noted >= 0 or sampled:
-                nth = since // thin if sampled else 0
-                note(layout, noted, nth, group, members, state, notes, data.table, net, units, room)
-                record = max(record, noted + 1)
-                gathered = False
-            if n == stop:
-                break
-            for phase in range(0 if n == 0 and opening.steps > 0 else 1, 2):
-                now, key = opening if phase == 0 else usual, np.int64(-2)
-                if variance is not None and phase == 1:  # noqa: SIM102 (where there is none, not compiled)
-                    if n > 0 and n % variance.every == 0:
-                        now, key = apart, np.int64(-3)
-                row = n - now.base if now.base >= 0 else min(n, now.rows - 1)
-                if key > -3 and phase == 1:
-                    key = np.int64(row)
-                stale = key != known
-                if stale:
-                    _take_columns(now, state.point, row, columns, lane, L)
-                    known = key
-                for r in range(now.steps):
-                    control = control_of(now.controls, r)
-                    kind, u, low = control.kind, control.unit, control.low
-                    if kind == EVALUATE:
-                        if fresh:
-                            continue
-                        step = n + control.offset
-                        source, at = chosen, 0
-                        if drawing and shuffled:
-                            if step // per_epoch != epoch:
-                                epoch = step // per_epoch
-                                shuffle(
-                                    layout,
-                                    state.theta,
-                                    order,
-                                    scratch.numbers,
-                                    seed,
-                                    epoch,
-                                    scratch.words,
-                                    count,
-                                )
-                            source, at = order, step % per_epoch * batch
-                        elif drawing:
-                            drawn += 1
-                            draw_subset(
-                                layout, state.theta, chosen, buffers.stamps, drawn, scratch.numbers, seed,
-                                step, scratch.words, batch, count,
-                            )  # fmt: skip
-                        if drawing or not gathered:
-                            gather(
-                                layout, table, table.columns, state.sets, source, at, batch, room.inputs,
-                                net.stride, room.targets, capacity,
-                            )  # fmt: skip
-                            gathered = True
-                        negative_gradient(
-                            layout, state.theta, state.G, net, batch, capacity, table.weight, room
-                        )
-                        fresh = True
-                        for c in range(members):
-                            if state.running[c] > 0 and room.checks[c] != 0:
-                                chains.died[group + c] = n
-                                _put(layout, chains, group + c, c, state)
-                                state.running[c] = 0
-                                alive -= 1
-                        if alive == 0:
-                            break
-                    elif kind == SEGMENT:
-                        if stale or known < -2 or _changing(now.operations, low, control.high, with_rungs):
-                            xi = beyond(state.xi, u * L)
-                            prepare(
-                                layout, now.operations, low, control.high, columns, xi, state.root_tau,
-                                state.unit, n, moves, r, scratch,
-                            )  # fmt: skip
-                        if run_segment(
-                            layout, state.theta, state.p, state.G, state.second, ranges, unit_first[u],
-                            unit_first[u + 1], moves, r, seed, n, scratch, False,
-                        ):  # fmt: skip
-                            for c in range(lane):
-                                state.temperature[u * L + c] = scratch.read[c] / unit_size[u]
-                        fresh = fresh and control.moves == 0
-                    elif kind == FRICTION:
-                        if now.operations[3 * low] == THERMOSTAT:
-                            kinetic(layout, state.p, ranges, unit_first[u], unit_first[u + 1], scratch)
-                            _thermostat(layout, columns, low, u, unit_size[u], state, scratch.read)
-                        else:
-                            use, when = now.operations[3 * low + 1], n + now.operations[3 * low + 2]
-                            for c in range(lane):
-                                k = low * WIDTH * L + c
-                                root = columns[k + 2 * L] if columns[k + 2 * L] >= 0 else state.root_tau[c]
-                                state.xi[u * L + c] = fluctuate(
-                                    state.xi[u * L + c], columns[k], columns[k + L], root, seed, use,
-                                    state.number[c], when, ranges[2 * unit_first[u]], scratch,
-                                )  # fmt: skip
-                    elif variance is not None:
-                        step = n + control.offset
-                        _draw_variance(layout, step, state, table, net, room, scratch, variance, seed)
-                        gathered = False
-                        if fresh and (net.out > 1 or net.loss == STUDENT):  # shares in the loss are others
-                            gather(
-                                layout, table, table.columns, state.sets, source, at, batch, room.inputs,
-                                net.stride, room.targets, capacity,
-                            )  # fmt: skip
-                            negative_gradient(
-                                layout, state.theta, state.G, net, batch, capacity, table.weight, room
-                            )
-                    elif tempered is not None:
-                        step = n + control.offset
-                        if step > 0 and step % every == 0:
-                            _temper(
-                                layout, code.decays, row, step, state, table, net, units, ranges, ladder,
-                                room, scratch, seed, notes.average,
-                            )  # fmt: skip
-                            gathered = False
-                if alive == 0:
-                    break
-            n += 1
-        for c in range(members):
-            if state.running[c] > 0:
-                _put(layout, chains, group + c, c, state)
-        if alive < members:
-            clear(net, room)
+    for first in range(block.first_chain, block.stop_chain, group_size):
+        group = Group(first, min(group_size, block.stop_chain - first))
+        _load_group(layout, stored, group, setup, data.table.rows.shape[0], rungs, draws, buffers)
+        _run_group(layout, block, group, stored, program, setup, buffers, rungs, draws, notes)
+        _store_group(layout, group, stored, sizes, buffers)
+        if buffers.progress[RUNNING] < group.members:
+            clear_room(network, buffers.room)
     restore_denormals(mode)
-    keep(memory)
+    keep_alive(memory)

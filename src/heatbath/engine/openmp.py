@@ -1,8 +1,8 @@
 """Loops of compiled code on the threads of torch's OpenMP.
 
 After an operation of torch, its threads spin for some milliseconds in case there is more to do. Threads of
-our own would share the cores with them; so theirs do our work, too. OpenMP libraries export the function by
-which compilers start a parallel region, and `for_each` calls it, without the lock and without Python.
+our own would share the cores with them, so torch's threads do our work, too. OpenMP libraries export the
+function by which compilers start a parallel region, and `for_each` calls it, without Python and its lock.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.callconv import excinfo_ptr_t
-from numba.extending import intrinsic
+
+from heatbath.engine.simd import intrinsic
 
 _FORKED = 0x40  # PF_FORKNOEXEC of Linux, in the flags of /proc/self/stat: a copy that runs no other program
 
 
-def _is_a_copy() -> bool:
-    """Whether this process was forked: OpenMP would wait for threads that stayed in its parent."""
+def _is_forked() -> bool:
+    """Return whether this process was forked: OpenMP would wait for threads that stayed in its parent."""
     try:
         flags = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[6]
     except OSError:  # not Linux
@@ -31,47 +32,51 @@ def _is_a_copy() -> bool:
     return bool(int(flags) & _FORKED)
 
 
-_home = -1 if _is_a_copy() else os.getpid()
+_process_with_openmp = -1 if _is_forked() else os.getpid()
 
 
 def parallel_region() -> int:
-    """The address of GOMP_parallel in the OpenMP that torch uses, for `for_each`; 0 where there is none.
+    """Return the address of GOMP_parallel in the OpenMP that torch uses, for `for_each`, or 0 without one.
 
-    On Linux torch makes its OpenMP, be it GNU's, LLVM's or Intel's, known to the whole process. There is none
-    to use on other systems, and in a forked child.
+    On Linux torch makes its OpenMP, whether GNU's, LLVM's or Intel's, known to the whole process. It can't be
+    used on other systems, or in a forked child.
     """
-    return _address() if os.getpid() == _home else 0
+    return _region_address() if os.getpid() == _process_with_openmp else 0
 
 
 @cache
-def _address() -> int:
+def _region_address() -> int:
+    """Return the address of GOMP_parallel in this process, or 0 if it isn't loaded."""
     function = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
     return (ctypes.cast(function, ctypes.c_void_p).value or 0) if function else 0
 
 
-# What the threads of a region share: the arguments, the next i and their end, and how one of them failed
-VALUES, NEXT, COUNT, CODE, CAUSE = range(5)
+# What the threads of a region share: the arguments, the next i and its end, the code and cause of a failure
+ARGUMENTS, NEXT, COUNT, ERROR_CODE, ERROR_CAUSE = range(5)
 
 
-def _for_each(typing_context: Any, region: Any, threads: Any, count: Any, function: Any, values: Any) -> Any:
-    """Call function(i, *values) for every i below count on up to `threads` threads, and wait for all.
+@intrinsic
+def for_each(
+    typing_context: Any, region: Any, threads: Any, count: Any, function: Any, arguments: Any
+) -> Any:
+    """Call function(i, *arguments) for every i below `count` on up to `threads` threads, and wait for all.
 
-    `region` is what `parallel_region` returns; with 0 this thread does everything. Each thread takes the next
-    i until there is none, so it does not matter how many OpenMP grants. The first exception of a thread ends
-    its work, and is raised here.
+    `region` is what `parallel_region` returns; with 0 the calling thread does everything. Each thread takes
+    the next i until there is none, so it doesn't matter how many threads OpenMP grants. The first exception
+    of a thread ends its work, and is raised in the caller.
     """
-    call = function.get_call_type(typing_context, (types.intp, *values), {})
+    call = function.get_call_type(typing_context, (types.intp, *arguments), {})
     overload = function.dispatcher.overloads[call.args]
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, team, end, _, packed = arguments
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        address, team, end, _, packed = values
         word, code = end.type, ir.IntType(32)
         shared = ir.LiteralStructType([packed.type, word, word, code, excinfo_ptr_t])
         kind = ir.FunctionType(ir.VoidType(), [shared.as_pointer()])
         body = ir.Function(builder.module, kind, builder.module.get_unique_name("for_each.body"))
         body.linkage = "internal"
         context.add_linking_libs([overload.library])
-        status = _write_body(context, body, overload.fndesc, call)
+        status = _write_thread_body(context, body, overload.fndesc, call)
 
         data = cgutils.alloca_once(builder, shared)
         for k, value in enumerate((packed, word(0), end, code(0), excinfo_ptr_t(None))):
@@ -83,20 +88,23 @@ def _for_each(typing_context: Any, region: Any, threads: Any, count: Any, functi
                 kind = ir.FunctionType(ir.VoidType(), [body.type, data.type, code, code])
                 start = builder.inttoptr(address, kind.as_pointer())
                 builder.call(start, [body, data, builder.trunc(team, code), code(0)])
-        failed = builder.load(cgutils.gep_inbounds(builder, data, 0, CODE))
+        failed = builder.load(cgutils.gep_inbounds(builder, data, 0, ERROR_CODE))
         with cgutils.if_unlikely(builder, cgutils.is_not_null(builder, failed)):
-            cause = builder.load(cgutils.gep_inbounds(builder, data, 0, CAUSE))
+            cause = builder.load(cgutils.gep_inbounds(builder, data, 0, ERROR_CAUSE))
             context.call_conv.return_status_propagate(builder, status._replace(code=failed, excinfoptr=cause))
         return context.get_dummy_value()
 
-    return types.none(types.intp, types.intp, types.intp, function, values), codegen
+    return types.none(types.intp, types.intp, types.intp, function, arguments), codegen
 
 
-def _write_body(context: Any, body: Any, callee: Any, call: Any) -> Any:
-    """What each thread does with the shared data; returns the status of a call, as Numba describes it."""
+def _write_thread_body(context: Any, body: Any, callee: Any, call: Any) -> Any:
+    """Write the code that each thread runs on the shared data into the LLVM function `body`.
+
+    Returns Numba's description of the status of a call of `callee`.
+    """
     builder = ir.IRBuilder(body.append_basic_block("entry"))
     shared = [cgutils.gep_inbounds(builder, body.args[0], 0, k) for k in range(5)]
-    values = cgutils.unpack_tuple(builder, builder.load(shared[VALUES]))
+    arguments = cgutils.unpack_tuple(builder, builder.load(shared[ARGUMENTS]))
     end = builder.load(shared[COUNT])
     take, work, fail, leave = (body.append_basic_block(name) for name in ("take", "work", "fail", "leave"))
     builder.branch(take)
@@ -104,15 +112,12 @@ def _write_body(context: Any, body: Any, callee: Any, call: Any) -> Any:
     i = builder.atomic_rmw("add", shared[NEXT], end.type(1), "monotonic")
     builder.cbranch(builder.icmp_signed("<", i, end), work, leave)
     builder.position_at_end(work)
-    status, _ = context.call_internal_no_propagate(builder, callee, call, [i, *values])
+    status, _ = context.call_internal_no_propagate(builder, callee, call, [i, *arguments])
     builder.cbranch(status.is_error, fail, take)
     builder.position_at_end(fail)
-    builder.store(status.excinfoptr, shared[CAUSE])
-    builder.store(status.code, shared[CODE])
+    builder.store(status.excinfoptr, shared[ERROR_CAUSE])
+    builder.store(status.code, shared[ERROR_CODE])
     builder.branch(leave)
     builder.position_at_end(leave)
     builder.ret_void()
     return status
-
-
-for_each: Any = intrinsic(_for_each)

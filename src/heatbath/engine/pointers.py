@@ -1,6 +1,6 @@
-"""What pointers (`lanes.pointer`) are seen as in compiled code: matrices for BLAS, and tuples with names.
+"""Views of pointers (`simd.pointer_to`) in compiled code: matrices for BLAS, and rows of tables by name.
 
-These cost nothing, where slices of arrays count references. Bounds are not checked.
+They cost nothing, whereas slices of arrays count references. Bounds are not checked.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
+from heatbath.engine.simd import intrinsic
 
-def _matrix(typing_context: Any, pointer: Any, begin: Any, rows: Any, columns: Any) -> Any:
-    """The numbers from `begin` on as an array (rows, columns)."""
+
+@intrinsic
+def matrix(typing_context: Any, pointer: Any, start: Any, rows: Any, columns: Any) -> Any:
+    """Return an array (rows, columns) that views the numbers at a pointer from number `start` on."""
     result = types.Array(pointer.dtype, 2, "C")
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -36,36 +38,36 @@ def _matrix(typing_context: Any, pointer: Any, begin: Any, rows: Any, columns: A
     return result(pointer, types.intp, types.intp, types.intp), codegen
 
 
-def _prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """Have the memory around a number fetched while something else is done."""
+@intrinsic
+def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """Start to load the memory around pointer[index] into the caches, without waiting for it."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(8).as_pointer())
+        address = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(8).as_pointer())
         number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [place, number(1), number(3), number(1)])  # to write, to all caches, data
+        builder.call(function, [address, number(1), number(3), number(1)])  # to write, to all caches, data
         return context.get_dummy_value()
 
     return types.none(pointer, types.intp), codegen
 
 
-matrix: Any = intrinsic(_matrix)
-prefetch: Any = intrinsic(_prefetch)
+def row_reader(row_class: Any) -> Any:
+    """Return a compiled function (pointer, i) that reads row i of a table of int64 as a `row_class`.
 
+    `row_class` is a NamedTuple with a field for each column of the table.
+    """
+    columns = len(row_class._fields)
+    result = types.NamedUniTuple(types.int64, columns, row_class)
 
-def row_reader(names: Any) -> Any:
-    """A function (pointer, i) that reads row i of a table of whole numbers as a named tuple of this class."""
-    width = len(names._fields)
-    result = types.NamedUniTuple(types.int64, width, names)
-
-    def read(typing_context: Any, pointer: Any, i: Any) -> Any:
+    def read_row(typing_context: Any, pointer: Any, i: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            begin = builder.mul(arguments[1], ir.IntType(64)(width))
-            places = [builder.add(begin, ir.IntType(64)(k)) for k in range(width)]
-            values = [builder.load(builder.gep(arguments[0], [place])) for place in places]
+            first = builder.mul(arguments[1], ir.IntType(64)(columns))
+            indices = [builder.add(first, ir.IntType(64)(k)) for k in range(columns)]
+            values = [builder.load(builder.gep(arguments[0], [index])) for index in indices]
             return context.make_tuple(builder, result, values)
 
         return result(pointer, types.intp), codegen
 
-    return intrinsic(read)
+    return intrinsic(read_row)

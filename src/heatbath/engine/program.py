@@ -1,11 +1,12 @@
 """Programs: a partition, written as the few operations that the compiled kernel knows (`operations`).
 
 A step is a list of stages. A stage begins with a gradient, a tempering move or nothing, and consists of
-passes: operations on the parameters of one *unit*, those that one ξ serves, and after them operations on
-that ξ. A pass goes over memory once. The engine and the optimisers for torch carry out the same stages.
+passes: operations on the parameters of one *unit*, those that one ξ serves, and after them operations on that
+ξ. A pass goes over memory once. The engine and the optimisers for torch carry out the same stages.
 
-Each operation has coefficients for the step of the word that it belongs to: closing letters have the offset
--1, where θ is seen at the kick the opening ones have 1. READ notes p·p where a letter reads a temperature.
+Each operation has coefficients for the step of the word that it belongs to. Letters that close a step have
+the offset -1; where θ is seen at the kick, letters that open one have the offset 1. READ records p·p where a
+letter reads a temperature.
 """
 
 from __future__ import annotations
@@ -25,20 +26,31 @@ from heatbath.methods.schedules import Schedule
 from heatbath.methods.splitting import Substep, gradients, rotate
 from heatbath.reference.random import NOISE
 
-GRADIENT, TEMPER, NOTHING = range(3)  # how a stage begins
+GRADIENT, TEMPER, NOTHING = range(3)  # what a stage begins with
 EVALUATE, MOVE_ON_LADDER, SEGMENT, FRICTION = range(4)  # kinds of controls in compiled code
 
 
 class Control(NamedTuple):
-    """What compiled code does next: a kind, the unit it acts on and the operations low to high - 1; the
-    offset of the step that a gradient or a move on the ladder belongs to; and whether θ moves."""
+    """What compiled code does next.
+
+    It acts on a unit, by the operations `first_operation` to stop_operation - 1. `offset` is that of the step
+    which a gradient or a move on the ladder belongs to, and `moves` is 1 if θ moves.
+    """
 
     kind: int
     unit: int
-    low: int
-    high: int
+    first_operation: int
+    stop_operation: int
     offset: int
     moves: int
+
+
+class OperationRow(NamedTuple):
+    """An operation in compiled code: its kind, the stream and slot of its noise, and their offset."""
+
+    kind: int
+    stream_slot: int
+    offset: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +67,12 @@ class Term:
 class Operation:
     """An operation of the kernel; adjacent A's and B's are merged, so it may have several terms.
 
-    `use` is the stream and slot of its noise (-1: none), and `offset` that of the step of the noise.
+    `stream_slot` is the stream and slot of its noise (-1: none), and `offset` that of the step of the noise.
     """
 
     kind: int
     terms: list[Term]
-    use: int = -1
+    stream_slot: int = -1
     offset: int = 0
 
 
@@ -70,39 +82,42 @@ class ProgramPass:
 
     unit: int
     operations: list[Operation] = field(default_factory=list)
-    frictions: list[Operation] = field(default_factory=list)
+    friction_operations: list[Operation] = field(default_factory=list)
 
     @property
     def reads(self) -> bool:
-        """Whether its ξ needs p·p."""
-        return any(operation.kind == THERMOSTAT for operation in self.frictions)
+        """True if its ξ needs p·p."""
+        return any(operation.kind == THERMOSTAT for operation in self.friction_operations)
 
 
 @dataclass(eq=False)
 class ProgramStage:
-    """Passes, and what begins them; `offset` is that of the step which a gradient or a move belongs to."""
+    """A GRADIENT, a TEMPER or NOTHING, and then passes.
 
-    begins: int
+    `offset` is that of the step which the gradient or the tempering move belongs to.
+    """
+
+    kind: int
     offset: int = 0
     passes: list[ProgramPass] = field(default_factory=list)
 
     def all_operations(self) -> Iterator[Operation]:
-        """Its operations, in the order of the tables of coefficients."""
-        for one in self.passes:
-            yield from one.operations
-            yield from one.frictions
+        """Yield its operations in the order of the tables of coefficients."""
+        for program_pass in self.passes:
+            yield from program_pass.operations
+            yield from program_pass.friction_operations
 
 
 @dataclass(frozen=True)
 class ThermostatUnit:
-    """The parameters that one ξ serves, or all of a part that has none: ranges of elements."""
+    """The parameters that one ξ serves, or all of a part that has none, as ranges of elements."""
 
     part: Part
     ranges: tuple[range, ...]
 
     @property
     def size(self) -> int:
-        """How many parameters it has."""
+        """Number of parameters."""
         return sum(map(len, self.ranges))
 
 
@@ -110,8 +125,8 @@ class ThermostatUnit:
 class Program:
     """What is carried out: `prelude` once before the first step, then `steps` at every step.
 
-    `between` is for a step that stops between the end of the word before and the beginning of its own, as it
-    does for a move on a ladder; what it does is else the same.
+    `between` has the same effect as `steps`, but stops between the end of the last word and the beginning of
+    the next one: there the variances of the data are drawn.
     """
 
     partition: Partition
@@ -123,9 +138,25 @@ class Program:
 
     @property
     def scheduled(self) -> bool:
-        """Whether a coefficient changes with the step."""
-        values = [self.partition.h, *(v for m in self.partition.methods.values() for v in vars(m).values())]
+        """True if a coefficient changes with the step."""
+        values = [self.partition.h]
+        for method in self.partition.methods.values():
+            values.extend(vars(method).values())
         return any(isinstance(value, Schedule) for value in values)
+
+
+class EncodedStages(NamedTuple):
+    """Stages as arrays: rows of `Control` and rows of `OperationRow`."""
+
+    controls: NDArray[np.int64]
+    operations: NDArray[np.int64]
+
+
+class _RotatedStages(NamedTuple):
+    """Stages of words that are cut for one gradient per step."""
+
+    prelude: list[ProgramStage]
+    steps: list[ProgramStage]
 
 
 def compile_program(
@@ -135,40 +166,62 @@ def compile_program(
     stops: bool = False,
     parts: tuple[Part, ...] | None = None,
 ) -> Program:
-    """The program of a partition on a network with these layers.
+    """Return the program of a partition on a network with these layers.
 
-    A word that needs several gradients per step is run as it is written, and others too if not `rotated`.
-    With `stops` it can also stop between two words. `parts` are those whose values a posterior has set.
+    Parameters
+    ----------
+    partition : Partition
+    layers : Layers
+    rotated : bool
+        Cut words for one gradient per step. Otherwise the one word that all parts share is run as it is
+        written; a word that needs several gradients per step always is.
+    stops : bool
+        Also return stages that stop between two words, as `Program.between`.
+    parts : tuple of Part, optional
+        Parts whose temperatures and priors a posterior has set, in place of the partition's own.
+
+    Raises
+    ------
+    ValueError
+        If `rotated` is false and the parts have different words.
     """
     parts = partition.parts(layers) if parts is None else parts
     units: list[ThermostatUnit] = []
     moving: list[tuple[int, Method]] = []
     for part in parts:
-        per_tensor = len(part.thermostats) > 1
-        for ranges in [(span,) for span in part.tensors] if per_tensor else [_merged(part.tensors)]:
+        has_several = len(part.thermostats) > 1
+        for ranges in [(span,) for span in part.tensors] if has_several else [_join_adjacent(part.tensors)]:
             if part.method.moves:
                 moving.append((len(units), part.method))
             units.append(ThermostatUnit(part, ranges))
     methods = [method for _, method in moving]
-    if not rotated and len({method.spelling for method in methods}) != 1:
-        raise ValueError("rotated=False runs the one word that all parts share as it is written")
+    words = {method.spelling for method in methods}
+    if not rotated and len(words) != 1:
+        raise ValueError(
+            "rotated=False runs the one word that all parts share as it is written, but they have "
+            f"{', '.join(sorted(words)) or 'none'}: give all parts the same word, or leave rotated=True"
+        )
     if not rotated or any(gradients(method.substeps) > 1 for method in methods):
-        between = _written(moving, True) if stops else ()
-        return Program(partition, parts, tuple(units), (), tuple(_written(moving)), tuple(between))
-    prelude, steps = _rotated(moving, partition.tempering is not None)
-    between = _rotated(moving, True)[1] if stops else []
+        between = _stages_as_written(moving, stops=True) if stops else []
+        return Program(
+            partition, parts, tuple(units), (), tuple(_stages_as_written(moving)), tuple(between)
+        )  # fmt: skip
+    prelude, steps = _rotated_stages(moving, partition.tempering is not None)
+    between = _rotated_stages(moving, stops=True).steps if stops else []
     return Program(partition, parts, tuple(units), tuple(prelude), tuple(steps), tuple(between))
 
 
-def _rotated(
-    moving: Sequence[tuple[int, Method]], stops: bool
-) -> tuple[list[ProgramStage], list[ProgramStage]]:
-    """Words that are cut for one gradient per step; where they stop, that is between closing and opening."""
-    before, closing, opening = ProgramStage(NOTHING), ProgramStage(GRADIENT), ProgramStage(TEMPER)
+def _rotated_stages(moving: Sequence[tuple[int, Method]], stops: bool) -> _RotatedStages:
+    """Return the stages of words that are cut for one gradient per step.
+
+    `moving` are the units whose parameters move, with their methods. With `stops`, a TEMPER stage stands
+    between the letters that close a step and those that open the next.
+    """
+    prelude, closing, opening = ProgramStage(NOTHING), ProgramStage(GRADIENT), ProgramStage(TEMPER)
     for unit, method in moving:
         rotation, at_kick = rotate(method.substeps), method.seen_at_kick
         if at_kick:
-            before.passes += _passes(unit, _operations(method, rotation.opening, 0))
+            prelude.passes += _passes(unit, _operations(method, rotation.opening, 0))
         first = _operations(method, rotation.closing, 0 if at_kick else -1)
         last = _operations(method, rotation.opening, 1 if at_kick else 0)
         if stops:
@@ -177,51 +230,56 @@ def _rotated(
             opening.passes += _passes(unit, last)
         else:
             closing.passes += _passes(unit, first + last)
-    return [before] if before.passes else [], [closing, opening] if stops else [closing]
+    return _RotatedStages([prelude] if prelude.passes else [], [closing, opening] if stops else [closing])
 
 
-def _written(moving: Sequence[tuple[int, Method]], stops: bool = False) -> list[ProgramStage]:
-    """A word as it is written, for all units together: a gradient before each kick that finds θ moved."""
+def _stages_as_written(moving: Sequence[tuple[int, Method]], stops: bool = False) -> list[ProgramStage]:
+    """Return the stages of a word as it is written, for all units together.
+
+    A gradient stands before each kick that finds θ moved. `moving` are the units whose parameters move, with
+    their methods; with `stops`, or with tempering, a TEMPER stage comes first.
+    """
     word = moving[0][1].substeps
-    last_drift = max(s.place for s in word if s.kind.moves)
+    last_drift = max(substep.place for substep in word if substep.kind.moves)
     stages = [ProgramStage(TEMPER if stops or moving[0][1].tempering else NOTHING)]
-    piece: list[Substep] = []
-    fresh = False  # whether there is a gradient at θ
+    pending: list[Substep] = []
+    has_gradient = False  # at θ as it is
 
-    def flush() -> None:
+    def add_pending_passes() -> None:
         for unit, method in moving:
-            substeps = [method.substeps[s.place] for s in piece]
+            substeps = [method.substeps[substep.place] for substep in pending]
             stages[-1].passes += _passes(unit, _operations(method, substeps, 0))
-        piece.clear()
+        pending.clear()
 
     for substep in word:
-        if substep.kind.kicks and not fresh:
-            flush()
+        if substep.kind.kicks and not has_gradient:
+            add_pending_passes()
             stages.append(ProgramStage(GRADIENT, int(substep.place > last_drift)))
-            fresh = True
-        fresh = fresh and not substep.kind.moves
-        piece.append(substep)
-    flush()
-    return [stage for stage in stages if stage.begins != NOTHING or stage.passes]
+            has_gradient = True
+        has_gradient = has_gradient and not substep.kind.moves
+        pending.append(substep)
+    add_pending_passes()
+    return [stage for stage in stages if stage.kind != NOTHING or stage.passes]
 
 
 def _operations(method: Method, substeps: Sequence[Substep], offset: int) -> list[Operation]:
+    """Return the operations of some letters of a method's word, in the step with an offset."""
     operations = []
-    for s in substeps:
-        kinds = [kind for kind, _ in s.kind.lower]
-        if s.kind.reads and THERMOSTAT not in kinds:
+    for substep in substeps:
+        kinds = [kind for kind, _ in substep.kind.lower]
+        if substep.kind.reads and THERMOSTAT not in kinds:
             operations.append(Operation(READ, []))
-        use = -1 if s.slot is None else NOISE << 14 | s.slot
-        for kind, columns in s.kind.lower:
-            term = Term(method, columns, float(s.fraction), offset)
-            operations.append(Operation(kind, [term], use, offset))
+        stream_slot = -1 if substep.slot is None else NOISE << 14 | substep.slot
+        for kind, columns in substep.kind.lower:
+            term = Term(method, columns, float(substep.fraction), offset)
+            operations.append(Operation(kind, [term], stream_slot, offset))
     return operations
 
 
 def _passes(unit: int, operations: Sequence[Operation]) -> list[ProgramPass]:
-    """Passes of merged operations, those on ξ at their ends; of several places to read p·p, the last.
+    """Return passes of merged operations, those on ξ at their ends.
 
-    A ξ that needs p·p again reads it again, in a pass of its own.
+    Of several READs the last is kept. A ξ that needs p·p twice reads it again in a pass of its own.
     """
     reads = [operation for operation in operations if operation.kind == READ]
     passes: list[ProgramPass] = []
@@ -229,49 +287,50 @@ def _passes(unit: int, operations: Sequence[Operation]) -> list[ProgramPass]:
         if operation in reads[:-1]:
             continue
         on_friction = operation.kind in ON_FRICTION
-        again = operation.kind == THERMOSTAT and bool(passes) and passes[-1].reads
-        if not passes or (passes[-1].frictions and not on_friction) or again:
+        reads_twice = operation.kind == THERMOSTAT and bool(passes) and passes[-1].reads
+        if not passes or (passes[-1].friction_operations and not on_friction) or reads_twice:
             passes.append(ProgramPass(unit))
-        chosen = passes[-1].frictions if on_friction else passes[-1].operations
-        if chosen and operation.kind in ADDED and chosen[-1].kind == operation.kind:
-            chosen[-1].terms.extend(operation.terms)
+        target = passes[-1].friction_operations if on_friction else passes[-1].operations
+        if target and operation.kind in ADDED and target[-1].kind == operation.kind:
+            target[-1].terms.extend(operation.terms)
         else:
-            chosen.append(operation)
+            target.append(operation)
     return passes
 
 
-def _merged(spans: Sequence[range]) -> tuple[range, ...]:
-    """The ranges, with those that touch joined."""
-    merged: list[range] = []
-    for span in spans:
-        if merged and merged[-1].stop == span.start:
-            merged[-1] = range(merged[-1].start, span.stop)
+def _join_adjacent(ranges: Sequence[range]) -> tuple[range, ...]:
+    """Return the ranges, with those that touch joined."""
+    joined: list[range] = []
+    for span in ranges:
+        if joined and joined[-1].stop == span.start:
+            joined[-1] = range(joined[-1].start, span.stop)
         else:
-            merged.append(span)
-    return tuple(merged)
+            joined.append(span)
+    return tuple(joined)
 
 
-def encode(stages: Sequence[ProgramStage]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """As arrays: controls, rows of `Control`, and operations (kind, use of noise, offset)."""
+def encode(stages: Sequence[ProgramStage]) -> EncodedStages:
+    """Return the stages as the arrays that compiled code reads."""
     controls: list[Control] = []
-    operations: list[tuple[int, int, int]] = []
+    rows: list[OperationRow] = []
 
-    def add(chosen: Sequence[Operation]) -> tuple[int, int]:
-        first = len(operations)
-        operations.extend((o.kind, o.use, o.offset) for o in chosen)
-        return first, len(operations)
+    def add_rows(operations: Sequence[Operation]) -> tuple[int, int]:
+        first = len(rows)
+        rows.extend(OperationRow(o.kind, o.stream_slot, o.offset) for o in operations)
+        return first, len(rows)
 
     for stage in stages:
-        if stage.begins != NOTHING:
-            kind = EVALUATE if stage.begins == GRADIENT else MOVE_ON_LADDER
-            controls.append(Control(kind, 0, len(operations), len(operations), stage.offset, 0))
-        for one in stage.passes:
-            if one.operations:
-                moves = any(o.kind in MOVING for o in one.operations)
-                controls.append(Control(SEGMENT, one.unit, *add(one.operations), 0, moves))
-            for operation in one.frictions:
-                controls.append(Control(FRICTION, one.unit, *add([operation]), 0, 0))
-    return (
-        np.array(controls, dtype=np.int64).reshape(-1, 6),
-        np.array(operations, dtype=np.int64).reshape(-1, 3),
+        if stage.kind != NOTHING:
+            kind = EVALUATE if stage.kind == GRADIENT else MOVE_ON_LADDER
+            controls.append(Control(kind, 0, len(rows), len(rows), stage.offset, 0))
+        for program_pass in stage.passes:
+            unit = program_pass.unit
+            if program_pass.operations:
+                moves = any(o.kind in MOVING for o in program_pass.operations)
+                controls.append(Control(SEGMENT, unit, *add_rows(program_pass.operations), 0, moves))
+            for operation in program_pass.friction_operations:
+                controls.append(Control(FRICTION, unit, *add_rows([operation]), 0, 0))
+    return EncodedStages(
+        np.array(controls, dtype=np.int64).reshape(-1, len(Control._fields)),
+        np.array(rows, dtype=np.int64).reshape(-1, len(OperationRow._fields)),
     )

@@ -1,4 +1,4 @@
-"""What is noted of a chain while it runs: records, samples and running averages."""
+"""Records of a chain while it runs: its state at some steps, samples and running averages."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heatbath.engine.batches import DataTable, table_by_pointer
+from heatbath.engine.batches import DataTable
 from heatbath.engine.compile import compiled
-from heatbath.engine.evaluate import evaluate
+from heatbath.engine.evaluate import average_predictions, evaluate
 from heatbath.engine.layouts import chains_in
-from heatbath.engine.simd import keep, lanes_of
+from heatbath.engine.simd import keep_alive, lanes_of, with_pointers
 
 
 class Notes(NamedTuple):
-    """What is noted at the records, and where: arrays whose first two indices are chain and record.
+    """What is recorded, and where: arrays whose first two indices are chain and record.
 
     `steps` are the steps of the records, in order; at those with `losses`, loss and accuracy are taken over
     all data, training (0) and test (1) in the last index. `theta` may have no columns, and so may `noise` (of
-    a record) and `noises` (of a sample), the variance of each target. `histogram` counts the
-    parameters of each unit in bins of equal width from `low` to `high`; it may have no bins.
+    a record) and `noises` (of a sample), the variance of each target. `histogram` counts the parameters of
+    each unit in bins of equal width from `low` to `high`; it may have no bins.
 
-    A sample is taken `thin`, 2 `thin`, ... steps after `burn_in`, up to step `last`: all after the first
-    `done` are kept in `samples` while there is room, and the outputs at the `inputs`, if there are any, join
-    the running mean and sum of squared deviations (0 and 1 in the second index of `average`).
+    A sample is taken `thin`, 2 `thin`, ... steps after `burn_in`, up to step `last`. All after the first
+    `done` are kept in `samples` while there is room, and the predictions at the `inputs`, if there are any,
+    join the running mean and sum of squared deviations (0 and 1 in the second index of `average`).
     """
 
     steps: NDArray[np.int64]
@@ -49,66 +49,94 @@ class Notes(NamedTuple):
     average: NDArray[np.float64]
 
 
-@compiled
-def _count(theta, low, stop, lane, c, bottom, top, counts):
-    """Add values to a histogram; those outside are not counted, and the upper end belongs to the last bin."""
-    bins = counts.shape[0]
-    for e in range(low, stop):
-        value = theta[e * lane + c]
-        if bottom <= value <= top:
-            counts[min(int((value - bottom) / (top - bottom) * bins), bins - 1)] += 1
+class Group(NamedTuple):
+    """The chains `first` to first + members - 1, which are computed side by side; alone it is one."""
+
+    first: int
+    members: int
 
 
 @compiled(apart=True)
-def note(layout, record, nth, begin, members, state, notes, train, network, units, room):
-    """Note the state of the running chains from `begin` on: as a record unless that is below 0, as the nth
-    sample unless that is 0."""
-    theta, lane, running = state.theta, chains_in(layout, state.theta), state.running
-    for c in range(members):
-        if running[c] == 0:
+def take_notes(layout, record, sample, group, setup, buffers, notes):
+    """Record the state of the running chains of a group in `notes`.
+
+    Parameters
+    ----------
+    record : the number of the record, or below 0 if none is due
+    sample : the number of the sample, counted from 1, or 0 if none is due
+    setup : `loop.Setup`
+    buffers : `loop.LoopBuffers`, with the state of the group
+    """
+    state, network, room = buffers.state, setup.network, buffers.room
+    for lane in range(group.members):
+        if state.running[lane] == 0:
             continue
-        chain = begin + c
+        chain = group.first + lane
         if record >= 0:
-            _record(layout, record, chain, c, state, notes, units)
-        if notes.done < nth <= notes.done + notes.samples.shape[1]:
-            for e in range(notes.samples.shape[2]):
-                notes.samples[chain, nth - notes.done - 1, e] = theta[e * lane + c]
-            for k in range(notes.noises.shape[2]):
-                notes.noises[chain, nth - notes.done - 1, k] = state.noise[k * lanes_of(theta) + c]
-    for split in range(3):
-        if split == 2:
-            table, due = notes.inputs, nth > 0
-        else:
-            table, due = train if split == 0 else notes.test, record >= 0 and notes.losses[record]
-        if due and table.data > 0:
-            pointed = table_by_pointer(table)
-            sets = state.nowhere if split == 2 else state.sets
-            evaluate(
-                layout, theta, network, pointed, sets, room, state.mean, state.share, notes.average, begin,
-                running, nth if split == 2 else 0,
-            )  # fmt: skip
-            keep(table.rows)
-            if split < 2:
-                for c in range(members):
-                    if running[c] > 0:
-                        notes.loss[begin + c, record, split] = state.mean[c]
-                        notes.accuracy[begin + c, record, split] = state.share[c]
+            _record_state(layout, record, chain, lane, notes, setup, state)
+        if notes.done < sample <= notes.done + notes.samples.shape[1]:
+            _keep_sample(layout, sample - notes.done - 1, chain, lane, state, notes)
+    if record >= 0 and notes.losses[record]:
+        _record_losses(layout, record, 0, group, state, notes, setup.table, network, room)
+        test = with_pointers(notes.test)
+        _record_losses(layout, record, 1, group, state, notes, test, network, room)
+        keep_alive(notes.test.rows)
+    if sample > 0 and notes.inputs.data > 0:
+        inputs = with_pointers(notes.inputs)
+        average_predictions(
+            layout, state.theta, network, inputs, state.first_set, room, notes.average, group.first,
+            state.running, sample,
+        )  # fmt: skip
+        keep_alive(notes.inputs.rows)
+
+
+@compiled(apart=True)
+def _record_losses(layout, record, split, group, state, notes, table, network, room):
+    """Record loss and accuracy over a table of training (split 0) or test data (1), if that has any."""
+    if table.data == 0:
+        return
+    evaluate(
+        layout, state.theta, network, table, state.sets, room, state.mean_loss, state.accuracy
+    )  # fmt: skip
+    for lane in range(group.members):
+        if state.running[lane] > 0:
+            notes.loss[group.first + lane, record, split] = state.mean_loss[lane]
+            notes.accuracy[group.first + lane, record, split] = state.accuracy[lane]
 
 
 @compiled
-def _record(layout, record, chain, c, state, notes, units):
-    """Note everything but losses."""
-    theta, lane = state.theta, chains_in(layout, state.theta)
+def _keep_sample(layout, sample, chain, lane, state, notes):
+    """Copy the parameters and variances of a chain to its samples."""
+    group_size, lanes = chains_in(layout, state.theta), lanes_of(state.theta)
+    for e in range(notes.samples.shape[2]):
+        notes.samples[chain, sample, e] = state.theta[e * group_size + lane]
+    for k in range(notes.noises.shape[2]):
+        notes.noises[chain, sample, k] = state.noise[k * lanes + lane]
+
+
+@compiled
+def _record_state(layout, record, chain, lane, notes, setup, state):
+    """Record everything of a chain but its losses."""
+    theta, units = state.theta, setup.units
+    group_size, lanes = chains_in(layout, theta), lanes_of(theta)
     if notes.histogram.shape[3] > 0:
-        for u in range(units.size.shape[0]):
+        for u in range(setup.sizes.units):
+            counts = notes.histogram[chain, record, u]
             for r in range(units.first[u], units.first[u + 1]):
-                counts = notes.histogram[chain, record, u]
-                _count(theta, units.ranges[r, 0], units.ranges[r, 1], lane, c, notes.low, notes.high, counts)
-    L = lanes_of(theta)
-    for u in range(units.size.shape[0]):
-        notes.temperature[chain, record, u] = state.temperature[u * L + c]
-        notes.xi[chain, record, u] = state.xi[u * L + c]
+                for e in range(units.ranges[2 * r], units.ranges[2 * r + 1]):
+                    _count_value(theta[e * group_size + lane], notes.low, notes.high, counts)
+    for u in range(setup.sizes.units):
+        notes.temperature[chain, record, u] = state.temperature[u * lanes + lane]
+        notes.xi[chain, record, u] = state.xi[u * lanes + lane]
     for k in range(notes.noise.shape[2]):
-        notes.noise[chain, record, k] = state.noise[k * L + c]
+        notes.noise[chain, record, k] = state.noise[k * lanes + lane]
     for e in range(notes.theta.shape[2]):
-        notes.theta[chain, record, e] = theta[e * lane + c]
+        notes.theta[chain, record, e] = theta[e * group_size + lane]
+
+
+@compiled
+def _count_value(value, low, high, counts):
+    """Count a value in a histogram from low to high, unless it is outside; `high` is in the last bin."""
+    bins = counts.shape[0]
+    if low <= value <= high:
+        counts[min(int((value - low) / (high - low) * bins), bins - 1)] += 1

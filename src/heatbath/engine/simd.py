@@ -1,14 +1,16 @@
-"""Vectors for compiled code: 16 numbers in float32 or 8 in float64, an instruction for all of them at once.
+"""Vectors for compiled code: 16 float32 numbers or 8 float64 numbers, processed by one instruction each.
 
-What a plain loop becomes is up to the compiler, which vectorises some loops over chains or units and not
-others, and sums in an order of its own. Here every operation is said: `load`, `store`, `splat`, arithmetic,
-`fma`, comparisons, `choose`, and `exp`, `log`, `log1p`, `tanh` as polynomials. Nothing is reordered or fused
-unless it is written so; a number in a lane is the same whatever stands in the others, on any machine. A
-vector is 64 bytes: where registers are shorter, LLVM takes several.
+The compiler vectorises some plain loops and not others, and it may sum in an order of its own. So this
+module spells out every operation: `load`, `store`, `splat`, arithmetic, `fma`, comparisons, `select`, and
+`exp`, `log`, `log1p`, `tanh` as polynomials. Nothing is reordered or fused unless the code says so, and the
+number in a lane doesn't depend on the other lanes or on the machine. A vector is 64 bytes: where registers
+are shorter, LLVM takes several.
 
-An operation is a Python function of `Traced` values that runs once, while code is generated, and leaves its
-instructions there: @traced makes it callable in compiled code. Of this kind are the operations below, and any
-straight piece of arithmetic elsewhere. Loops and branches belong to the compiled functions around them.
+An operation is a Python function of `Traced` values. It runs once, while code is generated, and leaves its
+instructions there; `@traced` makes it callable in compiled code. Use it for straight arithmetic. Loops and
+branches belong to the compiled functions around it.
+
+A *lane* is one of the numbers of a vector, a *mask* is a vector of booleans, a *native* type is LLVM's.
 """
 
 from __future__ import annotations
@@ -20,50 +22,63 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, models, register_model
+from numba.extending import intrinsic as numba_intrinsic
+from numba.extending import models, register_model
 from numba.np.arrayobj import make_array
 
-BYTES = 64
-_KINDS: Any = (types.float32, types.float64, types.int32, types.uint32, types.int64, types.uint64)
-_SHORT = {kind: f"{'f' if isinstance(kind, types.Float) else 'i'}{kind.bitwidth}" for kind in _KINDS}
-_NATIVE = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+BYTES = 64  # of a vector, and of a line of the cache
+
+intrinsic: Any = numba_intrinsic
+"""Numba's decorator, without its type, which would ask compiled code to pass the typing context, too."""
+
+Pointer: TypeAlias = Any
+"""A pointer to numbers in compiled code, indexed like a flat array: Python has no type for it."""
+
+_TUPLE: Any = types.BaseTuple
+_NAMED_TUPLE: Any = types.BaseNamedTuple
+_NUMBER_TYPES: Any = (types.float32, types.float64, types.int32, types.uint32, types.int64, types.uint64)
+_TYPE_SUFFIXES = {
+    kind: f"{'f' if isinstance(kind, types.Float) else 'i'}{kind.bitwidth}" for kind in _NUMBER_TYPES
+}
+_NATIVE_FLOATS = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+_INT32 = ir.IntType(32)
 
 
-def lanes(dtype: Any) -> int:
-    """How many numbers of a type, of NumPy or Numba, a vector has."""
+def lane_count(dtype: Any) -> int:
+    """Return how many numbers of a type, of NumPy or Numba, a vector has."""
     return BYTES // np.dtype(str(dtype) if isinstance(dtype, types.Type) else dtype).itemsize
 
 
 class Vector(types.Type):
     """The type of a vector in compiled code."""
 
-    def __init__(self, dtype: Any, count: int) -> None:
-        self.dtype, self.count = dtype, count
-        super().__init__(f"vector({dtype}, {count})")
+    def __init__(self, dtype: Any, lanes: int) -> None:
+        self.dtype, self.lanes = dtype, lanes
+        super().__init__(f"vector({dtype}, {lanes})")
 
 
-class _Model(models.PrimitiveModel):
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Vector) -> None:
-        super().__init__(
-            manager, kind, ir.VectorType(manager.lookup(kind.dtype).get_value_type(), kind.count)
-        )
+        native = ir.VectorType(manager.lookup(kind.dtype).get_value_type(), kind.lanes)
+        super().__init__(manager, kind, native)
 
 
-register_model(Vector)(_Model)
+register_model(Vector)(_VectorModel)
 
 
 class Traced:
-    """A number or a vector while code is generated: what is done to it becomes instructions.
+    """A number or a vector while code is generated: every operation on it becomes instructions.
 
-    Of a number and a vector the number is meant for every lane, and Python numbers are constants.
+    Where a number meets a vector, it is put in every lane. Python numbers are constants.
     """
 
     def __init__(self, builder: Any, value: Any, kind: Any) -> None:
@@ -71,265 +86,263 @@ class Traced:
 
     @property
     def dtype(self) -> Any:
-        """The type of its numbers."""
+        """Numba's type of its numbers."""
         return self.kind.dtype if isinstance(self.kind, Vector) else self.kind
 
     @property
-    def count(self) -> int:
-        """How many lanes; 0 for a number."""
-        return self.kind.count if isinstance(self.kind, Vector) else 0
+    def lanes(self) -> int:
+        """Number of lanes, or 0 for a number."""
+        return self.kind.lanes if isinstance(self.kind, Vector) else 0
 
-    def like(self, value: Any, dtype: Any = None) -> Traced:
-        """An LLVM value with as many lanes."""
+    def with_value(self, value: Any, dtype: Any = None) -> Traced:
+        """Wrap an LLVM value that has as many lanes; without `dtype` it has this type, too."""
         dtype = self.dtype if dtype is None else dtype
-        return Traced(self.builder, value, Vector(dtype, self.count) if self.count else dtype)
+        return Traced(self.builder, value, Vector(dtype, self.lanes) if self.lanes else dtype)
 
     def constant(self, number: float | Sequence[float]) -> Traced:
-        """A constant of this type, in all lanes, or one for each."""
-        if self.count:
-            number = [number] * self.count if isinstance(number, (int, float)) else list(number)
-        return self.like(ir.Constant(self.value.type, number))
+        """Return a constant of this type: one number for all lanes, or a sequence with one for each."""
+        if self.lanes:
+            number = [number] * self.lanes if isinstance(number, (int, float)) else list(number)
+        return self.with_value(ir.Constant(self.value.type, number))
 
-    def lane(self, place: int) -> Traced:
-        """The number in a lane."""
-        value = self.builder.extract_element(self.value, ir.IntType(32)(place))
-        return Traced(self.builder, value, self.dtype)
+    def lane(self, index: int) -> Traced:
+        """Return the number in a lane."""
+        return Traced(self.builder, self.builder.extract_element(self.value, _INT32(index)), self.dtype)
 
-    def part(self, places: Sequence[int], other: Traced | None = None) -> Traced:
-        """The lanes at these places, of itself and then of another."""
-        second = ir.Constant(self.value.type, ir.Undefined) if other is None else other.value
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), list(places))
-        value = self.builder.shuffle_vector(self.value, second, mask)
-        return Traced(self.builder, value, Vector(self.dtype, len(places)))
+    def shuffle(self, indices: Sequence[int], second: Traced | None = None) -> Traced:
+        """Return a vector of the lanes at these indices; those of `second` count on from this vector's."""
+        native = ir.Constant(self.value.type, ir.Undefined) if second is None else second.value
+        mask = ir.Constant(ir.VectorType(_INT32, len(indices)), list(indices))
+        value = self.builder.shuffle_vector(self.value, native, mask)
+        return Traced(self.builder, value, Vector(self.dtype, len(indices)))
 
-    def splat(self, count: int) -> Traced:
-        """Itself in every lane."""
-        if self.count or not count:
+    def splat(self, lanes: int) -> Traced:
+        """Return a vector with this number in every lane; a vector is returned as it is."""
+        if self.lanes or not lanes:
             return self
-        vector = ir.VectorType(self.value.type, count)
-        zero = ir.IntType(32)(0)
-        first = self.builder.insert_element(ir.Constant(vector, ir.Undefined), self.value, zero)
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), count), [0] * count)
-        value = self.builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
-        return Traced(self.builder, value, Vector(self.dtype, count))
+        undefined = ir.Constant(ir.VectorType(self.value.type, lanes), ir.Undefined)
+        first = self.builder.insert_element(undefined, self.value, _INT32(0))
+        mask = ir.Constant(ir.VectorType(_INT32, lanes), [0] * lanes)
+        value = self.builder.shuffle_vector(first, undefined, mask)
+        return Traced(self.builder, value, Vector(self.dtype, lanes))
 
-    def both(self, other: Traced | float) -> tuple[Traced, Traced]:
-        """Itself and another, in the same form."""
-        if not isinstance(other, Traced):
-            return self, self.constant(other)
-        if self.dtype != other.dtype:
-            raise TypeError(f"{self.kind} and {other.kind}")
-        count = max(self.count, other.count)
-        return self.splat(count), other.splat(count)
+    def broadcast_with(self, operand: Traced | float) -> tuple[Traced, Traced]:
+        """Return this value and an operand with equal types and numbers of lanes."""
+        if not isinstance(operand, Traced):
+            return self, self.constant(operand)
+        if self.dtype != operand.dtype:
+            raise TypeError(f"cannot combine {self.kind} and {operand.kind}: convert one of them")
+        lanes = max(self.lanes, operand.lanes)
+        return self.splat(lanes), operand.splat(lanes)
 
-    def _binary(self, other: Traced | float, on_float: str | None, on_integer: str | None) -> Traced:
-        left, right = self.both(other)
-        name = on_float if isinstance(left.dtype, types.Float) else on_integer
+    def _binary(
+        self, operand: Traced | float, float_instruction: str | None, integer_instruction: str | None
+    ) -> Traced:
+        left, right = self.broadcast_with(operand)
+        name = float_instruction if isinstance(left.dtype, types.Float) else integer_instruction
         if name is None:
-            raise TypeError(f"not for {left.kind}")
-        return left.like(getattr(self.builder, name)(left.value, right.value))
+            raise TypeError(f"{left.kind} has no such operation")
+        return left.with_value(getattr(self.builder, name)(left.value, right.value))
 
-    def __add__(self, other: Traced | float) -> Traced:
-        return self._binary(other, "fadd", "add")
+    def __add__(self, operand: Traced | float) -> Traced:
+        return self._binary(operand, "fadd", "add")
 
-    def __sub__(self, other: Traced | float) -> Traced:
-        return self._binary(other, "fsub", "sub")
+    def __sub__(self, operand: Traced | float) -> Traced:
+        return self._binary(operand, "fsub", "sub")
 
-    def __mul__(self, other: Traced | float) -> Traced:
-        return self._binary(other, "fmul", "mul")
+    def __mul__(self, operand: Traced | float) -> Traced:
+        return self._binary(operand, "fmul", "mul")
 
-    def __truediv__(self, other: Traced | float) -> Traced:
-        return self._binary(other, "fdiv", None)
+    def __truediv__(self, operand: Traced | float) -> Traced:
+        return self._binary(operand, "fdiv", None)
 
-    def __and__(self, other: Traced | float) -> Traced:
-        return self._binary(other, None, "and_")
+    def __and__(self, operand: Traced | float) -> Traced:
+        return self._binary(operand, None, "and_")
 
-    def __or__(self, other: Traced | float) -> Traced:
-        return self._binary(other, None, "or_")
+    def __or__(self, operand: Traced | float) -> Traced:
+        return self._binary(operand, None, "or_")
 
-    def __xor__(self, other: Traced | float) -> Traced:
-        return self._binary(other, None, "xor")
+    def __xor__(self, operand: Traced | float) -> Traced:
+        return self._binary(operand, None, "xor")
 
-    def __lshift__(self, other: Traced | float) -> Traced:
-        return self._binary(other, None, "shl")
+    def __lshift__(self, operand: Traced | float) -> Traced:
+        return self._binary(operand, None, "shl")
 
-    def __rshift__(self, other: Traced | float) -> Traced:
-        return self._binary(other, None, "ashr" if self.dtype.signed else "lshr")
+    def __rshift__(self, operand: Traced | float) -> Traced:
+        return self._binary(operand, None, "ashr" if self.dtype.signed else "lshr")
 
     def __neg__(self) -> Traced:
-        return self.like(self.builder.fneg(self.value))
+        return self.with_value(self.builder.fneg(self.value))
 
-    def compare(self, sign: str, other: Traced | float) -> Traced:
-        """A mask: whether it is so; never of NaN."""
-        left, right = self.both(other)
+    def compare(self, sign: str, operand: Traced | float) -> Traced:
+        """Return a mask of the lanes where a comparison such as "<" is true; it never is for NaN."""
+        left, right = self.broadcast_with(operand)
         if isinstance(left.dtype, types.Float):
             value = self.builder.fcmp_ordered(sign, left.value, right.value)
         else:
             compare = self.builder.icmp_signed if left.dtype.signed else self.builder.icmp_unsigned
             value = compare(sign, left.value, right.value)
-        return left.like(value, types.boolean)
+        return left.with_value(value, types.boolean)
 
-    def __lt__(self, other: Traced | float) -> Traced:
-        return self.compare("<", other)
+    def __lt__(self, operand: Traced | float) -> Traced:
+        return self.compare("<", operand)
 
-    def __le__(self, other: Traced | float) -> Traced:
-        return self.compare("<=", other)
+    def __le__(self, operand: Traced | float) -> Traced:
+        return self.compare("<=", operand)
 
-    def __gt__(self, other: Traced | float) -> Traced:
-        return self.compare(">", other)
+    def __gt__(self, operand: Traced | float) -> Traced:
+        return self.compare(">", operand)
 
-    def __ge__(self, other: Traced | float) -> Traced:
-        return self.compare(">=", other)
+    def __ge__(self, operand: Traced | float) -> Traced:
+        return self.compare(">=", operand)
 
-    def above(self, other: Traced | float) -> Traced:
-        """A mask: whether it is larger, or NaN, which so is not lost."""
-        left, right = self.both(other)
-        return left.like(self.builder.fcmp_unordered(">", left.value, right.value), types.boolean)
+    def greater_or_nan(self, operand: Traced | float) -> Traced:
+        """Return a mask of the lanes where this is greater or one of the two is NaN."""
+        left, right = self.broadcast_with(operand)
+        return left.with_value(self.builder.fcmp_unordered(">", left.value, right.value), types.boolean)
 
-    def both_true(self, other: Traced) -> Traced:
-        """Of two masks: where both are true."""
-        return self.like(self.builder.and_(self.value, other.value))
+    def equals(self, operand: Traced) -> Traced:
+        """Return a mask of the lanes where two vectors of integers, or two masks, are equal."""
+        left, right = self.broadcast_with(operand)
+        return left.with_value(self.builder.icmp_unsigned("==", left.value, right.value), types.boolean)
 
-    def either(self, other: Traced) -> Traced:
-        """Of two masks: where one is true."""
-        return self.like(self.builder.or_(self.value, other.value))
-
-    def same(self, other: Traced) -> Traced:
-        """Of whole numbers: where they are equal."""
-        left, right = self.both(other)
-        return left.like(self.builder.icmp_unsigned("==", left.value, right.value), types.boolean)
-
-    def equal(self, other: Traced) -> Traced:
-        """Of two masks: where they are equal."""
-        return self.like(self.builder.icmp_signed("==", self.value, other.value))
-
-    def call(self, name: str, *others: Traced | float) -> Traced:
-        """An intrinsic function of LLVM."""
-        values = [self, *(self.both(other)[1] for other in others)]
-        count = max(value.count for value in values)
-        values = [value.splat(count) for value in values]
-        kind = values[0].value.type
-        suffix = f"v{count}{_SHORT[self.dtype]}" if count else _SHORT[self.dtype]
+    def intrinsic(self, name: str, *operands: Traced | float) -> Traced:
+        """Call an intrinsic function of LLVM on this value and operands, such as `fma`."""
+        values = [self, *(self.broadcast_with(operand)[1] for operand in operands)]
+        lanes = max(value.lanes for value in values)
+        values = [value.splat(lanes) for value in values]
+        native = values[0].value.type
+        suffix = f"v{lanes}{_TYPE_SUFFIXES[self.dtype]}" if lanes else _TYPE_SUFFIXES[self.dtype]
         function = cgutils.get_or_insert_function(
-            self.builder.module, ir.FunctionType(kind, [kind] * len(values)), f"llvm.{name}.{suffix}"
+            self.builder.module, ir.FunctionType(native, [native] * len(values)), f"llvm.{name}.{suffix}"
         )
-        return values[0].like(self.builder.call(function, [value.value for value in values]))
+        return values[0].with_value(self.builder.call(function, [value.value for value in values]))
 
     def any(self) -> Traced:
-        """Whether a mask is true somewhere."""
-        if not self.count:
+        """Return whether a mask is true in some lane."""
+        if not self.lanes:
             return self
-        bits = self.builder.bitcast(self.value, ir.IntType(self.count))
+        bits = self.builder.bitcast(self.value, ir.IntType(self.lanes))
         return Traced(self.builder, self.builder.icmp_unsigned("!=", bits, bits.type(0)), types.boolean)
 
-    def as_number(self, dtype: Any) -> Traced:
-        """The bits of a mask as a whole number."""
-        value = self.builder.bitcast(self.value, ir.IntType(self.count))
-        if dtype.bitwidth > self.count:
+    def mask_to_integer(self, dtype: Any) -> Traced:
+        """Return an integer whose lowest bit is the mask's first lane, the next one its second, and so on."""
+        value = self.builder.bitcast(self.value, ir.IntType(self.lanes))
+        if dtype.bitwidth > self.lanes:
             value = self.builder.zext(value, ir.IntType(dtype.bitwidth))
         return Traced(self.builder, value, dtype)
 
-    def as_mask(self, count: int) -> Traced:
-        """The mask whose bits are those of a whole number."""
+    def integer_to_mask(self, lanes: int) -> Traced:
+        """Return the mask whose lanes are the lowest bits of this integer."""
         value = self.value
-        if self.dtype.bitwidth > count:
-            value = self.builder.trunc(value, ir.IntType(count))
-        value = self.builder.bitcast(value, ir.VectorType(ir.IntType(1), count))
-        return Traced(self.builder, value, Vector(types.boolean, count))
+        if self.dtype.bitwidth > lanes:
+            value = self.builder.trunc(value, ir.IntType(lanes))
+        value = self.builder.bitcast(value, ir.VectorType(ir.IntType(1), lanes))
+        return Traced(self.builder, value, Vector(types.boolean, lanes))
 
-    def to(self, dtype: Any) -> Traced:
-        """The nearest numbers of another type; towards zero for whole numbers, cut for shorter ones."""
-        source, target = self.dtype, dtype
-        single = _NATIVE.get(target) or ir.IntType(target.bitwidth)
-        kind = ir.VectorType(single, self.count) if self.count else single
-        if isinstance(source, types.Float) and isinstance(target, types.Float):
-            name = "fptrunc" if target.bitwidth < source.bitwidth else "fpext"
+    def convert(self, dtype: Any) -> Traced:
+        """Return the nearest numbers of another type.
+
+        Integers are rounded towards zero, and shorter integers lose their upper bits.
+        """
+        source = self.dtype
+        native = _native_type(dtype, self.lanes)
+        if isinstance(source, types.Float) and isinstance(dtype, types.Float):
+            name = "fptrunc" if dtype.bitwidth < source.bitwidth else "fpext"
         elif isinstance(source, types.Float):
-            name = "fptosi" if target.signed else "fptoui"
-        elif isinstance(target, types.Float):
+            name = "fptosi" if dtype.signed else "fptoui"
+        elif isinstance(dtype, types.Float):
             name = "sitofp" if source.signed else "uitofp"
         else:
-            name = "trunc" if target.bitwidth < source.bitwidth else "sext" if source.signed else "zext"
-        return self.like(getattr(self.builder, name)(self.value, kind), dtype)
+            name = "trunc" if dtype.bitwidth < source.bitwidth else "sext" if source.signed else "zext"
+        return self.with_value(getattr(self.builder, name)(self.value, native), dtype)
 
-    def double(self) -> Traced:
-        """In float64."""
-        return self if self.dtype == types.float64 else self.to(types.float64)
+    def to_float64(self) -> Traced:
+        """Return the same numbers as float64."""
+        return self if self.dtype == types.float64 else self.convert(types.float64)
 
-    def bits(self, dtype: Any) -> Traced:
-        """The same bits, as numbers of another type, and so perhaps more or fewer of them."""
-        single = _NATIVE.get(dtype) or ir.IntType(dtype.bitwidth)
-        count = self.count * self.dtype.bitwidth // dtype.bitwidth
-        kind = ir.VectorType(single, count) if count else single
-        return Traced(
-            self.builder, self.builder.bitcast(self.value, kind), Vector(dtype, count) if count else dtype
-        )
+    def bitcast(self, dtype: Any) -> Traced:
+        """Return the same bits as numbers of another type; the number of lanes changes with its width."""
+        lanes = self.lanes * self.dtype.bitwidth // dtype.bitwidth
+        value = self.builder.bitcast(self.value, _native_type(dtype, lanes))
+        return Traced(self.builder, value, Vector(dtype, lanes) if lanes else dtype)
 
 
-def join(vectors: Sequence[Traced]) -> Traced:
-    """A vector with the lanes of all; there are 1, 2, 4, ... of them."""
+def _native_type(dtype: Any, lanes: int) -> Any:
+    """Return LLVM's type for a number, or for a vector if there are lanes."""
+    native = _NATIVE_FLOATS.get(dtype) or ir.IntType(dtype.bitwidth)
+    return ir.VectorType(native, lanes) if lanes else native
+
+
+def concatenate(vectors: Sequence[Traced]) -> Traced:
+    """Return one vector with the lanes of all; their number must be a power of two."""
     while len(vectors) > 1:
-        count = 2 * vectors[0].count
-        vectors = [a.part(range(count), b) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
+        lanes = range(2 * vectors[0].lanes)
+        vectors = [a.shuffle(lanes, b) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
     return vectors[0]
 
 
-def choose(mask: Traced, yes: Traced, no: Traced | float) -> Traced:
-    """`yes` where the mask is true, `no` elsewhere."""
-    yes, no = yes.both(no)
-    yes, no = yes.splat(mask.count), no.splat(mask.count)
-    return yes.like(yes.builder.select(mask.value, yes.value, no.value))
+def select(mask: Traced, if_true: Traced, if_false: Traced | float) -> Traced:
+    """Return `if_true` in the lanes where the mask is true and `if_false` in the others."""
+    if_true, if_false = if_true.broadcast_with(if_false)
+    if_true, if_false = if_true.splat(mask.lanes), if_false.splat(mask.lanes)
+    return if_true.with_value(if_true.builder.select(mask.value, if_true.value, if_false.value))
 
 
 def fma(a: Traced, b: Traced | float, c: Traced | float) -> Traced:
-    """a b + c, rounded once."""
-    return a.call("fma", b, c)
+    """Compute a b + c, rounded once."""
+    return a.intrinsic("fma", b, c)
 
 
 def sqrt(x: Traced) -> Traced:
-    """The square root, correctly rounded."""
-    return x.call("sqrt")
+    """Compute the square root, correctly rounded."""
+    return x.intrinsic("sqrt")
 
 
-def total(x: Traced) -> Traced:
-    """The sum of all lanes: the halves are added, and the halves of that, down to one."""
-    while x.count > 1:
-        half = x.count // 2
-        x = x.part(range(half)) + x.part(range(half, 2 * half))
+def sum_lanes(x: Traced) -> Traced:
+    """Add the lower half of the lanes to the upper one, and so on, until one number is left."""
+    while x.lanes > 1:
+        half = x.lanes // 2
+        x = x.shuffle(range(half)) + x.shuffle(range(half, 2 * half))
     return x.lane(0)
 
 
+def sum_vectors(vectors: Sequence[Traced]) -> Traced:
+    """Add the first half of the vectors to the second, and so on: in the order in which `sum_lanes` adds."""
+    while len(vectors) > 1:
+        half = len(vectors) // 2
+        vectors = [a + b for a, b in zip(vectors[:half], vectors[half:], strict=True)]
+    return vectors[0]
+
+
 def polynomial(x: Traced, coefficients: Sequence[float]) -> Traced:
-    """By Horner's rule; the constant comes first."""
+    """Evaluate a polynomial by Horner's rule; the constant coefficient comes first."""
     result = x.constant(coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        result = fma(result, x, c)
+    for coefficient in reversed(coefficients[:-1]):
+        result = fma(result, x, coefficient)
     return result
 
 
-class _Format:
-    """What the functions below need to know of a floating-point format, and their polynomials in it.
+class _FloatFormat(NamedTuple):
+    """A floating-point format, and the polynomials of the functions below in it.
 
-    They pass through Chebyshev nodes, computed in 60 digits: `exp` of |x| <= log(2)/2; `log`, see there;
-    `tanh` is (tanh(x)/x - 1)/x² in powers of x², |x| <= 5/8.
+    log 2 is the sum of `log2_high`, of which small multiples are exact, and `log2_low`. The polynomials pass
+    through Chebyshev nodes and were computed in 60 digits: `exp` for |x| <= log(2)/2; `log`, see `_log`;
+    `tanh` is (tanh(x)/x - 1)/x² in powers of x², for |x| <= 5/8.
     """
 
-    def __init__(
-        self,
-        integer: Any,
-        digits: int,
-        bias: int,
-        split: float,
-        rest: float,
-        **polynomials: tuple[float, ...],
-    ) -> None:
-        self.integer, self.digits, self.bias = integer, digits, bias
-        self.split, self.rest = split, rest  # log 2 is their sum; n times the first is exact
-        self.exp, self.log, self.tanh = (polynomials[name] for name in ("exp", "log", "tanh"))
+    integer: Any
+    mantissa_bits: int
+    exponent_bias: int
+    log2_high: float
+    log2_low: float
+    exp: tuple[float, ...]
+    log: tuple[float, ...]
+    tanh: tuple[float, ...]
 
 
 _FORMATS = {
-    types.float32: _Format(
+    types.float32: _FloatFormat(
         types.int32,
         23,
         127,
@@ -349,7 +362,7 @@ _FORMATS = {
             -0.00834394551583915205, 0.00229274481617814234,
         ),
     ),
-    types.float64: _Format(
+    types.float64: _FloatFormat(
         types.int64,
         52,
         1023,
@@ -375,137 +388,133 @@ _FORMATS = {
 
 
 def exp(x: Traced) -> Traced:
-    """The exponential: x = n log 2 + r, a polynomial of r, and 2ⁿ in two factors, so that it may overflow."""
+    """Compute exp(x): x = n log 2 + r, a polynomial of r, and 2ⁿ as two factors, since it may overflow."""
     form = _FORMATS[x.dtype]
-    most = form.bias  # |x| beyond it gives 0 or infinity all the same; NaN stays
-    x = choose(x > most, x.constant(most), x)
-    x = choose(x < -most, x.constant(-most), x)
-    n = (x * (1 / math.log(2))).call("rint")
-    r = fma(n, -form.rest, fma(n, -form.split, x))
+    limit = form.exponent_bias  # |x| beyond it gives 0 or infinity all the same; NaN stays
+    x = select(x > limit, x.constant(limit), x)
+    x = select(x < -limit, x.constant(-limit), x)
+    n = (x * (1 / math.log(2))).intrinsic("rint")
+    r = fma(n, -form.log2_low, fma(n, -form.log2_high, x))
     value = polynomial(r, form.exp)
-    whole = choose(n >= -2.0 * most, n, 0.0).to(form.integer)  # NaN has no whole number
-    first = whole >> 1
-    for part in (first, whole - first):
-        value = value * ((part + form.bias) << form.digits).bits(x.dtype)
+    exponent = select(n >= -2.0 * limit, n, 0.0).convert(form.integer)  # NaN has no integer
+    half = exponent >> 1
+    for part in (half, exponent - half):
+        value = value * ((part + form.exponent_bias) << form.mantissa_bits).bitcast(x.dtype)
     return value
 
 
 def _log_parts(x: Traced) -> tuple[Traced, Traced]:
-    """x > 0, not denormal, as 2ᵉ m with m from √½ to √2: e and m."""
+    """Return e and m with x = 2ᵉ m and m from √½ to √2, for x > 0 that is not denormal."""
     form = _FORMATS[x.dtype]
     root = int(np.array(math.sqrt(0.5), np.dtype(str(x.dtype))).view(str(form.integer)))
-    bits = x.bits(form.integer)
-    e = (bits - root) >> form.digits
-    return e.to(x.dtype), (bits - (e << form.digits)).bits(x.dtype)
+    bits = x.bitcast(form.integer)
+    e = (bits - root) >> form.mantissa_bits
+    return e.convert(x.dtype), (bits - (e << form.mantissa_bits)).bitcast(x.dtype)
 
 
 def _log(e: Traced, s: Traced, correction: Traced | None = None) -> Traced:
-    """log(2ᵉ (1 + s)): in float32 s - s²/2 + s³ q(s), in float64 2t + t³ q(t²) with t = s/(2 + s)."""
+    """Compute log(2ᵉ (1 + s)), plus a small correction.
+
+    It is e log 2 + s - s²/2 + s³ q(s) in float32, and e log 2 + 2t + t³ q(t²) with t = s/(2 + s) in float64,
+    with the polynomial q of the format.
+    """
     form = _FORMATS[s.dtype]
-    low = e * form.rest
+    low = e * form.log2_low
     if correction is not None:
         low = low + correction
     if s.dtype == types.float32:
         square = s * s
-        rest = fma(s * square, polynomial(s, form.log), fma(square, -0.5, low))
-        return fma(e, form.split, s + rest)
-    t = s / (s + 2.0)
-    w = t * t
-    # 2t = s - s t
-    rest = fma(t * w, polynomial(w, form.log), low) - s * t
-    return fma(e, form.split, s + rest)
+        remainder = fma(s * square, polynomial(s, form.log), fma(square, -0.5, low))
+    else:
+        t = s / (s + 2.0)
+        square = t * t
+        remainder = fma(t * square, polynomial(square, form.log), low) - s * t  # 2t = s - s t
+    return fma(e, form.log2_high, s + remainder)
 
 
 def log(x: Traced) -> Traced:
-    """The natural logarithm of x > 0, not denormal; of 0 it is -∞, of infinity ∞, of NaN and x < 0 NaN."""
+    """Compute log(x) for x > 0 that is not denormal; log(0) = -∞, log(∞) = ∞, and NaN for x < 0 or NaN."""
     e, m = _log_parts(x)
-    return _outside(x, _log(e, m - 1.0))
+    return _outside_domain(x, _log(e, m - 1.0))
 
 
 def log1p(x: Traced) -> Traced:
-    """log(1 + x), exact for small x: what 1 + x loses is put back."""
+    """Compute log(1 + x), exact for small x: the rounding error of 1 + x is added to the result."""
     u = x + 1.0
-    lost = (x - (u - 1.0)) / u
+    rounding_error = (x - (u - 1.0)) / u
     e, m = _log_parts(u)
-    return _outside(u, _log(e, m - 1.0, lost))
+    return _outside_domain(u, _log(e, m - 1.0, rounding_error))
 
 
-def _outside(x: Traced, value: Traced) -> Traced:
-    value = choose(x < math.inf, value, x)  # infinity, NaN
-    value = choose(x <= 0.0, value.constant(-math.inf), value)
-    return choose(x < 0.0, value.constant(math.nan), value)
+def _outside_domain(x: Traced, value: Traced) -> Traced:
+    """Return log(x): `value` where 0 < x < ∞, and otherwise -∞, ∞ or NaN."""
+    value = select(x < math.inf, value, x)  # infinity, NaN
+    value = select(x <= 0.0, value.constant(-math.inf), value)
+    return select(x < 0.0, value.constant(math.nan), value)
 
 
 def tanh(x: Traced) -> Traced:
-    """The hyperbolic tangent: a polynomial near 0, and (1 - t)/(1 + t) with t = exp(-2|x|) beyond."""
+    """Compute tanh(x): a polynomial near 0, and (1 - t)/(1 + t) with t = exp(-2|x|) beyond."""
     square = x * x
     near = fma(x * square, polynomial(square, _FORMATS[x.dtype].tanh), x)
-    size = x.call("fabs")
-    t = exp(size * -2.0)
-    far = ((-t + 1.0) / (t + 1.0)).call("copysign", x)
-    return choose(size > 0.625, far, near)
+    magnitude = x.intrinsic("fabs")
+    t = exp(magnitude * -2.0)
+    far = ((-t + 1.0) / (t + 1.0)).intrinsic("copysign", x)
+    return select(magnitude > 0.625, far, near)
 
 
 @contextmanager
-def loop(count: Traced, begin: Traced | int = 0, step: Traced | int = 1) -> Iterator[Traced]:
-    """Code that is run for begin, begin + step, ... below `count`."""
-    builder, whole = count.builder, count.value.type
-    first, stride = (x.value if isinstance(x, Traced) else whole(x) for x in (begin, step))
-    with cgutils.for_range_slice(builder, first, count.value, stride, whole) as (index, _):
-        yield Traced(builder, index, count.kind)
+def loop(stop: Traced, start: Traced | int = 0, step: Traced | int = 1) -> Iterator[Traced]:
+    """Generate a loop: the block runs for the indices start, start + step, ... below `stop`."""
+    builder, integer = stop.builder, stop.value.type
+    first, stride = (x.value if isinstance(x, Traced) else integer(x) for x in (start, step))
+    with cgutils.for_range_slice(builder, first, stop.value, stride, integer) as (index, _):
+        yield Traced(builder, index, stop.kind)
 
 
-class Kept:
-    """Values that a loop changes: read with `get`, written with `set`."""
+class LoopVariables:
+    """Variables that the block of a `loop` changes: read them with `get`, write them with `set`."""
 
     def __init__(self, values: Sequence[Traced]) -> None:
         self.kinds = [value.kind for value in values]
         self.builder = values[0].builder
-        self.places = [cgutils.alloca_once(self.builder, value.value.type) for value in values]
+        self.slots = [cgutils.alloca_once(self.builder, value.value.type) for value in values]
         self.set(values)
 
     def get(self) -> list[Traced]:
-        """What they are now."""
-        pairs = zip(self.places, self.kinds, strict=True)
-        return [Traced(self.builder, self.builder.load(place), kind) for place, kind in pairs]
+        """Return the present values."""
+        pairs = zip(self.slots, self.kinds, strict=True)
+        return [Traced(self.builder, self.builder.load(slot), kind) for slot, kind in pairs]
 
     def set(self, values: Sequence[Traced]) -> None:
-        """Make them others."""
-        for place, value in zip(self.places, values, strict=True):
-            self.builder.store(value.value, place)
-
-
-def tree(values: Sequence[Traced]) -> Traced:
-    """The sum of vectors as `total` adds lanes: the halves are added, and the halves of that, down to one."""
-    while len(values) > 1:
-        half = len(values) // 2
-        values = [a + b for a, b in zip(values[:half], values[half:], strict=True)]
-    return values[0]
+        """Replace all values."""
+        for slot, value in zip(self.slots, values, strict=True):
+            self.builder.store(value.value, slot)
 
 
 def traced(function: Callable[..., Any]) -> Any:
-    """Have a function of `Traced` values, which returns one or a tuple of them, called in compiled code."""
+    """Make a function of `Traced` values callable in compiled code; it may return one, a tuple or None."""
 
     def typed(typing_context: Any, *kinds: Any) -> Any:
         kinds = tuple(types.unliteral(kind) for kind in kinds)
-        result = _result(function, kinds)
+        result_type = _result_type(function, kinds)
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            values = [_take(context, builder, v, k) for v, k in zip(arguments, signature.args, strict=True)]
-            made = function(*values)
-            if made is None:
+            pairs = zip(arguments, signature.args, strict=True)
+            result = function(*[_trace_argument(context, builder, value, kind) for value, kind in pairs])
+            if result is None:
                 return context.get_dummy_value()
-            if isinstance(made, tuple):
-                return context.make_tuple(builder, result, [one.value for one in made])
-            return made.value
+            if isinstance(result, tuple):
+                return context.make_tuple(builder, result_type, [element.value for element in result])
+            return result.value
 
-        return result(*kinds), codegen
+        return result_type(*kinds), codegen
 
-    return intrinsic(_named(typed, function))
+    return intrinsic(_with_signature_of(function, typed))
 
 
-def _named(typed: Any, function: Callable[..., Any]) -> Any:
-    """With the name, the text and the arguments of a function."""
+def _with_signature_of(function: Callable[..., Any], typed: Any) -> Any:
+    """Give Numba's typing function the name, docstring and arguments of the traced function; return it."""
     wraps(function)(typed)
     parameters = inspect.signature(function).parameters.values()
     first = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -520,95 +529,98 @@ class TracedArray:
         self.builder, self.data, self.dtype = builder, data, dtype
         self.itemsize = dtype.bitwidth // 8
 
-    def _element(self, at: Traced | int) -> Any:
-        return self.builder.gep(self.data, [at.value if isinstance(at, Traced) else ir.IntType(64)(at)])
+    def _element(self, index: Traced | int) -> Any:
+        return self.builder.gep(
+            self.data, [index.value if isinstance(index, Traced) else ir.IntType(64)(index)]
+        )
 
-    def _pointer(self, at: Traced | int, native: Any) -> Any:
-        return self.builder.bitcast(self._element(at), ir.PointerType(native))
+    def _vector_pointer(self, index: Traced | int, native: Any) -> Any:
+        return self.builder.bitcast(self._element(index), ir.PointerType(native))
 
     @property
     def lanes(self) -> int:
-        """How many of its numbers a vector has."""
-        return lanes(self.dtype)
+        """Number of elements in a vector."""
+        return lane_count(self.dtype)
 
-    def zero(self, count: int | None = None) -> Traced:
-        """A vector of zeros, with so many lanes if it is said."""
-        count = self.lanes if count is None else count
-        native = ir.VectorType(self.data.type.pointee, count)
-        return Traced(self.builder, ir.Constant(native, [0] * count), Vector(self.dtype, count))
+    def zero(self, lanes: int | None = None) -> Traced:
+        """Return a vector of zeros, by default a full one."""
+        lanes = self.lanes if lanes is None else lanes
+        native = ir.VectorType(self.data.type.pointee, lanes)
+        return Traced(self.builder, ir.Constant(native, [0] * lanes), Vector(self.dtype, lanes))
 
-    def load(self, at: Traced | int, mask: Traced | None = None, count: int | None = None) -> Traced:
-        """The vector that begins at an element; where a mask is false memory is not touched, and it is 0."""
-        zero = self.zero(count)
-        pointer = self._pointer(at, zero.value.type)
+    def load(self, index: Traced | int, mask: Traced | None = None, lanes: int | None = None) -> Traced:
+        """Return the vector that begins at an element, by default a full one.
+
+        Where a mask is false, memory isn't touched and the lane is 0.
+        """
+        zero = self.zero(lanes)
+        pointer = self._vector_pointer(index, zero.value.type)
         if mask is None:
-            return zero.like(self.builder.load(pointer, align=self.itemsize))
-        kinds = [pointer.type, ir.IntType(32), mask.value.type, zero.value.type]
-        function = self._masked("load", zero.value.type, kinds, zero)
-        return zero.like(
-            self.builder.call(function, [pointer, ir.IntType(32)(self.itemsize), mask.value, zero.value])
-        )
+            return zero.with_value(self.builder.load(pointer, align=self.itemsize))
+        operand_types = [pointer.type, _INT32, mask.value.type, zero.value.type]
+        function = self._masked_intrinsic("load", zero.value.type, operand_types, zero)
+        operands = [pointer, _INT32(self.itemsize), mask.value, zero.value]
+        return zero.with_value(self.builder.call(function, operands))
 
-    def store(self, at: Traced | int, vector: Traced, mask: Traced | None = None) -> None:
-        """Put a vector to where an element begins, where the mask is true if there is one."""
-        pointer = self._pointer(at, vector.value.type)
+    def store(self, index: Traced | int, vector: Traced, mask: Traced | None = None) -> None:
+        """Write a vector to memory from an element on; where a mask is false, memory isn't touched."""
+        pointer = self._vector_pointer(index, vector.value.type)
         if mask is None:
             self.builder.store(vector.value, pointer, align=self.itemsize)
             return
-        kinds = [vector.value.type, pointer.type, ir.IntType(32), mask.value.type]
-        function = self._masked("store", ir.VoidType(), kinds, vector)
-        self.builder.call(function, [vector.value, pointer, ir.IntType(32)(self.itemsize), mask.value])
+        operand_types = [vector.value.type, pointer.type, _INT32, mask.value.type]
+        function = self._masked_intrinsic("store", ir.VoidType(), operand_types, vector)
+        self.builder.call(function, [vector.value, pointer, _INT32(self.itemsize), mask.value])
 
-    def _masked(self, name: str, result: Any, kinds: list[Any], vector: Traced) -> Any:
-        suffix = f"v{vector.count}{_SHORT[vector.dtype]}.p0"
-        kind = ir.FunctionType(result, kinds)
+    def _masked_intrinsic(self, name: str, result: Any, operand_types: list[Any], vector: Traced) -> Any:
+        suffix = f"v{vector.lanes}{_TYPE_SUFFIXES[vector.dtype]}.p0"
+        kind = ir.FunctionType(result, operand_types)
         return cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.masked.{name}.{suffix}")
 
-    def array(self, count: int) -> TracedArray:
-        """Room for so many vectors of its type, as long as the function runs."""
-        place = cgutils.alloca_once(self.builder, ir.VectorType(self.data.type.pointee, self.lanes), count)
-        return TracedArray(self.builder, self.builder.bitcast(place, self.data.type), self.dtype)
+    def allocate(self, vectors: int) -> TracedArray:
+        """Return memory on the stack for some vectors of this type, which lasts as long as the function."""
+        memory = cgutils.alloca_once(self.builder, ir.VectorType(self.data.type.pointee, self.lanes), vectors)
+        return TracedArray(self.builder, self.builder.bitcast(memory, self.data.type), self.dtype)
 
-    def number(self, at: Traced | int) -> Traced:
-        """The element itself."""
-        return Traced(self.builder, self.builder.load(self._element(at)), self.dtype)
+    def load_number(self, index: Traced | int) -> Traced:
+        """Return an element."""
+        return Traced(self.builder, self.builder.load(self._element(index)), self.dtype)
 
-    def put(self, at: Traced | int, number: Traced) -> None:
-        """Set an element."""
-        self.builder.store(number.value, self._element(at))
+    def store_number(self, index: Traced | int, number: Traced) -> None:
+        """Write an element."""
+        self.builder.store(number.value, self._element(index))
 
 
-def _take(context: Any, builder: Any, value: Any, kind: Any) -> Any:
+def _trace_argument(context: Any, builder: Any, value: Any, kind: Any) -> Any:
+    """Wrap an LLVM value of a Numba type as `Traced`, `TracedArray`, or a tuple of them."""
     if isinstance(kind, types.CPointer):
         return TracedArray(builder, value, kind.dtype)
     if isinstance(kind, types.Array):
         return TracedArray(builder, make_array(kind)(context, builder, value).data, kind.dtype)
-    named = isinstance(kind, types.BaseNamedTuple)
-    if named or isinstance(kind, types.BaseTuple):
-        kinds: Any = kind
-        values = zip(cgutils.unpack_tuple(builder, value, len(kinds)), kinds, strict=True)
-        parts = [_take(context, builder, v, k) for v, k in values]
-        return kinds.instance_class(*parts) if named else tuple(parts)
+    if isinstance(kind, (_TUPLE, _NAMED_TUPLE)):
+        pairs = zip(cgutils.unpack_tuple(builder, value, len(kind)), kind, strict=True)
+        elements = [_trace_argument(context, builder, element, kind) for element, kind in pairs]
+        return kind.instance_class(*elements) if isinstance(kind, _NAMED_TUPLE) else tuple(elements)
     return Traced(builder, value, kind)
 
 
-def _result(function: Callable[..., Any], kinds: Sequence[Any]) -> Any:
-    """The type of what a function returns, found by tracing it on nothing."""
+def _result_type(function: Callable[..., Any], kinds: Sequence[Any]) -> Any:
+    """Return the type of a function's result: it is traced once, in a module that is thrown away."""
     from numba.core.registry import cpu_target
 
     context = cpu_target.target_context
     native = [context.get_value_type(kind) for kind in kinds]
-    module = ir.Module()
-    place = ir.Function(module, ir.FunctionType(ir.VoidType(), native), "nothing")
-    builder = ir.IRBuilder(place.append_basic_block())
-    made = function(*(_take(context, builder, v, k) for v, k in zip(place.args, kinds, strict=True)))
-    if made is None:
+    scratch = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), native), "scratch")
+    builder = ir.IRBuilder(scratch.append_basic_block())
+    pairs = zip(scratch.args, kinds, strict=True)
+    result = function(*[_trace_argument(context, builder, value, kind) for value, kind in pairs])
+    if result is None:
         return types.none
-    return types.Tuple([one.kind for one in made]) if isinstance(made, tuple) else made.kind
+    return types.Tuple([element.kind for element in result]) if isinstance(result, tuple) else result.kind
 
 
-def _operator(sign: Any, function: Callable[[Traced, Traced], Traced]) -> None:
-    """An operator between vectors, or a vector and a number of its type."""
+def _register_operator(sign: Any) -> None:
+    """Make an operator work in compiled code on two vectors, or on a vector and a number of its type."""
 
     class Template(AbstractTemplate):
         def generic(self, args: Any, kws: Any) -> Any:
@@ -616,13 +628,14 @@ def _operator(sign: Any, function: Callable[[Traced, Traced], Traced]) -> None:
                 left, right = map(types.unliteral, args)
                 dtypes = [kind.dtype if isinstance(kind, Vector) else kind for kind in (left, right)]
                 if dtypes[0] == dtypes[1]:
-                    return signature(_result(function, (left, right)), left, right)
+                    return signature(_result_type(sign, (left, right)), left, right)
             return None
 
     infer_global(sign)(Template)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return function(*(Traced(builder, v, k) for v, k in zip(args, sig.args, strict=True))).value
+        left, right = (Traced(builder, value, kind) for value, kind in zip(args, sig.args, strict=True))
+        return sign(left, right).value
 
     for kinds in ((Vector, Vector), (Vector, types.Number), (types.Number, Vector)):
         lower_builtin(sign, *kinds)(lower)
@@ -632,44 +645,82 @@ for _sign in (
     operator.add, operator.sub, operator.mul, operator.truediv,
     operator.lt, operator.le, operator.gt, operator.ge,
 ):  # fmt: skip
-    _operator(_sign, _sign)
+    _register_operator(_sign)
 
 
-def _load(array: TracedArray, at: Traced) -> Traced:
-    """The vector that begins at array[at]."""
-    return array.load(at)
+@traced
+def load(array: TracedArray, index: Traced) -> Traced:
+    """Return the vector that begins at array[index]."""
+    return array.load(index)
 
 
-def _store(array: TracedArray, at: Traced, vector: Traced) -> None:
-    """Put a vector to where array[at] begins."""
-    array.store(at, vector)
+@traced
+def store(array: TracedArray, index: Traced, vector: Traced) -> None:
+    """Write a vector to memory from array[index] on."""
+    array.store(index, vector)
 
 
-def _splat(number: Traced) -> Traced:
-    """A number in every lane."""
-    return number.splat(lanes(number.dtype))
+@traced
+def splat(number: Traced) -> Traced:
+    """Return a vector with a number in every lane."""
+    return number.splat(lane_count(number.dtype))
 
 
-def _zero(like: TracedArray) -> Traced:
-    """A vector of zeros, like those of an array."""
+@traced
+def zero(like: TracedArray) -> Traced:
+    """Return a vector of zeros of the type of an array's elements."""
     return like.zero()
 
 
-load, store, splat, zero = traced(_load), traced(_store), traced(_splat), traced(_zero)
+@intrinsic
+def pointer_to(typing_context: Any, array: Any) -> Any:
+    """Return a pointer to the first element of a contiguous array.
 
-
-def _pointer(typing_context: Any, array: Any) -> Any:
-    """Where an array begins. Who takes it keeps the array: a pointer costs nothing, and owns nothing."""
-    result = types.CPointer(array.dtype)
+    A pointer isn't a counted reference, so it costs nothing, and the caller must `keep_alive` the array.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return make_array(signature.args[0])(context, builder, arguments[0]).data
 
-    return result(array), codegen
+    return _pointer_type(array)(array), codegen
 
 
-def _point(typing_context: Any, address: Any, like: Any) -> Any:
-    """A pointer to an address, to numbers like those of another."""
+def _pointer_type(kind: Any) -> Any:
+    """Return Numba's type of a pointer to an array, or of a named tuple with pointers for its arrays."""
+    if isinstance(kind, _NAMED_TUPLE):
+        return types.BaseTuple.from_types([_pointer_type(field) for field in kind], kind.instance_class)
+    if not isinstance(kind, types.Array):
+        return kind
+    if kind.layout != "C":
+        raise TypingError("a pointer needs a contiguous array: use np.ascontiguousarray")
+    return types.CPointer(kind.dtype)
+
+
+@intrinsic
+def with_pointers(typing_context: Any, fields: Any) -> Any:
+    """Return a named tuple, which may be nested, with pointers in place of its arrays; None stays None.
+
+    The caller must keep the arrays, as with `pointer_to`.
+    """
+
+    def replace(context: Any, builder: Any, value: Any, kind: Any) -> Any:
+        if isinstance(kind, types.Array):
+            return make_array(kind)(context, builder, value).data
+        if not isinstance(kind, _NAMED_TUPLE):
+            return value
+        pairs = zip(cgutils.unpack_tuple(builder, value, len(kind)), kind, strict=True)
+        values = [replace(context, builder, value, kind) for value, kind in pairs]
+        return context.make_tuple(builder, _pointer_type(kind), values)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return replace(context, builder, arguments[0], signature.args[0])
+
+    return _pointer_type(fields)(fields), codegen
+
+
+@intrinsic
+def pointer_at(typing_context: Any, address: Any, like: Any) -> Any:
+    """Return a pointer to an address in memory, to numbers of the type that `like` points to."""
     result = types.CPointer(like.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -678,8 +729,9 @@ def _point(typing_context: Any, address: Any, like: Any) -> Any:
     return result(types.intp, like), codegen
 
 
-def _null(typing_context: Any, kind: Any) -> Any:
-    """A pointer to nothing, for its type."""
+@intrinsic
+def null_pointer(typing_context: Any, kind: Any) -> Any:
+    """Return a null pointer to numbers of a NumPy type such as `np.float32`, which is used for its type."""
     result = types.CPointer(kind.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -688,8 +740,9 @@ def _null(typing_context: Any, kind: Any) -> Any:
     return result(kind), codegen
 
 
-def _beyond(typing_context: Any, pointer: Any, count: Any) -> Any:
-    """A pointer to a number further on."""
+@intrinsic
+def offset_pointer(typing_context: Any, pointer: Any, count: Any) -> Any:
+    """Return a pointer to the number that lies `count` numbers further on."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.gep(arguments[0], [arguments[1]])
@@ -697,8 +750,9 @@ def _beyond(typing_context: Any, pointer: Any, count: Any) -> Any:
     return pointer(pointer, types.intp), codegen
 
 
-def _keep(typing_context: Any, array: Any) -> Any:
-    """Nothing; but an array lives until it is done."""
+@intrinsic
+def keep_alive(typing_context: Any, array: Any) -> Any:
+    """Do nothing with an array, which is therefore not freed before this call."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return context.get_dummy_value()
@@ -706,39 +760,34 @@ def _keep(typing_context: Any, array: Any) -> Any:
     return types.none(array), codegen
 
 
-def _lanes_of(typing_context: Any, like: Any) -> Any:
-    """How many lanes a vector of such numbers has."""
+@intrinsic
+def lanes_of(typing_context: Any, like: Any) -> Any:
+    """Return how many lanes a vector of the numbers in an array, or at a pointer, has."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return ir.IntType(64)(lanes(signature.args[0].dtype))
+        return ir.IntType(64)(lane_count(signature.args[0].dtype))
 
     return types.intp(like), codegen
 
 
-def _number(typing_context: Any, like: Any, value: Any) -> Any:
-    """A number of float64 as one of those that are pointed to."""
+@intrinsic
+def cast_like(typing_context: Any, like: Any, value: Any) -> Any:
+    """Return a float64 number in the precision of the numbers that `like` points to."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        single = signature.return_type == types.float32
-        return builder.fptrunc(arguments[1], ir.FloatType()) if single else arguments[1]
+        is_float32 = signature.return_type == types.float32
+        return builder.fptrunc(arguments[1], ir.FloatType()) if is_float32 else arguments[1]
 
     return like.dtype(like, types.float64), codegen
 
 
-pointer: Any = intrinsic(_pointer)
-point: Any = intrinsic(_point)
-null: Any = intrinsic(_null)
-beyond: Any = intrinsic(_beyond)
-keep: Any = intrinsic(_keep)
-lanes_of: Any = intrinsic(_lanes_of)
-number: Any = intrinsic(_number)
-
-_FLUSHED = 0x8040  # of the control word of x86: results, and operands, that are denormal count as 0
+_X86 = platform.machine().lower() in ("x86_64", "amd64")
+_FLUSH_BITS = 0x8040  # of x86's control word: results, and operands, that are denormal count as 0
 
 
 def _control_word(builder: Any, value: Any = None) -> Any:
-    """Read the control word of vector arithmetic, or set it."""
-    word = cgutils.alloca_once(builder, ir.IntType(32))
+    """Generate code that reads x86's control word of vector arithmetic or, with a value, sets it."""
+    word = cgutils.alloca_once(builder, _INT32)
     name = "stmxcsr" if value is None else "ldmxcsr"
     if value is not None:
         builder.store(value, word)
@@ -748,26 +797,30 @@ def _control_word(builder: Any, value: Any = None) -> Any:
     return builder.load(word)
 
 
-def _flush(typing_context: Any) -> Any:
+@intrinsic
+def flush_denormals(typing_context: Any) -> Any:
+    """Make this thread treat denormal numbers as 0; return the mode it had, for `restore_denormals`.
+
+    Processors are slow on denormal numbers. On other machines than x86 nothing is changed.
+    """
+
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         if not _X86:
-            return ir.IntType(32)(0)
-        before = _control_word(builder)
-        _control_word(builder, builder.or_(before, ir.IntType(32)(_FLUSHED)))
-        return before
+            return _INT32(0)
+        mode = _control_word(builder)
+        _control_word(builder, builder.or_(mode, _INT32(_FLUSH_BITS)))
+        return mode
 
     return types.uint32(), codegen
 
 
-def _restore(typing_context: Any, mode: Any) -> Any:
+@intrinsic
+def restore_denormals(typing_context: Any, mode: Any) -> Any:
+    """Restore the mode that `flush_denormals` returned."""
+
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         if _X86:
             _control_word(builder, arguments[0])
         return context.get_dummy_value()
 
     return types.none(types.uint32), codegen
-
-
-_X86 = platform.machine().lower() in ("x86_64", "amd64")
-flush_denormals: Any = intrinsic(_flush)
-restore_denormals: Any = intrinsic(_restore)

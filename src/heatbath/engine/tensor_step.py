@@ -1,34 +1,55 @@
 """A step of an optimiser on tensors anywhere in memory, compiled: the engine's operations, in place.
 
 The tensors that are stepped lie one after the other in the numbering of the noise; each is given by its
-addresses. They are cut into pieces, which threads share; sums over a unit are taken piece by piece in a fixed
-order, so results do not depend on the number of threads.
+addresses. They are cut into pieces, which threads share. Sums over a unit are taken piece by piece in a fixed
+order, so results don't depend on the number of threads.
+
+A *unit* is the parameters that one ξ serves, and a *pass* goes once over the parameters (see `program`). p·p
+is -1 where it wasn't read.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath.engine.compile import compiled
-from heatbath.engine.kernels import fluctuate, kinds_for, make_moves, make_scratch, prepare, run_segment
-from heatbath.engine.layouts import Alone, first_address, place
+from heatbath.engine.kernels import (
+    Moves,
+    Scratch,
+    Tensors,
+    ThermostatValues,
+    apply_segment,
+    fluctuate,
+    fold_operations,
+    pointer_types,
+    reserve_moves,
+    reserve_scratch,
+)
+from heatbath.engine.layouts import Alone, aligned_address, reserve
 from heatbath.engine.openmp import for_each
-from heatbath.engine.simd import BYTES, flush_denormals, keep, lanes_of, point, pointer, restore_denormals
+from heatbath.engine.simd import (
+    BYTES,
+    Pointer,
+    flush_denormals,
+    keep_alive,
+    lanes_of,
+    pointer_at,
+    pointer_to,
+    restore_denormals,
+)
 from heatbath.methods.operations import THERMOSTAT, WIDTH
 from heatbath.reference.random import TILE
 
-PIECE = 64 * TILE
-BLOCKS = 16  # of pieces, for each thread: a core that is slow does not hold up the rest
-
+PIECE = 64 * TILE  # elements of a piece, at most
+BLOCKS = 16  # of pieces, for each thread: a slow core doesn't hold up the others
 
 # Columns of the array of tensors: addresses of θ, p, the gradient and the second moment; the position of the
-# first element in the numbering of the noise; the unit; the row of coefficients; how often it was stepped;
-# the number of the chain
+# first element in the numbering of the noise; the unit; the row of coefficients; how many steps; the chain
 THETA, MOMENTUM, GRADIENT, SECOND, FIRST, UNIT, ROW, STEP, CHAIN = range(9)
-# and of the array of units: p·p where it was read (-1: nowhere), ξ, the square root of the rung's temperature
+# Columns of the array of units: p·p where it was read, ξ, the square root of the rung's temperature
 KINETIC, XI, ROOT_TAU = range(3)
 
 
@@ -42,94 +63,131 @@ class Work(NamedTuple):
     size: NDArray[np.int64]  # of each unit, as far as it is stepped
 
 
-@compiled(cache=True)
-def fused_step(like, team, pieces, passes, finish, tensors, work, sums, units, seed):
-    """The pieces from one to before another of some passes; then, to `finish` each, what follows the pass.
+class PieceBlocks(NamedTuple):
+    """The blocks that the pieces `first` to stop - 1 are divided into, in pass `k`.
 
-    `team` is a region of `parallel_region`, or 0, and its threads. `sums` has room for p·p of every piece.
+    Block b has `buffer_size` bytes of memory from `address` + b buffer_size on.
     """
-    (region, threads), (begin, end), (first, last) = team, pieces, passes
-    blocks = min(end - begin, BLOCKS * threads)
-    kinds = kinds_for(pointer(like))
-    _, size = _make_buffers(kinds, work.operations.shape[0], 0)
-    memory = np.zeros(max(blocks, 1) * size + BYTES, np.uint8)
-    address = first_address(memory)
-    for k in range(first, last):
-        block = blocks, begin, end, k, address, size, like, tensors, work, sums, units, seed
-        for_each(region, threads, blocks, _step_block, block)
-        if finish:
-            buffers, _ = _make_buffers(kinds, work.operations.shape[0], address)
-            _between_passes(k, tensors, work, sums, units, seed, buffers.scratch)
-    keep(memory)
+
+    blocks: int
+    first: int
+    stop: int
+    k: int
+    address: int
+    buffer_size: int
 
 
 class TensorBuffers(NamedTuple):
-    """Pointers to what a block is worked on in."""
+    """Pointers to the memory of a block: coefficients (operation, WIDTH, lane), and the span of a piece."""
 
-    scratch: Any
-    moves: Any
-    columns: Any
-    xi: Any
-    root_tau: Any
-    unit: Any
-    span: Any
+    scratch: Scratch
+    moves: Moves
+    columns: Pointer
+    thermostat: ThermostatValues
+    span: Pointer
+
+
+@compiled(cache=True)
+def fused_step(like, team, pieces, passes, finish, tensors, work, sums, units, seed):
+    """Step some pieces of the tensors in some passes, in place; with `finish`, then sum p·p and move ξ.
+
+    Parameters
+    ----------
+    like : array in the precision of the tensors
+    team : a region of `parallel_region`, or 0, and its threads
+    pieces, passes : the first one and the stop
+    finish : whether to call `_finish_pass` after each pass
+    tensors : int64 array (tensor, CHAIN + 1)
+    work : Work
+    sums : array (piece), which receives p·p of every piece, or -1
+    units : array (unit, 3), of which p·p and ξ are updated
+    seed : uint64
+    """
+    (region, threads), (first, stop), (first_pass, stop_pass) = team, pieces, passes
+    blocks = min(stop - first, BLOCKS * threads)
+    types = pointer_types(pointer_to(like))
+    _, size = _reserve_buffers(types, work.operations.shape[0], 0)
+    memory = np.zeros(max(blocks, 1) * size + BYTES, np.uint8)
+    address = aligned_address(memory)
+    for k in range(first_pass, stop_pass):
+        task = PieceBlocks(blocks, first, stop, k, address, size)
+        for_each(region, threads, blocks, _step_block, (task, like, tensors, work, sums, units, seed))
+        if finish:
+            buffers, _ = _reserve_buffers(types, work.operations.shape[0], address)
+            _finish_pass(k, tensors, work, sums, units, seed, buffers.scratch)
+    keep_alive(memory)
 
 
 @compiled
-def _make_buffers(kinds, operations, address):
-    """Buffers from an address on, and the address after them."""
-    L = lanes_of(kinds.number)
-    scratch, address = make_scratch(Alone(1), kinds, address)
-    moves, address = make_moves(1, max(operations, 1), kinds, address)
-    columns, address = place(address, max(operations, 1) * WIDTH * L, kinds.real)
-    xi, address = place(address, 8, kinds.real)
-    root_tau, address = place(address, 8, kinds.real)
-    unit, address = place(address, 8, kinds.real)
-    span, address = place(address, 2, kinds.whole)
-    return TensorBuffers(scratch, moves, columns, xi, root_tau, unit, span), address
+def _reserve_buffers(types, operations, address):
+    """Reserve memory at an address for `TensorBuffers`; returns them and the next free address."""
+    lanes = lanes_of(types.parameter)
+    scratch, address = reserve_scratch(Alone(1), types, address)
+    moves, address = reserve_moves(1, max(operations, 1), types, address)
+    columns, address = reserve(address, max(operations, 1) * WIDTH * lanes, types.float64)
+    xi, address = reserve(address, 8, types.float64)
+    root_tau, address = reserve(address, 8, types.float64)
+    unit, address = reserve(address, 8, types.float64)
+    span, address = reserve(address, 2, types.int64)
+    return TensorBuffers(scratch, moves, columns, ThermostatValues(xi, root_tau, unit), span), address
 
 
 @compiled
-def _step_block(block, blocks, begin, end, k, address, room, like, tensors, work, sums, units, seed):
-    """Pass k over one of the blocks that the pieces begin to end - 1 are shared out in."""
-    number = pointer(like)
-    L = lanes_of(number)
-    buffers, _ = _make_buffers(kinds_for(number), work.operations.shape[0], address + block * room)
-    scratch, moves, span = buffers.scratch, buffers.moves, buffers.span
-    operations, segments = pointer(work.operations), work.segments
-    buffers.unit[0] = 1.0
+def _step_block(block, task, like, tensors, work, sums, units, seed):
+    """Step the pieces of one block of `task`, a `PieceBlocks`; the arrays are those of `fused_step`."""
+    number = pointer_to(like)
+    buffers, _ = _reserve_buffers(
+        pointer_types(number), work.operations.shape[0], task.address + block * task.buffer_size
+    )
+    scratch, span = buffers.scratch, buffers.span
+    buffers.thermostat.unit[0] = 1.0
     mode = flush_denormals()
-    count, known = end - begin, -1  # the tensor whose moves there are
-    for i in range(begin + count * block // blocks, begin + count * (block + 1) // blocks):
-        t, low, high = work.pieces[i, 0], work.pieces[i, 1], work.pieces[i, 2]
-        u, base = tensors[t, UNIT], tensors[t, FIRST] * like.itemsize
-        start, stop = segments[k, u, 0], segments[k, u, 1]
-        span[0], span[1] = low, high
+    count, folded_tensor = task.stop - task.first, -1  # the tensor that the moves are for
+    for i in range(
+        task.first + count * block // task.blocks, task.first + count * (block + 1) // task.blocks
+    ):
+        t = work.pieces[i, 0]
+        start, stop = work.segments[task.k, tensors[t, UNIT], 0], work.segments[task.k, tensors[t, UNIT], 1]
+        span[0], span[1] = work.pieces[i, 1], work.pieces[i, 2]
         sums[i] = -1.0
         if stop > start:
-            if t != known:
-                known = t
-                scratch.numbers[0] = tensors[t, CHAIN]
-                for o in range(start, stop):
-                    for c in range(WIDTH):
-                        buffers.columns[(o * WIDTH + c) * L] = work.table[tensors[t, ROW], o, c]
-                buffers.xi[0], buffers.root_tau[0] = units[u, XI], units[u, ROOT_TAU]
-                prepare(
-                    Alone(1), operations, start, stop, buffers.columns, buffers.xi, buffers.root_tau,
-                    buffers.unit, tensors[t, STEP], moves, 0, scratch,
-                )  # fmt: skip
-            if run_segment(
-                Alone(1), point(tensors[t, THETA] - base, number), point(tensors[t, MOMENTUM] - base, number),
-                point(tensors[t, GRADIENT] - base, number), point(tensors[t, SECOND] - base, number), span, 0,
-                1, moves, 0, seed, tensors[t, STEP], scratch, True,
-            ):  # fmt: skip
-                sums[i] = scratch.read[0]
+            if t != folded_tensor:
+                folded_tensor = t
+                _fold_for_tensor(t, start, stop, tensors, work, units, buffers)
+            address = tensors[t, FIRST] * like.itemsize
+            stepped = Tensors(
+                pointer_at(tensors[t, THETA] - address, number),
+                pointer_at(tensors[t, MOMENTUM] - address, number),
+                pointer_at(tensors[t, GRADIENT] - address, number),
+                pointer_at(tensors[t, SECOND] - address, number),
+            )
+            if apply_segment(
+                Alone(1), stepped, span, (0, 1), buffers.moves, 0, seed, tensors[t, STEP], scratch, True
+            ):
+                sums[i] = scratch.kinetic[0]
     restore_denormals(mode)
 
 
 @compiled
-def _between_passes(k, tensors, work, sums, units, seed, scratch):
-    """Sum p·p of the units, always in the same order, and move ξ as the pass says."""
+def _fold_for_tensor(t, start, stop, tensors, work, units, buffers):
+    """Fold the operations start to stop - 1 into moves of `buffers`, for tensor t; alone, lane 0 is used."""
+    columns, thermostat = buffers.columns, buffers.thermostat
+    lanes = lanes_of(buffers.moves.numbers)
+    buffers.scratch.chain_numbers[0] = tensors[t, CHAIN]
+    for o in range(start, stop):
+        for column in range(WIDTH):
+            columns[(o * WIDTH + column) * lanes] = work.table[tensors[t, ROW], o, column]
+    thermostat.xi[0] = units[tensors[t, UNIT], XI]
+    thermostat.root_tau[0] = units[tensors[t, UNIT], ROOT_TAU]
+    fold_operations(
+        Alone(1), pointer_to(work.operations), start, stop, columns, thermostat, tensors[t, STEP],
+        buffers.moves, 0, buffers.scratch,
+    )  # fmt: skip
+
+
+@compiled
+def _finish_pass(k, tensors, work, sums, units, seed, scratch):
+    """Sum p·p of the units after pass k, always in the same order, and update p·p and ξ in `units`."""
     total = np.full(units.shape[0], -1.0)
     row = np.zeros(units.shape[0], np.int64)  # ξ has that of the tensor that was stepped most often
     first = np.full(units.shape[0], -1, np.int64)  # and the noise of the first tensor
@@ -144,15 +202,21 @@ def _between_passes(k, tensors, work, sums, units, seed, scratch):
         if not total[u] < 0:
             units[u, KINETIC] = total[u]
         for o in range(work.segments[k, u, 1], work.segments[k, u, 2]):
-            c = work.table[row[u], o]
-            if work.operations[o, 0] == THERMOSTAT:
-                target = c[1] if c[1] >= 0 else units[u, ROOT_TAU] ** 2
-                share = 1.0 / work.size[u] if c[2] > 0 else 1.0
-                units[u, XI] += c[0] * share * (units[u, KINETIC] - work.size[u] * target)
-            else:
-                step = tensors[first[u], STEP] + work.operations[o, 2]
-                root = c[2] if c[2] >= 0 else units[u, ROOT_TAU]
-                where, chain = tensors[first[u], FIRST], tensors[first[u], CHAIN]
-                units[u, XI] = fluctuate(
-                    units[u, XI], c[0], c[1], root, seed, work.operations[o, 1], chain, step, where, scratch,
-                )  # fmt: skip
+            _move_friction(o, u, work.table[row[u], o], tensors[first[u]], work, units, seed, scratch)
+
+
+@compiled
+def _move_friction(o, u, columns, tensor, work, units, seed, scratch):
+    """Apply operation o, with coefficients `columns`, to ξ of unit u, whose first `tensor` is given."""
+    root_tau = units[u, ROOT_TAU]
+    if work.operations[o, 0] == THERMOSTAT:
+        target = columns[1] if columns[1] >= 0 else root_tau**2
+        share = 1.0 / work.size[u] if columns[2] > 0 else 1.0
+        units[u, XI] += columns[0] * share * (units[u, KINETIC] - work.size[u] * target)
+    else:
+        root = columns[2] if columns[2] >= 0 else root_tau
+        step = tensor[STEP] + work.operations[o, 2]
+        units[u, XI] = fluctuate(
+            units[u, XI], columns[0], columns[1], root, seed, work.operations[o, 1], tensor[CHAIN], step,
+            tensor[FIRST], scratch,
+        )  # fmt: skip

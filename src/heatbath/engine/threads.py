@@ -1,8 +1,8 @@
-"""A thread pool of our own for compiled code that releases the lock.
+"""A thread pool of our own for compiled code that releases Python's lock.
 
 Numba's own threading layers either load a second OpenMP runtime beside torch's, which kills forked children,
-or abort when two Python threads enter at once. This pool does neither: it is made when first needed, and made
-anew in a forked child.
+or abort when two Python threads enter at once. This pool does neither: it is made when it is first needed,
+and again in a forked child.
 """
 
 from __future__ import annotations
@@ -23,52 +23,59 @@ from heatbath._internal.checks import whole
 _pools: dict[int, ThreadPoolExecutor] = {}
 os.register_at_fork(after_in_child=_pools.clear)
 
+BLOCKS_PER_THREAD = 4  # so that a slow thread doesn't hold up the others
 
-class _Blas:
-    """How many need BLAS to have one thread, and how many it had before the first of them."""
 
-    found: ThreadpoolController | None = None  # finding the libraries takes some 30 ms
-    limits: Any = None
+class _BlasLimit:
+    """How many callers need BLAS to have one thread, and how many it had before the first of them."""
+
+    controller: ThreadpoolController | None = None  # finding the libraries takes some 30 ms
+    original: Any = None
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        self.lock, self.count = threading.Lock(), 0
+        """Forget all callers."""
+        self.lock, self.users = threading.Lock(), 0
 
 
-_blas = _Blas()
+_blas = _BlasLimit()
 os.register_at_fork(after_in_child=_blas.clear)  # where nobody needs it yet
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Within, BLAS has one thread, in the whole process: there are threads enough, and results stay the same.
+    """Limit BLAS to one thread in the whole process: there are threads enough, and results stay the same.
 
-    Its number of threads belongs to the process. So those who need this are counted: the first sets it, and
-    the last one gives back what it was. If each set and restored it, whoever ends in between would undo it
-    for the others, or leave it at one for good. Everyone who comes sets it to one, as others than these may
-    have set it in between.
+    The number of BLAS threads belongs to the process, so callers are counted. The first one remembers the
+    number and the last one restores it. If each caller set and restored it, one that ends in between would
+    undo the limit for the others, or leave it for good. Each caller sets the limit again, since other code
+    may have changed it.
     """
     with _blas.lock:
-        if _blas.found is None:
+        if _blas.controller is None:
             import_module("scipy.linalg.cython_blas")  # which compiled code has; it is not found before
-            _blas.found = ThreadpoolController()
-        limits = _blas.found.limit(limits=1, user_api="blas")
-        if _blas.count == 0:
-            _blas.limits = limits
-        _blas.count += 1
+            _blas.controller = ThreadpoolController()
+        limits = _blas.controller.limit(limits=1, user_api="blas")
+        if _blas.users == 0:
+            _blas.original = limits
+        _blas.users += 1
     try:
         yield
     finally:
         with _blas.lock:
-            _blas.count -= 1
-            if _blas.count == 0:
-                _blas.limits.restore_original_limits()
+            _blas.users -= 1
+            if _blas.users == 0:
+                _blas.original.restore_original_limits()
 
 
 def thread_count(threads: int | None = None, default: int | None = None) -> int:
-    """The threads asked for, or HEATBATH_THREADS, or the default, or one for each core that may be used."""
+    """Return the number of threads to use.
+
+    It is `threads` if given, or else the environment variable HEATBATH_THREADS, the default, or one for each
+    core that this process may use.
+    """
     if threads is not None:
         return whole("threads", threads, low=1)
     setting = os.environ.get("HEATBATH_THREADS")
@@ -82,10 +89,10 @@ def thread_count(threads: int | None = None, default: int | None = None) -> int:
 
 
 def spread(work: Callable[[int, int], None], count: int, threads: int, even: bool = False) -> None:
-    """Call work(begin, end) for blocks that cover range(count), on up to `threads` threads.
+    """Call work(first, stop) for blocks that cover range(count), on up to `threads` threads.
 
-    There are a few blocks a thread, so that one that is slow does not hold up the rest; for `even` work one
-    is enough, and this thread does its share.
+    Each thread has a few blocks, so that a slow one doesn't hold up the others. For `even` work one block is
+    enough, and the calling thread does its share.
     """
     if threads == 1 or count == 1:
         work(0, count)
@@ -93,10 +100,10 @@ def spread(work: Callable[[int, int], None], count: int, threads: int, even: boo
     pool = _pools.get(threads)
     if pool is None:
         pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, thread_name_prefix="heatbath"))
-    blocks = min(count, threads if even else 4 * threads)
-    first, *others = pairwise([count * i // blocks for i in range(blocks + 1)])
-    waiting = [pool.submit(work, *block) for block in (others if even else (first, *others))]
+    blocks = min(count, threads if even else BLOCKS_PER_THREAD * threads)
+    spans = list(pairwise([count * i // blocks for i in range(blocks + 1)]))
+    futures = [pool.submit(work, *span) for span in (spans[1:] if even else spans)]
     if even:
-        work(*first)
-    for done in waiting:
-        done.result()
+        work(*spans[0])
+    for future in futures:
+        future.result()

@@ -24,12 +24,12 @@ from heatbath.analysis.landscape.grid import Grid, line_weights, surface_weights
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS
-from heatbath.engine.batches import beside
+from heatbath.engine.batches import append_weights
 from heatbath.engine.dense import CHUNK
 from heatbath.engine.dense_shape import Shape
-from heatbath.engine.evaluate import evaluate_mixtures
+from heatbath.engine.evaluate import MixtureData, evaluate_mixtures
 from heatbath.engine.layouts import Alone, Wide
-from heatbath.engine.simd import lanes
+from heatbath.engine.simd import lane_count
 from heatbath.engine.threads import one_blas_thread, spread, thread_count
 from heatbath.models.dense import ACTIVATIONS, MLP
 
@@ -190,7 +190,7 @@ def _split_data(problem: Problem, split: Split) -> SplitData:
     X, Y = (problem.X_train, problem.Y_train) if split == "train" else (problem.X_test, problem.Y_test)
     if not X.shape[1]:
         raise ValueError("there are no test examples: pass split='train'")
-    return SplitData(X, *beside(Y, problem.relative_weights(split)))
+    return SplitData(X, *append_weights(Y, problem.relative_weights(split)))
 
 
 def _labelled_theta(theta: Theta, size: int) -> xr.DataArray:
@@ -273,14 +273,14 @@ def _sum_losses(
     finite = np.flatnonzero(np.isfinite(corners).all(axis=(1, 2))).tolist()
     loss[finite] = correct[finite] = 0.0
     layout = Wide() if shape.uses_blas else Alone()
-    network = shape.network(layout, lanes(corners.dtype), CHUNK, skip=int(len(shape.ways) > 1))
+    network = shape.network(layout, lane_count(corners.dtype), CHUNK, skip=int(len(shape.schemes) > 1))
 
     def chunk_arguments(family: int, first: int) -> tuple[Any, ...]:
         rows = slice(first, first + CHUNK)
         x, y = (np.ascontiguousarray(array[draws[family], rows], corners.dtype) for array in (data.X, data.Y))
-        inputs = _second_layer_inputs(shape, corners[family], weights, x)
-        sums = loss[family], correct[family]
-        return corners[family], weights, *inputs, y, data.weight_column, network, *sums
+        inputs, *mixed = _second_layer_inputs(shape, corners[family], weights, x)
+        mixture = MixtureData(corners[family], inputs, y, data.weight_column)
+        return mixture, weights, *mixed, network, loss[family], correct[family]
 
     if finite:  # compile, and load BLAS, whose threads can't be limited before
         evaluate_mixtures(layout, 0, 0, *chunk_arguments(finite[0], 0))
@@ -309,7 +309,7 @@ def _second_layer_inputs(
     int
         Number of the activation.
     """
-    if len(shape.ways) == 1:
+    if len(shape.schemes) == 1:
         return x[None], np.ones((len(weights), 1), x.dtype), ACTIVATIONS["identity"].number
     width, out = shape.sizes[:2]
     W, bias = corners[:, : width * out].reshape(-1, out, width), corners[:, width * out : (width + 1) * out]

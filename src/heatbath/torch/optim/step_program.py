@@ -155,10 +155,10 @@ def step_program(method: Method) -> StepProgram:
             if engine_pass.reads:  # p·p for ξ, while the tile is in the cache
                 operations.append(Operation(READ, []))
             stop = len(operations)
-            operations += engine_pass.frictions
+            operations += engine_pass.friction_operations
             passes.append(StepPass(first, stop, len(operations)))
-        stages.append(StepStage(stage.begins, stage.offset, tuple(passes)))
-    encoded = np.array([(o.kind, o.use, o.offset) for o in operations], np.int64).reshape(-1, 3)
+        stages.append(StepStage(stage.kind, stage.offset, tuple(passes)))
+    encoded = np.array([(o.kind, o.stream_slot, o.offset) for o in operations], np.int64).reshape(-1, 3)
     return StepProgram(method, tuple(stages), encoded, *_plan_table(operations, bool(program.prelude)))
 
 
