@@ -243,7 +243,7 @@ def test_commands_on_a_page_have_options_that_exist(page):
 @pytest.mark.parametrize("page", **names([*WRITTEN, ROOT / "README.md"]))
 def test_commands_on_a_page_whose_problem_is_drawn_are_accepted(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("heatbath.cli.commands._carry_out", lambda *arguments: None)
+    monkeypatch.setattr("heatbath.cli.commands._execute", lambda *arguments: None)
     for line in commands(page):
         words = shlex.split(line, comments=True)
         if "--problem" in words and words[0] in ("train", "compare", "sweep", "tune"):

@@ -1,4 +1,4 @@
-"""`python -m heatbath`: the command line, where its script is not on the path."""
+"""Run the command line with `python -m heatbath`, where its script is not on the path."""
 
 from heatbath.cli import main
 

@@ -22,8 +22,7 @@ def call(capsys):
 
 @pytest.fixture
 def no_pictures(monkeypatch):
-    for name in ("draw_all", "draw_search"):
-        monkeypatch.setattr(figures, name, lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
 
 
 @pytest.fixture

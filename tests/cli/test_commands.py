@@ -28,8 +28,9 @@ import heatbath as hb
 from heatbath.cli import commands, main, methods, parsing
 from heatbath.cli.display import Display
 from heatbath.cli.errors import ending
+from heatbath.cli.plans import prepare_run
 from heatbath.cli.report import figures
-from heatbath.cli.settings import merged, plan_of, read_settings, write_settings
+from heatbath.cli.settings import merge_settings, read_settings, write_settings
 from heatbath.datasets.mnist import MNIST
 from heatbath.runs import file, simulation
 from tests.patience import PATIENCE, wait_until
@@ -108,14 +109,16 @@ def test_settings_toml_is_complete(trained):
 
 def test_options_win_over_the_file_and_another_method_leaves_nothing_of_the_old_one(trained):
     _, file = read_settings(trained / "settings.toml", "train")
-    _, same = plan_of("train", merged(file, {"method": {"tau": "3e-4"}, "training": {"steps": 70}}, []))
+    _, same = prepare_run(
+        "train", merge_settings(file, {"method": {"tau": "3e-4"}, "training": {"steps": 70}}, [])
+    )
     assert same["method"]["tau"] == 3e-4
     assert same["method"]["h"] == 0.2
     assert same["training"]["steps"] == 70
-    plan, other = plan_of("train", merged(file, {"method": {"name": "lol"}}, []))
+    plan, other = prepare_run("train", merge_settings(file, {"method": {"name": "lol"}}, []))
     assert plan.partition == hb.LOL()
     assert other["method"]["tau"] == 1e-3
-    rings = merged(file, {"problem": {"name": "rings"}}, [])["problem"]
+    rings = merge_settings(file, {"problem": {"name": "rings"}}, [])["problem"]
     assert rings == {"name": "rings"}
 
 
@@ -147,7 +150,7 @@ def test_the_summary_has_the_averaged_prediction_first_then_means_over_chains_an
     text = (trained / "summary.md").read_text()
     assert f"| accuracy | {100 * right:.1f} % (" in text
     assert f" | {100 * mean:.1f} % ({100 * row['single']['accuracy']['low']:.1f} to" in text
-    assert "60 test examples; 95 % intervals over examples, of one network over chains." in text
+    assert "60 test examples; 95 % intervals over examples, for one network over chains." in text
 
 
 def test_json_is_one_object_on_stdout_and_nothing_else(tmp_path, call, no_pictures):
@@ -185,7 +188,7 @@ def test_sweep_takes_lists_and_logarithmic_ranges(tmp_path, call):
     assert found == [(gamma, tau) for gamma in (0.01, 0.1, 1.0) for tau in (1e-5, 1e-3)]
     assert told["best"] == told["rows"][int(np.argmin(told["chosen"]["losses"]))]["labels"]
     assert (told["chosen"]["examples"], told["judged_on"]["examples"]) == (30, 30)
-    assert "* is the best by the log loss of the averaged prediction on 30 others" in out
+    assert "* is the best by the log loss of the averaged prediction on 30 other examples" in out
     assert (tmp_path / "grid" / "sweep.png").exists()
     run = hb.load(tmp_path / "grid" / "run.nc").select(tau=1e-5, gamma=0.1)
     alone = hb.train(run.problem, hb.MLP((8,)), hb.LOL(0.1, 0.1, 1e-5), 60, 10, chains=3, record=20)
@@ -260,7 +263,9 @@ def test_runs_without_a_name_get_a_folder_of_their_own(tmp_path, monkeypatch, ca
 
 def test_the_display_tells_speed_loss_temperature_and_time_left():
     problem = hb.datasets.spirals(n_train=100, n_test=60)
-    plan, _ = plan_of("train", merged({}, {"problem": {"name": "spirals"}, "method": {"name": "adlala"}}, []))
+    plan, _ = prepare_run(
+        "train", merge_settings({}, {"problem": {"name": "spirals"}, "method": {"name": "adlala"}}, [])
+    )
     now = hb.Progress(500, 1000, 2.0, 0.25, {"hidden": 1.5e-4, "output": 2e-4}, 0, 0.875)
     assert problem.inputs == plan.problem.inputs
     live, plain = (Console(file=io.StringIO(), force_terminal=kind, width=120) for kind in (True, False))
@@ -276,7 +281,9 @@ def test_the_display_tells_speed_loss_temperature_and_time_left():
 
 
 def test_lines_come_only_now_and_then_where_there_is_no_terminal():
-    plan, _ = plan_of("train", merged({}, {"problem": {"name": "spirals"}, "method": {"name": "lol"}}, []))
+    plan, _ = prepare_run(
+        "train", merge_settings({}, {"problem": {"name": "spirals"}, "method": {"name": "lol"}}, [])
+    )
     console = Console(file=io.StringIO(), force_terminal=False)
     with Display(plan, console) as display:
         for step in range(1, 50):
@@ -334,7 +341,7 @@ def sampled(tmp_path_factory):
     method = ["--method", "lala:h=0.1,gamma=1", "--prior", "0.8,1.2", "--temperature", "0.9"]
     data = ["--data", str(folder / "size.csv"), *REGRESSION, "--out", str(folder / "run")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw_all", lambda *arguments: [])
+        patch.setattr(figures, "draw_figures", lambda *arguments: [])
         with pytest.raises(SystemExit) as end:
             main(["train", *data, *method])
     assert end.value.code == 0
@@ -422,17 +429,19 @@ def test_a_network_says_the_noise_at_each_row(sampled, tmp_path, call, no_pictur
 def test_a_posterior_of_classes_is_for_all_methods_of_a_comparison_and_points_of_a_sweep():
     options = {"problem": {"name": "spirals"}, "posterior": {"prior": "fan_in", "temperature": 0.5}}
     posterior = hb.Posterior("fan_in", temperature=0.5)
-    plan, _ = plan_of("compare", merged({}, options, ["langevin:h=0.1,gamma=1", "adlala", "adam:h=0.01"]))
+    plan, _ = prepare_run(
+        "compare", merge_settings({}, options, ["langevin:h=0.1,gamma=1", "adlala", "adam:h=0.01"])
+    )
     assert plan.partition == {
         "Langevin": hb.Partition(hb.Langevin(1.0), 0.1, posterior),
         "AdLaLa": hb.AdLaLa(posterior=posterior),
         "Adam": hb.Partition(hb.Adam(), 0.01, posterior),
     }
     method = {"method": {"name": "sgld", "h": "0.1,0.2"}}
-    plan, complete = plan_of("sweep", merged({}, options | method, []))
+    plan, complete = prepare_run("sweep", merge_settings({}, options | method, []))
     assert plan.partition == hb.Partition(hb.SGLD(), [0.1, 0.2], posterior)
     again = tomllib.loads(write_settings("sweep", complete))
-    assert plan_of("sweep", merged(again, {}, []))[0].partition == plan.partition
+    assert prepare_run("sweep", merge_settings(again, {}, []))[0].partition == plan.partition
 
 
 # What a run finds by itself
@@ -447,7 +456,7 @@ def found(sampled, tmp_path_factory):
     """The folder of a run that finds its stepsize and its length."""
     folder = tmp_path_factory.mktemp("auto") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw_all", lambda *arguments: [])
+        patch.setattr(figures, "draw_figures", lambda *arguments: [])
         with pytest.raises(SystemExit) as end:
             main(["train", "--data", str(sampled / "size.csv"), *AUTO, "--out", str(folder)])
     assert end.value.code == 0
@@ -497,12 +506,12 @@ def test_defaults_of_a_length_that_is_found_are_in_the_settings(sampled):
     problem = {"data": str(sampled / "size.csv"), "target": "size"}
     method = {"name": "lala", "h": "0.1", "gamma": "1"}
     given = {"problem": problem, "method": method, "posterior": {"prior": 1.0}}
-    search, complete = plan_of("train", merged({}, given | {"training": {"steps": "auto"}}, []))
+    search, complete = prepare_run("train", merge_settings({}, given | {"training": {"steps": "auto"}}, []))
     assert (search.budget, complete["training"]["budget"]) == (20_000, 20_000)
     assert complete["training"]["samples"] == 100
-    _, same = plan_of("train", merged(complete, {}, []))
+    _, same = prepare_run("train", merge_settings(complete, {}, []))
     assert same == complete
-    plan, fixed = plan_of("train", merged(complete, {"training": {"steps": 500}}, []))
+    plan, fixed = prepare_run("train", merge_settings(complete, {"training": {"steps": 500}}, []))
     assert plan.steps == 500
     assert "budget" not in fixed["training"]  # it was of the steps in the file
 
@@ -544,7 +553,7 @@ def test_the_display_says_what_short_runs_are_and_how_long_the_run_may_be(sample
     given = {"problem": {"data": str(sampled / "size.csv"), "target": "size"}, "posterior": {"prior": 1.0}}
     method = {"name": "lala", "h": "auto", "gamma": "1"}
     training = {"steps": "auto", "budget": 4000}
-    search, _ = plan_of("train", merged({}, given | {"method": method, "training": training}, []))
+    search, _ = prepare_run("train", merge_settings({}, given | {"method": method, "training": training}, []))
     display = Display(search, Console(file=io.StringIO()))
     now = hb.Progress(50, 100, 2.0, 0.25, {"hidden": 1.5e-4}, 0)
     assert display.lines(now)[0] == "step 50 of 100 (4,000 at most), 25 steps/s, 2 s left"
@@ -557,10 +566,10 @@ def test_student_s_law_is_that_of_the_library(sampled):
     given = {"problem": {"data": str(sampled / "size.csv"), "target": "size"}}
     method = {"name": "lala", "h": "0.1", "gamma": "1"}
     told = {"method": method, "posterior": {"degrees": 4.0, "temperature": 0.5}}
-    plan, complete = plan_of("train", merged({}, given | told, []))
+    plan, complete = prepare_run("train", merge_settings({}, given | told, []))
     assert plan.partition.posterior == hb.Posterior(temperature=0.5, degrees=4.0)
     assert complete["posterior"]["degrees"] == 4.0
-    assert plan_of("train", merged(complete, {}, []))[0].partition == plan.partition
+    assert prepare_run("train", merge_settings(complete, {}, []))[0].partition == plan.partition
 
 
 def test_of_a_comparison_one_method_predicts(tmp_path, call, refused, no_pictures):
@@ -568,7 +577,7 @@ def test_of_a_comparison_one_method_predicts(tmp_path, call, refused, no_picture
     assert call("compare", *SMALL, *chosen, "--out", tmp_path / "both")[0] == 0
     new = tmp_path / "new.csv"
     new.write_text("x1,x2\n0.5,1\n")
-    assert "say which, --select method=..." in refused("predict", tmp_path / "both", new)
+    assert "choose one with --select method=..." in refused("predict", tmp_path / "both", new)
     _, out, _ = call("predict", tmp_path / "both", new, "--select", "method=LOL")
     said = hb.load(tmp_path / "both" / "run.nc").select(method="LOL").outputs([[0.5, 1.0]]).mean()
     assert float(rows_of(out)[0]["probability_1"]) == pytest.approx(said, rel=1e-12)
@@ -643,7 +652,7 @@ def test_info_says_what_there_is(call, monkeypatch, tmp_path):
     assert facts["heatbath"] == hb.__version__
     assert facts["threads"] == "3"
     assert facts["data"] == str(tmp_path)
-    assert facts["MNIST"].startswith("not there")
+    assert facts["MNIST"].startswith("missing")
     assert "compile" in facts["kernels"]
     (tmp_path / "mnist").mkdir()
     for name in MNIST:
@@ -678,7 +687,7 @@ def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "run"
     begin = time.perf_counter()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw_all", lambda *arguments: [])
+        patch.setattr(figures, "draw_figures", lambda *arguments: [])
         with pytest.raises(SystemExit):
             main(["train", *LONG, "--threads", "1", "--every", "0.15", "--out", str(folder)])
     return {name: (folder / name).read_bytes() for name in WHOLE}, time.perf_counter() - begin
@@ -763,8 +772,8 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
     ("arguments", "told"),
     [
         (["train"], "say --problem NAME or --data FILE"),
-        (["train", "--problem", "spirals", "--tau", "1"], "with --method NAME; accepted: adlala, lol"),
-        (["sweep", "--problem", "spirals"], "with --method NAME; accepted: adlala, lol"),
+        (["train", "--problem", "spirals", "--tau", "1"], "choose a method with --method NAME; accepted"),
+        (["sweep", "--problem", "spirals"], "choose a method with --method NAME; accepted: adlala, lol"),
         (["train", "--nonsense"], "No such option: --nonsense"),
         (["nonsense"], "No such command 'nonsense'"),
         (["train", "--problem", "circles", "--method", "lol"], "there is no problem 'circles'"),
@@ -780,16 +789,16 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
         (["train", *SMALL, "--method", "lol", "--hidden", "10,x"], "--hidden must be a whole number"),
         (["train", *SMALL, "--method", "lol", "--batch", "101"], "batch (of 100 training examples) must be"),
         (["train", *SMALL, "--method", "lol", "--steps", "1e4"], "must be a whole number or auto, got '1e4'"),
-        (["train", *SMALL, "--method", "lol", "--thin", "3"], "burn_in and thin are for samples"),
+        (["train", *SMALL, "--method", "lol", "--thin", "3"], "burn_in and thin apply to samples"),
         (["train", *SMALL, "--method", "lol", "--threads", "0"], "threads must be"),
         (["train", *SMALL, "--method", "lol", "--every", "-1"], "every must be"),
         (["train", *SMALL, "--method", "lol", "--chains", "100000000000"], "GB are free"),
         (["sweep", *SMALL, "--method", "lol"], "a sweep needs several values"),
-        (["compare", *SMALL], "say what to compare"),
+        (["compare", *SMALL], "name the methods to compare"),
         (["compare", *SMALL, "--method", "sgd:h"], "write a method as sgld:h=0.1,sigma=0.01"),
         (["train", "--settings", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["train", "--data", "nowhere.csv", "--target", "y", "--method", "lol"], "nowhere.csv cannot be"),
-        (["train", "--data", "nowhere.csv", "--method", "lol"], "say --data FILE --target COLUMN"),
+        (["train", "--data", "nowhere.csv", "--method", "lol"], "the column to predict, --data FILE"),
         (["train", *SMALL, "--method", "lol", "--weights", "w"], "problem spirals has no weights; accepted"),
         (["train", "--data", "x.csv", "--problem", "rings", "--method", "lol"], "problem or data, not both"),
         (["train", *SMALL, "--method", "lol", "--prior", "wide"], "'fan_in' or 'auto'; got 'wide'"),
@@ -809,11 +818,11 @@ LENGTH = ["--gamma", "1", "--steps", "auto"]
         (["train", *SMALL, *LALA, *LENGTH, "--budget", "5"], "budget must be a whole number >= 16"),
         (["train", *SMALL, *LALA, *LENGTH, "--chains", "1"], "needs at least 2 chains and 4 samples"),
         (["train", *SMALL, *LALA, *LENGTH, "--thin", "2"], "burn_in and thin follow from steps='auto'"),
-        (["sweep", *SMALL, *LALA, "--gamma", "1,2"], "h='auto' is found by train, for one partition: say a"),
+        (["sweep", *SMALL, *LALA, "--gamma", "1,2"], "h='auto' is found by train, for one partition: give a"),
         (["sweep", *SMALL, "--method", "lol", "--h", "0.1,auto"], "h must be a number, got 'auto'"),
-        (["sweep", *SMALL, "--method", "lol", "--h", "0.1,0.2", "--steps", "auto"], "for sweep say --steps"),
+        (["sweep", *SMALL, "--method", "lol", "--h", "0.1,0.2", "--steps", "auto"], "sweep say --steps"),
         (["compare", *SMALL, "--method", "lala:h=auto,gamma=1,tau=1"], "h='auto' is found by train"),
-        (["compare", *SMALL, "--method", "lol", "--budget", "500"], "only heatbath train finds how many"),
+        (["compare", *SMALL, "--method", "lol", "--budget", "500"], "only heatbath train finds"),
         (["train", *SMALL, "--method", "lol", "--degrees", "4"], "degrees is for a regression"),
         (["train", *SMALL, "--method", "lol", "--degrees", "x"], "--degrees must be a number, got 'x'"),
         (["resume", "nowhere"], "nowhere holds no run"),
@@ -896,19 +905,19 @@ def test_chains_start_where_those_of_another_run_have_ended(trained, refused, tm
     folder = Path(shutil.copytree(trained, tmp_path / "first"))
     sections = {"problem": {"name": "spirals", "n_train": 100, "n_test": 60}, "network": {"hidden": [8]}}
     training = {"steps": 10, "batch": 10, "chains": 3, "start": str(folder), "momenta": "thermal"}
-    given = merged({**sections, "method": {"name": "lol", "h": 0.1}, "training": training}, {}, [])
-    plan, complete = plan_of("train", given)
+    given = merge_settings({**sections, "method": {"name": "lol", "h": 0.1}, "training": training}, {}, [])
+    plan, complete = prepare_run("train", given)
     assert np.array_equal(plan.start, hb.load(trained / "run.nc").theta)
     written = tmp_path / "settings.toml"
     written.write_text(write_settings("train", complete))
-    again = merged(read_settings(written)[1], {}, [])
-    assert np.array_equal(plan_of("train", again)[0].start, plan.start)
-    with pytest.raises(ValueError, match=r"only heatbath train finds .* where chains begin"):
-        plan_of("compare", given | {"methods": {"LOL": {"name": "lol", "h": 0.1}}})
+    again = merge_settings(read_settings(written)[1], {}, [])
+    assert np.array_equal(prepare_run("train", again)[0].start, plan.start)
+    with pytest.raises(ValueError, match=r"only heatbath train finds .* takes a start"):
+        prepare_run("compare", given | {"methods": {"LOL": {"name": "lol", "h": 0.1}}})
     assert "cannot be read" in refused("train", *SMALL, *ADLALA, "--start", tmp_path, "--out", tmp_path / "x")
     hb.load(folder / "run.nc").resume(1).save(folder / "run.nc")
-    with pytest.raises(ValueError, match="has changed since these settings were written: say --start again"):
-        plan_of("train", again)
+    with pytest.raises(ValueError, match="has changed since these settings were written: use --start"):
+        prepare_run("train", again)
 
 
 def test_parts_have_methods_of_their_own():
@@ -918,7 +927,7 @@ def test_parts_have_methods_of_their_own():
     hidden = hb.Langevin(gamma=2.0, tau=1e-3)
     assert partition == hb.Partition({"hidden": hidden, "output": hb.SGD(weight_decay=0.1)}, 0.1)
     assert methods.partition_of(complete) == (partition, complete)
-    assert merged({"method": table}, {"method": {"name": "lol"}}, [])["method"] == {"name": "lol"}
+    assert merge_settings({"method": table}, {"method": {"name": "lol"}}, [])["method"] == {"name": "lol"}
     for wrong, told in (
         ({**table, "tau": 1.0}, "and nothing else; got h, parts, tau"),
         ({"h": 0.1, "parts": {}}, "a section for each of them"),
@@ -974,7 +983,7 @@ def test_predictions_refuse_what_they_cannot_use(trained, refused, tmp_path):
         new.write_text(content)
         assert told in refused("predict", trained, new)
     new.write_text("x1,x2\n0.5,1\n")
-    assert "there already" in refused("predict", trained, new, "--out", new)
+    assert "exists already" in refused("predict", trained, new, "--out", new)
     assert new.read_text() == "x1,x2\n0.5,1\n"
     assert "there is no axis tau" in refused("predict", trained, new, "--select", "tau=1")
     assert "this run predicts classes: leave it out" in refused("predict", trained, new, "--coverage", "0.5")
@@ -1088,7 +1097,7 @@ def test_many_classes_in_a_plane_have_no_classifier_picture_and_all_else(call, e
         (("predict", "RUN", "FILE", "--select", "tau=1", "--select", "tau=2"), "names one axis twice"),
         (
             ("train", "--problem", "spirals", "--method", "sgld:h=0.1,sigma=0.01", "--h", "0.2"),
-            "h is said twice, in --method sgld:h=0.1,sigma=0.01 and as an option",
+            "h is given twice, in --method sgld:h=0.1,sigma=0.01 and as an option",
         ),
     ],
 )

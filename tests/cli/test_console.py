@@ -18,9 +18,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import heatbath as hb
 from heatbath.cli import main, options
-from heatbath.cli.commands import _introduce
+from heatbath.cli.introduction import introduce, target_note
 from heatbath.cli.report import figures
-from heatbath.cli.report.tables import target_note
 from heatbath.datasets import from_arrays
 from heatbath.datasets.tables import open_chunks
 from heatbath.paper import NAMES
@@ -44,7 +43,7 @@ def streamed(tmp_path_factory):
     """The folder of a run whose table came from the standard input."""
     folder = tmp_path_factory.mktemp("streamed") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw_all", lambda *arguments: [])
+        patch.setattr(figures, "draw_figures", lambda *arguments: [])
         patch.setattr("sys.stdin", Input(TABLE.encode()))
         with pytest.raises(SystemExit) as end:
             main(["train", "--data", "-", *QUICK, "--out", str(folder)])
@@ -252,5 +251,5 @@ def test_what_is_to_be_predicted_is_said_at_the_start(streamed, tmp_path, capsys
     many = from_arrays(X, np.arange(40) % 25)
     assert target_note(many, section).endswith(f"{hint}, and if they are numbers of classes, --task classes")
     assert target_note(from_arrays(X, np.arange(40) ** 2), section).endswith(hint)  # all are different
-    _introduce(replace(run.problem, class_factors=None), {"problem": told}, usual=False)
+    introduce(replace(run.problem, class_factors=None), {"problem": told}, is_default=False)
     assert "target kind: 2 classes" in capsys.readouterr().err

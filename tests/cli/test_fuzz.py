@@ -62,7 +62,7 @@ def code_of(capsys, *arguments):
 def read_only(monkeypatch, tmp_path):
     """Everything is read and checked, and nothing is run."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(commands, "_carry_out", lambda *arguments: None)
+    monkeypatch.setattr(commands, "_execute", lambda *arguments: None)
     return tmp_path
 
 
@@ -139,7 +139,7 @@ def test_no_bytes_make_a_traceback(read_only, capsys, content, name):
 def test_settings_that_are_accepted_run_to_the_end(tmp_path_factory, monkeypatch, capsys, made):
     """Or say in one line why they do not, and those that they write are accepted again."""
     folder = tmp_path_factory.mktemp("fuzz")
-    monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
     (folder / "settings.toml").write_text(tomli_w.dumps(made))
     if code_of(capsys, "train", "--settings", folder / "settings.toml", "--out", folder / "run") == 0:
         assert tomllib.loads((folder / "run" / "settings.toml").read_text())["command"] == "train"

@@ -10,19 +10,13 @@ import pytest
 
 import heatbath as hb
 from heatbath import plotting
-from heatbath.cli.report.contents import summary, tell
-from heatbath.cli.report.figures import draw_all
-from heatbath.cli.report.html import html_report
-from heatbath.cli.report.tables import (
-    about,
-    as_json,
-    as_markdown,
-    as_table,
-    cells,
-    confusion_cells,
-    confusion_tables,
-    said,
-)
+from heatbath.cli.errors import as_json
+from heatbath.cli.report.contents import report_on_run
+from heatbath.cli.report.figures import draw_figures
+from heatbath.cli.report.html import report_to_html
+from heatbath.cli.report.markdown import report_to_markdown
+from heatbath.cli.report.tables import caption, confusion_table, format_estimate, results_table
+from heatbath.cli.report.terminal import report_to_terminal
 from heatbath.diagnostics.statistics import Measured
 from heatbath.runs.run import Run
 from tests.browsers import started, violations
@@ -31,15 +25,10 @@ from tests.evaluation.runs import METHOD, SGD, problem, table, trained
 ODD = ("<script>alert(1)</script>", "$x$ & 'y'", "a name that is " + "very " * 20 + "long")
 
 
-def results_of(run, command="train"):
-    told = tell(command, run)
-    return told, summary(told)
-
-
 def page_of(run, folder=None, command="train"):
-    told, results = results_of(run, command)
-    figures = draw_all(told, results, folder) if folder else []
-    return html_report(told, results, figures, "command = 'train'\n")
+    report = report_on_run(command, run)
+    figures = draw_figures(report, folder) if folder else []
+    return report_to_html(report, figures, "command = 'train'\n")
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +117,9 @@ def test_reports_are_legible_at_1280_and_400_pixels_and_axe_finds_nothing(report
 
 @pytest.mark.parametrize("task", ["binary", "classes", "regression", "counts", "two"])
 def test_the_table_has_a_row_for_each_measure_and_a_column_for_each_prediction(task):
-    _, results = results_of(trained(task))
-    columns, rows = cells(results)
+    report = report_on_run("train", trained(task))
+    results = report.to_json()
+    columns, rows = results_table(report)
     model = {"binary": "logistic", "classes": "logistic", "counts": "Poisson"}.get(task, "ridge")
     assert columns == ["", "averaged prediction", "one network", "constant", f"{model} regression"]
     assert len({len(row) for row in rows}) == 1
@@ -142,15 +132,15 @@ def test_the_table_has_a_row_for_each_measure_and_a_column_for_each_prediction(t
     assert json.loads(text) == results
     assert max(map(len, text.splitlines())) < 150
     assert text.index('"averaged"') < text.index('"single"') < text.index('"baselines"')
-    assert as_markdown(results).count("\n") > len(rows)
-    assert as_table(results).row_count == len(rows)
+    assert report_to_markdown(report).count("\n") > len(rows)
+    assert report_to_terminal(report)[0].row_count == len(rows)
 
 
 def test_training_numbers_are_called_so():
     run = hb.train(problem("regression", test_share=0), hb.MLP((8,)), SGD, 60, 10, chains=3)
-    _, results = results_of(run)
-    assert results["judged_on"] == {"split": "train", "examples": 80, "of": 80}
-    assert about(results).startswith("80 TRAINING examples, as there are no others: new data will be")
+    report = report_on_run("train", run)
+    assert report.to_json()["judged_on"] == {"split": "train", "examples": 80, "of": 80}
+    assert caption(report).startswith("80 TRAINING examples, as there are no test examples: expect larger")
     assert "There are no test examples" in page_of(run)
     assert "There are no test examples" not in page_of(trained("regression"))  # a control
 
@@ -160,10 +150,10 @@ def test_one_test_example_is_enough(task, unsaved):
     own = problem(task)
     own = replace(own, X_test=own.X_test[:, :1], Y_test=own.Y_test[:, :1])
     run = hb.train(own, hb.MLP((8,)), METHOD[task], 60, 10, chains=3)
-    told, results = results_of(run)
-    assert about(results).startswith("1 test example;")
-    assert not {"auc", "r2"} & set(results["rows"][0]["averaged"])
-    names = {path.stem for path in draw_all(told, results, unsaved)}
+    report = report_on_run("train", run)
+    assert caption(report).startswith("1 test example;")
+    assert not {"auc", "r2"} & set(report.points[0].averaged)
+    names = {path.stem for path in draw_figures(report, unsaved)}
     assert names & {"roc", "calibration", "predicted"} == {"calibration" if task == "binary" else "predicted"}
 
 
@@ -175,37 +165,38 @@ def test_of_a_sweep_each_point_has_a_row_the_best_a_star_and_those_that_diverged
     died = run.data["died"].copy()
     died[:3] = 5
     run = Run(run.plan, run.step, run.data.assign(died=died))
-    told, results = results_of(run, "sweep")
+    report = report_on_run("sweep", run)
+    results = report.to_json()
     assert results["rows"][0]["averaged"] == {}
     assert results["chosen"]["losses"][0] is None
     assert results["judged_on"] == {"split": "test", "examples": 25, "of": 50}
     long = [len(row["averaged"]) for row in results["rows"]]
     assert sorted(long) == [0, *[2] * 7, 6]
-    columns, rows = cells(results)
+    columns, rows = results_table(report)
     starred = [row for row in rows if row[1].endswith("*")]
     assert [row[-1] for row in rows[:2]] == ["3 of 3", "0 of 3"]
     best = results["best"]
     assert [row[:2] for row in starred] == [[f"{best['gamma']:g}", f"{best['tau']:g} *"]]
     assert rows[-2][0] == "constant"
     assert columns[:3] == ["gamma", "tau", "accuracy, averaged"]
-    names = {path.stem for path in draw_all(told, results, unsaved)}
+    names = {path.stem for path in draw_figures(report, unsaved)}
     assert {"sweep", "roc", "calibration", "confusion", "importance", "dependence"} == names
 
 
 def test_chains_with_different_data_have_means_over_chains_and_nothing_else():
     own = hb.datasets.spirals(n_train=20, n_test=10, draws=2)
     run = hb.train(own, hb.MLP((8,)), SGD, 60, 10, chains=4)
-    _, results = results_of(run)
-    columns, rows = cells(results)
+    report = report_on_run("train", run)
+    columns, rows = results_table(report)
     assert columns == ["", "one network"]
     assert [row[0] for row in rows] == ["test accuracy", "train accuracy", "test loss", "train loss"]
-    assert "different data sets" in about(results)
+    assert "different data sets" in caption(report)
     assert "different data sets" in page_of(run)
 
 
 def test_numbers_have_three_digits_and_no_more():
-    def text(mean, low=None, high=None, name="rmse"):
-        return said(name, {"mean": mean, "low": low, "high": high})
+    def text(mean, low=np.nan, high=np.nan, name="rmse"):
+        return format_estimate(name, Measured(mean, low, high))
 
     assert text(54.1234, 47.36, 61.77) == "54.1 (47.4 to 61.8)"
     assert text(43_812.0, 38_312.0, 50_075.0) == "43,800 (38,300 to 50,100)"
@@ -217,7 +208,7 @@ def test_numbers_have_three_digits_and_no_more():
     assert text(7.0, 7.0, 7.0) == "7.00"
     assert text(1.0, 0.9562, 1.0, "auc") == "1.000 (0.956 to 1.000)"
     assert text(0.94, 0.907, 0.962, "balanced_accuracy") == "94.0 % (90.7 to 96.2)"
-    assert said("rmse", None) == "–"
+    assert format_estimate("rmse", None) == "–"
 
 
 def test_json_is_readable_and_says_the_same():
@@ -241,52 +232,52 @@ def test_the_report_says_whether_a_constant_would_do():
     assert doubt in page_of(idle)
     learned = trained("regression")
     assert doubt not in page_of(learned)
-    told, results = results_of(learned)
-    worse = replace(told, against={"constant": Measured(-2.0, -3.0, -1.0)})
-    page = html_report(worse, results, [], "")
+    report = report_on_run("train", learned)
+    worse = replace(report, gains={"constant": Measured(-2.0, -3.0, -1.0)})
+    page = report_to_html(worse, [], "")
     assert "A constant prediction would be better." in page
     assert doubt not in page
     assert "Its mean squared error is below that of a constant prediction" in page_of(learned)
-    told, results = results_of(learned)
-    found = results["loss_less_than"]["constant"]
-    assert found["low"] > 0
-    assert np.isclose(found["mean"], told.against["constant"].value)
+    gain = report.to_json()["loss_less_than"]["constant"]
+    assert gain["low"] > 0
+    assert np.isclose(gain["mean"], report.gains["constant"].value)
 
 
 def test_a_target_called_accuracy_has_an_rmse_in_its_units():
     own = replace(problem("two"), targets=("accuracy", "speed"))
-    _, results = results_of(hb.train(own, hb.MLP((8,)), METHOD["two"], 60, 10, chains=3))
-    _, rows = cells(results)
+    _, rows = results_table(
+        report_on_run("train", hb.train(own, hb.MLP((8,)), METHOD["two"], 60, 10, chains=3))
+    )
     by_name = {row[0]: row[1:] for row in rows}
     assert "%" not in "".join(by_name["RMSE, accuracy"] + by_name["noise accuracy"])
     assert "%" in by_name["coverage of 90 % intervals, accuracy"][0]
-    assert said("noise_accuracy", {"mean": 3.2, "low": None, "high": None}) == "3.20"
-    assert said("test_accuracy", {"mean": 0.5, "low": None, "high": None}) == "50.0 %"
+    assert format_estimate("noise_accuracy", Measured(3.2, np.nan, np.nan)) == "3.20"
+    assert format_estimate("test_accuracy", Measured(0.5, np.nan, np.nan)) == "50.0 %"
 
 
 def test_the_confusion_of_classes_is_a_table_in_markdown_and_in_the_terminal():
-    _, results = results_of(trained("classes"))
-    columns, rows = confusion_cells(results)
+    report = report_on_run("train", trained("classes"))
+    columns, rows = confusion_table(report)
     assert columns == ["true", "0", "1", "2"]
-    assert sum(int(cell) for row in rows for cell in row[1:]) == results["judged_on"]["examples"]
-    assert "| true | 0 | 1 | 2 |" in as_markdown(results)
-    _, shown = confusion_tables(results)
-    assert shown.row_count == 3
-    assert confusion_tables(results_of(trained("regression"))[1]) == []
+    assert sum(int(cell) for row in rows for cell in row[1:]) == len(report.examples)
+    assert "| true | 0 | 1 | 2 |" in report_to_markdown(report)
+    assert report_to_terminal(report)[2].row_count == 3
+    assert confusion_table(report_on_run("train", trained("regression"))) is None
 
 
 def test_probabilities_of_classes_that_count_alike_are_called_so():
     own = problem("binary", class_weight="balanced")
     run = hb.train(own, hb.MLP((8,)), SGD, 60, 10, chains=3)
-    _, results = results_of(run)
-    assert "all classes are equally frequent (--class-weight balanced)" in about(results)
-    assert "Probabilities are of a world in which" in page_of(run)
-    assert "equally frequent" not in about(results_of(trained("binary"))[1])  # a control
+    assert "all classes are equally frequent (--class-weight balanced)" in caption(
+        report_on_run("train", run)
+    )
+    assert "The predicted probabilities hold where all classes" in page_of(run)
+    assert "equally frequent" not in caption(report_on_run("train", trained("binary")))  # a control
 
 
 def test_a_table_of_one_column_has_a_picture_of_what_depends_on_it(unsaved):
     X, targets = table()
     own = hb.datasets.from_arrays(X[:, :1], targets["regression"], standardise=True)
-    told, results = results_of(hb.train(own, hb.MLP((8,)), METHOD["regression"], 60, 10, chains=3))
-    names = {path.stem for path in draw_all(told, results, unsaved)}
+    report = report_on_run("train", hb.train(own, hb.MLP((8,)), METHOD["regression"], 60, 10, chains=3))
+    names = {path.stem for path in draw_figures(report, unsaved)}
     assert names & {"importance", "dependence"} == {"dependence"}

@@ -22,7 +22,7 @@ import heatbath as hb
 from heatbath.cli import main
 from heatbath.cli.display import Display
 from heatbath.cli.report import figures
-from heatbath.cli.tuning import family_of, tuning_of
+from heatbath.cli.tuning import make_family, prepare_tuning
 from heatbath.methods.presets import SEARCHED
 from heatbath.tuning import search
 from heatbath.tuning.search_space import Family
@@ -93,17 +93,17 @@ def test_the_report_has_what_was_found_the_fresh_runs_all_pictures_and_the_comma
     told = json.loads((searched / "summary.json").read_text())
     assert f"The best is <strong>{told['best']['method']}</strong>" in page
     headings = [
-        "Found",
+        "Best candidates",
         "Fresh runs",
         "The search",
         "Training of the fresh runs",
-        "To train with what was found",
+        "Train with the best coefficients",
     ]
     assert re.findall("<h2>(.*?)</h2>", page) == [*headings, "Settings"]
     assert page.count("<img") == 6
     for method in told["search"]["methods"].values():
         assert html.escape(method["command"]) in page
-    assert "look further with h=0.01..28.3." in page
+    assert "search a wider range, h=0.01..28.3." in page
     assert "http" not in re.sub(r'"data:[^"]*"', "", page)
 
 
@@ -130,10 +130,9 @@ def test_the_summary_has_what_was_found_and_what_fresh_runs_are_worth(searched, 
         assert row["averaged"]["log_loss"]["mean"] == pytest.approx(loss)
     text = (searched / "summary.md").read_text()
     assert "colder from step 72 on: the averaged prediction of 3 networks, and means over single ones" in text
-    assert (
-        "SGD: the best values of h are at the end of its range, 2.0: look further with h=0.01..28.3" in text
-    )
-    assert "## Found among 16 candidates of each method, by accuracy on 20 % of the training examples" in text
+    edge = "SGD: the best values of h are at the end of its range, 2.0: search a wider range, h=0.01..28.3"
+    assert edge in text
+    assert "## Best of 16 candidates of each method, by accuracy on 20 % of the training examples" in text
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -144,7 +143,7 @@ def test_the_command_line_that_is_given_makes_the_fresh_runs_again(
     told = json.loads((searched / "summary.json").read_text())["search"]["methods"][name]
     command = told["command"]
     assert (
-        f"as in the fresh runs:\n\n```\n{command}" in (searched / "summary.md").read_text() or name == "SGD"
+        f"as the fresh runs do:\n\n```\n{command}" in (searched / "summary.md").read_text() or name == "SGD"
     )
     assert command in (searched / "summary.md").read_text()
     words = shlex.split(command)
@@ -205,7 +204,7 @@ def test_few_candidates_of_two_coefficients_are_enough_for_a_summary(tmp_path, c
         ),
         (["--steps", "20", "--colder-from", "0"], "colder_from must be a whole number >= 1 and < 20, got 0"),
         (["--steps", "20", "--colder-from", "x"], "--colder-from must be a whole number, got 'x'"),
-        (["--steps", "auto", "--colder-from", "9"], "which is not known with --steps auto"),
+        (["--steps", "auto", "--colder-from", "9"], "colder_from needs a known number of steps"),
         (["--steps", "20", "--colder-from", "9", "--prior", "1"], "cannot be cooled"),
     ],
 )
@@ -254,7 +253,7 @@ def test_command_lines_say_all_that_is_not_usual(tmp_path):
     rows = "".join(f"{i % 7},{i % 5},{i}\n" for i in range(40))
     data.write_text(f"a,b,y\n{rows}")
     table = {"name": "momentum", "kind": "2", "h": "0.1..0.5", "mu": "0.8"}
-    tuning, complete = tuning_of(
+    tuning, complete = prepare_tuning(
         {
             "problem": {"data": str(data), "target": "y", "standardise": False},
             "network": {"hidden": [3, 2], "activation": "tanh"},
@@ -269,7 +268,7 @@ def test_command_lines_say_all_that_is_not_usual(tmp_path):
         "--steps", "50", "--batch", "7", "--chains", "1", "--seed", "5", "--shuffled", "--dtype", "float64",
     ]  # fmt: skip
     assert complete["methods"]["Momentum"]["h"] == {"low": 0.1, "high": 0.5, "scale": "log"}
-    assert tuning_of(complete)[1] == complete
+    assert prepare_tuning(complete)[1] == complete
 
 
 def test_settings_toml_makes_the_same_files_byte_for_byte(searched, tmp_path, call, no_pictures):
@@ -336,15 +335,15 @@ def test_a_regression_has_its_rmse_in_the_units_of_the_data_and_predicts(tmp_pat
 
 
 def test_what_is_not_named_has_its_usual_range_and_what_is_named_its_own():
-    family, table = family_of("a", {"name": "adam", "h": "1e-3..0.01", "beta1": "0.8"})
+    family, table = make_family("a", {"name": "adam", "h": "1e-3..0.01", "beta1": "0.8"})
     usual = hb.Adam.searched
     assert family.ranges == {"h": hb.between(1e-3, 0.01), "beta2": usual["beta2"]}
     assert family.make({"h": 0.002, "beta2": 0.99}) == hb.Partition(hb.Adam(0.8, 0.99), 0.002)
     assert table["beta2"] == asdict(usual["beta2"])
     assert table["beta2"]["scale"] == "complement"
-    near_one, _ = family_of("a", {"name": "adam", "beta1": "0.8..0.9"})
+    near_one, _ = make_family("a", {"name": "adam", "beta1": "0.8..0.9"})
     assert near_one.ranges["beta1"] == hb.between(0.8, 0.9, "complement")
-    decay, _ = family_of("a", {"name": "adlala", "weight_decay": "1e-6..1e-3"})
+    decay, _ = make_family("a", {"name": "adlala", "weight_decay": "1e-6..1e-3"})
     assert decay.ranges == {**SEARCHED["AdLaLa"], "weight_decay": hb.between(1e-6, 1e-3)}
     values = {name: range.at(0.5) for name, range in decay.ranges.items()}
     assert decay.make(values) == hb.AdLaLa(**values)
@@ -353,7 +352,7 @@ def test_what_is_not_named_has_its_usual_range_and_what_is_named_its_own():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "say what to tune, such as --method adlala"),
+        ([], "name the methods to tune, such as --method adlala"),
         (["--method", "adalala"], "there is no method 'adalala'; accepted: adlala, lol"),
         (["--method", "frozen"], "there is no method 'frozen' to tune; accepted: adlala"),
         (["--method", "adam:tau=1e-4..1e-3"], "method Adam has no tau; accepted: h, beta1, beta2"),
@@ -368,11 +367,11 @@ def test_what_is_not_named_has_its_usual_range_and_what_is_named_its_own():
         (["--method", "adlala:word=BA..OAB"], "AdLaLa: word: an end of a range must be a number"),
         (
             ["--method", "adam:h=[0.1,0.2]"],
-            "Adam: tune looks within ranges such as h=0.01..0.5, and takes no",
+            "Adam: tune searches ranges such as h=0.01..0.5, so it takes no",
         ),
         (
             ["--method", "lala:h=auto"],
-            "LaLa: tune looks within ranges such as h=0.01..0.5, and takes no list",
+            "LaLa: tune searches ranges such as h=0.01..0.5, so it takes no list",
         ),
         (["--method", "adam:beta1=1.5"], "beta1 must be"),
         (["--method", "adam", "--method", "adam"], "the method Adam occurs twice"),
@@ -444,7 +443,7 @@ def undisturbed(tmp_path_factory):
     """The files of a search that nothing has disturbed."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw_search", lambda *arguments: [])
+        patch.setattr(figures, "draw_figures", lambda *arguments: [])
         with pytest.raises(SystemExit):
             main(["tune", *LONG, "--threads", "1", "--out", str(folder)])
     return {name: (folder / name).read_bytes() for name in WHOLE}

@@ -66,13 +66,13 @@ def test_baselines_are_the_shares_or_the_mean_of_training_and_scikit_learn_s_mod
     assert held.mean() >= 0.75  # of 16, at 90 % in 98 % of cases
 
 
-def test_a_linear_model_of_a_large_table_takes_every_so_manieth_example(monkeypatch):
+def test_a_linear_model_of_a_large_table_is_fitted_to_evenly_spaced_examples(monkeypatch):
     own = problem("regression")
     on = evaluation.examples_of(hb.train(own, hb.MLP((8,)), SGD, 1, 10, chains=1))
-    assert baseline_models.fitted_to(own) == 64
+    assert baseline_models.linear_training_size(own) == 64
     whole = evaluation.baselines(on)["ridge regression"][1].mean
     monkeypatch.setattr(baseline_models, "MOST_ENTRIES", 64 * 3 // 2)
-    assert baseline_models.fitted_to(own) == 32
+    assert baseline_models.linear_training_size(own) == 32
     model = RidgeCV(PENALTIES).fit(own.X_train[0, ::2], own.Y_train[0, ::2, 0])
     expected = model.predict(on.x) * own.target_scale + own.target_shift
     found = evaluation.baselines(on)["ridge regression"][1].mean
@@ -159,11 +159,11 @@ def churn(**options):
 def test_a_constant_has_the_shares_of_the_data_however_classes_count_in_training(test_share):
     """With weights that make them count alike it would say 0.5, and be beaten by anything."""
     plain, balanced = (churn(test_share=test_share, class_weight=kind) for kind in (None, "balanced"))
-    usual, weighed = (baseline_models.judged(one) for one in (plain, balanced))
+    usual, weighed = (baseline_models.evaluation_examples(one) for one in (plain, balanced))
     np.testing.assert_allclose(weighed.weights, usual.weights)
     share = np.average(plain.Y_train[0, :, 0], weights=plain.weights_train[0])
     assert 0.01 < share < 0.1
-    np.testing.assert_allclose(baseline_models.constant(weighed).mean, share)
+    np.testing.assert_allclose(baseline_models.constant_forecast(weighed).mean, share)
     losses = [evaluation.baselines(on)["constant"][0]["log_loss"].value for on in (usual, weighed)]
     assert losses[1] == pytest.approx(losses[0])
     sums = [
@@ -189,7 +189,7 @@ def test_intervals_of_a_constant_are_those_of_rows_that_come_as_often_as_they_co
     X, y = rng.standard_normal((301, 1)), rng.exponential(3, 301)
     weights = rng.integers(1, 6, 301) + 5 * (y > 3)
     own = hb.datasets.from_arrays(X, y, X, y, weights=weights)
-    said = baseline_models.constant(baseline_models.judged(own))
+    said = baseline_models.constant_forecast(baseline_models.evaluation_examples(own))
     often = np.repeat(y, weights)
     expected = np.quantile(often, [0.05, 0.95], method="inverted_cdf")
     np.testing.assert_allclose([said.low[0, 0], said.high[0, 0]], expected)

@@ -65,14 +65,14 @@ def test_a_dependence_is_the_mean_prediction_with_the_column_set(task):
 
 
 def test_the_first_layer_is_kept_and_the_rest_is_the_network():
-    """Of deep networks and of none, with samples: what a committee says is what predict says."""
+    """Of deep networks and of none, with samples: what a networks says is what predict says."""
     X, targets = table()
     own = hb.datasets.from_arrays(X, targets["binary"], task="binary", standardise=True)
     for hidden in ((), (8, 8)):
         run = hb.train(own, hb.MLP(hidden), SGD, 60, 10, chains=3, samples=4)
         on = evaluation.examples_of(run)
-        committee = feature_importance._Committee(run, on, 48)
-        np.testing.assert_allclose(committee.mean(None), run.predict(on.raw).mean, atol=1e-12)
+        networks = feature_importance._NetworkSubset(run, on, 48)
+        np.testing.assert_allclose(networks.mean_prediction(), run.predict(on.raw).mean, atol=1e-12)
 
 
 def test_columns_of_a_table_are_as_the_user_has_them():
@@ -100,6 +100,6 @@ def test_columns_of_a_table_are_as_the_user_has_them():
     raw = frame.drop(columns="size").assign(city="Oslo")
     rows = evaluation.examples_of(run)
     X = rows.raw
-    X[:, feature_importance.groups(own)["city"]] = [0.0, 1.0, 0.0]
+    X[:, feature_importance.column_features(own)["city"]] = [0.0, 1.0, 0.0]
     np.testing.assert_allclose(found["city"].mean[1, 0], run.predict(X).mean.mean(), rtol=1e-9)
     assert run.predict(raw).mean.shape == (200, 1)

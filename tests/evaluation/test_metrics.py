@@ -142,8 +142,8 @@ def test_the_gaussian_log_score_of_the_true_law_is_its_entropy():
         ([0.5], [2], "indices of classes, 0 to 1, got 2 to 2"),
         ([[0.2, 0.3, 0.5]], [-1], "indices of classes, 0 to 2"),
         ([0.5], [0.5], "indices of classes"),
-        ([0.5, 0.5], [1], r"one for each of the 2 examples, got shape \(1, 1\)"),
-        ([[0.5, 0.5]], [[1, 0]], "one for each of the 1 examples"),
+        ([0.5, 0.5], [1], r"one value for each of the 2 examples, got shape \(1, 1\)"),
+        ([[0.5, 0.5]], [[1, 0]], "one value for each of the 1 examples"),
         ([], [], "at least one example"),
         (["a"], [1], "array of numbers"),
         ([[[0.5]]], [1], "1 or 2 axes"),
@@ -161,7 +161,7 @@ def test_rounding_is_not_refused():
 
 
 def test_what_cannot_be_scored_is_refused():
-    with pytest.raises(ValueError, match=r"one shape, .*; got mean \(3, 1\), targets \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"the same shape, .*; got mean \(3, 1\), targets \(2, 1\)"):
         metrics.rmse([1, 2, 3], [1, 2])
     with pytest.raises(
         ValueError, match="variance must be > 0 everywhere, got 0: add the variance of the noise"

@@ -287,7 +287,7 @@ def all_of(calls):
 def test_every_method_as_python_and_as_a_command_that_is_understood(monkeypatch):
     understood = []
     monkeypatch.setattr(
-        "heatbath.cli.commands._carry_out", lambda command, plan, *given: understood.append(plan)
+        "heatbath.cli.commands._execute", lambda command, plan, *given: understood.append(plan)
     )
     for name in method_menu.method_names():
         stream = stream_of(runs={"A": {"method": name}})
@@ -312,7 +312,7 @@ def test_every_method_as_python_and_as_a_command_that_is_understood(monkeypatch)
 )
 @pytest.mark.slow
 def test_a_command_makes_the_same_run_bit_for_bit(given, tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
     stream = stream_of(**given)
     stream.work(60, 30)
     if "problem" in given:
@@ -327,7 +327,7 @@ def test_a_command_makes_the_same_run_bit_for_bit(given, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_command_has_every_phase_and_parts_that_no_preset_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
     stream = stream_of()
     stream.change({"parts": {"output": {"weight_decay": 0.1}}})  # the preset has one for all
     stream.work(60, 30)

@@ -226,7 +226,7 @@ def is_known_to_the_command_line(method, tmp_path, capsys, monkeypatch):
     from heatbath.cli import main
     from heatbath.cli.report import figures
 
-    monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
     monkeypatch.chdir(tmp_path)
     text = ",".join(
         f"{f.name}={getattr(method, f.name)}" for f in fields(method) if getattr(method, f.name) != f.default

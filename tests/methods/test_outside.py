@@ -346,7 +346,7 @@ def test_a_module_of_one_s_own_on_the_command_line(tmp_path, monkeypatch):
     """Its settings say what to import, a broken one is a line, several values stand in brackets."""
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "broken.py").write_text("nonsense(")
-    monkeypatch.setattr(figures, "draw_all", lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
 
     def call(*arguments):
         return done_apart(partial(main, list(arguments)), tmp_path)

@@ -551,7 +551,7 @@ def test_counts_are_read_from_arrays_and_files(tmp_path):
 
 
 def test_the_command_line_trains_on_counts_and_predicts_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("heatbath.cli.report.figures.draw_all", lambda *arguments: [])
+    monkeypatch.setattr("heatbath.cli.report.figures.draw_figures", lambda *arguments: [])
     path, out = tmp_path / "visits.csv", tmp_path / "run"
     path.write_text("a,visits\n" + "".join(f"{0.1 * i},{i % 4}\n" for i in range(20)))
     options = "--target visits --task counts --method lala --h 0.1 --gamma 1 --tau 0.01 --steps 50 --hidden 3"

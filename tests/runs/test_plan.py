@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.cli.settings import merged, plan_of
+from heatbath.cli.plans import prepare_run
+from heatbath.cli.settings import merge_settings
 from heatbath.runs.continuation import change_plan, extend_plan, plan_differences, sample_again
 from heatbath.runs.plan import BATCH, Plan, RunSettings, make_plan
 from heatbath.runs.record_steps import spread_samples
@@ -32,7 +33,9 @@ def test_the_batch_has_one_default_in_python_and_on_the_command_line():
             hb.train(problem, SMALL, hb.LOL(), **options).plan,
             hb.sweep(problem, SMALL, hb.LOL(tau=[0.0, 0.1]), **options).plan,
             hb.compare(problem, SMALL, {"LOL": hb.LOL()}, **options).plan,
-            plan_of("train", merged({}, {"problem": problem.recipe, "method": {"name": "lol"}}, []))[0],
+            prepare_run(
+                "train", merge_settings({}, {"problem": problem.recipe, "method": {"name": "lol"}}, [])
+            )[0],
         ]
         assert [plan.batch for plan in plans] == [expected] * 5
     assert BATCH == 32
@@ -44,7 +47,7 @@ def test_all_examples_can_be_asked_for():
     full = hb.train(SPIRALS, SMALL, sampling, 3, SPIRALS.X_train.shape[1], record=1)
     np.testing.assert_array_equal(hb.train(SPIRALS, SMALL, sampling, 3, "all", record=1).theta, full.theta)
     said = {"problem": SPIRALS.recipe, "method": {"name": "lol"}, "training": {"batch": "all"}}
-    assert plan_of("train", merged({}, said, []))[0].batch == SPIRALS.X_train.shape[1]
+    assert prepare_run("train", merge_settings({}, said, []))[0].batch == SPIRALS.X_train.shape[1]
     with pytest.raises(ValueError, match="batch must be a whole number, 'all', or None for 32; got 'half'"):
         make_plan(SPIRALS, SMALL, hb.LOL(), 3, "half")
 

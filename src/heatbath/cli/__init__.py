@@ -1,4 +1,4 @@
-"""The command line: train, compare, sweep, tune, resume, predict, explore, info, reproduce (the paper)."""
+"""Run the command line: train, compare, sweep, tune, resume, predict, explore, info, reproduce."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Annotated, Any, cast
 import typer
 
 from heatbath.cli.commands import compare, resume, sweep, train, tune
-from heatbath.cli.errors import USAGE as USAGE_CODE
-from heatbath.cli.errors import complain, emit, ending
+from heatbath.cli.errors import USAGE, complain, emit, ending
 from heatbath.cli.info import explore, info
 from heatbath.cli.predict import predict
 from heatbath.cli.reproduce import reproduce
 
-USAGE = cast(type[Any], typer.BadParameter.__base__)  # UsageError, of Click or of Typer's own copy of it
+UsageError = cast(type[Any], typer.BadParameter.__base__)  # that of Click, or of Typer's own copy of it
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,8 +27,8 @@ for command in (train, compare, sweep, tune, resume, predict, explore, reproduce
     app.command()(command)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         emit(f"heatbath {version_of('heatbath')}\n")
         raise typer.Exit
 
@@ -41,16 +40,16 @@ def heatbath(
         typer.Option(
             "--import",
             metavar="MODULE",
-            help="A Python module that registers methods of your own; say this several times for several.",
+            help="A Python module that registers your own methods; repeat it for several.",
         ),
     ] = None,
     version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, help="Say the version, and no more.", callback=_version),
+        typer.Option("--version", is_eager=True, help="Print the version and exit.", callback=_print_version),
     ] = False,
 ) -> None:
     """Train and sample neural networks with thermodynamic methods."""
-    with ending(USAGE_CODE):
+    with ending(USAGE):
         if modules:
             sys.path.insert(0, "")  # modules in this folder, as python -m finds them
         for module in modules or []:
@@ -61,11 +60,14 @@ def heatbath(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point: mistakes in the options are one line on stderr, as all others are."""
-    given = sys.argv[1:] if arguments is None else arguments
+    """Run a command and exit with its code; mistakes in the options are one line on stderr.
+
+    `arguments` are the words after `heatbath`; None takes those of the process, and no words print the help.
+    """
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(given or ["--help"], prog_name="heatbath", standalone_mode=False)
-    except USAGE as error:
+        code = app(words or ["--help"], prog_name="heatbath", standalone_mode=False)
+    except UsageError as error:
         complain(f"{error.format_message()} (see heatbath --help)")
-        code = 2
+        code = USAGE
     sys.exit(code if isinstance(code, int) else 0)

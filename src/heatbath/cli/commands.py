@@ -4,79 +4,93 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from shutil import copyfileobj
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 
 from heatbath._internal.checks import NON_NEGATIVE, real
-from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, Json, complain, emit, ending
+from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, Json, as_json, complain, emit, ending
 from heatbath.cli.options import Setting, Settings, completing, sections_of, takes_settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from heatbath.cli.report.contents import Told
+    from heatbath.cli.display import Display
+    from heatbath.cli.report.contents import RunReport, SearchReport
     from heatbath.cli.tuning import Tuning
-    from heatbath.datasets import Problem
     from heatbath.runs.plan import Plan
     from heatbath.runs.run import Run
     from heatbath.training.auto import AutomaticRun
-    from heatbath.tuning.trials import TuningResult
-
-MOST_NOTES = 20  # on the columns of a table
 
 File = Annotated[
-    Path | None, typer.Option("--settings", help="A TOML file of settings; options win over it.")
+    Path | None, typer.Option("--settings", help="A TOML file of settings; options override it.")
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="The folder for the results (default: a new runs/NAME-N).")
+    Path | None, typer.Option("--out", help="Folder for the results (default: a new runs/NAME-N).")
 ]
-Threads = Annotated[int | None, typer.Option(help="Threads (default: HEATBATH_THREADS, or all cores).")]
+Threads = Annotated[
+    int | None, typer.Option(help="Number of threads (default: HEATBATH_THREADS, or all cores).")
+]
 Workers = Annotated[
     str | None,
     typer.Option(
         "--executor",
         metavar="WORKERS",
-        help="Who computes: processes, or processes:4 for so many, ray, or the address of a scheduler of "
-        "Dask, tcp://HOST:PORT (this process). --threads are then those of each of their tasks (1).",
+        help="Where to compute: processes, processes:4 for four of them, ray, or tcp://HOST:PORT, the "
+        "address of a Dask scheduler (default: in this process). With workers, --threads is the number of "
+        "threads of each of their tasks (default 1).",
     ),
 ]
 Every = Annotated[float, typer.Option(help="Seconds between two checkpoints.")]
-Named = Annotated[
+Compared = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="A method, such as sgld:h=0.1,sigma=0.01; say this several times.",
+        help="A method with its coefficients, such as sgld:h=0.1,sigma=0.01; repeat it for each method.",
         autocompletion=completing("--method"),
     ),
 ]
-Searched = Annotated[
+Tuned = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="A method, such as adlala or adam:h=1e-4..0.1,beta1=0.9; several times.",
+        help="A method, such as adlala, or with ranges and values, such as adam:h=1e-4..0.1,beta1=0.9; "
+        "repeat it for each method.",
         autocompletion=completing("--method"),
     ),
 ]
+
+
+class Execution(NamedTuple):
+    """How to run a command: nothing here changes its results.
+
+    `every` is the number of seconds between checkpoints, `executor` names the workers, and `json` asks for
+    JSON on stdout.
+    """
+
+    threads: int | None
+    every: float
+    executor: str | None
+    json: bool
 
 
 @takes_settings("problem", "network", "method", "posterior", "training")
 def train(
-    given: dict[Setting, Any],
+    options: dict[Setting, Any],
     settings: File = None,
     out: Out = None,
     threads: Threads = None,
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
-    """Train or sample a network by one method: many chains, from different starts.
+    """Train or sample a network with one method: several chains from different starts.
 
-    Without --method the posterior is sampled as the estimators for scikit-learn do, and nothing has to be
-    chosen.
+    Without --method, heatbath samples the posterior as its scikit-learn estimators do, and there is nothing
+    to choose.
 
     heatbath train --data FILE.csv --target COLUMN
 
@@ -88,13 +102,13 @@ def train(
 
     heatbath train --data FILE.csv --target COLUMN --method lala --h auto --gamma 1 --prior 1 --steps auto
     """
-    _start("train", settings, given, [], out, threads, every, json)
+    _start("train", settings, options, [], out, Execution(threads, every, None, json))
 
 
 @takes_settings("problem", "network", "posterior", "training")
 def compare(
-    given: dict[Setting, Any],
-    method: Named = None,
+    options: dict[Setting, Any],
+    method: Compared = None,
     settings: File = None,
     out: Out = None,
     threads: Threads = None,
@@ -102,16 +116,16 @@ def compare(
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
-    """Compare methods on one problem, from the same starts and on the same mini-batches.
+    """Compare methods on one problem, with the same starts and the same mini-batches.
 
     heatbath compare --problem spirals --turns 4 --method adlala:h=0.25 --method adam:h=0.005
     """
-    _start("compare", settings, given, method or [], out, threads, every, json, executor)
+    _start("compare", settings, options, method or [], out, Execution(threads, every, executor, json))
 
 
 @takes_settings("problem", "network", "method", "posterior", "training")
 def sweep(
-    given: dict[Setting, Any],
+    options: dict[Setting, Any],
     settings: File = None,
     out: Out = None,
     threads: Threads = None,
@@ -121,18 +135,18 @@ def sweep(
 ) -> None:
     """Train at every point of a grid of coefficients.
 
-    Several values are written as a list, 1e-5,1e-4, or as a range FIRST:LAST:HOW_MANY, evenly spaced in
-    logarithms: 1e-6:1e-2:5 is 1e-6, 1e-5, 1e-4, 1e-3, 1e-2.
+    Write several values as a list, 1e-5,1e-4, or as a range FIRST:LAST:HOW_MANY with logarithmic spacing:
+    1e-6:1e-2:5 is 1e-6, 1e-5, 1e-4, 1e-3, 1e-2.
 
     heatbath sweep --problem spirals --method lol --tau 0,1e-4,1e-3 --h 0.05:0.4:4
     """
-    _start("sweep", settings, given, [], out, threads, every, json, executor)
+    _start("sweep", settings, options, [], out, Execution(threads, every, executor, json))
 
 
 @takes_settings("problem", "network", "search")
 def tune(
-    given: dict[Setting, Any],
-    method: Searched = None,
+    options: dict[Setting, Any],
+    method: Tuned = None,
     settings: File = None,
     out: Out = None,
     threads: Threads = None,
@@ -140,34 +154,32 @@ def tune(
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
-    """Find coefficients of methods by trying many, and train anew with the best of each.
+    """Search for good coefficients of methods, and train again with the best of each method.
 
-    A coefficient has its usual range, one of your own, LOW..HIGH, or a value. Candidates are judged on
-    examples that are set aside of the training examples, those that are worse end early, and every method
-    gets the same number of steps. The best of each is then trained on all training examples, from other
-    starts, and judged on the test examples.
+    A coefficient has its default range, a range of yours, LOW..HIGH, or a fixed value. Candidates are
+    compared on validation examples, which are taken from the training examples. Bad candidates stop early,
+    and every method gets the same number of steps. The best candidate of each method is then trained on all
+    training examples, from new starts, and evaluated on the test examples.
 
     heatbath tune --problem spirals --turns 4 --method adlala --method adam --steps 50000 --by accuracy
 
     heatbath tune --data FILE.csv --target COLUMN --method lol --method adam:h=1e-4..0.1,beta1=0.9
     """
-    _start("tune", settings, given, method or [], out, threads, every, json, executor)
+    _start("tune", settings, options, method or [], out, Execution(threads, every, executor, json))
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    steps: Annotated[
-        int | None, typer.Option(help="Go on for so many more steps, beyond the end of a finished run.")
-    ] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    steps: Annotated[int | None, typer.Option(help="Number of steps to add to a finished run.")] = None,
     threads: Threads = None,
     executor: Workers = None,
     every: Every = 60.0,
     json: Json = False,
 ) -> None:
-    """Continue a run that was interrupted or killed; it ends as if nothing had happened.
+    """Continue a run that was interrupted or killed; its results are those of a run without interruption.
 
-    Of a finished run the summary and the figures are made again. With --steps it goes on beyond its end, and
-    keeps samples as before; that is in its settings, too.
+    For a finished run, the summary and the figures are made again. With --steps it continues beyond its end,
+    and keeps samples as before; its settings record this.
 
     heatbath resume my-run
 
@@ -175,87 +187,87 @@ def resume(
     """
     from heatbath._internal.atomic_write import write
     from heatbath.cli.run_folder import SETTINGS
-    from heatbath.cli.settings import merged, read_settings, write_settings
+    from heatbath.cli.settings import merge_settings, read_settings, write_settings
 
+    execution = Execution(threads, every, executor, json)
     with ending(USAGE):
         if not (folder / SETTINGS).is_file():
             raise FileNotFoundError(f"{folder} holds no run: there is no {SETTINGS} in it")
-        _check_manner(threads, every, executor)
+        _check_execution(execution)
         command, sections = read_settings(folder / SETTINGS)
-        settings = merged(sections, {}, [])
+        settings = merge_settings(sections, {}, [])
         if steps is not None:
-            ends = _ends_with(command, settings, folder, steps)
+            ends = _extended_ends(command, settings, folder, steps)
             settings["training"] = settings["training"] | {"continued": ends}
-        prepared, complete = _prepared(command, settings)
+        prepared, complete = _prepare(command, settings)
     if steps is not None:
         with ending(FAILURE):
             write(folder / SETTINGS, write_settings(command, complete))
-    _carry_out(command, prepared, complete, folder, threads, every, json, executor)
+    _execute(command, prepared, complete, folder, execution)
 
 
-def _ends_with(command: str, settings: Settings, folder: Path, steps: int) -> list[int]:
-    """The last steps of what was added to a run, with so many more."""
+def _extended_ends(command: str, settings: Settings, folder: Path, steps: int) -> list[int]:
+    """Return the steps at which the parts of an extended run end, with a new part of this many steps."""
     from heatbath._internal.checks import whole
+    from heatbath.cli.plans import extension_ends
     from heatbath.cli.run_folder import RUN
-    from heatbath.cli.settings import continued
     from heatbath.runs.run import load
 
     steps = whole("--steps", steps, low=1)
     if command == "tune":
-        raise ValueError("--steps is for train, compare and sweep: a search has its steps in its settings")
+        raise ValueError("--steps works for train, compare and sweep; a search can't be extended")
     run = load(folder / RUN) if (folder / RUN).exists() else None
-    ends = continued(settings)
+    ends = extension_ends(settings)
     if run is None or not run.finished or (ends and run.step < ends[-1]):
         raise ValueError(
-            f"the run in {folder} is not finished: first say heatbath resume {shlex.quote(str(folder))}"
+            f"the run in {folder} is not finished, so it can't be extended: first say heatbath resume "
+            f"{shlex.quote(str(folder))}"
         )
     return [*ends, run.step + steps]
 
 
 def _start(
     command: str,
-    file: Path | None,
-    given: dict[Setting, Any],
+    settings_file: Path | None,
+    options: dict[Setting, Any],
     methods: list[str],
     out: Path | None,
-    threads: int | None,
-    every: float,
-    json: bool,
-    executor: str | None = None,
+    execution: Execution,
 ) -> None:
-    """Begin a new run, or refuse to before anything is written.
+    """Start a new run, and report on it; refuse wrong settings before anything is written.
 
-    Data from the standard input, or another pipe, are kept in its folder, so that it can be resumed and done
-    again.
+    Data from the standard input or another pipe are copied to the folder of the run, so that it can be
+    resumed and reproduced. If the run can't start, its folder is removed again.
     """
     from heatbath._internal.atomic_write import write
-    from heatbath.cli.run_folder import SETTINGS, TABLE, check_free, claim_folder, release_folder, stream_of
-    from heatbath.cli.settings import merged, read_settings, write_settings
+    from heatbath.cli.introduction import introduce
+    from heatbath.cli.run_folder import SETTINGS, TABLE, check_free, claim_folder, open_pipe, release_folder
+    from heatbath.cli.settings import merge_settings, read_settings, write_settings
 
     with ending(USAGE):
-        _check_manner(threads, every, executor)
+        _check_execution(execution)
         check_free(out)
-        sections = read_settings(file, command)[1] if file else {}
-        settings = merged(sections, sections_of(given), methods)
-        after = _named(command, settings)
-        stream = stream_of(settings["problem"].get("data"))
+        sections = read_settings(settings_file, command)[1] if settings_file else {}
+        settings = merge_settings(sections, sections_of(options), methods)
+        pipe = open_pipe(settings["problem"].get("data"))
+    ending_of_name = _name_parts(command, settings)
     folder = None
     try:
-        if stream is not None:
-            with ending(FAILURE), stream as source:
-                folder = claim_folder(out, "-".join([TABLE, *after]), "")
+        if pipe is not None:
+            with ending(FAILURE), pipe as source:
+                folder = claim_folder(out, "-".join([TABLE, *ending_of_name]), "")
                 write(folder / TABLE, lambda file: copyfileobj(source, file))
-                settings["problem"] |= {"data": str(folder / TABLE)}
+            settings = settings | {"problem": settings["problem"] | {"data": str(folder / TABLE)}}
         with ending(USAGE):
-            prepared, complete = _prepared(command, settings)
+            prepared, complete = _prepare(command, settings)
             text = write_settings(command, complete)
         with ending(FAILURE):
             if folder is None:
-                folder = claim_folder(out, "-".join([prepared.problem.name, *after]), text)
+                folder = claim_folder(out, "-".join([prepared.problem.name, *ending_of_name]), text)
             else:
                 write(folder / SETTINGS, text)
-        _introduce(prepared.problem, complete, usual=command == "train" and not settings["method"])
-        _carry_out(command, prepared, complete, folder, threads, every, json, executor)
+        introduce(prepared.problem, complete, is_default=command == "train" and not settings["method"])
+        _execute(command, prepared, complete, folder, execution)
     except (typer.Exit, KeyboardInterrupt) as end:
         if folder is not None and getattr(end, "exit_code", USAGE) in (FAILURE, USAGE):
             release_folder(folder)
@@ -265,194 +277,169 @@ def _start(
         raise
 
 
-def _introduce(problem: Problem, settings: Settings, usual: bool) -> None:
-    """Say how a table is read, what is to be predicted, and what was chosen where no method was named."""
-    from heatbath.cli.report.baseline import BALANCED
-    from heatbath.cli.report.tables import target_note
-
-    lines = [] if problem.encoder is None else problem.encoder.brief_notes()
-    for line in lines[:MOST_NOTES]:
-        complain(line)
-    if len(lines) > MOST_NOTES:
-        complain(f"and {len(lines) - MOST_NOTES:,} more columns, which report.html will have")
-    if problem.encoder is not None:
-        complain(target_note(problem, settings["problem"]))
-    if problem.class_factors is not None:
-        complain(f"warning: {BALANCED}")
-    if usual:
-        said, rows = settings["training"], problem.X_train.shape[1]
-        batch = "full gradients" if said["batch"] == rows else f"batches of {said['batch']:,}"
-        steps = f"at most {said['budget']:,}" if "budget" in said else f"{said['steps']:,}"
-        complain(
-            f"the posterior is sampled, as no method is named: {said['chains']} chains of {steps} steps with "
-            f"{batch}, after {said['warm']:,} of Adam"
-        )
-
-
-def _named(command: str, settings: Settings) -> list[str]:
-    """What the folder of a run is called after, beside its problem: the method, if there is one."""
+def _name_parts(command: str, settings: Settings) -> list[str]:
+    """Return what the name of a run's folder has after the problem: the command, or the method if any."""
     if command in ("compare", "tune"):
         return [command]
     return [settings["method"]["name"]] if "name" in settings["method"] else []
 
 
-def _prepared(command: str, settings: Settings) -> tuple[Plan | AutomaticRun | Tuning, Settings]:
-    """What a command carries out, and all its settings; what is wrong is refused."""
-    from heatbath.cli.settings import plan_of
-    from heatbath.cli.tuning import tuning_of
+def _prepare(command: str, settings: Settings) -> tuple[Plan | AutomaticRun | Tuning, Settings]:
+    """Return what to run, and the complete settings; refuse wrong ones."""
+    from heatbath.cli.plans import prepare_run
+    from heatbath.cli.tuning import prepare_tuning
 
-    return tuning_of(settings) if command == "tune" else plan_of(command, settings)
+    return prepare_tuning(settings) if command == "tune" else prepare_run(command, settings)
 
 
-def _check_manner(threads: int | None, every: float, executor: str | None) -> None:
-    """Refuse what says how to run, and not what, where it is wrong."""
+def _check_execution(execution: Execution) -> None:
+    """Refuse wrong threads, workers and seconds between checkpoints."""
     from heatbath.engine.threads import thread_count
     from heatbath.runs.distributed.pools import check_name
 
-    if executor is not None:
-        check_name(executor)
+    if execution.executor is not None:
+        check_name(execution.executor)
+    thread_count(execution.threads)
+    real("every", execution.every, NON_NEGATIVE)
 
-    thread_count(threads)
-    real("every", every, NON_NEGATIVE)
 
-
-def _carry_out(
+def _execute(
     command: str,
     prepared: Plan | AutomaticRun | Tuning,
     settings: Settings,
     folder: Path,
-    threads: int | None,
-    every: float,
-    json: bool,
-    executor: str | None = None,
+    execution: Execution,
 ) -> None:
-    """Run what was prepared from its start, or from where its folder stands, and write what comes of it."""
-    from heatbath.cli.settings import continued
+    """Run what was prepared, from its start or from where its folder stands, and write the report."""
+    from heatbath.cli.plans import extension_ends
     from heatbath.cli.tuning import Tuning
     from heatbath.runs.distributed.pools import using_named
 
     try:
-        with ending(FAILURE), using_named(executor):
+        with ending(FAILURE), using_named(execution.executor):
             if isinstance(prepared, Tuning):
-                _report_search(prepared, *_searched(prepared, folder, threads, every), folder, json)
-                return
-            run = _simulated(prepared, continued(settings), folder, threads, every)
-            if not run.finished:
-                raise KeyboardInterrupt
-            _report(command, run, folder, json)
+                report: RunReport | SearchReport = _search(prepared, folder, execution)
+            else:
+                report = _train(command, prepared, extension_ends(settings), folder, execution)
+            _write_report(report, folder, execution.json)
     except KeyboardInterrupt:
         complain(f"interrupted; continue with: heatbath resume {shlex.quote(str(folder))}")
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _simulated(
-    prepared: Plan | AutomaticRun, ends: list[int], folder: Path, threads: int | None, every: float
-) -> Run:
-    """The run of a plan, and on to the `ends` that were added later; it is in its file when it ends, or
-    stops."""
+def _train(
+    command: str, prepared: Plan | AutomaticRun, ends: list[int], folder: Path, execution: Execution
+) -> RunReport:
+    """Run a plan and the parts that extend it, save the run, and report on it.
+
+    `ends` are the steps at which the added parts end. KeyboardInterrupt is raised if the run was stopped; its
+    file can be resumed.
+    """
     from heatbath.cli.display import Display
-    from heatbath.cli.report.baseline import constant_of
+    from heatbath.cli.report.baseline import constant_baseline
+    from heatbath.cli.report.contents import report_on_run
     from heatbath.cli.run_folder import RUN
-    from heatbath.runs.distributed.pools import chosen_pool
     from heatbath.runs.plan import Plan
-    from heatbath.runs.run import load
-    from heatbath.training.train import Manner, carry_out
 
     path = folder / RUN
     plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
-    constant = constant_of(plan)
+    constant = constant_baseline(plan)
     with Display(prepared, Console(stderr=True), constant=constant) as display:
-        manner: Manner = {"threads": threads, "progress": display, "checkpoint": path, "every": every}
-        there = load(path, plan.problem) if ends and path.exists() else None
-        if there is not None and there.plan.steps in ends:
-            run = there if there.finished else there.resume(**manner)
-        else:
-            run = carry_out(prepared, pool=chosen_pool(None), **manner)
-        for end in ends:
-            if run.finished and run.step < end:
-                run = run.resume(end - run.step, **manner)
-    run.save(path)  # a checkpoint that fails is a warning, but this must not
-    if run.finished and constant is not None and (word := constant.against_average(run)):
-        complain(f"warning: {word}")
+        run = _run_with_extensions(prepared, plan, ends, path, display, execution)
+    run.save(path)  # a checkpoint that fails is a warning, but this must not fail silently
+    if not run.finished:
+        raise KeyboardInterrupt
+    if constant is not None and (warning := constant.warn_of_average(run)):
+        complain(f"warning: {warning}")
+    report = report_on_run(command, run)
+    _complain_if_constant_is_better(report)
+    return report
+
+
+def _run_with_extensions(
+    prepared: Plan | AutomaticRun,
+    plan: Plan,
+    ends: list[int],
+    path: Path,
+    display: Display,
+    execution: Execution,
+) -> Run:
+    """Run what was prepared, or resume it from its file, and then continue it to each of the `ends`.
+
+    A run that was stopped by Ctrl-C is returned unfinished.
+    """
+    from heatbath.runs.distributed.pools import chosen_pool
+    from heatbath.runs.run import load
+    from heatbath.training.train import Manner, carry_out
+
+    manner: Manner = {
+        "threads": execution.threads, "progress": display, "checkpoint": path, "every": execution.every
+    }  # fmt: skip
+    saved = load(path, plan.problem) if ends and path.exists() else None
+    if saved is None or saved.plan.steps not in ends:
+        run = carry_out(prepared, pool=chosen_pool(None), **manner)
+    else:
+        run = saved if saved.finished else saved.resume(**manner)
+    for end in ends:
+        if run.finished and run.step < end:
+            run = run.resume(end - run.step, **manner)
     return run
 
 
-def _report(command: str, run: Run, folder: Path, json: bool) -> None:
-    """Write the summary and the figures, and print the summary."""
+def _search(tuning: Tuning, folder: Path, execution: Execution) -> SearchReport:
+    """Run a search and the fresh runs of its best candidates, write the table of candidates, and report."""
     from heatbath._internal.atomic_write import write
-    from heatbath.cli.report.contents import summary, tell
-    from heatbath.cli.report.figures import draw_all
-    from heatbath.cli.report.html import html_report
-    from heatbath.cli.report.tables import as_json, as_markdown, as_table, confusion_tables, notes
-    from heatbath.cli.run_folder import SETTINGS
-
-    told = tell(command, run)
-    results = summary(told)
-    if told.choice is not None and told.choice.best is not None:
-        _complain_of_best(told, run.plan.points[told.choice.best].labels)
-    write(folder / "summary.json", as_json(results))
-    write(folder / "summary.md", as_markdown(results))
-    figures = draw_all(told, results, folder)
-    settings = (folder / SETTINGS).read_text(encoding="utf-8")
-    write(folder / "report.html", html_report(told, results, figures, settings))
-    if json:
-        emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **results}))
-    else:
-        _print(as_table(results), *confusion_tables(results), *notes(results), f"results: {folder}")
-
-
-def _complain_of_best(told: Told, best: Mapping[str, Any]) -> None:
-    from heatbath.cli.report.contents import warn_of_best
-
-    if word := warn_of_best(told, best):
-        complain(f"warning: even of the best {word}")
-
-
-def _searched(
-    tuning: Tuning, folder: Path, threads: int | None, every: float
-) -> tuple[TuningResult, Run | None]:
-    """What a search has found, and the fresh runs with it, if there are to be any."""
     from heatbath.cli.display import Display
+    from heatbath.cli.report.contents import report_on_search
     from heatbath.runs.distributed.pools import chosen_pool
 
-    manner = {"threads": threads, "every": every, "pool": chosen_pool(None)}
+    manner = {"threads": execution.threads, "every": execution.every, "pool": chosen_pool(None)}
     console = Console(stderr=True)
     with Display(tuning.plan, console, "searching") as display:
-        tuned = tuning.find(folder, manner, display)
-    if not tuning.fresh:
-        return tuned, None
-    plan = tuning.fresh_plan(tuned.partitions)
-    with Display(plan, console) as display:
-        return tuned, tuning.train(plan, folder, manner, display)
+        result = tuning.find(folder, manner, display)
+    run = None
+    if tuning.fresh:
+        plan = tuning.fresh_plan(result.partitions)
+        with Display(plan, console) as display:
+            run = tuning.train(plan, folder, manner, display)
+    report = report_on_search(tuning, result, run)
+    if report.fresh is not None:
+        _complain_if_constant_is_better(report.fresh)
+    write(folder / "table.csv", result.table.to_csv(index=False))
+    return report
 
 
-def _report_search(tuning: Tuning, tuned: TuningResult, run: Run | None, folder: Path, json: bool) -> None:
-    """Write the table, the summary, the figures and the report of a search, and print the summary."""
+def _write_report(report: RunReport | SearchReport, folder: Path, json: bool) -> None:
+    """Write the summaries, the figures and the report into the folder, and print the summary."""
     from heatbath._internal.atomic_write import write
-    from heatbath.cli.report.contents import search_summary, tell
-    from heatbath.cli.report.figures import draw_search
-    from heatbath.cli.report.html import search_report
-    from heatbath.cli.report.tables import as_json, search_markdown, search_tables
+    from heatbath.cli.report.figures import draw_figures
+    from heatbath.cli.report.html import report_to_html
+    from heatbath.cli.report.markdown import report_to_markdown
+    from heatbath.cli.report.terminal import report_to_terminal
     from heatbath.cli.run_folder import SETTINGS
 
-    told = None if run is None else tell("tune", run)
-    results = search_summary(tuning, tuned, told)
-    if told is not None:
-        _complain_of_best(told, {"method": tuned.winner})
-    write(folder / "table.csv", tuned.table.to_csv(index=False))
-    write(folder / "summary.json", as_json(results))
-    write(folder / "summary.md", search_markdown(results))
-    figures = draw_search(tuned, run, results, folder)
+    values = report.to_json()
+    write(folder / "summary.json", as_json(values))
+    write(folder / "summary.md", report_to_markdown(report))
+    figures = draw_figures(report, folder)
     settings = (folder / SETTINGS).read_text(encoding="utf-8")
-    write(folder / "report.html", search_report(tuning.problem, results, figures, settings))
+    write(folder / "report.html", report_to_html(report, figures, settings))
     if json:
-        emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **results}))
+        emit(as_json({"folder": str(folder), "figures": [str(path) for path in figures], **values}))
     else:
-        _print(*search_tables(results), f"results: {folder}")
+        _print([*report_to_terminal(report), f"results: {folder}"])
 
 
-def _print(*lines: Table | str) -> None:
-    """Tables and lines on stdout."""
+def _complain_if_constant_is_better(report: RunReport) -> None:
+    """Warn if a constant prediction would be better than the best of several methods or points."""
+    from heatbath.cli.report.contents import warning_of_best
+
+    if warning := warning_of_best(report):
+        complain(f"warning: even for the best one {warning}")
+
+
+def _print(lines: Sequence[Table | str]) -> None:
+    """Print tables and lines on stdout."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     with console.capture() as text:
         for line in lines:

@@ -1,4 +1,4 @@
-"""How a run is getting on: a live display in a terminal, a line now and then elsewhere; always on stderr."""
+"""Show the progress of a run on stderr: live in a terminal, otherwise as a line now and then."""
 
 from __future__ import annotations
 
@@ -25,31 +25,44 @@ if TYPE_CHECKING:
     from heatbath.training.auto import AutomaticRun
 
 PAUSE = 10.0  # seconds between two lines where there is no terminal
-
+FIRST_LINE = 1.0  # seconds that a run must have taken before it gets a line
 WAIT = "preparing"
 
 
 class Display:
-    """What `progress` calls: steps, speed, time left, loss, and the temperatures of a single method's parts.
+    """Callable for `progress=` that shows steps, speed, time left, loss and temperatures.
 
-    Of several methods or points the loss is the mean, and temperatures would say nothing; short runs that
-    find something, which `finding` names, tell their steps only.
+    With several methods or points the loss is their mean, and there are no temperatures. Short runs that
+    search for something show their steps only.
+
+    Parameters
+    ----------
+    prepared
+        What is run.
+    console
+        Where to show it.
+    search_label
+        What the short runs of a search are called.
+    constant
+        A constant prediction; a warning is shown once if it is better than the run.
     """
 
     def __init__(
         self,
         prepared: Plan | AutomaticRun,
         console: Console,
-        finding: str = "short runs first",
+        search_label: str = "short runs first",
         constant: ConstantBaseline | None = None,
     ) -> None:
         plan = prepared if isinstance(prepared, Plan) else prepared.first_plan()
         self._budget = None if isinstance(prepared, Plan) else prepared.budget
-        self._plan, self._console, self._finding = plan, console, finding
-        self._constant = constant  # until a word of it is said
-        single = isinstance(plan.partition, Partition) and not plan.axes
+        self._plan, self._console, self._search_label = plan, console, search_label
+        self._constant = constant  # None once the warning was shown
+        has_one_point = isinstance(plan.partition, Partition) and not plan.axes
         taus = {part.name: part.method.temperature for part in plan.parts()}
-        self._taus = {name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule) and single}
+        self._taus = {
+            name: tau for name, tau in taus.items() if isinstance(tau, float | Schedule) and has_one_point
+        }
         self._live = Live(Text(WAIT), console=console, transient=True, refresh_per_second=8)
         self._reports = ExitStack()
         self._printed = time.monotonic()
@@ -72,47 +85,54 @@ class Display:
         self._reports.close()
         self._live.stop()
 
-    def __call__(self, now: Progress) -> None:
-        """Tell how things stand."""
-        self._warn(now)
-        if now.run is not None:
+    def __call__(self, progress: Progress) -> None:
+        """Show how far the run is."""
+        self._warn_of_constant(progress)
+        if progress.run is not None:
             return
         if self._console.is_terminal:
-            bar = Padding(ProgressBar(total=now.steps, completed=now.step, width=40), 0)  # a line of its own
-            self._live.update(Group(bar, *(Text(line, overflow="ellipsis") for line in self.lines(now))))
-        elif now.seconds >= 1.0 and time.monotonic() - self._printed >= PAUSE:
+            bar = ProgressBar(total=progress.steps, completed=progress.step, width=40)
+            lines = [Text(line, overflow="ellipsis") for line in self.lines(progress)]
+            self._live.update(Group(Padding(bar, 0), *lines))  # padding puts the bar on a line of its own
+        elif progress.seconds >= FIRST_LINE and time.monotonic() - self._printed >= PAUSE:
             self._printed = time.monotonic()
-            self._console.print(", ".join(self.lines(now)), highlight=False, soft_wrap=True)
+            self._console.print(", ".join(self.lines(progress)), highlight=False, soft_wrap=True)
 
-    def _warn(self, now: Progress) -> None:
-        """Say once where a constant would be better: after a round, or in the middle of a run that keeps no
-        samples, and whose networks are what it is about."""
-        if self._constant is None or now.finding:
+    def _warn_of_constant(self, progress: Progress) -> None:
+        """Warn once if a constant prediction is better.
+
+        A run with samples is judged by its averaged prediction, after a round of an automatic run. A run
+        without samples is judged by its single networks, in the middle.
+        """
+        if self._constant is None or progress.finding:
             return
-        word = None
-        if now.run is not None:
-            word = self._constant.against_average(now.run)
-        elif not self._plan.keep and 2 * now.step >= now.steps:
-            word = self._constant.against_networks(now.loss)
-        if word:
+        warning = None
+        if progress.run is not None:
+            warning = self._constant.warn_of_average(progress.run)
+        elif not self._plan.keep and 2 * progress.step >= progress.steps:
+            warning = self._constant.warn_of_networks(progress.loss)
+        if warning:
             self._constant = None
-            text = f"heatbath: warning: so far {word}"
+            text = f"heatbath: warning: so far {warning}"
             self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
-    def lines(self, now: Progress) -> list[str]:
-        """What is shown: steps, loss, temperatures."""
-        left = f"{now.left:,.0f} s left" if math.isfinite(now.left) else "time left unknown"
-        most = f" ({self._budget:,} at most)" if self._budget is not None and not now.finding else ""
-        lines = [f"step {now.step:,} of {now.steps:,}{most}, {now.speed:,.0f} steps/s, {left}"]
-        if now.finding:
-            return [f"{self._finding}: {lines[0]}"]
-        if math.isfinite(now.loss):
+    def lines(self, progress: Progress) -> list[str]:
+        """Return the lines to show: steps, loss and temperatures."""
+        left = f"{progress.left:,.0f} s left" if math.isfinite(progress.left) else "time left unknown"
+        most = ""
+        if self._budget is not None and not progress.finding:
+            most = f" ({self._budget:,} at most)"
+        steps = f"step {progress.step:,} of {progress.steps:,}{most}, {progress.speed:,.0f} steps/s, {left}"
+        if progress.finding:
+            return [f"{self._search_label}: {steps}"]
+        lines = [steps]
+        if math.isfinite(progress.loss):
             split = "test" if self._plan.problem.X_test.shape[1] else "train"
-            many = "" if len(self._plan.points) == 1 else " (mean of all)"
-            share = f", accuracy {100 * now.accuracy:.1f} %" if math.isfinite(now.accuracy) else ""
-            lines.append(f"{split} loss {now.loss:.4f}{share}{many}")
-        for name, tau in self._taus.items():
-            if name in now.temperature:
-                target = at(tau, max(now.step - 1, 0))
-                lines.append(f"temperature {name} {now.temperature[name]:.2e} (target {target:.2e})")
+            note = "" if len(self._plan.points) == 1 else " (mean of all)"
+            share = f", accuracy {100 * progress.accuracy:.1f} %" if math.isfinite(progress.accuracy) else ""
+            lines.append(f"{split} loss {progress.loss:.4f}{share}{note}")
+        for part, tau in self._taus.items():
+            if part in progress.temperature:
+                target = at(tau, max(progress.step - 1, 0))
+                lines.append(f"temperature {part} {progress.temperature[part]:.2e} (target {target:.2e})")
         return lines

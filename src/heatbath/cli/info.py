@@ -1,4 +1,4 @@
-"""`heatbath info`: what this installation is, and where it looks for things."""
+"""`heatbath info` and `heatbath explore`: describe this installation, and serve the live page."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from typing import Annotated
 
 import typer
 
-from heatbath.cli.errors import FAILURE, USAGE, Json, emit, ending
+from heatbath.cli.errors import FAILURE, USAGE, Json, as_json, emit, ending
 
 PACKAGES = ("heatbath", "numpy", "numba", "scipy", "xarray", "matplotlib", "torch", "arviz", "pyarrow")
 
 
 def info(json: Json = False) -> None:
-    """Say which versions there are, how many threads, where compiled code is kept, and where MNIST is."""
-    from heatbath.cli.report.tables import as_json
-
+    """Print versions, the number of threads, where compiled code is kept, and where MNIST is."""
     with ending(FAILURE):
         facts = _facts()
         emit(as_json(facts) if json else "".join(f"{name:12} {value}\n" for name, value in facts.items()))
 
 
 def _facts() -> dict[str, str]:
+    """Return what `heatbath info` prints, by name."""
     from heatbath.engine import compile as kernels
     from heatbath.engine.threads import thread_count
 
     facts = {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
     folder = kernels._FOLDER
     compiled = len(list(Path(folder).rglob("*.nbc"))) if folder else 0
-    told = f"{compiled} compiled" if compiled else "none yet: the first run compiles, for some 10 s"
+    count = f"{compiled} compiled" if compiled else "none yet: the first run compiles for about 10 s"
     facts["threads"] = str(thread_count())
-    facts["kernels"] = f"{told}, in {folder}" if folder else "not kept: set HEATBATH_CACHE to a folder"
-    places = _places()
-    found = [place for place in places if _has_mnist(place)]
-    facts["data"] = f"{places[0]}{'' if places[0].is_dir() else ' (not there)'}"
-    facts["MNIST"] = f"in {found[0]}" if found else "not there: fetched when it is first needed"
+    facts["kernels"] = f"{count}, in {folder}" if folder else "not kept: set HEATBATH_CACHE to a folder"
+    folders = _data_folders()
+    with_mnist = [folder for folder in folders if _has_mnist(folder)]
+    facts["data"] = f"{folders[0]}{'' if folders[0].is_dir() else ' (missing)'}"
+    facts["MNIST"] = f"in {with_mnist[0]}" if with_mnist else "missing: downloaded when it is first needed"
     return facts
 
 
@@ -49,8 +48,8 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def _places() -> list[Path]:
-    """Where MNIST is looked for, in turns."""
+def _data_folders() -> list[Path]:
+    """Return the folders that are searched for MNIST, in this order."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "heatbath" / "mnist"
     data = os.environ.get("HEATBATH_DATA")
     return [Path(data), Path(data) / "mnist", cache] if data else [cache]
@@ -65,13 +64,13 @@ def _has_mnist(folder: Path) -> bool:
 def explore(
     host: Annotated[
         str,
-        typer.Option(help="The address to serve; all but this computer's own need the token in the link."),
+        typer.Option(help="Address to serve on; from other computers the page needs the token in the link."),
     ] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option(help="The port (default: a free one).")] = None,
-    browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
+    port: Annotated[int | None, typer.Option(help="Port to serve on (default: a free one).")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     json: Json = False,
 ) -> None:
-    """Watch two methods train, live, in the browser, and move their temperatures while they do.
+    """Watch two methods train live in the browser, and change their temperatures while they train.
 
     Ctrl-C ends it.
 
@@ -79,7 +78,6 @@ def explore(
 
     heatbath explore --host 0.0.0.0 --port 8000 --no-browser
     """
-    from heatbath.cli.report.tables import as_json
     from heatbath.explorer import explore as start
 
     with ending(USAGE):

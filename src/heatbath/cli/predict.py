@@ -1,8 +1,8 @@
-"""`heatbath predict`: what a run's networks say of new data."""
+"""`heatbath predict`: predict new data with the networks of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from json import dumps
 from math import inf
@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from heatbath.datasets.problem import Floats
+    from heatbath.prediction import Prediction
     from heatbath.runs.run import Run
 
 
+NEW_DATA_SHARE = 0.9  # that the intervals hold by default
+
+
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run.nc, or the folder it is in.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or its run.nc.", metavar="RUN")],
     file: Annotated[
         Path,
         typer.Argument(
@@ -30,35 +34,37 @@ def predict(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="A new CSV file (default: CSV on stdout).")
+        Path | None, typer.Option("--out", help="New CSV file for the predictions (default: stdout).")
     ] = None,
     select: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of a comparison or a sweep, which: method=AdLaLa, or tau=1e-4; one for each axis."
+            help="Method of a comparison, as method=AdLaLa, or point of a sweep, as tau=1e-4; repeat it for "
+            "each axis."
         ),
     ] = None,
     coverage: Annotated[
         float | None,
         typer.Option(
-            help="Of counts, or a regression with a posterior: how many of new data lie in the intervals "
-            "(0.9)."
+            help="Share of new data that the intervals should hold (default 0.9); for counts, and for a "
+            "regression with a posterior."
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="JSON in place of CSV: a line for each row, with one object.")
+        bool, typer.Option("--json", help="Write JSON instead of CSV: one object per line for each row.")
     ] = False,
 ) -> None:
-    """Predict: the new data with columns of what the networks of a run say of them, together.
+    """Predict new data with the averaged networks of a run, and write the data with the new columns.
 
-    Classes: prediction, a probability for each class, and entropy (in nats). Regression: prediction, and std,
+    Classes: prediction, a probability for each class, and entropy in nats. Regression: prediction, and std,
     the standard deviation over the networks. Counts, and a regression with a posterior: prediction, and sd,
-    low and high: the standard deviation of new data, and the ends between which they lie, by the samples of
-    the run (or its chains if none were kept) and, where noise is normal, its training examples, each left
-    out. A name that the data have already gets heatbath_ before it. Whatever the file is like, what is
-    written has commas between cells, and numbers with decimal points.
+    low and high: the standard deviation of new data, and the interval that should hold them. These come from
+    the samples of the run, or from its chains if it kept none; intervals of normal noise are calibrated on
+    the training examples, each left out in turn. A new column whose name the data already have gets
+    heatbath_ before it. Whatever the file is like, the output has commas between cells and numbers with
+    decimal points.
 
-    Rows of a stream are answered as they come, one by one or as many as are there.
+    Rows of a stream are answered as they come, one by one or as many as there are.
 
     heatbath predict my-run FILE.csv --out predictions.csv
 
@@ -73,7 +79,7 @@ def predict(
 
     with ending(USAGE):
         if out is not None and out.exists():
-            raise FileExistsError(f"{out} is there already, so it is left alone: choose another --out")
+            raise FileExistsError(f"{out} exists already, so it is left alone: choose another --out")
         if str(file) != "-" and not file.exists():
             raise FileNotFoundError(f"{file} cannot be read: there is no such file")
     with ending(FAILURE):
@@ -81,27 +87,33 @@ def predict(
     with ending(USAGE):
         encoder = trained.problem.encoder
         chunks = open_chunks(str(file), PIECE, decimal=None if encoder is None else encoder.decimal_)
-        first = next(chunks)
-        pairs = [_label(text) for text in select or []]
-        labels = dict(pairs)
-        if len(labels) < len(pairs):
-            raise ValueError(f"--select names one axis twice: {', '.join(select or [])}")
-        if len(trained.plan.points) > 1 and not labels:
-            asked = " ".join(f"--select {axis}=..." for axis in trained.plan.axes)
-            raise ValueError(f"{run} has {len(trained.plan.points)} methods or points: say which, {asked}")
-        chosen = trained.select(**labels) if labels else trained
-        texts = _texts(chosen, chain([first], chunks), source_name(str(file)), coverage, json)
-        start = next(texts)
+        first_chunk = next(chunks)
+        point = _select_point(trained, run, select or [])
+        texts = _output_texts(point, chain([first_chunk], chunks), source_name(str(file)), coverage, json)
+        first_text = next(texts)
     with ending(FAILURE):
+        texts = chain([first_text], texts)
         if out is not None:
-            write(out, lambda file: file.writelines(text.encode() for text in chain([start], texts)))
-        else:
-            for text in chain([start], texts):
-                emit(text)
+            write(out, lambda file: file.writelines(text.encode() for text in texts))
+            return
+        for text in texts:
+            emit(text)
 
 
-def _label(text: str) -> tuple[str, object]:
-    """A name and a value, a number if it is one."""
+def _select_point(run: Run, path: Path, texts: list[str]) -> Run:
+    """Return the run of the point that --select chooses, such as method=AdLaLa; `path` is its file."""
+    pairs = [_read_label(text) for text in texts]
+    labels = dict(pairs)
+    if len(labels) < len(pairs):
+        raise ValueError(f"--select names one axis twice: {', '.join(texts)}")
+    if len(run.plan.points) > 1 and not labels:
+        options = " ".join(f"--select {axis}=..." for axis in run.plan.axes)
+        raise ValueError(f"{path} has {len(run.plan.points)} methods or points: choose one with {options}")
+    return run.select(**labels) if labels else run
+
+
+def _read_label(text: str) -> tuple[str, object]:
+    """Return the name and the value in text such as tau=1e-4; a value that is a number is returned as one."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"--select is written as method=AdLaLa or tau=1e-4, got {text!r}")
@@ -111,33 +123,48 @@ def _label(text: str) -> tuple[str, object]:
         return name, value
 
 
-def _texts(
-    run: Run, chunks: Iterator[pd.DataFrame], name: str, coverage: float | None, json: bool
+def _output_texts(
+    run: Run, chunks: Iterable[pd.DataFrame], name: str, coverage: float | None, json: bool
 ) -> Iterator[str]:
-    """The table with its new columns as CSV, or as lines of JSON, piece by piece."""
-    of_data = _of_data(run, coverage)
-    header = True
+    """Yield the chunks of a table with the new columns as text, CSV or lines of JSON.
+
+    `name` is what an error message calls the table, and `coverage` the share of new data that intervals hold.
+    """
+    knows_noise = _knows_noise(run)
+    _check_coverage(run, coverage, knows_noise)
+    share = NEW_DATA_SHARE if coverage is None else coverage
+    is_first = True
     for frame in chunks:
-        new = _new_columns(run, _inputs(run, frame, name), 0.9 if coverage is None else coverage, of_data)
-        taken = list(frame.columns)
-        for label, values in new.items():
-            while label in taken:
-                label = f"heatbath_{label}"
-            taken.append(label)
+        new_columns = _new_columns(run, _features(run, frame, name), share, knows_noise)
+        for label, values in _free_names(new_columns, frame.columns).items():
             frame[label] = values
-        yield _lines_of(frame) if json else frame.to_csv(index=False, header=header, lineterminator="\n")
-        header = False
+        yield _json_lines(frame) if json else frame.to_csv(index=False, header=is_first, lineterminator="\n")
+        is_first = False
 
 
-def _lines_of(frame: pd.DataFrame) -> str:
-    """An object of JSON for each row."""
-    known = frame.notna() & ~frame.isin([inf, -inf])  # which JSON does not have
-    rows = frame.astype(object).where(known, None).to_dict("records")
+def _free_names(columns: Mapping[str, Any], taken: Iterable[str]) -> dict[str, Any]:
+    """Return the columns with heatbath_ before each name that is taken."""
+    taken, renamed = list(taken), {}
+    for name, values in columns.items():
+        while name in taken:
+            name = f"heatbath_{name}"
+        taken.append(name)
+        renamed[name] = values
+    return renamed
+
+
+def _json_lines(frame: pd.DataFrame) -> str:
+    """Return an object of JSON for each row, one per line; missing and infinite numbers are null."""
+    is_known = frame.notna() & ~frame.isin([inf, -inf])
+    rows = frame.astype(object).where(is_known, None).to_dict("records")
     return "".join(dumps(row, ensure_ascii=False, allow_nan=False, default=str) + "\n" for row in rows)
 
 
-def _inputs(run: Run, frame: pd.DataFrame, name: str) -> Floats:
-    """The features of a table: by the encoder, or where there is none, columns of numbers."""
+def _features(run: Run, frame: pd.DataFrame, name: str) -> Floats:
+    """Return the features of a table, (rows, features), by the run's encoder or from columns of numbers.
+
+    `name` is what an error message calls the table.
+    """
     import numpy as np
 
     from heatbath.datasets.tables.parsing import numbers
@@ -148,55 +175,67 @@ def _inputs(run: Run, frame: pd.DataFrame, name: str) -> Floats:
             return run.problem.encoder.transform(frame)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    if lacking := [feature for feature in run.problem.features if feature not in frame.columns]:
+    features = run.problem.features
+    if missing := [feature for feature in features if feature not in frame.columns]:
         raise ValueError(
-            f"{name}: there is no column {', '.join(map(repr, lacking))}; it has "
+            f"{name}: there is no column {', '.join(map(repr, missing))}; it has "
             f"{', '.join(map(repr, frame.columns))}"
         )
-    columns = {feature: numbers(frame[feature]) for feature in run.problem.features}
+    columns = {feature: numbers(frame[feature]) for feature in features}
     if problems := [
-        f"{frame.index.name or 'row'} {place}, column {feature!r}: a number is needed, got {cell!r}"
+        f"{frame.index.name or 'row'} {row}, column {feature!r}: a number is needed, got {cell!r}"
         for feature, values in columns.items()
-        for place, cell in frame[feature][np.isnan(values)].items()
+        for row, cell in frame[feature][np.isnan(values)].items()
     ]:
         raise ValueError(problem_message(name, problems))
     return np.column_stack(list(columns.values()))
 
 
-def _of_data(run: Run, coverage: float | None) -> bool:
-    """Whether predictions are of new data, with their noise."""
+def _knows_noise(run: Run) -> bool:
+    """True if the run knows how new data scatter around its predictions."""
+    has_posterior = run.plan.points[0].partition.posterior is not None
+    return run.problem.task == "counts" or (run.problem.task == "regression" and has_posterior)
+
+
+def _check_coverage(run: Run, coverage: float | None, knows_noise: bool) -> None:
+    """Refuse --coverage for a run that has no intervals of new data."""
     from heatbath.datasets.tasks import TASKS
 
-    task, posterior = run.problem.task, run.plan.points[0].partition.posterior
-    of_data = task == "counts" or (task == "regression" and posterior is not None)
-    if coverage is not None and TASKS[task].classes:
-        raise ValueError("--coverage is of numbers, and this run predicts classes: leave it out")
-    if coverage is not None and not of_data:
+    if coverage is None:
+        return
+    if TASKS[run.problem.task].classes:
+        raise ValueError("--coverage is for numbers, and this run predicts classes: leave it out")
+    if not knows_noise:
         raise ValueError(
-            "--coverage is of counts, or of new data in a regression, whose noise this run does not know: "
-            "train with a posterior, such as --prior 1"
+            "--coverage is for counts, or for a regression with a posterior, and this run has none, so it "
+            "does not know the noise: train with one, such as --prior 1"
         )
-    return of_data
 
 
-def _new_columns(run: Run, X: Floats, coverage: float, of_data: bool) -> dict[str, Any]:
-    """The new columns."""
-    import numpy as np
-
+def _new_columns(run: Run, X: Floats, coverage: float, knows_noise: bool) -> dict[str, Any]:
+    """Predict the rows of X, (rows, features), and return the new columns by name."""
     from heatbath.datasets.tasks import TASKS
 
-    problem = run.problem
-    prediction = run.predict(X)
-    mean = prediction.mean
-    if not TASKS[problem.task].classes:
-        columns = {"prediction": mean, "std": prediction.sd}
-        if of_data:
-            low, high = run.calibration().interval(run.predictive(X), coverage)
-            columns = {"prediction": mean, "sd": prediction.sd, "low": low, "high": high}
-        single = len(problem.targets) == 1
-        named = [("" if single else f"_{target}", i) for i, target in enumerate(problem.targets)]
-        return {f"{name}{end}": v[:, i] for name, v in columns.items() for end, i in named}
-    shares = mean if problem.outputs > 1 else np.concatenate([1 - mean, mean], axis=1)
-    names = [problem.targets[place] for place in shares.argmax(axis=1)]
-    probabilities = {f"probability_{name}": shares[:, i] for i, name in enumerate(problem.targets)}
-    return {"prediction": names, **probabilities, "entropy": prediction.entropy}
+    problem, prediction = run.problem, run.predict(X)
+    if TASKS[problem.task].classes:
+        return _class_columns(problem.targets, prediction)
+    columns = {"prediction": prediction.mean, "std": prediction.sd}
+    if knows_noise:
+        low, high = run.calibration().interval(run.predictive(X), coverage)
+        columns = {"prediction": prediction.mean, "sd": prediction.sd, "low": low, "high": high}
+    has_one_target = len(problem.targets) == 1
+    return {
+        name if has_one_target else f"{name}_{target}": values[:, i]
+        for name, values in columns.items()
+        for i, target in enumerate(problem.targets)
+    }
+
+
+def _class_columns(classes: Sequence[str], prediction: Prediction[Floats]) -> dict[str, Any]:
+    """Return the most probable class, the probability of each class, and the entropy."""
+    from heatbath.datasets.tasks import each_class
+
+    probabilities = each_class(prediction.mean)
+    columns: dict[str, Any] = {"prediction": [classes[i] for i in probabilities.argmax(axis=1)]}
+    columns |= {f"probability_{name}": probabilities[:, i] for i, name in enumerate(classes)}
+    return columns | {"entropy": prediction.entropy}

@@ -1,4 +1,4 @@
-"""`heatbath reproduce` runs the paper's experiments and says which of their claims hold."""
+"""`heatbath reproduce`: run the paper's experiments and say which of their claims hold."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from heatbath.cli.commands import Workers
-from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, Json, complain, emit, ending
+from heatbath.cli.errors import FAILURE, INTERRUPTED, USAGE, Json, as_json, complain, emit, ending
 from heatbath.paper import NAMES, find
 
 if TYPE_CHECKING:
-    from heatbath.runs.progress import Progress as Moment
+    from heatbath.paper.runner import ExperimentResult
+    from heatbath.runs.progress import Progress as RunProgress
 
 COLOURS = {"holds": "cyan", "holds in part": "yellow", "does not hold": "red"}
 
@@ -29,121 +30,141 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Experiments; all of them if none is named.",
+            help="Experiments to run (default: all).",
             autocompletion=lambda incomplete: [name for name in NAMES if name.startswith(incomplete)],
         ),
     ] = None,
-    folder: Annotated[Path, typer.Option(help="Where results and report go.")] = Path("reproduction"),
+    folder: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path(
+        "reproduction"
+    ),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Seconds instead of minutes: shows that it works, proves nothing.")
+        bool,
+        typer.Option(
+            "--quick", help="Take seconds instead of minutes: this shows that it works, but proves nothing."
+        ),
     ] = False,
-    show: Annotated[bool, typer.Option("--list", help="List the experiments and what they claim.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the experiments and their claims.")] = False,
     only_report: Annotated[
-        bool, typer.Option("--only-report", help="Write the report of what is finished.")
+        bool, typer.Option("--only-report", help="Run nothing; write the report of finished experiments.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Run finished experiments again.")] = False,
     docs: Annotated[
-        Path | None, typer.Option(help="Also write the report as Markdown into this folder.")
+        Path | None, typer.Option(help="Folder for a copy of the report in Markdown (default: none).")
     ] = None,
     executor: Workers = None,
     json: Json = False,
 ) -> None:
-    """Run the paper's experiments and say of every claim whether it holds.
+    """Run the paper's experiments and say for every claim whether it holds.
 
-    Results are kept: after Ctrl-C the same command continues with those that are not finished. MNIST is
-    read from the folder in HEATBATH_DATA, or fetched once.
+    Results are kept: after Ctrl-C the same command continues with the experiments that are not finished.
+    MNIST is read from the folder in HEATBATH_DATA, or downloaded once.
     """
-    console = Console(stderr=json)  # stdout has the object alone
+    console = Console(stderr=json)  # with --json, stdout has nothing but the object
     chosen = list(dict.fromkeys(names or NAMES))
     if unknown := [name for name in chosen if name not in NAMES]:
         _refuse(f"there is no experiment {', '.join(unknown)}: accepted are {', '.join(NAMES)}")
     if show:
-        _list(console, chosen, json)
+        _list_experiments(console, chosen, json)
         return
     from heatbath.paper import report, runner
-    from heatbath.runs.distributed.pools import check_name, using_named
+    from heatbath.runs.distributed.pools import check_name
 
-    place = folder / "quick" if quick else folder  # a quick run never replaces a full one
+    results_folder = folder / "quick" if quick else folder  # a quick run never replaces a full one
     lines = Console(highlight=False, soft_wrap=True, stderr=json)
     begin = time.perf_counter()
+    done: dict[str, ExperimentResult] = {}
     failed: dict[str, str] = {}
-    done: dict[str, runner.ExperimentResult] = {}
     try:
-        for needed in filter(None, (place, docs)):
-            needed.mkdir(parents=True, exist_ok=True)
+        for path in filter(None, (results_folder, docs)):
+            path.mkdir(parents=True, exist_ok=True)
         if executor is not None:
             check_name(executor)
         if not only_report:
-            with _bars(console) as bars, using_named(executor):
-                for outcome in runner.reproduce(
-                    chosen, place, quick, again, lambda name: _teller(bars, name)
-                ):
-                    if isinstance(outcome, runner.ExperimentResult):
-                        done[outcome.experiment.name] = outcome
-                        _tell(bars.console, outcome)
-                    else:
-                        failed[outcome[0]] = str(outcome[1])
-                        bars.console.print(
-                            f"[red]{outcome[0]} was not run[/red]: {escape(str(outcome[1]))}", soft_wrap=True
-                        )
-        for name in NAMES:
-            if name not in done and (before := runner.load_result(find(name), place / name, quick)):
-                runner.publish(before)
-                done[name] = before
-        results = [done[name] for name in NAMES if name in done]
+            done, failed = _run_experiments(console, chosen, results_folder, quick, again, executor)
+        results = _with_finished(done, results_folder, quick)
         if not results:
-            _refuse(f"nothing is finished in {place}: run heatbath reproduce first")
-        missing = {name: failed.get(name, "not finished yet") for name in NAMES if name not in done}
-        arguments = ["reproduce", *(["--quick"] if quick else [])]
-        command = shlex.join(["heatbath", *arguments])
-        report.write_html(results, missing, place / "report.html", command)
+            _refuse(f"no experiment is finished in {results_folder}: run heatbath reproduce first")
+        finished = {result.experiment.name for result in results}
+        missing = {name: failed.get(name, "not finished yet") for name in NAMES if name not in finished}
+        command = "heatbath reproduce --quick" if quick else "heatbath reproduce"
+        report.write_html(results, missing, results_folder / "report.html", command)
         if docs is not None:
             report.write_markdown(results, missing, docs, f"{command} --docs {docs}")
     except KeyboardInterrupt:
-        again_with = [argument for argument in sys.argv[1:] if argument != "--again"]
-        lines.print(f"stopped; continue with: {shlex.join(['heatbath', *again_with])}", markup=False)
+        arguments = [argument for argument in sys.argv[1:] if argument != "--again"]
+        lines.print(f"stopped; continue with: {shlex.join(['heatbath', *arguments])}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
     except (OSError, ValueError, ImportError) as error:
         _refuse(str(error))
     summaries = [runner.summary(result) for result in results]
-    counts = report.verdict_counts(summaries)
+    page = str(results_folder / "report.html")
     if json:
-        _emit({"report": str(place / "report.html"), "experiments": summaries, "missing": missing})
-    lines.print(
-        f"claims: {counts}; {time.perf_counter() - begin:,.0f} s; report: {place / 'report.html'}",
-        markup=False,
-    )
+        _emit_json({"report": page, "experiments": summaries, "missing": missing})
+    seconds = time.perf_counter() - begin
+    lines.print(f"claims: {report.verdict_counts(summaries)}; {seconds:,.0f} s; report: {page}", markup=False)
     if failed:
         raise typer.Exit(FAILURE)
 
 
-def _emit(values: dict[str, Any]) -> None:
-    from heatbath.cli.report.tables import as_json
+def _run_experiments(
+    console: Console, names: list[str], folder: Path, quick: bool, again: bool, executor: str | None
+) -> tuple[dict[str, ExperimentResult], dict[str, str]]:
+    """Run experiments, and print the verdicts of each; return the results, and the errors, by name."""
+    from heatbath.paper import runner
+    from heatbath.runs.distributed.pools import using_named
 
+    done: dict[str, ExperimentResult] = {}
+    failed: dict[str, str] = {}
+    with _progress_bars(console) as bars, using_named(executor):
+        for outcome in runner.reproduce(names, folder, quick, again, lambda name: _start_bar(bars, name)):
+            if isinstance(outcome, runner.ExperimentResult):
+                done[outcome.experiment.name] = outcome
+                _print_verdicts(bars.console, outcome)
+                continue
+            name, error = outcome
+            failed[name] = str(error)
+            bars.console.print(f"[red]{name} was not run[/red]: {escape(str(error))}", soft_wrap=True)
+    return done, failed
+
+
+def _with_finished(done: dict[str, ExperimentResult], folder: Path, quick: bool) -> list[ExperimentResult]:
+    """Return these results and those finished earlier in the folder, whose files are published again."""
+    from heatbath.paper import runner
+
+    results = []
+    for name in NAMES:
+        result = done.get(name)
+        if result is None and (result := runner.load_result(find(name), folder / name, quick)):
+            runner.publish(result)
+        if result is not None:
+            results.append(result)
+    return results
+
+
+def _emit_json(values: dict[str, Any]) -> None:
     with ending(FAILURE):
         emit(as_json(values))
 
 
-def _list(console: Console, names: list[str], json: bool) -> None:
+def _list_experiments(console: Console, names: list[str], json: bool) -> None:
+    """Print the experiments and their claims, as a table or as JSON."""
+    experiments = {name: find(name) for name in names}
     if json:
-        experiments = {name: find(name) for name in names}
-        _emit(
+        _emit_json(
             {
-                name: {"title": one.title, "claims": [claim.text for claim in one.claims]}
-                for name, one in experiments.items()
+                name: {"title": experiment.title, "claims": [claim.text for claim in experiment.claims]}
+                for name, experiment in experiments.items()
             }
         )
         return
-    table = Table(box=None)
-    for column in ("name", "experiment", "claims"):
-        table.add_column(column)
-    for name in names:
-        experiment = find(name)
+    table = Table("name", "experiment", "claims", box=None)
+    for name, experiment in experiments.items():
         table.add_row(name, experiment.title, "\n".join(f"• {claim.text}" for claim in experiment.claims))
     console.print(table)
 
 
-def _bars(console: Console) -> Progress:
+def _progress_bars(console: Console) -> Progress:
+    """Return an empty display of bars, which is silent where there is no terminal."""
     columns = (
         TextColumn("{task.description:16}"),
         BarColumn(24),
@@ -153,36 +174,32 @@ def _bars(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def _teller(bars: Progress, name: str) -> Callable[[Moment], None]:
-    """What the progress of an experiment is told to: one bar, which its runs fill one after the other."""
+def _start_bar(bars: Progress, name: str) -> Callable[[RunProgress], None]:
+    """Replace the bar by one for this experiment; return the `progress=` that fills it for each run."""
     for old in bars.task_ids:
         bars.remove_task(old)
     task: TaskID = bars.add_task(name, total=None, text="")
     if bars.disable:
         print(f"{name} ...", file=sys.stderr, flush=True)
 
-    def tell(now: Moment) -> None:
-        text = f"{now.speed:,.0f} steps/s  test loss {now.loss:.3f}"
-        bars.update(task, total=now.steps, completed=now.step, text=text)
+    def show(progress: RunProgress) -> None:
+        text = f"{progress.speed:,.0f} steps/s  test loss {progress.loss:.3f}"
+        bars.update(task, total=progress.steps, completed=progress.step, text=text)
 
-    return tell
+    return show
 
 
-def _tell(console: Console, result: object) -> None:
-    """The verdicts on an experiment."""
-    from heatbath.paper.runner import ExperimentResult
-
-    assert isinstance(result, ExperimentResult)
-    console.print(
-        f"[bold]{result.experiment.name}[/bold]  {result.experiment.title}  ({result.seconds:.0f} s)",
-        highlight=False,
-    )
-    for claim, finding in zip(result.experiment.claims, result.findings, strict=True):
+def _print_verdicts(console: Console, result: ExperimentResult) -> None:
+    """Print whether each claim of an experiment holds."""
+    experiment = result.experiment
+    heading = f"[bold]{experiment.name}[/bold]  {experiment.title}  ({result.seconds:.0f} s)"
+    console.print(heading, highlight=False)
+    for claim, finding in zip(experiment.claims, result.findings, strict=True):
         verdict = f"[{COLOURS[finding.verdict]}]{finding.verdict}[/]"
         console.print(f"  {verdict}: {claim.text}: {escape(finding.ours)}", highlight=False, soft_wrap=True)
 
 
 def _refuse(message: str) -> NoReturn:
-    """One line on stderr, and a code that says that it went wrong."""
+    """Print the message as one line on stderr, and exit with the code for wrong usage."""
     complain(message)
     raise typer.Exit(USAGE)

@@ -1,5 +1,4 @@
-"""The folder of a run: settings.toml, run.nc, of a search its state, the summary and the figures;
-and data that came from the standard input."""
+"""Claim and release the folder of a run, which has its settings, its results, and data from a pipe."""
 
 from __future__ import annotations
 
@@ -13,32 +12,38 @@ from typing import BinaryIO
 
 from heatbath._internal.atomic_write import is_leftover, write
 
-SETTINGS, RUN, SEARCH = "settings.toml", "run.nc", "search"
-TABLE = "table"  # what came from the standard input, as it came
+SETTINGS, RUN, SEARCH = "settings.toml", "run.nc", "search"  # SEARCH is the folder of a search's state
+TABLE = "table"  # a copy of the data from the standard input or another pipe
+LONGEST_NAME = 80  # letters
 
 
-def stream_of(data: object) -> contextlib.AbstractContextManager[BinaryIO] | None:
-    """The standard input, or another pipe, where data are from one; None where they are in a file, which can
-    be read again."""
+def open_pipe(data: object) -> contextlib.AbstractContextManager[BinaryIO] | None:
+    """Open the standard input or another pipe if `data` names one; return None for a file or nothing.
+
+    A pipe can be read only once, so its data must be copied.
+    """
     if data == "-":
         return contextlib.nullcontext(sys.stdin.buffer)
     try:
         path = Path(str(data)).expanduser()
         return path.open("rb") if stat.S_ISFIFO(path.stat().st_mode) else None
     except OSError:
-        return None  # of which more is said when it is read
+        return None  # reading the file will report the error
 
 
 def check_free(out: Path | None) -> None:
-    """Refuse a folder that holds something."""
+    """Refuse a folder that isn't empty; leftovers of interrupted writes don't count."""
     if out is not None and out.is_dir() and any(not is_leftover(path) for path in out.iterdir()):
         hint = f"; continue the run in it: heatbath resume {out}" if (out / SETTINGS).exists() else ""
         raise FileExistsError(f"{out} is not empty, so it is left alone: choose another --out{hint}")
 
 
 def claim_folder(out: Path | None, name: str, settings: str) -> Path:
-    """A folder for a new run, with its settings: `out`, which must be empty or new, or a new runs/NAME-N."""
-    folder = _named(out) if out is not None else _numbered(name)
+    """Make the folder of a new run, write its settings, and return it.
+
+    It is `out`, which must be empty or new, or a new runs/NAME-N.
+    """
+    folder = _make_folder(out) if out is not None else _make_numbered_folder(name)
     try:
         write(folder / SETTINGS, settings)
     except BaseException:
@@ -48,17 +53,18 @@ def claim_folder(out: Path | None, name: str, settings: str) -> Path:
 
 
 def release_folder(folder: Path) -> None:
-    """Remove the folder of a run that could not begin."""
-    if not (folder / RUN).exists():
-        with contextlib.suppress(OSError):
-            if (folder / SEARCH).is_dir():
-                (folder / SEARCH).rmdir()  # an error, and the end, where there is something in it
-            for name in (SETTINGS, TABLE):
-                (folder / name).unlink(missing_ok=True)
-            folder.rmdir()
+    """Remove the folder of a run that could not begin; one with results is kept."""
+    if (folder / RUN).exists():
+        return
+    with contextlib.suppress(OSError):
+        if (folder / SEARCH).is_dir():
+            (folder / SEARCH).rmdir()  # fails if it isn't empty, and then nothing is removed
+        for name in (SETTINGS, TABLE):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
 
 
-def _named(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -66,9 +72,9 @@ def _named(folder: Path) -> Path:
     return folder
 
 
-def _numbered(name: str) -> Path:
-    """The first of runs/NAME-1, runs/NAME-2, ... that is not there yet."""
-    short = re.sub(r"[^\w.-]+", "_", name)[:80]
+def _make_numbered_folder(name: str) -> Path:
+    """Make the first of runs/NAME-1, runs/NAME-2, ... that doesn't exist yet."""
+    short = re.sub(r"[^\w.-]+", "_", name)[:LONGEST_NAME]
     for number in count(1):
         folder = Path("runs") / f"{short}-{number}"
         try:

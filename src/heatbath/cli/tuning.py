@@ -1,4 +1,4 @@
-"""What `heatbath tune` carries out: a search, and fresh runs of the best of each method."""
+"""Prepare `heatbath tune`: a search, then fresh runs of the best candidate of each method."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 from heatbath._internal.checks import whole
 from heatbath.cli.methods import find, partition_of
-from heatbath.cli.options import SETTINGS, Settings
+from heatbath.cli.options import Settings, option_words
 from heatbath.cli.parsing import number
+from heatbath.cli.plans import FILE_DEFAULTS, make_problem
 from heatbath.cli.run_folder import RUN, SEARCH
-from heatbath.cli.settings import FILE_DEFAULTS, problem_of
 from heatbath.datasets import Problem
 from heatbath.methods.partition import Partition
 from heatbath.methods.ranges import Between
@@ -30,18 +30,30 @@ from heatbath.tuning.search import HalvingSearch, prepare
 from heatbath.tuning.search_space import Family, families
 from heatbath.tuning.trials import TuningResult
 
-OF_SEARCH = ("steps", "batch", "chains", "candidates", "by", "validation", "seed", "shuffled", "dtype")
+SEARCH_ARGUMENTS = ("steps", "batch", "chains", "candidates", "by", "validation", "seed", "shuffled", "dtype")
 DEFAULTS: dict[str, Any] = {
-    **{name: signature(tune).parameters[name].default for name in OF_SEARCH}, "fresh": 10, "cooled": True
-}  # fmt: skip
-COLD = 10  # the last of so many parts of a fresh run is colder
+    **{name: signature(tune).parameters[name].default for name in SEARCH_ARGUMENTS},
+    "fresh": 10,
+    "cooled": True,
+}
+COLD_SHARE = 10  # a fresh run is colder for one step in so many, at its end
 TO = ".."  # between the ends of a range
-NO_COEFFICIENTS = ("name", "module")
+NOT_COEFFICIENTS = ("name", "module")
 
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """A search with its settings, which say what comes after it, too; `plan` is that of its first rung."""
+    """A search and the fresh runs after it.
+
+    Attributes
+    ----------
+    search
+        The search for the best candidate of each method.
+    plan
+        The plan of its first rung.
+    settings
+        The complete settings, also those of the fresh runs.
+    """
 
     search: HalvingSearch
     plan: Plan
@@ -49,42 +61,55 @@ class Tuning:
 
     @property
     def problem(self) -> Problem:
-        """The data."""
+        """Problem of the search."""
         return self.search.problem
 
     @property
     def fresh(self) -> int:
-        """How many fresh runs each method gets."""
+        """Number of fresh chains of each method."""
         return int(self.settings["search"]["fresh"])
 
     @property
+    def batch(self) -> int:
+        """Number of examples in a mini-batch."""
+        return int(self.settings["search"]["batch"])
+
+    @property
     def seed(self) -> int:
-        """That of the fresh runs, another than that of the search."""
+        """Seed of the fresh runs, which differs from that of the search."""
         return int(self.settings["search"]["seed"]) + 1
 
     @property
     def cold(self) -> int | None:
-        """The step from which the fresh runs are colder, if there are any and they are."""
+        """Step from which the fresh runs are colder; None without such steps."""
         steps = self.search.steps
-        colder = self.fresh and self.settings["search"]["cooled"] and steps >= COLD
-        return steps - steps // COLD if colder else None
+        if not self.fresh or not self.settings["search"]["cooled"] or steps < COLD_SHARE:
+            return None
+        return steps - steps // COLD_SHARE
 
     def find(
-        self, folder: Path, manner: dict[str, Any], progress: Callable[[Progress], None]
+        self, folder: Path, execution: dict[str, Any], progress: Callable[[Progress], None]
     ) -> TuningResult:
-        """What the search finds; it goes on from where the folder stands."""
-        tuned = replace(self.search, execution=manner, checkpoint=folder / SEARCH).run(progress)
-        if not tuned.finished:
+        """Run the search, or continue it from its state in the folder.
+
+        `execution` has arguments of `simulate` that don't change results. KeyboardInterrupt is raised if the
+        search was stopped; its state is in the folder.
+        """
+        search = replace(self.search, execution=execution, checkpoint=folder / SEARCH)
+        result = search.run(progress)
+        if not result.finished:
             raise KeyboardInterrupt
-        return tuned
+        return result
 
     def fresh_plan(self, partitions: Mapping[str, Partition]) -> Plan:
-        """The plan of the fresh runs, on all training examples."""
+        """Return the plan of the fresh runs of these partitions, on all training examples."""
         settings, cold = self.settings["search"], self.cold
+        if cold is not None:
+            partitions = {name: partition.cooled(cold) for name, partition in partitions.items()}
         return make_plan(
             self.problem,
             self.search.network,
-            {name: one if cold is None else one.cooled(cold) for name, one in partitions.items()},
+            partitions,
             self.search.steps,
             chains=self.fresh,
             call="compare",
@@ -93,140 +118,150 @@ class Tuning:
         )
 
     def train(
-        self, plan: Plan, folder: Path, manner: dict[str, Any], progress: Callable[[Progress], None]
+        self, plan: Plan, folder: Path, execution: dict[str, Any], progress: Callable[[Progress], None]
     ) -> Run:
-        """The fresh runs; they go on from where their file stands."""
-        run = simulate(plan, progress=progress, checkpoint=folder / RUN, **manner)
-        run.save(folder / RUN)  # a checkpoint that fails is a warning, but this must not
+        """Run the fresh runs, or continue them from their file in the folder, and save them there.
+
+        KeyboardInterrupt is raised if they were stopped.
+        """
+        run = simulate(plan, progress=progress, checkpoint=folder / RUN, **execution)
+        run.save(folder / RUN)  # a checkpoint that fails is a warning, but this must not fail silently
         if not run.finished:
             raise KeyboardInterrupt
         return run
 
     def command(self, method: str, values: Mapping[str, float]) -> str:
-        """The command line that trains with these values of a method, as the fresh runs do."""
-        table = self.settings["methods"][method]
-        known = find(table["name"], table.get("module"))
-        usual = {name: p.default for name, p in known.arguments.items() if p.default is not Parameter.empty}
-        fixed = {key: value for key, value in table.items() if key not in (*NO_COEFFICIENTS, *values)}
-        chosen = _unusual(fixed, usual) | dict(values)
-        imports, name = [], table["name"]
-        if known.module is not None:  # its coefficients are no options
-            imports = ["--import", known.module]
-            name = f"{name}:{','.join(f'{key}={value}' for key, value in chosen.items())}"
-            chosen = {}
+        """Return the command line that trains as the fresh runs do, with these coefficients of a method."""
+        imports, method_words = self._method_words(method, values)
+        network = self.settings["network"]
+        changed = _without_defaults(network, network_to_plain(MLP()))
         search = self.settings["search"] | {"chains": max(self.fresh, 1), "seed": self.seed}
         training = {key: search[key] for key in ("steps", "batch", "chains", "seed")}
-        training |= _unusual({key: search[key] for key in ("shuffled", "dtype")}, DEFAULTS)
+        training |= _without_defaults({key: search[key] for key in ("shuffled", "dtype")}, DEFAULTS)
         training |= {} if self.cold is None else {"colder_from": self.cold}
-        network = _unusual(self.settings["network"], network_to_plain(MLP()))
         words = [
-            *_options("problem", _problem_options(self.settings["problem"])),
-            *_options("network", {"hidden": self.settings["network"]["hidden"], **network}),
-            *_options("method", {"name": name, **chosen}),
-            *_options("training", training),
+            *option_words("problem", _problem_without_defaults(self.settings["problem"])),
+            *option_words("network", {"hidden": network["hidden"], **changed}),
+            *method_words,
+            *option_words("training", training),
         ]
         return shlex.join(["heatbath", *imports, "train", *words])
 
+    def _method_words(self, method: str, values: Mapping[str, float]) -> tuple[list[str], list[str]]:
+        """Return the words that import the module of a method of the user's own, and those that name it.
 
-def tuning_of(settings: Settings) -> tuple[Tuning, Settings]:
-    """What is to be carried out, and all its settings, which make the same again."""
-    problem, section = problem_of(settings["problem"])
+        The coefficients of such a method are no options, so they follow its name.
+        """
+        table = self.settings["methods"][method]
+        choice, name = find(table["name"], table.get("module")), table["name"]
+        defaults = {key: argument.default for key, argument in choice.arguments.items()}
+        defaults = {key: value for key, value in defaults.items() if value is not Parameter.empty}
+        fixed = {key: value for key, value in table.items() if key not in (*NOT_COEFFICIENTS, *values)}
+        coefficients = _without_defaults(fixed, defaults) | dict(values)
+        if choice.module is None:
+            return [], option_words("method", {"name": name, **coefficients})
+        pairs = ",".join(f"{key}={value}" for key, value in coefficients.items())
+        return ["--import", choice.module], option_words("method", {"name": f"{name}:{pairs}"})
+
+
+def prepare_tuning(settings: Settings) -> tuple[Tuning, Settings]:
+    """Make the search and the plan of the fresh runs from settings; return them and the complete settings.
+
+    What would not fit in memory is refused.
+    """
+    problem, problem_section = make_problem(settings["problem"])
     network = MLP(**settings["network"])
     if not settings["methods"]:
-        raise ValueError("say what to tune, such as --method adlala --method adam:h=1e-4..0.1")
-    pairs = {label: family_of(label, table) for label, table in settings["methods"].items()}
+        raise ValueError("name the methods to tune, such as --method adlala --method adam:h=1e-4..0.1")
+    searched, tables = {}, {}
+    for label, table in settings["methods"].items():
+        searched[label], tables[label] = make_family(label, table)
     chosen = DEFAULTS | settings["search"]
     whole("fresh", chosen["fresh"], low=0)
     if not isinstance(chosen["cooled"], bool):
         raise TypeError(f"cooled must be true or false, got {chosen['cooled']!r}")
-    given = {name: chosen[name] for name in OF_SEARCH}
-    search = prepare(problem, network, {label: family for label, (family, _) in pairs.items()}, **given)
+    search = prepare(problem, network, searched, **{name: chosen[name] for name in SEARCH_ARGUMENTS})
     plan = search.first_plan()
     check_memory(plan, 2)
     complete = {
-        "problem": section,
+        "problem": problem_section,
         "network": network_to_plain(network),
-        "methods": {label: table for label, (_, table) in pairs.items()},
+        "methods": tables,
         "search": {**chosen, "batch": plan.batch},
     }
     tuning = Tuning(search, plan, complete)
     if tuning.fresh:
-        middles = {family.name: family.make(_middle(family)) for family in search.families}
-        check_memory(tuning.fresh_plan(middles), 2)
+        examples = {family.name: family.make(_middle_of_ranges(family)) for family in search.families}
+        check_memory(tuning.fresh_plan(examples), 2)
     return tuning, complete
 
 
-def family_of(label: str, table: Mapping[str, Any]) -> tuple[Family, dict[str, Any]]:
-    """What is searched of a method such as {name: "adam", h: "1e-4..0.1", beta1: 0.9}, and its whole table.
+def make_family(label: str, table: Mapping[str, Any]) -> tuple[Family, dict[str, Any]]:
+    """Return what to search of a method, and its table with all ranges and defaults.
 
-    A coefficient that is not named has its usual range, or its default if it has none.
+    Parameters
+    ----------
+    label
+        What the method is called in results.
+    table
+        The method, such as {name: "adam", h: "1e-4..0.1", beta1: 0.9}. A coefficient that it doesn't have
+        takes its default range, or its default value if it has no range.
     """
-    known = find(table.get("name"), table.get("module"))
-    (usual,) = families(table["name"])
-    given = {name: value for name, value in table.items() if name not in NO_COEFFICIENTS}
-    own = {
-        name: _range(f"{known.title}: {name}", value, usual.ranges.get(name))
+    choice = find(table.get("name"), table.get("module"))
+    (default_family,) = families(table["name"])
+    given = {name: value for name, value in table.items() if name not in NOT_COEFFICIENTS}
+    given_ranges = {
+        name: _read_range(f"{choice.title}: {name}", value, default_family.ranges.get(name))
         for name, value in given.items()
         if isinstance(value, Mapping) or (isinstance(value, str) and TO in value)
     }
-    fixed = {name: value for name, value in table.items() if name not in own}
-    ranges = {name: range for name, range in {**usual.ranges, **own}.items() if name not in fixed}
+    fixed = {name: value for name, value in table.items() if name not in given_ranges}
+    ranges = {**default_family.ranges, **given_ranges}
+    ranges = {name: interval for name, interval in ranges.items() if name not in fixed}
     partition, complete = partition_of({**fixed, **ranges})
     if partition.axes() or partition.finds_stepsize:
         raise ValueError(
-            f"{known.title}: tune looks within ranges such as h=0.01..0.5, and takes no list, and no auto"
+            f"{choice.title}: tune searches ranges such as h=0.01..0.5, so it takes no lists and no auto"
         )
 
     def make(values: Mapping[str, float]) -> Partition:
         return partition_of({**fixed, **values})[0]
 
+    has_fixed = given.keys() - given_ranges
+    code = (lambda values: make(values).code) if has_fixed else default_family.code
     plain = {name: asdict(value) if isinstance(value, Between) else value for name, value in complete.items()}
-    as_usual = not given.keys() - own
-    return Family(label, ranges, make, usual.code if as_usual else lambda values: make(values).code), plain
+    return Family(label, ranges, make, code), plain
 
 
-def _range(label: str, given: str | Mapping[str, Any], usual: Between | None) -> Between:
-    """A range that is written as LOW..HIGH, or in a settings file as {low, high, scale}."""
-    scale = "log" if usual is None else usual.scale
-    if isinstance(given, str):
-        end, (low, _, high) = f"{label}: an end of a range", given.partition(TO)
-        given = {"low": number(end, low), "high": number(end, high)}
-    if not {"low", "high"} <= given.keys() <= {"low", "high", "scale"}:
-        raise ValueError(f"{label} must be a number or a range {{low, high, scale}}, got {given!r}")
+def _read_range(label: str, value: str | Mapping[str, Any], default: Between | None) -> Between:
+    """Read a range written as LOW..HIGH, or in a settings file as {low, high, scale}.
+
+    The scale is by default that of the `default` range; `label` is what an error calls the range.
+    """
+    if isinstance(value, str):
+        low, _, high = value.partition(TO)
+        end = f"{label}: an end of a range"
+        value = {"low": number(end, low), "high": number(end, high)}
+    if not {"low", "high"} <= value.keys() <= {"low", "high", "scale"}:
+        raise ValueError(f"{label} must be a number or a range {{low, high, scale}}, got {value!r}")
     try:
-        return Between(**{"scale": scale, **given})
+        return Between(**{"scale": "log" if default is None else default.scale, **value})
     except (TypeError, ValueError) as error:
         raise type(error)(f"{label}: {error}") from None
 
 
-def _middle(family: Family) -> dict[str, float]:
-    return {name: range.at(0.5) for name, range in family.ranges.items()}
+def _middle_of_ranges(family: Family) -> dict[str, float]:
+    return {name: interval.at(0.5) for name, interval in family.ranges.items()}
 
 
-def _problem_options(section: Mapping[str, Any]) -> dict[str, Any]:
-    """What has to be said of a problem."""
+def _problem_without_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a problem that differ from the defaults, without the checksum of a file."""
     if "data" in section:
-        return _unusual({key: value for key, value in section.items() if key != "sha256"}, FILE_DEFAULTS)
+        values = {key: value for key, value in section.items() if key != "sha256"}
+        return _without_defaults(values, FILE_DEFAULTS)
     parameters = signature(RECIPES[section["name"]]).parameters
-    return _unusual(section, {name: parameter.default for name, parameter in parameters.items()})
+    return _without_defaults(section, {name: p.default for name, p in parameters.items()})
 
 
-def _unusual(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in usual or usual[name] != value}
-
-
-def _options(section: str, values: Mapping[str, Any]) -> list[str]:
-    """The options that say some settings."""
-    words: list[str] = []
-    for setting in SETTINGS:
-        if setting.section != section or setting.name not in values:
-            continue
-        value = values[setting.name]
-        if isinstance(value, bool):
-            words.append(setting.flag if value else f"--no-{setting.flag[2:]}")
-        elif setting.kind == "names":
-            names = [value] if isinstance(value, str) else value
-            words += [word for name in names for word in (setting.flag, name)]
-        else:
-            words += [setting.flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
-    return words
+def _without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in defaults or defaults[name] != value}

@@ -1,9 +1,9 @@
-"""What is said of a run: how good its predictions are, beside simple ones, and what they are made of.
+"""Evaluate runs: how good their predictions are beside simple ones, and which columns they depend on.
 
-`judge` gives the measures of a run's averaged prediction and of its single networks, `baselines` those of a
-constant and of a linear model on the same examples, `choose` the best of a sweep or a comparison by examples
-that have no part in what is said of it; `importance` and `dependence` say which columns of the data matter,
-and how. Modules are imported when a name is first used: `metrics` loads without the engine.
+`judge` measures a run's averaged prediction and its single networks, and `baselines` a constant and a linear
+model on the same examples. `choose` finds the best point of a sweep or comparison by examples that then don't
+evaluate it. `importance` and `dependence` say which columns of the data matter, and how. Modules are imported
+when a name is first used: `metrics` loads without the engine.
 """
 
 from typing import TYPE_CHECKING

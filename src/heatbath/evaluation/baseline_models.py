@@ -1,9 +1,9 @@
-"""What has to be beaten: a constant prediction, and a linear model."""
+"""Predict with simple models that a network should beat: a constant and a linear model."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,10 @@ from heatbath.evaluation.forecasts import COVERAGE, Forecast
 from heatbath.evaluation.metrics import FLOOR
 from heatbath.prediction.predictive_distributions import POISSON, Mixture, central
 
-MOST_EXAMPLES = 10_000  # that are judged: a share is known to 1 %
+MOST_EXAMPLES = 10_000  # to evaluate on: enough to know a share to 1 %
 MOST_ENTRIES = 8_000_000  # of the table that a linear model is fitted to, times outputs: some seconds
-PENALTIES = np.logspace(-4, 4, 17)  # of ridge regression, of which the best is chosen, each example left out
-NAMES: dict[Task, str] = {
+PENALTIES = np.logspace(-4, 4, 17)  # of ridge regression; leave-one-out errors choose the best
+LINEAR_MODELS: dict[Task, str] = {
     "binary": "logistic regression",
     "classes": "logistic regression",
     "regression": "ridge regression",
@@ -29,9 +29,25 @@ NAMES: dict[Task, str] = {
 
 @dataclass(frozen=True, eq=False)
 class EvaluationExamples:
-    """Examples of a problem that something is judged on: inputs `x` as networks take them, standardised,
-    targets `y` in the user's units, and weights. `split` says which, `of` how many there are of it, and
-    `draw` the number of the data set."""
+    """Examples of a problem on which predictions are evaluated.
+
+    Attributes
+    ----------
+    problem
+        The problem that they are from.
+    split
+        "test" or "train".
+    draw
+        Number of the data set, of a problem that has several.
+    x
+        Inputs as networks take them, standardised, (examples, inputs).
+    y
+        Targets in the user's units, (examples, columns).
+    weights
+        How often each example counts, (examples,); None counts each once.
+    of
+        Number of examples of the split, of which these are all or some.
+    """
 
     problem: Problem
     split: str
@@ -46,110 +62,141 @@ class EvaluationExamples:
 
     @property
     def raw(self) -> Floats:
-        """The inputs in the user's units."""
+        """Inputs in the user's units, (examples, inputs)."""
         return np.asarray(self.x * self.problem.scale + self.problem.shift)
 
     def some(self, rows: NDArray[np.int64] | slice) -> EvaluationExamples:
-        """Some of them."""
+        """Return a subset of the examples: those with these indices."""
         weights = None if self.weights is None else self.weights[rows]
-        return EvaluationExamples(
-            self.problem, self.split, self.draw, self.x[rows], self.y[rows], weights, self.of
-        )
+        return replace(self, x=self.x[rows], y=self.y[rows], weights=weights)
 
     def forecast(
         self, mean: Floats, interval: tuple[Floats, Floats] | None = None, log_density: Floats | None = None
     ) -> Forecast:
-        """What is said of them."""
+        """Return predictions of these examples as a `Forecast`.
+
+        Parameters
+        ----------
+        mean
+            Probabilities, rates or values, (examples, outputs), in the user's units.
+        interval
+            Lower and upper ends of the 90 % intervals, (examples, outputs) each.
+        log_density
+            Logarithm of the predicted density at the targets, (examples, outputs).
+        """
         low, high = (None, None) if interval is None else interval
         problem = self.problem
         return Forecast(problem.task, problem.targets, self.y, mean, low, high, log_density, self.weights)
 
 
-def judged(problem: Problem, draw: int = 0) -> EvaluationExamples:
-    """The test examples of a problem, or the training examples where it has none; of many, some."""
-    split = "test" if problem.X_test.shape[1] else "train"
-    X, Y, weights = (
-        (problem.X_test, problem.Y_test, None if problem.weights_test is None else problem.weights_test[draw])
-        if split == "test"
-        else (problem.X_train, problem.Y_train, problem.given_weights(draw))
-    )
+def evaluation_examples(problem: Problem, draw: int = 0) -> EvaluationExamples:
+    """Return the test examples of a data set, or its training examples if the problem has no test examples.
+
+    Of more than 10,000 examples an evenly spaced subset is taken. `draw` is the number of the data set.
+    """
+    if problem.X_test.shape[1]:
+        split, X, Y = "test", problem.X_test, problem.Y_test
+        weights = None if problem.weights_test is None else problem.weights_test[draw]
+    else:
+        split, X, Y, weights = "train", problem.X_train, problem.Y_train, problem.given_weights(draw)
     count = X.shape[1]
     rows = slice(None, None, -(-count // MOST_EXAMPLES))
-    own = None if weights is None else weights[rows]
-    return EvaluationExamples(
-        problem, split, draw, X[draw, rows], in_units(problem, Y[draw, rows]), own, count
-    )
+    y = in_user_units(problem, Y[draw, rows])
+    weights = None if weights is None else weights[rows]
+    return EvaluationExamples(problem, split, draw, X[draw, rows], y, weights, count)
 
 
-def in_units(problem: Problem, targets: Floats) -> Floats:
-    """Targets as the user has them."""
+def in_user_units(problem: Problem, targets: Floats) -> Floats:
+    """Return standardised targets in the units of the user's data."""
     return np.asarray(targets * problem.target_scale + problem.target_shift)
 
 
-def constant(on: EvaluationExamples) -> Forecast:
-    """The same for all: the shares of the classes among the training examples, or their mean.
+def constant_forecast(examples: EvaluationExamples) -> Forecast:
+    """Predict the same for all examples: the shares of the classes in the training data, or the mean target.
 
-    Intervals are between the quantiles of their targets; the law is normal, of counts Poisson's. Weights that
-    make classes count alike are left aside: they would not be the shares of any data.
+    The intervals of values and counts lie between quantiles of the training targets. The density is normal
+    for values and Poisson for counts. Weights that balance the classes are ignored, because balanced shares
+    would not be those of any data.
     """
-    problem, Y = on.problem, in_units(on.problem, on.problem.Y_train[on.draw])
-    weights = problem.given_weights(on.draw)
+    problem, draw = examples.problem, examples.draw
+    Y, weights = in_user_units(problem, problem.Y_train[draw]), problem.given_weights(draw)
+    repeats = (len(examples), 1)
     if TASKS[problem.task].classes:
         counts = np.bincount(Y[:, 0].astype(np.int64), weights, len(problem.targets))
         shares = counts / counts.sum()
-        return on.forecast(np.tile(shares[1:] if problem.task == "binary" else shares, (len(on), 1)))
+        return examples.forecast(np.tile(shares[1:] if problem.task == "binary" else shares, repeats))
     mean, variance = moments(Y, weights)
-    ends = quantiles(Y, central(COVERAGE), weights)
-    low, high = (np.tile(end, (len(on), 1)) for end in ends)
-    return _with_law(on, np.tile(mean, (len(on), 1)), np.sqrt(variance), (low, high))
+    low, high = quantiles(Y, central(COVERAGE), weights)
+    interval = np.tile(low, repeats), np.tile(high, repeats)
+    return _value_forecast(examples, np.tile(mean, repeats), np.sqrt(variance), interval)
 
 
-def linear(on: EvaluationExamples) -> Forecast | None:
-    """A linear model of scikit-learn, of as many training examples as it can take in some seconds.
+def linear_forecast(examples: EvaluationExamples) -> Forecast | None:
+    """Predict with a linear model of scikit-learn, fitted to as many training examples as take some seconds.
 
-    Logistic regression with its usual penalty; ridge regression with the best of 17 penalties, each example
-    left out, whose errors are its noise; Poisson regression. None where there is nothing to fit.
+    Classes take logistic regression with scikit-learn's default penalty. Values take ridge regression with
+    the best of 17 penalties by leave-one-out errors, whose size is the noise of the prediction. Counts take
+    Poisson regression. Returns None if a target doesn't vary, so that there is nothing to fit.
     """
-    problem = on.problem
-    rows = _fitted(problem)
-    X, Y = problem.X_train[on.draw, rows], problem.Y_train[on.draw, rows]
-    weights = None if problem.weights_train is None else problem.weights_train[on.draw, rows]
+    problem, draw = examples.problem, examples.draw
+    rows = _linear_rows(problem)
+    X, Y = problem.X_train[draw, rows], problem.Y_train[draw, rows]
+    weights = None if problem.weights_train is None else problem.weights_train[draw, rows]
     if not np.ptp(Y, axis=0).all():
         return None
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # of steps that were too few, say: it is what it is
+        warnings.simplefilter("ignore")  # a baseline that has not fully converged will do
         if TASKS[problem.task].classes:
-            return on.forecast(_logistic(problem, X, Y[:, 0], weights, on.x))
+            return examples.forecast(_logistic_probabilities(problem, X, Y[:, 0], weights, examples.x))
         if problem.task == "counts":
-            return _with_law(on, _poisson(X, Y, weights, on.x), np.ones(Y.shape[1]))
-        said, deviation = _ridge(X, Y, weights, on.x)
-    mean, deviation = in_units(problem, said), deviation * problem.target_scale
-    return _with_law(on, mean, deviation)
+            return _value_forecast(examples, _poisson_rates(X, Y, weights, examples.x), np.ones(Y.shape[1]))
+        mean, deviation = _ridge_prediction(X, Y, weights, examples.x)
+    return _value_forecast(examples, in_user_units(problem, mean), deviation * problem.target_scale)
 
 
-def fitted_to(problem: Problem) -> int:
-    """How many of the training examples of a problem `linear` is fitted to."""
-    return len(range(*_fitted(problem).indices(problem.X_train.shape[1])))
+def linear_training_size(problem: Problem) -> int:
+    """Return the number of training examples that `linear_forecast` is fitted to."""
+    return len(range(*_linear_rows(problem).indices(problem.X_train.shape[1])))
 
 
-def _fitted(problem: Problem) -> slice:
+def _linear_rows(problem: Problem) -> slice:
+    """Return which training examples a linear model is fitted to: all, or evenly spaced ones."""
     return slice(None, None, -(-problem.X_train[0].size * problem.outputs // MOST_ENTRIES))
 
 
-def _with_law(
-    on: EvaluationExamples, mean: Floats, deviation: Floats, interval: tuple[Floats, Floats] | None = None
+def _value_forecast(
+    examples: EvaluationExamples,
+    mean: Floats,
+    deviation: Floats,
+    interval: tuple[Floats, Floats] | None = None,
 ) -> Forecast:
-    """Values with a normal law, or rates of counts, with intervals of that law unless others are given."""
-    law = Mixture(mean[None], deviation[None])
-    if on.problem.task == "counts":
+    """Return a forecast with a normal density, or for counts with the Poisson density of the mean.
+
+    Parameters
+    ----------
+    mean
+        Values or rates, (examples, outputs), in the user's units.
+    deviation
+        Standard deviation of the normal density of each output, (outputs,); counts ignore it.
+    interval
+        Lower and upper ends of the intervals, (examples, outputs) each; None takes those of the density.
+    """
+    density = Mixture(mean[None], deviation[None])
+    if examples.problem.task == "counts":
         rates = np.maximum(mean, FLOOR)[None]
-        law = Mixture(rates, np.sqrt(rates), POISSON)
-    known = (law.deviations > 0).all()
-    return on.forecast(mean, interval or law.interval(COVERAGE), law.log_density(on.y) if known else None)
+        density = Mixture(rates, np.sqrt(rates), POISSON)
+    has_density = (density.deviations > 0).all()
+    log_density = density.log_density(examples.y) if has_density else None
+    return examples.forecast(mean, interval or density.interval(COVERAGE), log_density)
 
 
-def _logistic(problem: Problem, X: Floats, y: Floats, weights: Floats | None, x: Floats) -> Floats:
-    """The probabilities at x; a class that no training example has gets none."""
+def _logistic_probabilities(
+    problem: Problem, X: Floats, y: Floats, weights: Floats | None, x: Floats
+) -> Floats:
+    """Fit logistic regression to X and y, and return its probabilities at x, (examples, outputs).
+
+    A class that no training example has gets probability 0.
+    """
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression().fit(X, y, weights)
@@ -158,17 +205,18 @@ def _logistic(problem: Problem, X: Floats, y: Floats, weights: Floats | None, x:
     return probabilities[:, 1:] if problem.task == "binary" else probabilities
 
 
-def _ridge(X: Floats, Y: Floats, weights: Floats | None, x: Floats) -> tuple[Floats, Floats]:
-    """The values at x, and the deviation of training examples from what is said without them."""
+def _ridge_prediction(X: Floats, Y: Floats, weights: Floats | None, x: Floats) -> tuple[Floats, Floats]:
+    """Fit ridge regression to X and Y; return its values at x and its leave-one-out error by output."""
     from sklearn.linear_model import RidgeCV
 
     model = RidgeCV(PENALTIES, alpha_per_target=True).fit(X, Y, weights)
-    errors = -np.atleast_1d(model.best_score_) / (1.0 if weights is None else weights.mean())
-    return np.asarray(model.predict(x)).reshape(len(x), -1), np.sqrt(np.maximum(errors, 0.0))
+    squared_errors = -np.atleast_1d(model.best_score_) / (1.0 if weights is None else weights.mean())
+    values = np.asarray(model.predict(x)).reshape(len(x), -1)
+    return values, np.sqrt(np.maximum(squared_errors, 0.0))
 
 
-def _poisson(X: Floats, Y: Floats, weights: Floats | None, x: Floats) -> Floats:
-    """The rates at x."""
+def _poisson_rates(X: Floats, Y: Floats, weights: Floats | None, x: Floats) -> Floats:
+    """Fit a Poisson regression to each column of Y, and return the rates at x, (examples, outputs)."""
     from sklearn.linear_model import PoissonRegressor
 
     models = (PoissonRegressor(alpha=1 / len(X), max_iter=300).fit(X, y, weights) for y in Y.T)

@@ -1,5 +1,7 @@
-"""What a run is worth: its averaged prediction, and beside it its single networks, a constant and a linear
-model, all on the same examples."""
+"""Evaluate a run: its averaged prediction, its single networks, a constant and a linear model.
+
+All are judged on the same examples.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +14,37 @@ from numpy.typing import NDArray
 from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS
 from heatbath.diagnostics.statistics import Measured, student
-from heatbath.evaluation.baseline_models import NAMES, EvaluationExamples, constant, judged, linear
-from heatbath.evaluation.forecasts import BRIEF, COVERAGE, Forecast, find_measure, measure
+from heatbath.evaluation.baseline_models import (
+    LINEAR_MODELS,
+    EvaluationExamples,
+    constant_forecast,
+    evaluation_examples,
+    linear_forecast,
+)
+from heatbath.evaluation.forecasts import BRIEF_MEASURES, COVERAGE, Forecast, find_measure, measure
 from heatbath.evaluation.metrics import losses
 from heatbath.runs.run import Run, check_run
 
-MOST_NETWORKS = 100  # of which all measures are taken; of more the brief ones
-AT_ONCE = 1 << 22  # numbers of all networks at a time: 32 MB
-FEWEST = 4  # examples of which half may choose, and half may tell
+MOST_NETWORKS = 100  # with more networks, single ones get the brief measures only
+CHUNK = 1 << 22  # numbers that all networks predict at a time: 32 MB
+FEWEST_TO_SPLIT = 4  # test examples: with fewer, the same ones choose the best point and evaluate it
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a run is worth, on `examples`: measures by name, with their 95 % intervals.
+    """How good the predictions of a run are.
 
-    `averaged` is of what all its networks say together, as `Run.predict` gives it, and `forecast` what that
-    is; None where all chains diverged. `single` are means over its chains as they are now. The intervals of
-    `averaged` are over examples, those of `single` over chains.
+    Attributes
+    ----------
+    examples
+        The examples that it was evaluated on.
+    averaged
+        Measures of the averaged prediction, as `Run.predict` gives it, by name; their 95 % intervals are over
+        examples. Empty where all chains diverged.
+    single
+        Measures of the chains' current networks, averaged over chains; their 95 % intervals are over chains.
+    forecast
+        The averaged prediction; None where all chains diverged.
     """
 
     examples: EvaluationExamples
@@ -39,8 +55,17 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The best of several points: its number, the mean loss of the averaged prediction of each (NaN where all
-    chains diverged), and which examples have chosen and which tell; `fair` if these are different ones."""
+    """The best of several points, and how it was chosen.
+
+    Attributes
+    ----------
+    best
+        Index of the best point; None if all chains of all points diverged.
+    losses
+        Mean loss of each point's averaged prediction; NaN where all its chains diverged.
+    choose, tell
+        Indices of the examples that choose the best point, and of those to evaluate it on.
+    """
 
     best: int | None
     losses: list[float]
@@ -49,117 +74,195 @@ class Choice:
 
     @property
     def fair(self) -> bool:
-        """Whether what tells has had no part in the choice."""
+        """True if no example that evaluates the best point helped to choose it."""
         return not np.intersect1d(self.choose, self.tell).size
 
 
 def examples_of(run: Run) -> EvaluationExamples | None:
-    """The test examples of a run, or those that it was trained on where it has none; of many, some.
+    """Return the examples that a run is evaluated on.
 
-    None where its chains have different data sets.
+    They are its test examples, or its training examples if it has no test examples; of more than 10,000 an
+    evenly spaced subset.
+
+    Returns
+    -------
+    The examples, or None where the chains have different data sets.
     """
     draws = np.unique(run.data["draw"].values)
-    return None if len(draws) > 1 else judged(run.problem, int(draws[0]))
+    return None if len(draws) > 1 else evaluation_examples(run.problem, int(draws[0]))
 
 
 def judge(run: Run, examples: EvaluationExamples | None = None, brief: bool = False) -> Answer:
-    """What a run is worth, on its test examples (or its training examples, where it has none) or on those
-    that are given. `brief`: by the two most telling measures only."""
+    """Evaluate the averaged prediction of a run and its single networks.
+
+    Parameters
+    ----------
+    run
+        A run of one point: of a sweep or comparison, select a point first.
+    examples
+        The examples to evaluate on; None takes those of `examples_of`.
+    brief
+        Compute the two most informative measures only, and no intervals of new data.
+
+    Raises
+    ------
+    ValueError
+        If the chains have different data sets, so that their predictions can't be averaged.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=100, n_test=50)
+    >>> run = hb.train(problem, hb.MLP((8,)), hb.LOL(h=0.1), steps=50, batch=10, chains=2)
+    >>> sorted(hb.evaluation.judge(run, brief=True).averaged)
+    ['accuracy', 'log_loss']
+    """
     check_run(run, single=True)
-    on = examples_of(run) if examples is None else examples
-    if on is None:
+    examples = examples_of(run) if examples is None else examples
+    if examples is None:
         raise ValueError(
-            "the chains have different data sets: there is no averaged prediction of one of them"
+            "the chains have different data sets, so their predictions can't be averaged: select the chains "
+            "of one data set"
         )
-    names = BRIEF if brief else None
-    few = BRIEF if brief or len(run.theta) > MOST_NETWORKS else None
     if not (run.died < 0).any():
-        return Answer(on, {}, {}, None)
-    said = forecast_of(run, on, intervals=not brief)
-    return Answer(on, measure(said, names), _single(run, on, few), said)
+        return Answer(examples, {}, {}, None)
+    averaged_names = BRIEF_MEASURES if brief else None
+    single_names = BRIEF_MEASURES if brief or len(run.theta) > MOST_NETWORKS else None
+    forecast = run_forecast(run, examples, intervals=not brief)
+    single = _single_network_measures(run, examples, single_names)
+    return Answer(examples, measure(forecast, averaged_names), single, forecast)
 
 
 def baselines(on: EvaluationExamples, brief: bool = False) -> dict[str, tuple[dict[str, Measured], Forecast]]:
-    """The measures of a constant prediction and of a linear model, by name, and what they say."""
-    said = {"constant": constant(on), NAMES[on.problem.task]: linear(on)}
-    names = BRIEF if brief else None
-    return {name: (measure(one, names), one) for name, one in said.items() if one is not None}
+    """Evaluate a constant prediction and a linear model.
+
+    Parameters
+    ----------
+    on
+        The examples to predict; both models are fitted to the training examples of the same data set.
+    brief
+        Compute the two most informative measures only.
+
+    Returns
+    -------
+    Measures and forecast of each baseline: of "constant", and of the linear model under its own name, such as
+    "ridge regression". There is no linear model where a target doesn't vary.
+    """
+    forecasts = {"constant": constant_forecast(on), LINEAR_MODELS[on.problem.task]: linear_forecast(on)}
+    names = BRIEF_MEASURES if brief else None
+    return {
+        name: (measure(forecast, names), forecast)
+        for name, forecast in forecasts.items()
+        if forecast is not None
+    }
 
 
 def choose(run: Run, on: EvaluationExamples) -> Choice:
-    """The best point of a sweep or method of a comparison, by half of the examples: the other half tells.
+    """Choose the best point of a sweep, or the best method of a comparison.
 
-    It is the one with the least mean loss of its averaged prediction (log loss, squared error, or that of
-    counts). Of fewer than four examples, and of training examples, all choose and all tell.
+    It has the least mean loss of the averaged prediction: log loss, squared error, or the Poisson loss. A
+    random half of the test examples chooses; the other half is left to evaluate the choice. With fewer than
+    four examples, or training examples only, all examples do both.
+
+    Parameters
+    ----------
+    run
+        The run of all points.
+    on
+        The examples, as `examples_of` gives them.
     """
     everything = np.arange(len(on))
-    first, second = everything, everything
-    if on.split == "test" and len(on) >= FEWEST:
-        first, second = np.array_split(np.random.default_rng(0).permutation(len(on)), 2)
-    half = on.some(np.sort(first))
-    found = []
+    choosing, evaluating = everything, everything
+    if on.split == "test" and len(on) >= FEWEST_TO_SPLIT:
+        choosing, evaluating = np.array_split(np.random.default_rng(0).permutation(len(on)), 2)
+    half = on.some(np.sort(choosing))
+    point_losses = []
     for labels, _ in run.plan.points:
-        one = run.select(**labels)
-        alive = bool((one.died < 0).any())
-        found.append(mean_loss(half, one.predict(half.raw).mean) if alive else np.nan)
-    best = None if np.isnan(found).all() else int(np.nanargmin(found))
-    return Choice(best, found, np.sort(first), np.sort(second))
+        point = run.select(**labels)
+        is_alive = bool((point.died < 0).any())
+        point_losses.append(mean_loss(half, point.predict(half.raw).mean) if is_alive else np.nan)
+    best = None if np.isnan(point_losses).all() else int(np.nanargmin(point_losses))
+    return Choice(best, point_losses, np.sort(choosing), np.sort(evaluating))
 
 
 def difference(on: EvaluationExamples, one: Forecast, other: Forecast) -> Measured:
-    """How much larger the mean loss of one forecast is than that of another of the same examples, with its
-    interval over these, paired."""
-    return student(each_loss(on, one.mean) - each_loss(on, other.mean), weights=on.weights)
+    """Return by how much the mean loss of one forecast exceeds that of another.
+
+    Parameters
+    ----------
+    on
+        The examples that both predict.
+    one, other
+        The forecasts.
+
+    Returns
+    -------
+    Mean loss of `one` minus that of `other`, with the 95 % interval of the paired difference over examples.
+    """
+    return student(example_losses(on, one.mean) - example_losses(on, other.mean), weights=on.weights)
 
 
-def mean_loss(on: EvaluationExamples, mean: Floats) -> float:
-    """The mean loss of a prediction: log loss, that of counts, or half the squared error in units of the
-    scale of the targets."""
-    return float(np.average(each_loss(on, mean), weights=on.weights))
+def mean_loss(examples: EvaluationExamples, mean: Floats) -> float:
+    """Return the mean loss of predictions (examples, outputs), which are in the user's units.
+
+    It is the log loss, the Poisson loss, or half the squared error in units of the targets' scale.
+    """
+    return float(np.average(example_losses(examples, mean), weights=examples.weights))
 
 
-def each_loss(on: EvaluationExamples, mean: Floats) -> Floats:
-    """What `mean_loss` is the mean of, (examples,)."""
-    return np.asarray(each_loss_of_targets(on, mean).sum(axis=1))
+def example_losses(examples: EvaluationExamples, mean: Floats) -> Floats:
+    """Return the loss of each example, (examples,); see `mean_loss`."""
+    return np.asarray(target_losses(examples, mean).sum(axis=1))
 
 
-def each_loss_of_targets(on: EvaluationExamples, mean: Floats) -> Floats:
-    """The same for each of several targets, (examples, targets); of classes there is one."""
-    problem = on.problem
+def target_losses(examples: EvaluationExamples, mean: Floats) -> Floats:
+    """Return the loss of each target of each example, (examples, targets); a class counts as one target."""
+    problem = examples.problem
     if problem.task == "regression":
         mean = (mean - problem.target_shift) / problem.target_scale
-    y = (on.y - problem.target_shift) / problem.target_scale
+    y = (examples.y - problem.target_shift) / problem.target_scale
     if TASKS[problem.task].classes:
         return losses(problem.task, mean, y)[:, None]
     columns = [losses(problem.task, mean[:, [k]], y[:, [k]]) for k in range(y.shape[1])]
     return np.stack(columns, axis=1)
 
 
-def forecast_of(run: Run, on: EvaluationExamples, intervals: bool = True) -> Forecast:
-    """What the networks of a run say together, with the law of new data where that is known."""
-    problem, X = run.problem, on.raw
+def run_forecast(run: Run, examples: EvaluationExamples, intervals: bool = True) -> Forecast:
+    """Return the averaged prediction of a run.
+
+    With `intervals` it has the intervals and the density of new data, where the run knows them: for counts,
+    and for a regression with a posterior.
+    """
+    problem, X = run.problem, examples.raw
     mean = run.predict(X).mean
-    of_data = problem.task == "counts" or run.plan.points[0].partition.posterior is not None
-    if TASKS[problem.task].classes or not of_data or not intervals:
-        return on.forecast(mean)
+    knows_noise = problem.task == "counts" or run.plan.points[0].partition.posterior is not None
+    if TASKS[problem.task].classes or not knows_noise or not intervals:
+        return examples.forecast(mean)
     networks = run.data.sizes.get("sample", 1) * len(run.theta)
-    step = max(1, AT_ONCE // (networks * problem.outputs))
-    calibration, parts = run.calibration(), []
-    for first in range(0, len(on), step):
-        rows = slice(first, first + step)
-        law = run.predictive(X[rows])
-        parts.append((*calibration.interval(law, COVERAGE), law.log_density(on.y[rows])))
-    low, high, density = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return on.forecast(mean, (low, high), density)
+    rows_at_a_time = max(1, CHUNK // (networks * problem.outputs))
+    calibration = run.calibration()
+    lows, highs, log_densities = [], [], []
+    for first in range(0, len(examples), rows_at_a_time):
+        rows = slice(first, first + rows_at_a_time)
+        density = run.predictive(X[rows])
+        low, high = calibration.interval(density, COVERAGE)
+        lows.append(low)
+        highs.append(high)
+        log_densities.append(density.log_density(examples.y[rows]))
+    interval = np.concatenate(lows), np.concatenate(highs)
+    return examples.forecast(mean, interval, np.concatenate(log_densities))
 
 
-def _single(run: Run, on: EvaluationExamples, names: Iterable[str] | None) -> dict[str, Measured]:
-    """The measures of each network as it is now: means over chains, with Student's intervals."""
-    likelihood, each = run.plan.likelihood, []
-    for theta in run.theta[run.died < 0]:  # one at a time, to need little memory
-        said = likelihood.values(run.network.forward(theta, on.x, likelihood.outputs))
-        each.append(measure(on.forecast(said), names))
+def _single_network_measures(
+    run: Run, examples: EvaluationExamples, names: Iterable[str] | None
+) -> dict[str, Measured]:
+    """Return the measures of the chains' current networks: means over chains, with Student's intervals."""
+    likelihood = run.plan.likelihood
+    by_chain = []
+    for theta in run.theta[run.died < 0]:  # one network at a time, to need little memory
+        outputs = run.network.forward(theta, examples.x, likelihood.outputs)
+        by_chain.append(measure(examples.forecast(likelihood.values(outputs)), names))
     return {
-        name: student([one[name].value for one in each], bounds=find_measure(name)[0].bounds)
-        for name in each[0]
+        name: student([values[name].value for values in by_chain], bounds=find_measure(name)[0].bounds)
+        for name in by_chain[0]
     }

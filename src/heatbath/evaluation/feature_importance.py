@@ -1,7 +1,8 @@
-"""Which columns of the data a run's predictions depend on, and how.
+"""Find which columns of the data a run's predictions depend on, and how.
 
-Both look at some of its networks and at some examples, so that they take little time beside training. A
-column of a table that has been encoded as several features is one here, and its features move together.
+Both questions are put to some of the run's networks and some examples, so that they take little time beside
+training. A column of a table that was encoded as several features counts as one, and its features move
+together.
 """
 
 from __future__ import annotations
@@ -11,32 +12,41 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heatbath.datasets import Problem
 from heatbath.datasets.problem import Floats, moments
 from heatbath.diagnostics.statistics import Measured, student
 from heatbath.evaluation.baseline_models import EvaluationExamples
-from heatbath.evaluation.evaluate import each_loss, examples_of
+from heatbath.evaluation.evaluate import example_losses, examples_of
 from heatbath.models.dense import ACTIVATIONS, MLP
 from heatbath.prediction.predictive_distributions import central
 from heatbath.runs.run import Run, check_run
 
-NETWORKS = 16  # that are asked which columns matter
-SHUFFLES = 3
-EXAMPLES, FEWEST = 500, 50
-WORK = 3e8  # columns x shuffles x networks x examples x units, at most: about a second
-BAND_NETWORKS, BAND_EXAMPLES = 48, 200  # of a band
-GRID = 25  # values of a number
-EDGE = 0.02  # the share of the examples on each side that a curve leaves out
-FEW = 6  # different values of a column that are shown one by one
-YEAR = 2000.0  # from which on dates are counted
-BAND = 0.9  # the share of the networks that a band holds
+IMPORTANCE_NETWORKS = 16
+SHUFFLES = 3  # permutations of each column
+MOST_EXAMPLES, FEWEST_EXAMPLES = 500, 50  # for the importance
+MOST_WORK = 3e8  # columns x shuffles x networks x examples x units: about a second
+BAND_NETWORKS, BAND_EXAMPLES = 48, 200  # for a dependence with its band
+GRID = 25  # values of a number at which a dependence is computed
+EDGE = 0.02  # share of the examples on each side of a number that a curve leaves out
+MOST_SINGLE_VALUES = 6  # different values of a column that are shown one by one
+FIRST_YEAR = 2000.0  # encoders count years from it
+BAND = 0.9  # share of the networks that a band holds
 
 
 @dataclass(frozen=True)
 class Importance:
-    """How much the loss rises when the values of a column are exchanged among the examples: in a regression
-    by how much R² falls, otherwise the loss in nats; with its 95 % interval over examples."""
+    """How much worse predictions become without the information in a column.
+
+    Attributes
+    ----------
+    column
+        Name of the column.
+    rise
+        Rise of the loss when the column's values are permuted among the examples, with its 95 % interval over
+        examples: in a regression the fall of R², otherwise in nats.
+    """
 
     column: str
     rise: Measured
@@ -44,10 +54,22 @@ class Importance:
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """What is predicted on average if all examples had the same value of a column, by value.
+    """The mean prediction if all examples had the same value of a column, for several values.
 
-    `values` are numbers, or None for the `labels` of categories; `mean`, and the ends `low` and `high`
-    between which 90 % of the networks are, are (values, outputs). `marks` are the deciles of a number.
+    Attributes
+    ----------
+    column
+        Name of the column.
+    values
+        Numbers, (values,), or None where the column has categories.
+    labels
+        Names of the categories; empty for numbers.
+    mean
+        Mean prediction over networks and examples, (values, outputs).
+    low, high
+        Ends of the band that holds 90 % of the networks, (values, outputs).
+    marks
+        Deciles of a number; empty otherwise.
     """
 
     column: str
@@ -59,67 +81,107 @@ class Dependence:
     marks: Floats
 
 
-def groups(problem: Problem) -> dict[str, list[int]]:
-    """The columns of the user's data, and the numbers of the features that each has become."""
+def column_features(problem: Problem) -> dict[str, list[int]]:
+    """Return the indices of the features that each column of the user's data became."""
     if problem.encoder is None:
-        return {name: [place] for place, name in enumerate(problem.features)}
+        return {name: [index] for index, name in enumerate(problem.features)}
     return problem.encoder.groups()
 
 
 def importance(run: Run, examples: EvaluationExamples | None = None) -> list[Importance]:
-    """How much each column matters to the averaged prediction, the most important first.
+    """Compute how much each column matters to the averaged prediction (permutation importance).
 
-    The loss is that of examples on which the run is judged. Columns that say the same stand in for one
-    another: exchanging the values of one alone then does little.
+    Columns that carry the same information stand in for one another: permuting one of them alone changes
+    little.
+
+    Parameters
+    ----------
+    run
+        A run of one point, whose chains have the same data set.
+    examples
+        The examples whose loss is measured; None takes those of `examples_of`.
+
+    Returns
+    -------
+    The columns with their importance, the most important first.
+
+    Raises
+    ------
+    ValueError
+        If the chains have different data sets, or all have diverged.
     """
-    on, columns = _examples(run, examples), groups(run.problem)
+    examples, columns = _checked_examples(run, examples), column_features(run.problem)
     units = max([*run.network.hidden, run.plan.likelihood.outputs])
-    rows = min(EXAMPLES, len(on))
-    once = len(columns) * NETWORKS * units * rows
-    shuffles = int(np.clip(WORK / once, 1, SHUFFLES))
-    on = _some(on, int(np.clip(WORK / once * rows, min(FEWEST, rows), rows)))
-    committee, losses = _Committee(run, on, NETWORKS), _losses(on)
-    usual, rng = losses(committee.mean(None)), np.random.default_rng(0)
-    found = []
-    for column, places in columns.items():
-        rise = np.zeros(len(on))
+    rows = min(MOST_EXAMPLES, len(examples))
+    work = len(columns) * IMPORTANCE_NETWORKS * units * rows  # of one shuffle
+    shuffles = int(np.clip(MOST_WORK / work, 1, SHUFFLES))
+    fewest = min(FEWEST_EXAMPLES, rows)
+    examples = _evenly_spaced(examples, int(np.clip(MOST_WORK / work * rows, fewest, rows)))
+    networks, losses = _NetworkSubset(run, examples, IMPORTANCE_NETWORKS), _loss_function(examples)
+    usual_losses, rng = losses(networks.mean_prediction()), np.random.default_rng(0)
+    importances = []
+    for column, features in columns.items():
+        rise = np.zeros(len(examples))
         for _ in range(shuffles):
-            other = on.x[rng.permutation(len(on))][:, places] - on.x[:, places]
-            rise += losses(committee.mean((places, other))) - usual
-        found.append(Importance(column, student(rise / shuffles, weights=on.weights)))
-    return sorted(found, key=lambda one: -one.rise.value)
+            permutation = rng.permutation(len(examples))
+            shift = examples.x[permutation][:, features] - examples.x[:, features]
+            rise += losses(networks.mean_prediction(_Change(features, shift))) - usual_losses
+        importances.append(Importance(column, student(rise / shuffles, weights=examples.weights)))
+    return sorted(importances, key=lambda item: -item.rise.value)
 
 
 def dependence(
     run: Run, columns: Sequence[str], examples: EvaluationExamples | None = None
 ) -> list[Dependence]:
-    """How the prediction depends on each of these columns, on average over examples (partial dependence)."""
-    on = _some(_examples(run, examples), BAND_EXAMPLES)
-    committee = _Committee(run, on, BAND_NETWORKS)
-    known = groups(run.problem)
-    if unknown := [column for column in columns if column not in known]:
-        raise ValueError(f"there is no column {unknown[0]!r}; there are {', '.join(known)}")
-    return [_dependence(run.problem, on, committee, column, known[column]) for column in columns]
+    """Compute how the prediction depends on some columns, on average over examples (partial dependence).
+
+    Parameters
+    ----------
+    run
+        A run of one point, whose chains have the same data set.
+    columns
+        Names of the columns.
+    examples
+        The examples to average over; None takes those of `examples_of`. At most 200 are used.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, the chains have different data sets, or all have diverged.
+    """
+    examples = _evenly_spaced(_checked_examples(run, examples), BAND_EXAMPLES)
+    networks = _NetworkSubset(run, examples, BAND_NETWORKS)
+    features = column_features(run.problem)
+    if unknown := [column for column in columns if column not in features]:
+        raise ValueError(f"there is no column {unknown[0]!r}; there are {', '.join(features)}")
+    return [_dependence(run.problem, examples, networks, column, features[column]) for column in columns]
 
 
 def _dependence(
-    problem: Problem, on: EvaluationExamples, committee: _Committee, column: str, places: list[int]
+    problem: Problem,
+    examples: EvaluationExamples,
+    networks: _NetworkSubset,
+    column: str,
+    features: list[int],
 ) -> Dependence:
-    setting = _settings(problem, on.draw, column, places)
-    moved = places[: setting.features.shape[1]]
-    each = np.stack(  # values x networks x outputs
-        [
-            np.average(committee.each((moved, features - on.x[:, moved])), axis=1, weights=on.weights)
-            for features in setting.features
-        ]
-    )
-    low, high = np.quantile(each, central(BAND), axis=1)
-    return Dependence(column, setting.values, setting.labels, each.mean(axis=1), low, high, setting.marks)
+    """Compute the dependence on the column that became these features."""
+    grid = _column_grid(problem, examples.draw, column, features)
+    moved = features[: grid.features.shape[1]]
+    means = []  # (networks, outputs) for each value
+    for values in grid.features:
+        change = _Change(moved, values - examples.x[:, moved])
+        means.append(np.average(networks.predictions(change), axis=1, weights=examples.weights))
+    by_value = np.stack(means)
+    low, high = np.quantile(by_value, central(BAND), axis=1)
+    return Dependence(column, grid.values, grid.labels, by_value.mean(axis=1), low, high, grid.marks)
 
 
-class _Settings(NamedTuple):
-    """Values that a column is given: its first features as networks take them, (values, features), and what
-    they are."""
+class _ColumnGrid(NamedTuple):
+    """Values of a column at which its dependence is computed.
+
+    `features` are the values of its first features as networks take them, (values, features); `values`,
+    `labels` and `marks` are those of `Dependence`.
+    """
 
     features: Floats
     values: Floats | None
@@ -127,99 +189,124 @@ class _Settings(NamedTuple):
     marks: Floats
 
 
-def _settings(problem: Problem, draw: int, column: str, places: list[int]) -> _Settings:
-    """Each category; both truth values; of a number, or the years of dates, a few values or a grid, which are
-    not missing. Where in the year, week or day dates are is left as it is."""
+def _column_grid(problem: Problem, draw: int, column: str, features: list[int]) -> _ColumnGrid:
+    """Return the values at which the dependence on a column is computed.
+
+    They are all categories; false and true; and of a number, or of the years of dates, each value if there
+    are few, or an evenly spaced grid. Missing values are left out. The other features of a date, such as the
+    day of the week, keep their values.
+    """
     from heatbath.datasets.tables.column_types import Category, Date, Truth
 
-    shift, scale = problem.shift[places], problem.scale[places]
-    raw = problem.X_train[draw][:, places] * scale + shift
-    known = None if problem.encoder is None else problem.encoder.columns_[column]
-    none = np.empty(0)
-    if isinstance(known, Category):
-        labels = tuple(name.removeprefix(f"{column}=") for name in known.features)
-        return _Settings((np.eye(len(places)) - shift) / scale, None, labels, none)
-    there, start = np.ones(len(raw), bool), 0.0
-    if isinstance(known, Date):
-        raw, shift, scale, start = raw[:, :1], shift[:1], scale[:1], YEAR
-    elif len(places) > 1 and (raw[:, 1] < 0.5).any():  # the second feature says that it is missing
-        there = raw[:, 1] < 0.5
-    values, marks = np.unique(raw[there, 0]), none
-    if isinstance(known, Truth):
+    shift, scale = problem.shift[features], problem.scale[features]
+    raw = problem.X_train[draw][:, features] * scale + shift
+    kind = None if problem.encoder is None else problem.encoder.columns_[column]
+    no_marks = np.empty(0)
+    if isinstance(kind, Category):
+        names = tuple(name.removeprefix(f"{column}=") for name in kind.features)
+        return _ColumnGrid((np.eye(len(features)) - shift) / scale, None, names, no_marks)
+    offset = FIRST_YEAR if isinstance(kind, Date) else 0.0
+    if isinstance(kind, Date):
+        raw, shift, scale = raw[:, :1], shift[:1], scale[:1]
+    numbers = raw[:, 0]
+    if raw.shape[1] > 1 and (raw[:, 1] < 0.5).any():  # the second feature is 1 where the number is missing
+        numbers = numbers[raw[:, 1] < 0.5]
+    values, marks = _number_grid(numbers)
+    if isinstance(kind, Truth):
         values = np.array([0.0, 1.0])
-    elif len(values) > FEW:
-        ends = np.quantile(raw[there, 0], [EDGE, 1 - EDGE])
-        values = np.linspace(ends[0], ends[1], GRID)
-        marks = np.quantile(raw[there, 0], np.linspace(0.1, 0.9, 9)) + start
-    settings = np.zeros((len(values), raw.shape[1]))
-    settings[:, 0] = values
-    settings = (settings - shift) / scale
-    if isinstance(known, Truth):
-        return _Settings(settings, None, known.words, none)
-    return _Settings(settings, values + start, (), marks)
+    inputs = np.zeros((len(values), raw.shape[1]))
+    inputs[:, 0] = values
+    inputs = (inputs - shift) / scale
+    if isinstance(kind, Truth):
+        return _ColumnGrid(inputs, None, kind.words, no_marks)
+    return _ColumnGrid(inputs, values + offset, (), marks + offset)
 
 
-def _examples(run: Run, examples: EvaluationExamples | None) -> EvaluationExamples:
-    """The examples that are asked about: those on which a run is judged, unless others are given."""
+def _number_grid(numbers: Floats) -> tuple[Floats, Floats]:
+    """Return each different number and no marks if there are few, otherwise an even grid and the deciles."""
+    values = np.unique(numbers)
+    if len(values) <= MOST_SINGLE_VALUES:
+        return values, np.empty(0)
+    low, high = np.quantile(numbers, [EDGE, 1 - EDGE])
+    return np.linspace(low, high, GRID), np.quantile(numbers, np.linspace(0.1, 0.9, 9))
+
+
+def _checked_examples(run: Run, examples: EvaluationExamples | None) -> EvaluationExamples:
+    """Return the examples, for None those of `examples_of`; refuse runs without an averaged prediction."""
     check_run(run, single=True)
-    on = examples_of(run) if examples is None else examples
-    if on is None:
-        raise ValueError("the chains have different data sets: select those of one of them")
+    examples = examples_of(run) if examples is None else examples
+    if examples is None:
+        raise ValueError("the chains have different data sets: select the chains of one data set")
     if not (run.died < 0).any():
-        raise ValueError("all chains of this run diverged: there is nothing to ask")
-    return on
+        raise ValueError("all chains of this run diverged, so it has no predictions: try a smaller stepsize")
+    return examples
 
 
-def _some(on: EvaluationExamples, most: int) -> EvaluationExamples:
-    """As many, evenly spread."""
-    if len(on) <= most:
-        return on
-    return on.some(np.linspace(0, len(on) - 1, most).astype(np.int64))
+def _evenly_spaced(examples: EvaluationExamples, most: int) -> EvaluationExamples:
+    """Return at most this many of the examples, evenly spaced."""
+    if len(examples) <= most:
+        return examples
+    return examples.some(np.linspace(0, len(examples) - 1, most).astype(np.int64))
 
 
-def _losses(on: EvaluationExamples) -> Callable[[Floats], Floats]:
-    """The loss of each example: in a regression its squared error in units of the variance of the targets, so
-    that 1 less its mean is R²; the mean over targets."""
-    if on.problem.task != "regression":
-        return lambda mean: each_loss(on, mean)
-    variance = moments(on.y, on.weights)[1]
+def _loss_function(examples: EvaluationExamples) -> Callable[[Floats], Floats]:
+    """Return the function that maps predictions (examples, outputs) to the loss of each example.
+
+    In a regression the loss is the squared error over the variance of the targets, averaged over targets, so
+    that one minus its mean is R².
+    """
+    if examples.problem.task != "regression":
+        return lambda mean: example_losses(examples, mean)
+    variance = moments(examples.y, examples.weights)[1]
     variance = np.where(variance > 0, variance, 1.0)
-    return lambda mean: np.asarray((np.square(mean - on.y) / variance).mean(axis=1))
+    return lambda mean: np.asarray((np.square(mean - examples.y) / variance).mean(axis=1))
 
 
-class _Committee:
-    """Some networks of a run, spread over its samples or chains, at some examples.
+class _Change(NamedTuple):
+    """A change of some features of the examples: their indices, and by how much, (examples, features)."""
 
-    What the first layer makes of the examples is kept, so that another value of a few features costs little.
+    features: list[int]
+    shift: Floats
+
+
+class _NetworkSubset:
+    """Some networks of a run and their predictions of some examples.
+
+    The networks are evenly spaced over the run's samples, or its chains if it kept no samples. The outputs of
+    the first layer are kept, so that predictions with a few changed features cost little.
     """
 
-    def __init__(self, run: Run, on: EvaluationExamples, most: int) -> None:
-        alive, inputs = run.died < 0, run.problem.inputs
+    def __init__(self, run: Run, examples: EvaluationExamples, most: int) -> None:
         states = run.data["samples"].values if run.data.sizes.get("sample") else run.theta
-        states = states[alive].reshape(-1, states.shape[-1])
+        states = states[run.died < 0].reshape(-1, states.shape[-1])
         chosen = np.unique(np.linspace(0, len(states) - 1, min(most, len(states))).astype(int))
-        self._network, self._likelihood = run.network, run.plan.likelihood
-        self._rest = MLP(run.network.hidden[1:], run.network.activation)
-        width = run.network.sizes(inputs, self._likelihood.outputs)[1]
         thetas = states[chosen].astype(np.float64)
-        self._weights = thetas[:, : width * inputs].reshape(-1, width, inputs)
-        begin = (inputs + 1) * width
-        self._after = thetas[:, begin:]
-        self._first = on.x @ self._weights.swapaxes(1, 2) + thetas[:, None, width * inputs : begin]
+        inputs, network, likelihood = run.problem.inputs, run.network, run.plan.likelihood
+        width = network.sizes(inputs, likelihood.outputs)[1]
+        first_bias, second_layer = width * inputs, width * (inputs + 1)
+        self._network, self._likelihood = network, likelihood
+        self._later_layers = MLP(network.hidden[1:], network.activation)
+        self._later_thetas: NDArray[np.float64] = thetas[:, second_layer:]
+        self._first_weights = thetas[:, :first_bias].reshape(-1, width, inputs)
+        biases = thetas[:, None, first_bias:second_layer]
+        self._first_outputs = examples.x @ self._first_weights.swapaxes(1, 2) + biases
 
-    def each(self, change: tuple[list[int], Floats] | None) -> Floats:
-        """What each says, (networks, examples, outputs), with these changes of these features."""
-        first = self._first
+    def predictions(self, change: _Change | None = None) -> Floats:
+        """Return the prediction of each network with changed features, (networks, examples, outputs)."""
+        first_outputs = self._first_outputs
         if change is not None:
-            places, by = change
-            first = first + by @ self._weights[:, :, places].swapaxes(1, 2)
+            weights = self._first_weights[:, :, change.features]
+            first_outputs = first_outputs + change.shift @ weights.swapaxes(1, 2)
         if not self._network.hidden:
-            return self._likelihood.values(first)
-        values = ACTIVATIONS[self._network.activation].value(first)
-        outputs = self._likelihood.outputs
-        said = [self._rest.forward(theta, x, outputs) for theta, x in zip(self._after, values, strict=True)]
-        return self._likelihood.values(np.stack(said))
+            return self._likelihood.values(first_outputs)
+        hidden = ACTIVATIONS[self._network.activation].value(first_outputs)
+        count = self._likelihood.outputs
+        outputs = [
+            self._later_layers.forward(theta, x, count)
+            for theta, x in zip(self._later_thetas, hidden, strict=True)
+        ]
+        return self._likelihood.values(np.stack(outputs))
 
-    def mean(self, change: tuple[list[int], Floats] | None) -> Floats:
-        """What they say together, (examples, outputs)."""
-        return np.asarray(self.each(change).mean(axis=0))
+    def mean_prediction(self, change: _Change | None = None) -> Floats:
+        """Return the prediction averaged over the networks, with changed features, (examples, outputs)."""
+        return np.asarray(self.predictions(change).mean(axis=0))

@@ -1,8 +1,8 @@
-"""Forecasts: what is said of examples beside what is true of them, and how good that is.
+"""Measure how good forecasts are, each measure with its 95 % interval over the examples.
 
-Every measure has an interval over the examples: of a share Wilson's, of a mean of shares and of the area
-under a ROC curve Newcombe's, of all others Student's, on a scale that keeps it within the bounds of the
-measure. The calibration error has none: examples drawn anew are always worse calibrated than those there are.
+The interval of a share is Wilson's, that of a mean of shares and of the area under a ROC curve Newcombe's,
+and all others are Student's, on a scale that keeps them within the bounds of the measure. The calibration
+error has no interval: a resampled set of examples is always worse calibrated than the original one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,31 @@ from heatbath.datasets.tasks import TASKS, Task, each_class
 from heatbath.diagnostics.statistics import SHARES, UNBOUNDED, Measured, area, effective, frequency, student
 from heatbath.evaluation import metrics
 
-COVERAGE = 0.9  # of the intervals that are judged
+COVERAGE = 0.9  # the share of new data that the intervals of a forecast should hold
 POSITIVE = (0.0, math.inf)
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """What is said of examples, in the units of the user's data: `mean` (examples, outputs), as
-    `Run.predict` gives it, and what is true, `y` (examples, columns); `targets` are the names of the classes
-    or of the columns.
+    """Predictions of some examples beside what happened, in the units of the user's data.
 
-    Of values and counts also, where the law of new data is known, the ends of their 90 % intervals, `low` and
-    `high`, and the logarithm of the density at what is true, all (examples, outputs). `weights` (examples,)
-    say how often each counts.
+    Attributes
+    ----------
+    task
+        The task of the problem.
+    targets
+        Names of the classes, or of the target columns.
+    y
+        What happened: labels, counts or values, (examples, columns).
+    mean
+        What was predicted, (examples, outputs), as `Run.predict` gives it.
+    low, high
+        Ends of the 90 % intervals of values or counts, (examples, outputs); None where the distribution of
+        new data isn't known.
+    log_density
+        Logarithm of the predicted density at `y`, (examples, outputs); None where it isn't known.
+    weights
+        How often each example counts, (examples,); None counts each once.
     """
 
     task: Task
@@ -45,23 +57,36 @@ class Forecast:
 
     @property
     def labels(self) -> Floats:
-        """The classes, (examples,)."""
+        """Indices of the true classes, (examples,)."""
         return self.y[:, 0]
 
     @property
     def probabilities(self) -> Floats:
-        """Of each class, (examples, classes)."""
+        """Probability of each class, (examples, classes)."""
         return each_class(self.mean)
 
 
-Rule: TypeAlias = Callable[[Forecast, int], Measured | None]  # of the column of this number
+Rule: TypeAlias = Callable[[Forecast, int], Measured | None]  # of a forecast and the index of a target
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of forecasts: what it is called, its bounds, whether larger is better, and its rule, None
-    where it is not known of a forecast. Shares are shown in `percent`; what has a `unit` is in that of the
-    data.
+    """A measure of forecasts.
+
+    Attributes
+    ----------
+    label
+        Its name in tables.
+    bounds
+        The least and the largest value that it can have.
+    larger
+        True if larger values are better.
+    rule
+        Function that computes it for one target; it returns None where the measure isn't defined.
+    percent
+        True if tables show it in per cent.
+    unit
+        True if it has the unit of the data.
     """
 
     label: str
@@ -72,89 +97,98 @@ class Measure:
     unit: bool = False
 
 
-def _accuracy(said: Forecast, _: int) -> Measured:
-    right = said.probabilities.argmax(axis=1) == said.labels
-    return frequency(right, weights=said.weights)
+def _accuracy(forecast: Forecast, _: int) -> Measured:
+    is_right = forecast.probabilities.argmax(axis=1) == forecast.labels
+    return frequency(is_right, weights=forecast.weights)
 
 
-def _balanced_accuracy(said: Forecast, _: int) -> Measured:
-    right = said.probabilities.argmax(axis=1) == said.labels
-    return frequency(right, said.labels, said.weights)
+def _balanced_accuracy(forecast: Forecast, _: int) -> Measured:
+    is_right = forecast.probabilities.argmax(axis=1) == forecast.labels
+    return frequency(is_right, forecast.labels, forecast.weights)
 
 
-def _auc(said: Forecast, _: int) -> Measured | None:
-    """Of several classes the mean of those of each: they may all be off together."""
-    value = metrics.auc(said.mean, said.labels, said.weights)
+def _auc(forecast: Forecast, _: int) -> Measured | None:
+    """Return the area under the ROC curve; its interval is the mean of those of the classes.
+
+    The mean is right even if the errors of all classes have the same sign.
+    """
+    labels = forecast.labels
+    value = metrics.auc(forecast.mean, labels, forecast.weights)
     if math.isnan(value):
         return None
-    w = np.ones(len(said.labels)) if said.weights is None else said.weights
-    classes = np.unique(said.labels)
-    own = [said.labels == k for k in (classes[1:] if len(said.targets) == 2 else classes)]
-    sizes = [(effective(w[rows]), effective(w[~rows])) for rows in own]
-    ends = np.array([area(value, *both) for both in sizes])
-    return Measured(value, *ends[:, 1:].mean(axis=0).tolist())
+    w = np.ones(len(labels)) if forecast.weights is None else forecast.weights
+    classes = np.unique(labels)
+    scored = classes[1:] if len(forecast.targets) == 2 else classes
+    in_class = [labels == k for k in scored]
+    areas = [area(value, effective(w[rows]), effective(w[~rows])) for rows in in_class]
+    low, high = np.array(areas)[:, 1:].mean(axis=0).tolist()
+    return Measured(value, low, high)
 
 
-def _log_loss(said: Forecast, _: int) -> Measured:
-    return student(metrics.log_scores(said.mean, said.labels), bounds=POSITIVE, weights=said.weights)
+def _log_loss(forecast: Forecast, _: int) -> Measured:
+    scores = metrics.log_scores(forecast.mean, forecast.labels)
+    return student(scores, bounds=POSITIVE, weights=forecast.weights)
 
 
-def _brier(said: Forecast, _: int) -> Measured:
-    each = metrics.brier_scores(said.mean, said.labels)
-    return student(each, bounds=(0.0, float(min(said.mean.shape[1], 2))), weights=said.weights)
+def _brier(forecast: Forecast, _: int) -> Measured:
+    scores = metrics.brier_scores(forecast.mean, forecast.labels)
+    largest = float(min(forecast.mean.shape[1], 2))
+    return student(scores, bounds=(0.0, largest), weights=forecast.weights)
 
 
-def _calibration_error(said: Forecast, _: int) -> Measured:
-    value = metrics.calibration_error(said.mean, said.labels, weights=said.weights)
+def _calibration_error(forecast: Forecast, _: int) -> Measured:
+    value = metrics.calibration_error(forecast.mean, forecast.labels, weights=forecast.weights)
     return Measured(value, math.nan, math.nan)
 
 
-def _squares(said: Forecast, place: int) -> Measured:
-    errors = np.square(said.mean[:, place] - said.y[:, place])
-    return student(errors, bounds=POSITIVE, weights=said.weights)
+def _mean_squared_error(forecast: Forecast, target: int) -> Measured:
+    errors = np.square(forecast.mean[:, target] - forecast.y[:, target])
+    return student(errors, bounds=POSITIVE, weights=forecast.weights)
 
 
-def _rmse(said: Forecast, place: int) -> Measured:
-    return Measured(*(math.sqrt(end) for end in _squares(said, place)))
+def _rmse(forecast: Forecast, target: int) -> Measured:
+    value, low, high = _mean_squared_error(forecast, target)
+    return Measured(math.sqrt(value), math.sqrt(low), math.sqrt(high))
 
 
-def _r2(said: Forecast, place: int) -> Measured | None:
-    """Its interval is that of the squared error beside the variance of these targets."""
-    value = metrics.r2(said.mean[:, place], said.y[:, place], said.weights)
+def _r2(forecast: Forecast, target: int) -> Measured | None:
+    """Return R²; its interval is that of the squared error, over the variance of these targets."""
+    value = metrics.r2(forecast.mean[:, target], forecast.y[:, target], forecast.weights)
     if math.isnan(value):
         return None
-    error, low, high = _squares(said, place)
+    error, low, high = _mean_squared_error(forecast, target)
     variance = error / (1 - value) if value < 1 else 1.0
     return Measured(value, 1 - high / variance, 1 - low / variance)
 
 
-def _mae(said: Forecast, place: int) -> Measured:
-    errors = np.abs(said.mean[:, place] - said.y[:, place])
-    return student(errors, bounds=POSITIVE, weights=said.weights)
+def _mae(forecast: Forecast, target: int) -> Measured:
+    errors = np.abs(forecast.mean[:, target] - forecast.y[:, target])
+    return student(errors, bounds=POSITIVE, weights=forecast.weights)
 
 
-def _coverage(said: Forecast, place: int) -> Measured | None:
-    if said.low is None or said.high is None:
+def _coverage(forecast: Forecast, target: int) -> Measured | None:
+    if forecast.low is None or forecast.high is None:
         return None
-    y = said.y[:, place]
-    inside = (said.low[:, place] <= y) & (y <= said.high[:, place])
-    return frequency(inside, weights=said.weights)
+    y = forecast.y[:, target]
+    is_inside = (forecast.low[:, target] <= y) & (y <= forecast.high[:, target])
+    return frequency(is_inside, weights=forecast.weights)
 
 
-def _width(said: Forecast, place: int) -> Measured | None:
-    if said.low is None or said.high is None:
+def _width(forecast: Forecast, target: int) -> Measured | None:
+    if forecast.low is None or forecast.high is None:
         return None
-    return student((said.high - said.low)[:, place], bounds=POSITIVE, weights=said.weights)
+    widths = (forecast.high - forecast.low)[:, target]
+    return student(widths, bounds=POSITIVE, weights=forecast.weights)
 
 
-def _log_score(said: Forecast, place: int) -> Measured | None:
-    if said.log_density is None:
+def _log_score(forecast: Forecast, target: int) -> Measured | None:
+    if forecast.log_density is None:
         return None
-    bounds = POSITIVE if said.task == "counts" else UNBOUNDED
-    return student(-said.log_density[:, place], bounds=bounds, weights=said.weights)
+    bounds = POSITIVE if forecast.task == "counts" else UNBOUNDED
+    return student(-forecast.log_density[:, target], bounds=bounds, weights=forecast.weights)
 
 
-OF_CLASSES: dict[str, Measure] = {
+CLASS_MEASURES: dict[str, Measure] = {
     "accuracy": Measure("accuracy", SHARES, True, _accuracy, percent=True),
     "balanced_accuracy": Measure("balanced accuracy", SHARES, True, _balanced_accuracy, percent=True),
     "auc": Measure("area under the ROC curve", SHARES, True, _auc),
@@ -162,7 +196,7 @@ OF_CLASSES: dict[str, Measure] = {
     "brier": Measure("Brier score", POSITIVE, False, _brier),
     "calibration_error": Measure("calibration error", SHARES, False, _calibration_error),
 }
-OF_VALUES: dict[str, Measure] = {
+VALUE_MEASURES: dict[str, Measure] = {
     "r2": Measure("R²", (-math.inf, 1.0), True, _r2),
     "rmse": Measure("RMSE", POSITIVE, False, _rmse, unit=True),
     "mae": Measure("mean absolute error", POSITIVE, False, _mae, unit=True),
@@ -170,38 +204,51 @@ OF_VALUES: dict[str, Measure] = {
     "width": Measure("their mean width", POSITIVE, False, _width, unit=True),
     "log_score": Measure("log score", UNBOUNDED, False, _log_score),
 }
-BRIEF = ("accuracy", "log_loss", "r2", "rmse")  # what is said of each of many
+BRIEF_MEASURES = ("accuracy", "log_loss", "r2", "rmse")  # for each of many points or networks
 
 
 def measures_of(task: Task) -> dict[str, Measure]:
-    """The measures of a task, the most telling first."""
-    return OF_CLASSES if TASKS[task].classes else OF_VALUES
+    """Return the measures of a task by name, the most informative first."""
+    return CLASS_MEASURES if TASKS[task].classes else VALUE_MEASURES
 
 
 def measure(said: Forecast, names: Iterable[str] | None = None) -> dict[str, Measured]:
-    """The measures of a forecast, or those with these names, with their intervals over the examples.
+    """Compute the measures of a forecast, with their 95 % intervals over the examples.
 
-    Of several targets each has its own, `rmse_length` and so on. What is not known is left out.
+    Parameters
+    ----------
+    said
+        The forecast.
+    names
+        Names of the measures to compute; None computes all that the task has.
+
+    Returns
+    -------
+    Measures by name. With several targets each has its own, `rmse_length` for example. Measures that aren't
+    defined for these examples, or need a density that the forecast doesn't have, are left out.
     """
-    own = measures_of(said.task)
-    columns = [""] if TASKS[said.task].classes else suffixes(said.targets)
-    found: dict[str, Measured] = {}
-    for place, column in enumerate(columns):
-        for name in own if names is None else [name for name in own if name in names]:
-            if (value := own[name].rule(said, place)) is not None:
-                found[f"{name}{column}"] = value
-    return found
+    measures = measures_of(said.task)
+    chosen = [name for name in measures if names is None or name in names]
+    endings = [""] if TASKS[said.task].classes else suffixes(said.targets)
+    values: dict[str, Measured] = {}
+    for target, ending in enumerate(endings):
+        for name in chosen:
+            value = measures[name].rule(said, target)
+            if value is not None:
+                values[f"{name}{ending}"] = value
+    return values
 
 
 def suffixes(targets: tuple[str, ...]) -> list[str]:
-    """What the names of measures end in, for each target: nothing, if there is one."""
+    """Return the endings of the measures' names, one for each target; a single target has none."""
     return [""] if len(targets) == 1 else [f"_{target}" for target in targets]
 
 
 def find_measure(name: str) -> tuple[Measure, str]:
-    """The measure that a name in a table means, and the target that it is of, if several have it."""
-    for own in (OF_CLASSES, OF_VALUES):
-        for key, one in own.items():
+    """Return the measure that a name such as `rmse_length` stands for, and the target at its end, or ""."""
+    for measures in (CLASS_MEASURES, VALUE_MEASURES):
+        for key, entry in measures.items():
             if name == key or name.startswith(f"{key}_"):
-                return one, name[len(key) + 1 :]
-    raise ValueError(f"there is no measure {name!r}; there are {', '.join([*OF_CLASSES, *OF_VALUES])}")
+                return entry, name[len(key) + 1 :]
+    known = ", ".join([*CLASS_MEASURES, *VALUE_MEASURES])
+    raise ValueError(f"there is no measure {name!r}; there are {known}")

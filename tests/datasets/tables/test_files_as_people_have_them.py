@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import heatbath as hb
-from heatbath.cli.settings import problem_of
-from heatbath.cli.tuning import _options
+from heatbath.cli.options import option_words
+from heatbath.cli.plans import make_problem
 from heatbath.runs.serialise import checksum
 from heatbath.training import budget
 from tests.cli.conftest import call as call
@@ -98,7 +98,7 @@ def test_a_file_is_trained_on_and_predicted_by_one_command_each(
     named = [word for target in targets for word in ("--target", target)]
     code, _, err = call("train", "--data", path, *named, "--out", folder)
     assert code == 0, err
-    assert "the posterior is sampled, as no method is named: 2 chains of at most" in err
+    assert "no --method, so the posterior is sampled: 2 chains of at most" in err
     code, out, err = call("predict", folder, path)
     assert (code, err) == (0, "")
     said, run = rows_of(out), hb.load(folder / "run.nc")
@@ -193,17 +193,17 @@ def test_options_of_columns_stand_in_the_settings_which_make_the_same_again(trai
         "categorical": ["age"],
         "keep": ["id"],
     }
-    problem, section = problem_of(given)
+    problem, section = make_problem(given)
     kinds = {name: column.kind for name, column in problem.encoder.columns_.items()}
     assert (kinds["town"], kinds["age"], kinds["id"]) == ("left out", "category", "number")
-    assert checksum(problem_of(section)[0]) == checksum(problem)
-    words = _options("problem", section | {"target": ["left", "spent"]})
+    assert checksum(make_problem(section)[0]) == checksum(problem)
+    words = option_words("problem", section | {"target": ["left", "spent"]})
     for option in ("--ignore", "town"), ("--categorical", "age"), ("--keep", "id"), ("--target", "spent"):
         assert option in pairwise(words)
     with pytest.raises(TypeError, match="ignore must be the name of a column, or a list of names, got 3"):
-        problem_of(given | {"ignore": 3})
+        make_problem(given | {"ignore": 3})
     with pytest.raises(ValueError, match=r"new.csv has 2 problems: there is no column 'a'.* no column 'b'"):
-        problem_of(given | {"ignore": ["a", "b"]})
+        make_problem(given | {"ignore": ["a", "b"]})
 
 
 def test_the_command_line_says_how_columns_are_read_and_takes_options_of_them(

@@ -135,7 +135,7 @@ def trained_on(path, draw):
 
 def test_whatever_a_file_holds_the_command_takes_it_or_says_why_not_in_one_line(tmp_path, monkeypatch):
     """With HOSTILE_COMMANDS=10000 these are ten thousand."""
-    monkeypatch.setattr(commands, "_carry_out", lambda *arguments: None)
+    monkeypatch.setattr(commands, "_execute", lambda *arguments: None)
     monkeypatch.setattr(cli, "app", typer.main.get_command(cli.app))  # made once, which takes longest
     outcomes = {"read": 0, "refused": 0}
     path = tmp_path / "hostile.csv"

@@ -720,8 +720,7 @@ def in_place_of_others(monkeypatch):
         yield executor
 
     monkeypatch.setattr(pools, "named", named)
-    for name in ("draw_all", "draw_search"):
-        monkeypatch.setattr(figures, name, lambda *arguments: [])
+    monkeypatch.setattr(figures, "draw_figures", lambda *arguments: [])
     return executor
 
 

@@ -1,1 +1,1 @@
-"""The report on a run: one value, shown in the terminal, as Markdown and as HTML."""
+"""Report on a run: one value, laid out for the terminal, as Markdown and as HTML."""

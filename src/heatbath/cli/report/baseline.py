@@ -1,88 +1,127 @@
-"""Whether a run is better than a constant prediction: a word where it is not, on the way and at its end."""
+"""Warn of runs whose predictions are worse than a constant, while they train and when they end."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS
-from heatbath.evaluation.baseline_models import EvaluationExamples, constant, judged
-from heatbath.evaluation.evaluate import each_loss_of_targets
+from heatbath.evaluation.baseline_models import EvaluationExamples, constant_forecast, evaluation_examples
+from heatbath.evaluation.evaluate import target_losses
 from heatbath.runs.plan import Plan
 from heatbath.runs.run import Run
 
-BALANCED = "probabilities are of a world in which all classes are equally frequent (--class-weight balanced)"
+BALANCED = (
+    "the predicted probabilities hold where all classes are equally frequent (--class-weight balanced), not "
+    "for data like yours"
+)
+
+
+class _WorseTarget(NamedTuple):
+    """A target that a constant predicts better: its name ("" if it is the only one), and both losses."""
+
+    name: str
+    constant_loss: float
+    loss: float
 
 
 @dataclass(frozen=True, eq=False)
 class ConstantBaseline:
-    """A constant prediction: its loss on `each` of the examples that a run is judged on, (examples, targets),
-    and what to do where that is less than the run's. `comparable` says whether the networks' own loss is of
-    the same kind, and not with a variance of its own for each target or place."""
+    """The losses of a constant prediction, to compare a run with.
 
-    on: EvaluationExamples
-    each: Floats
+    Attributes
+    ----------
+    examples
+        The examples that the run is evaluated on.
+    losses
+        Losses of the constant prediction, (examples, targets).
+    advice
+        What to do if the run is worse.
+    comparable
+        True if the loss that single networks report while they train is of the same kind: not that of
+        weighted classes, and without a variance of its own for each target or example.
+    """
+
+    examples: EvaluationExamples
+    losses: Floats
     advice: str
     comparable: bool = True
 
     @property
     def loss(self) -> float:
-        """Its mean, the sum over targets."""
-        return float(np.average(self.each.sum(axis=1), weights=self.on.weights))
+        """Mean over examples of the loss, summed over targets."""
+        return float(np.average(self.losses.sum(axis=1), weights=self.examples.weights))
 
-    def against_networks(self, loss: float) -> str | None:
-        """A word where the mean loss of single networks is larger, by more than its standard error."""
-        if not self.comparable or loss <= self.loss + _error(self.each.sum(axis=1)):
+    def warn_of_networks(self, loss: float) -> str | None:
+        """Return a warning if single networks have a larger mean loss, by more than its standard error."""
+        if not self.comparable or loss <= self.loss + _standard_error(self.losses.sum(axis=1)):
             return None
-        return self._word([("", self.loss, loss)], "single networks")
+        return self._warning([_WorseTarget("", self.loss, loss)], "single networks")
 
-    def against_average(self, run: Run) -> str | None:
-        """A word where the averaged prediction of a run is worse, by more than its standard error, of one of
-        the targets at least."""
-        more = each_loss_of_targets(self.on, run.predict(self.on.raw).mean) - self.each
-        if len(more) < 2:
+    def warn_of_average(self, run: Run) -> str | None:
+        """Return a warning if the averaged prediction of a run is worse for at least one target.
+
+        Worse means by more than the standard error of the paired difference.
+        """
+        examples, weights = self.examples, self.examples.weights
+        excess = target_losses(examples, run.predict(examples.raw).mean) - self.losses
+        if len(excess) < 2:
             return None
-        names = self.on.problem.targets if more.shape[1] > 1 else ("",)
-        means, excesses = (
-            np.average(values, axis=0, weights=self.on.weights) for values in (self.each, more)
-        )
+        mean_excess = np.average(excess, axis=0, weights=weights)
+        constant_losses = np.average(self.losses, axis=0, weights=weights)
+        names = examples.problem.targets if excess.shape[1] > 1 else ("",)
         worse = [
-            (f" of {name!r}" if name else "", float(mean), float(mean + excess))
-            for name, mean, excess, of_each in zip(names, means, excesses, more.T, strict=True)
-            if excess > _error(of_each, ddof=1)
+            _WorseTarget(name, float(constant_losses[k]), float(constant_losses[k] + mean_excess[k]))
+            for k, name in enumerate(names)
+            if mean_excess[k] > _standard_error(excess[:, k], ddof=1)
         ]
-        return self._word(worse, "the averaged prediction") if worse else None
+        return self._warning(worse, "the averaged prediction") if worse else None
 
-    def _word(self, worse: list[tuple[str, float, float]], what: str) -> str:
-        """`worse` has targets, the loss of the constant, and that of the run."""
-        first, *others = worse
-        text = (
-            f"a constant prediction{first[0]} would be better: its {self.on.split} loss is {first[1]:.4g}, "
-            f"and that of {what} {first[2]:.4g}"
-        )
-        text += "".join(f";{target} {less:.4g} and {loss:.4g}" for target, less, loss in others)
-        return f"{text}. {self.advice}"
+    def _warning(self, worse: list[_WorseTarget], predictor: str) -> str:
+        """Return the warning that these targets of `predictor` are worse, with the advice."""
+        comparisons = []
+        for target in worse:
+            subject = f"for {target.name!r} its" if target.name else "its"
+            comparisons.append(
+                f"{subject} {self.examples.split} loss is {target.constant_loss:.4g}, and that of "
+                f"{predictor} {target.loss:.4g}"
+            )
+        return f"a constant prediction would be better: {'; '.join(comparisons)}. {self.advice}"
 
 
-def _error(values: Floats, ddof: int = 0) -> float:
-    """The standard error of a mean."""
+def _standard_error(values: Floats, ddof: int = 0) -> float:
+    """Return the standard error of the mean of values."""
     return float(values.std(ddof=ddof)) / math.sqrt(len(values))
 
 
-def constant_of(plan: Plan, on: EvaluationExamples | None = None) -> ConstantBaseline | None:
-    """The constant prediction that a run on one data set is held against; of several methods or points the
-    best, on examples that did not choose it."""
+def constant_baseline(plan: Plan, examples: EvaluationExamples | None = None) -> ConstantBaseline | None:
+    """Return the constant prediction to compare a run with.
+
+    Parameters
+    ----------
+    plan
+        The plan of the run.
+    examples
+        The examples to evaluate on. With several methods or points, these must not be the ones that chose
+        the best. None takes the problem's, for a single point.
+
+    Returns
+    -------
+    The baseline, or None for several data sets, and for several points without examples.
+    """
     problem, posterior = plan.problem, plan.points[0].partition.posterior
-    if problem.draws > 1 or (len(plan.points) > 1 and on is None):
+    if problem.draws > 1 or (len(plan.points) > 1 and examples is None):
         return None
-    on = judged(problem) if on is None else on
-    several = posterior is not None and problem.task == "regression" and problem.outputs > 1
-    comparable = plan.likelihood.number == TASKS[problem.task].number and not several
-    advice = "Try it without --method" if posterior is None else "Look at the columns, or take more rows"
+    examples = evaluation_examples(problem) if examples is None else examples
+    has_several_variances = posterior is not None and problem.task == "regression" and problem.outputs > 1
+    comparable = plan.likelihood.number == TASKS[problem.task].number and not has_several_variances
+    advice = "Try it without --method" if posterior is None else "Check the columns, or take more rows"
     if problem.class_factors is not None:
-        comparable = comparable and on.split == "test"  # that of training rows, as noted, is by class weights
-        advice = "Leave out --class-weight balanced where probabilities matter"
-    return ConstantBaseline(on, each_loss_of_targets(on, constant(on).mean), advice, comparable)
+        comparable = comparable and examples.split == "test"  # recorded training losses are weighted by class
+        advice = "Leave out --class-weight balanced if you need probabilities"
+    losses = target_losses(examples, constant_forecast(examples).mean)
+    return ConstantBaseline(examples, losses, advice, comparable)

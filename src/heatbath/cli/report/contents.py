@@ -1,313 +1,438 @@
-"""All that is to be said of a run when it ends, computed once: for summary, pictures and report."""
+"""Compute all that a report says of a run or a search.
+
+The result is one value: summary.json is its `to_json`, and the terminal, Markdown and HTML lay it out.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heatbath import evaluation
 from heatbath._internal.checks import is_real
-from heatbath.cli.report.baseline import constant_of
-from heatbath.cli.report.tables import Row, finite, measured, measures
+from heatbath.cli.report.baseline import constant_baseline
 from heatbath.cli.tuning import Tuning
+from heatbath.datasets import Problem
+from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS
 from heatbath.diagnostics import equipartition
 from heatbath.diagnostics.statistics import SHARES, UNBOUNDED, Measured, student
-from heatbath.evaluation import (
-    Answer,
-    Choice,
-    Dependence,
-    Forecast,
-    Importance,
-    baselines,
-    choose,
-    dependence,
-    difference,
-    examples_of,
-    importance,
-    judge,
-    metrics,
-)
-from heatbath.evaluation.baseline_models import fitted_to
+from heatbath.evaluation import Answer, Choice, Dependence, EvaluationExamples, Forecast, Importance, metrics
+from heatbath.evaluation.baseline_models import linear_training_size
 from heatbath.evaluation.forecasts import POSITIVE
 from heatbath.methods.partition import Partition
 from heatbath.methods.schedules import Piecewise
+from heatbath.runs.adaptation_record import Found
 from heatbath.runs.run import Run
-from heatbath.tuning.trials import Trial, TuningResult
+from heatbath.tuning.trials import TuningResult
 
-MOST_JUDGED = 8  # points of which all measures are taken; of more the brief ones
-LEADING = 6  # columns whose effect is shown
+Json = dict[str, Any]
+MOST_DETAILED = 8  # points with all measures; with more points all but the best have the brief ones
+MOST_DEPENDENCES = 6  # columns whose effect is shown
+LOSS_NAMES = {"binary": "log loss", "classes": "log loss", "counts": "loss", "regression": "squared error"}
+
+
+class Temperature(NamedTuple):
+    """The kinetic temperature of a part, beside its target."""
+
+    target: float
+    value: Measured
+
+    def to_json(self) -> Json:
+        """Return the numbers under their keys in summary.json."""
+        return {"target": finite_or_none(self.target), **measured_to_json(self.value)}
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """A run of a command, and what is known of it.
+class PointReport:
+    """How good one method of a comparison, or one point of a sweep, is.
 
-    `answers` are by point, on the same examples; they and all else are empty where chains have different data
-    sets. `place` is the point that the rest is of: the only one, or the best of several, whose `choice` is
-    by other examples; None where none is left, or where a search has chosen. `against` has by how much its
-    mean loss is below that of each of the `baselines`.
+    Attributes
+    ----------
+    labels
+        The method, or the coefficients of the point.
+    averaged, single
+        Measures of its averaged prediction, and means over its single networks, by name.
+    chains, diverged
+        Number of its chains, and of those that diverged.
+    recorded
+        Means over chains of what the run recorded last, and of the noise, by name; None if no chain has it.
+    temperatures
+        Kinetic temperature of each part.
+    """
+
+    labels: dict[str, float | str]
+    averaged: dict[str, Measured]
+    single: dict[str, Measured]
+    chains: int
+    diverged: int
+    recorded: dict[str, Measured | None]
+    temperatures: dict[str, Temperature]
+
+    def to_json(self) -> Json:
+        """Return the point as a row of summary.json."""
+        recorded = {
+            name: None if value is None else measured_to_json(value) for name, value in self.recorded.items()
+        }
+        return {
+            "labels": self.labels,
+            "averaged": _measures_to_json(self.averaged),
+            "single": _measures_to_json(self.single),
+            "chains": self.chains,
+            "diverged": self.diverged,
+            **recorded,
+            "temperatures": {part: value.to_json() for part, value in self.temperatures.items()},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class RunReport:
+    """All that is reported of a run.
+
+    Attributes
+    ----------
+    command
+        The command that made the run.
+    run
+        The run of all points.
+    points
+        How good each method or point is.
+    examples
+        Examples on which all points are evaluated; None where the chains have different data sets. Then only
+        `recorded` values of the points are known.
+    baselines
+        Measures and forecasts of a constant prediction and a linear model, by name.
+    choice
+        How the best of several points was chosen; None for a single point, or where a search has chosen.
+    best
+        Index of the best point, if there was a choice.
+    forecast
+        Averaged prediction of the only point, or of the best one; None where there is no such point. All
+        below belongs to the same point.
+    gains
+        By how much the mean loss of the forecast is below that of each baseline.
+    importances, dependences
+        The columns by importance, and the effects of the most important ones.
     """
 
     command: str
     run: Run
-    answers: list[Answer]
+    points: list[PointReport]
+    examples: EvaluationExamples | None
     baselines: dict[str, tuple[dict[str, Measured], Forecast]]
     choice: Choice | None = None
-    place: int | None = None
-    against: dict[str, Measured] | None = None
-    columns: tuple[Importance, ...] = ()
-    effects: tuple[Dependence, ...] = ()
+    best: int | None = None
+    forecast: Forecast | None = None
+    gains: dict[str, Measured] | None = None
+    importances: Sequence[Importance] = ()
+    dependences: Sequence[Dependence] = ()
 
     @property
-    def answer(self) -> Answer | None:
-        """Of the point that matters."""
-        return None if self.place is None else self.answers[self.place]
+    def problem(self) -> Problem:
+        """The problem of the run."""
+        return self.run.problem
 
     @property
-    def chosen(self) -> Run:
-        """The run of that point."""
-        return _point(self.run, self.place or 0)
+    def described(self) -> PointReport:
+        """Point that `forecast` belongs to."""
+        return self.points[self.best or 0]
+
+    def to_json(self) -> Json:
+        """Return the report as summary.json has it."""
+        run, plan, problem, examples, found = self.run, self.run.plan, self.problem, self.examples, self.found
+        counts = self.confusion()
+        stepsize = {} if self.found_stepsize is None else {"h": self.found_stepsize}
+        return {
+            "command": self.command,
+            "problem": problem.name,
+            "task": problem.task,
+            "train_examples": problem.X_train.shape[1],
+            "hidden": list(plan.network.hidden),
+            "steps": run.step,
+            "batch": plan.batch,
+            "chains": plan.chains,
+            "seed": plan.seed,
+            "judged_on": None if examples is None else _examples_to_json(examples),
+            "balanced": problem.class_factors is not None,
+            "best": None if self.best is None else self.points[self.best].labels,
+            "chosen": None if self.choice is None else _choice_to_json(self.choice, problem),
+            "rows": [point.to_json() for point in self.points],
+            "linear_fitted_to": linear_training_size(problem),
+            "baselines": {name: _measures_to_json(values) for name, (values, _) in self.baselines.items()},
+            "loss_less_than": None if self.gains is None else _measures_to_json(self.gains),
+            "confusion": None if counts is None else {"classes": list(problem.targets), "counts": counts},
+            "importance": [{"column": i.column, **measured_to_json(i.rise)} for i in self.importances],
+            "found": None if found is None else stepsize | found.plain(),
+        }
+
+    def confusion(self) -> list[list[float]] | None:
+        """Count examples by true class (rows) and predicted class (columns); None without classes."""
+        forecast = self.forecast
+        if forecast is None or not TASKS[forecast.task].classes:
+            return None
+        counts = metrics.confusion(forecast.mean, forecast.labels, forecast.weights)
+        rows: list[list[float]] = (
+            counts if forecast.weights is not None else counts.astype(np.int64)
+        ).tolist()
+        return rows
+
+    @property
+    def found(self) -> Found | None:
+        """Record of what the run found by itself; None if nothing, or for several methods."""
+        return self.run.found if isinstance(self.run.partition, Partition) else None
+
+    @property
+    def found_stepsize(self) -> float | None:
+        """Stepsize that the run found by itself; None if it was given."""
+        partition = self.run.partition
+        if self.found is None or not self.found.tried or not isinstance(partition, Partition):
+            return None
+        return partition.h  # type: ignore[return-value]  # a number, once it is found
 
 
-def warn_of_best(told: Told, best: Mapping[str, Any]) -> str | None:
-    """A word where a constant prediction would be better than the best of several methods or points."""
-    if not told.answers:
-        return None
-    place = next(i for i, point in enumerate(told.run.plan.points) if point.labels == best)
-    constant = constant_of(told.run.plan, told.answers[place].examples)
-    if constant is None or told.answers[place].forecast is None:
-        return None
-    return constant.against_average(_point(told.run, place))
+def report_on_run(command: str, run: Run) -> RunReport:
+    """Evaluate all points of a run, and in full detail its only point or the best one.
+
+    Of several points of a sweep or comparison, half of the examples choose the best and the other half
+    evaluates all. `command` is that of the command line; the best method of "tune" is chosen by its search.
+    """
+    examples, count = evaluation.examples_of(run), len(run.plan.points)
+    if examples is None:
+        return RunReport(command, run, [_point_report(command, run, i, None) for i in range(count)], None, {})
+    choice = evaluation.choose(run, examples) if count > 1 and command != "tune" else None
+    best = None if choice is None else choice.best
+    described = 0 if count == 1 else best
+    if choice is not None:
+        examples = examples.some(choice.tell)
+    answers = [
+        evaluation.judge(run_of_point(run, i), examples, brief=count > MOST_DETAILED and i != described)
+        for i in range(count)
+    ]
+    points = [_point_report(command, run, i, answer) for i, answer in enumerate(answers)]
+    simple = evaluation.baselines(examples)
+    forecast = None if described is None or command == "tune" else answers[described].forecast
+    if described is None or forecast is None:
+        return RunReport(command, run, points, examples, simple, choice, best)
+    gains = {
+        name: evaluation.difference(examples, baseline, forecast) for name, (_, baseline) in simple.items()
+    }
+    chosen = run_of_point(run, described)
+    importances = evaluation.importance(chosen, examples)
+    leading = [item.column for item in importances[:MOST_DEPENDENCES]]
+    effects = evaluation.dependence(chosen, leading, examples)
+    return RunReport(
+        command, run, points, examples, simple, choice, best, forecast, gains, importances, effects
+    )
 
 
-def tell(command: str, run: Run) -> Told:
-    """Judge a run: of several points each, and the best of them in all that there is."""
-    on, points = examples_of(run), len(run.plan.points)
-    if on is None:
-        return Told(command, run, [], {})
-    choice = choose(run, on) if points > 1 and command != "tune" else None
-    on = on if choice is None else on.some(choice.tell)
-    place = (0 if points == 1 else None) if choice is None else choice.best
-    brief = points > MOST_JUDGED
-    answers = [judge(_point(run, i), on, brief and i != place) for i in range(points)]
-    bases = baselines(on)
-    if place is None or command == "tune" or answers[place].forecast is None:
-        return Told(command, run, answers, bases, choice)
-    said, chosen = answers[place].forecast, _point(run, place)
-    assert said is not None
-    against = {name: difference(on, other, said) for name, (_, other) in bases.items()}
-    columns = importance(chosen, on)
-    leading = [one.column for one in columns[:LEADING]]
-    effects = dependence(chosen, leading, on)
-    return Told(command, run, answers, bases, choice, place, against, tuple(columns), tuple(effects))
-
-
-def _point(run: Run, place: int) -> Run:
-    """The run of one point."""
-    labels = run.plan.points[place].labels
+def run_of_point(run: Run, index: int) -> Run:
+    """Return the run of one method or point."""
+    labels = run.plan.points[index].labels
     return run.select(**labels) if len(run.plan.points) > 1 else run
 
 
-LOSSES = {"binary": "log loss", "classes": "log loss", "counts": "loss", "regression": "squared error"}
-
-
-def summary(told: Told) -> dict[str, Any]:
-    """All that is said of a run, as plain values that JSON has."""
-    run, plan, choice = told.run, told.run.plan, told.choice
-    rows = [_row(told, place, labels) for place, (labels, _) in enumerate(plan.points)]
-    return {
-        "command": told.command,
-        "problem": plan.problem.name,
-        "task": plan.problem.task,
-        "train_examples": plan.problem.X_train.shape[1],
-        "hidden": list(plan.network.hidden),
-        "steps": run.step,
-        "batch": plan.batch,
-        "chains": plan.chains,
-        "seed": plan.seed,
-        "judged_on": _judged_on(told),
-        "balanced": plan.problem.class_factors is not None,
-        "best": None if choice is None or choice.best is None else rows[choice.best]["labels"],
-        "chosen": None if choice is None else _chosen(told),
-        "rows": rows,
-        "linear_fitted_to": fitted_to(plan.problem),
-        "baselines": {name: _all(values) for name, (values, _) in told.baselines.items()},
-        "loss_less_than": None if told.against is None else _all(told.against),
-        "confusion": _confusion(told),
-        "importance": [{"column": one.column, **measured(one.rise)} for one in told.columns],
-        "found": _found(run),
-    }
-
-
-def _judged_on(told: Told) -> dict[str, Any] | None:
-    if not told.answers:
+def warning_of_best(report: RunReport) -> str | None:
+    """Return a warning if a constant prediction would be better than the best of several points."""
+    if report.examples is None or report.best is None or not report.described.averaged:
         return None
-    on = told.answers[0].examples
-    return {"split": on.split, "examples": len(on), "of": on.of}
+    constant = constant_baseline(report.run.plan, report.examples)
+    return None if constant is None else constant.warn_of_average(run_of_point(report.run, report.best))
 
 
-def _chosen(told: Told) -> dict[str, Any]:
-    """How the best was chosen."""
-    choice = told.choice
-    assert choice is not None
-    return {
-        "by": f"the {LOSSES[told.run.problem.task]} of the averaged prediction",
-        "examples": len(choice.choose),
-        "fair": choice.fair,
-        "losses": [finite(loss) for loss in choice.losses],
-    }
+def recorded_measures(run: Run) -> list[tuple[str, str]]:
+    """Return what the run recorded, as (accuracy or loss, split), the most informative first."""
+    splits = ["test", "train"] if run.problem.X_test.shape[1] else ["train"]
+    names = ["accuracy", "loss"] if TASKS[run.problem.task].classes else ["loss"]
+    return [(name, split) for name in names for split in splits]
 
 
-def _confusion(told: Told) -> dict[str, Any] | None:
-    """Counts by true class (rows) and predicted class (columns)."""
-    answer = told.answer
-    if answer is None or answer.forecast is None or not TASKS[told.run.problem.task].classes:
-        return None
-    said = answer.forecast
-    counts = metrics.confusion(said.mean, said.labels, said.weights)
-    whole = counts.astype(np.int64) if said.weights is None else counts
-    return {"classes": list(said.targets), "counts": whole.tolist()}
-
-
-def _found(run: Run) -> dict[str, Any] | None:
-    """What a run found by itself, with the stepsize, where it was found."""
-    if run.found is None or not isinstance(run.partition, Partition):
-        return None
-    return ({"h": run.partition.h} if run.found.tried else {}) | run.found.plain()
-
-
-def _row(told: Told, place: int, labels: dict[str, Any]) -> Row:
-    """What is said of one method or point: of its averaged prediction, of its single networks, and what was
-    noted in the end."""
-    run = told.run
-    chains = slice(place * run.plan.chains, (place + 1) * run.plan.chains)
+def _point_report(command: str, run: Run, index: int, answer: Answer | None) -> PointReport:
+    """Report on the point of this index; `answer` is its evaluation, if it could be evaluated."""
+    labels, plan = run.plan.points[index].labels, run.plan
+    chains = slice(index * plan.chains, (index + 1) * plan.chains)
     alive = run.died[chains] < 0
-    answer = told.answers[place] if told.answers else None
-    row: Row = {
-        "labels": {name: _label(value) for name, value in labels.items()},
-        "averaged": {} if answer is None else _all(answer.averaged),
-        "single": {} if answer is None else _all(answer.single),
-        "chains": len(alive),
-        "diverged": int(np.count_nonzero(~alive)),
-    }
-    for name, split in measures(run):
+    recorded = {}
+    for name, split in recorded_measures(run):
         values = run.data[name].sel(split=split).values[chains][alive, -1]
-        values = values[np.isfinite(values)]
-        row[f"{split}_{name}"] = _over_chains(values, SHARES if name == "accuracy" else _losses(run))
+        bounds = SHARES if name == "accuracy" else _loss_bounds(run)
+        recorded[f"{split}_{name}"] = _mean_over_chains(values[np.isfinite(values)], bounds)
     if "noise" in run.data:
-        row |= _noises(run, run.data["noise"].values[chains][alive])
-    single = len(run.plan.points) == 1 or run.plan.axes == ["method"]
-    row["temperatures"] = _temperatures(run, labels) if single and alive.any() else {}
-    return row
+        recorded |= _noise_by_target(run, run.data["noise"].values[chains][alive])
+    shows_temperatures = command != "tune" and (len(plan.points) == 1 or plan.axes == ["method"])
+    return PointReport(
+        labels={name: _plain_label(value) for name, value in labels.items()},
+        averaged={} if answer is None else answer.averaged,
+        single={} if answer is None else answer.single,
+        chains=len(alive),
+        diverged=int(np.count_nonzero(~alive)),
+        recorded=recorded,
+        temperatures=_temperatures(run, labels) if shows_temperatures and alive.any() else {},
+    )
 
 
-def _losses(run: Run) -> tuple[float, float]:
-    """The bounds of the loss: that of counts, and one with a variance of the network, may be negative."""
+def _loss_bounds(run: Run) -> tuple[float, float]:
+    """Return the bounds of a loss: that of counts, or with a predicted variance, may be negative."""
     return UNBOUNDED if run.problem.task == "counts" or run.plan.likelihood.varying else POSITIVE
 
 
-def _over_chains(values: NDArray[np.float64], bounds: tuple[float, float]) -> dict[str, float | None] | None:
-    return measured(student(values, bounds=bounds)) if values.size else None
+def _mean_over_chains(values: Floats, bounds: tuple[float, float]) -> Measured | None:
+    return student(values, bounds=bounds) if values.size else None
 
 
-def _noises(run: Run, variances: NDArray[np.float64]) -> Row:
-    """The standard deviation of the data around the networks, over the second half of a run, by target."""
-    late = run.data["step"].values > run.step // 2
-    deviations = np.sqrt(run.plan.likelihood.in_units(variances[:, late].mean(axis=1)))
+def _noise_by_target(run: Run, variances: Floats) -> dict[str, Measured | None]:
+    """Return the standard deviation of the noise of each target, averaged over the second half of the run.
+
+    `variances` has the recorded variances in units of the network, (chains, records, targets).
+    """
+    is_late = run.data["step"].values > run.step // 2
+    deviations = np.sqrt(run.plan.likelihood.in_units(variances[:, is_late].mean(axis=1)))
     names = [f"noise_{target}" for target in run.problem.targets] if deviations.shape[1] > 1 else ["noise"]
-    return {name: _over_chains(values, POSITIVE) for name, values in zip(names, deviations.T, strict=True)}
+    return {
+        name: _mean_over_chains(values, POSITIVE) for name, values in zip(names, deviations.T, strict=True)
+    }
 
 
-def _temperatures(run: Run, labels: dict[str, Any]) -> dict[str, Any]:
-    """Kinetic temperatures over the second half of a run, by part, beside their targets.
+def _temperatures(run: Run, labels: Mapping[str, Any]) -> dict[str, Temperature]:
+    """Return the kinetic temperature of each part over the second half of the run.
 
-    Where a temperature is changed on the way, over the second half of what comes after that.
+    If the target temperature changes on the way, it is the second half of what comes after the last change.
+    Methods that measure no temperature, and simulated tempering, have none.
     """
     selected = run.select(**labels) if labels else run
     methods = [part.method for part in selected.plan.parts() if part.method.measures_temperature]
     if not methods or any(method.tempering for method in methods):
         return {}
     taus = [method.temperature for method in methods]
-    changed = max((tau.steps[-1] for tau in taus if isinstance(tau, Piecewise)), default=0)
-    burn_in = max((min(changed, run.step) + run.step) // 2, _even_after(run.data["step"].values))
-    burn_in = burn_in if (run.data["step"].values > burn_in).any() else 0
+    last_change = max((tau.steps[-1] for tau in taus if isinstance(tau, Piecewise)), default=0)
+    steps = run.data["step"].values
+    burn_in = max((min(last_change, run.step) + run.step) // 2, _start_of_even_spacing(steps))
+    burn_in = burn_in if (steps > burn_in).any() else 0
     table = equipartition(selected, burn_in=burn_in)
-    columns = {"target": "target", "mean": "temperature", "low": "low", "high": "high"}
+    columns = [table[name].values for name in ("target", "temperature", "low", "high")]
+    rows = zip(table["part"].values, np.column_stack(columns).tolist(), strict=True)
+    return {str(part): Temperature(target, Measured(*values)) for part, (target, *values) in rows}
+
+
+def _start_of_even_spacing(steps: NDArray[np.int64]) -> int:
+    """Return the step after which records are evenly spaced, up to differences of 1.
+
+    The records of a run that was extended need not be evenly spaced.
+    """
+    gaps = np.diff(steps)[::-1]
+    uneven = np.flatnonzero(np.maximum.accumulate(gaps) - np.minimum.accumulate(gaps) > 1)
+    return int(steps[len(gaps) - uneven[0] - 1]) if uneven.size else 0
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return a number as JSON can hold it: None for NaN and infinities."""
+    return value if math.isfinite(value) else None
+
+
+def measured_to_json(value: Measured) -> dict[str, float | None]:
+    """Return a mean and the ends of its interval under the keys of summary.json."""
+    return {name: finite_or_none(number) for name, number in zip(("mean", "low", "high"), value, strict=True)}
+
+
+def _measures_to_json(measures: Mapping[str, Measured]) -> Json:
+    return {name: measured_to_json(value) for name, value in measures.items()}
+
+
+def _examples_to_json(examples: EvaluationExamples) -> Json:
+    return {"split": examples.split, "examples": len(examples), "of": examples.of}
+
+
+def choice_rule(problem: Problem) -> str:
+    """Return in words by what the best of several points is chosen."""
+    return f"the {LOSS_NAMES[problem.task]} of the averaged prediction"
+
+
+def _choice_to_json(choice: Choice, problem: Problem) -> Json:
     return {
-        str(part): {name: finite(float(table[column].values[i])) for name, column in columns.items()}
-        for i, part in enumerate(table["part"].values)
+        "by": choice_rule(problem),
+        "examples": len(choice.choose),
+        "fair": choice.fair,
+        "losses": [finite_or_none(loss) for loss in choice.losses],
     }
 
 
-def _even_after(steps: NDArray[np.int64]) -> int:
-    """The step after which records are evenly spaced, but for 1: those of a run that went on need not be."""
-    apart = np.diff(steps)[::-1]
-    uneven = np.flatnonzero(np.maximum.accumulate(apart) - np.minimum.accumulate(apart) > 1)
-    return int(steps[len(apart) - uneven[0] - 1]) if uneven.size else 0
-
-
-def _all(values: dict[str, Measured]) -> dict[str, dict[str, float | None]]:
-    return {name: measured(value) for name, value in values.items()}
-
-
-def _label(value: Any) -> float | str:
+def _plain_label(value: object) -> float | str:
     return float(value) if is_real(value) and math.isfinite(value) else str(value)
 
 
-SAID = ("candidates", "chains", "by", "validation", "seed")  # of its settings
-SCORES = ("loss", "accuracy", "single_loss", "single_accuracy")
-
-
-def search_summary(tuning: Tuning, tuned: TuningResult, told: Told | None) -> dict[str, Any]:
-    """All that is said of a search, as plain values that JSON has.
+@dataclass(frozen=True, eq=False)
+class SearchReport:
+    """All that is reported of a search: what it found, and the fresh runs of the best of each method.
 
     The best method is that of the search: test examples have no part in any choice.
     """
-    settings = tuning.settings["search"]
-    results: dict[str, Any] = {
-        "command": "tune",
-        "problem": tuning.problem.name,
-        "task": tuning.problem.task,
-        "hidden": list(tuning.search.network.hidden),
-        "steps": tuning.search.steps,
-        "batch": settings["batch"],
-        "chains": tuning.fresh,
-        "seed": tuning.seed,
-        "rows": [],
-    }
-    if told is not None:
-        results |= summary(told)
-        for row in results["rows"]:
-            row["temperatures"] = {}
-    results["best"] = {"method": tuned.winner}
-    results["colder_from"] = tuning.cold
-    results["search"] = {name: settings[name] for name in SAID}
-    results["search"]["methods"] = {
-        family.name: _method(tuning, tuned, family.name) for family in tuned.families
-    }
-    return results
+
+    tuning: Tuning
+    result: TuningResult
+    fresh: RunReport | None
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the search."""
+        return self.tuning.problem
+
+    def command(self, method: str) -> str:
+        """Return the command line that trains with the best coefficients of a method."""
+        return self.tuning.command(method, self.result.best[method].candidate.values)
+
+    def to_json(self) -> Json:
+        """Return the report as summary.json has it."""
+        tuning, settings = self.tuning, self.tuning.settings["search"]
+        values: Json = {
+            "command": "tune",
+            "problem": self.problem.name,
+            "task": self.problem.task,
+            "hidden": list(tuning.search.network.hidden),
+            "steps": tuning.search.steps,
+            "batch": settings["batch"],
+            "chains": tuning.fresh,
+            "seed": tuning.seed,
+            "rows": [],
+        }
+        if self.fresh is not None:
+            values |= self.fresh.to_json()
+        search = {name: settings[name] for name in ("candidates", "chains", "by", "validation", "seed")}
+        methods = {family.name: self._method_to_json(family.name) for family in self.result.families}
+        return values | {
+            "best": {"method": self.result.winner},
+            "colder_from": tuning.cold,
+            "search": search | {"methods": methods},
+        }
+
+    def _method_to_json(self, name: str) -> Json:
+        """Return what was found for a method: its best candidate, or why it has none."""
+        result, trial = self.result, self.result.best.get(name)
+        diverged = sum(item.diverged for item in result.trials if item.candidate.family.name == name)
+        if trial is None:
+            return {"diverged": diverged, "without": result.without[name]}
+        cooling = "" if self.tuning.cold is None else f".cooled({self.tuning.cold})"
+        scores = ("loss", "accuracy", "single_loss", "single_accuracy")
+        return {
+            "diverged": diverged,
+            "values": dict(trial.candidate.values),
+            "steps": trial.steps,
+            **{score: finite_or_none(getattr(trial, score)) for score in scores},
+            "importance": result.importance.get(name, {}),
+            "edges": result.edges.get(name, {}),
+            "wider": {key: asdict(span) for key, span in result.wider.get(name, {}).items()},
+            "code": f"{result.code(name)}{cooling}",
+            "command": self.command(name),
+        }
 
 
-def _method(tuning: Tuning, tuned: TuningResult, name: str) -> dict[str, Any]:
-    """What is said of a method: how many of its candidates diverged, and of its best, or why it has none."""
-    own = [trial for trial in tuned.trials if trial.candidate.family.name == name]
-    told: dict[str, Any] = {"diverged": sum(trial.diverged for trial in own)}
-    if name not in tuned.best:
-        return told | {"without": tuned.without[name]}
-    cold = "" if tuning.cold is None else f".cooled({tuning.cold})"
-    trial: Trial = tuned.best[name]
-    return told | {
-        "values": dict(trial.candidate.values),
-        "steps": trial.steps,
-        **{score: finite(getattr(trial, score)) for score in SCORES},
-        "importance": tuned.importance.get(name, {}),
-        "edges": tuned.edges.get(name, {}),
-        "wider": {key: asdict(range) for key, range in tuned.wider.get(name, {}).items()},
-        "code": f"{tuned.code(name)}{cold}",
-        "command": tuning.command(name, trial.candidate.values),
-    }
+def report_on_search(tuning: Tuning, result: TuningResult, run: Run | None) -> SearchReport:
+    """Report on a search and on the fresh runs of its best candidates, if there are any."""
+    if run is None:
+        return SearchReport(tuning, result, None)
+    fresh = report_on_run("tune", run)
+    methods = [point.labels["method"] for point in fresh.points]
+    return SearchReport(tuning, result, replace(fresh, best=methods.index(result.winner)))

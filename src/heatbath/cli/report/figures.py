@@ -1,31 +1,25 @@
-"""The figures of a run: curves, temperatures and classifiers, and what a sweep or a search finds."""
+"""Draw the figures of a run or a search, and save them beside its report."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heatbath import plotting
 from heatbath._internal.checks import is_real
-from heatbath.cli.report.contents import Told
-from heatbath.cli.report.tables import AVERAGED, measures
+from heatbath.cli.report.contents import PointReport, RunReport, SearchReport, recorded_measures
+from heatbath.cli.report.tables import AVERAGED
+from heatbath.datasets import Problem
 from heatbath.datasets.tasks import TASKS
 from heatbath.evaluation import Dependence
+from heatbath.plotting import style
 from heatbath.plotting.decision_boundaries import CLASS_MARKERS
-from heatbath.plotting.style import (
-    COLOURS,
-    TEXT_SIZE,
-    format_number,
-    format_percent,
-    label_axes,
-    plain_label,
-    quantity_label,
-)
 from heatbath.runs.run import Run
 from heatbath.tuning.trials import TuningResult
 
@@ -33,219 +27,246 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_LINES = 8  # points of a sweep whose curves are drawn
-MOST_ROWS = 20  # points of a sweep over many axes
-DECADE = 10.0  # values that span more are on a logarithmic axis
+MOST_CURVES = 8  # points of a sweep whose curves are drawn
+MOST_SCORES = 20  # points of a sweep over many axes that are listed
+DECADE = 10.0  # values with a larger ratio are on a logarithmic axis
 MOST_TARGETS = 3  # of several, that are drawn
 MOST_CLASSES = 5  # whose probabilities are drawn together
-RISES = {
-    "binary": "rise of the log loss when exchanged",
-    "classes": "rise of the log loss when exchanged",
-    "regression": "fall of R² when exchanged",
-    "counts": "rise of the loss when exchanged",
+LONGEST_NAME = 14  # letters of a class or target
+IMPORTANCE_LABELS = {
+    "binary": "rise of the log loss when permuted",
+    "classes": "rise of the log loss when permuted",
+    "regression": "fall of R² when permuted",
+    "counts": "rise of the loss when permuted",
 }
-ENDS = ("mean", "low", "high")
 
 
-def draw_all(told: Told, summary: dict[str, Any], folder: Path) -> list[Path]:
-    """Draw all figures that a run can have, and save them as PNG and SVG: the paths of the PNG files."""
-    command, run = told.command, told.run
+def draw_figures(report: RunReport | SearchReport, folder: Path) -> list[Path]:
+    """Draw all figures that a report can have, save them as PNG and SVG, and return the PNG files."""
+    figures = _run_figures(report) if isinstance(report, RunReport) else _search_figures(report)
+    return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in figures.items()]
+
+
+def _run_figures(report: RunReport) -> dict[str, Figure]:
+    """Draw the figures of a train, sweep or compare run, by name."""
+    command, run = report.command, report.run
     figures: dict[str, Figure] = {}
     if command == "sweep":
-        figures["sweep"] = _sweep(run, summary)
-    figures |= _judged(told) | _effects(told)
-    if command != "sweep" or len(run.plan.points) <= MOST_LINES:
+        figures["sweep"] = _sweep(report)
+    figures |= _forecast_figures(report) | _column_figures(report)
+    if command != "sweep" or len(run.plan.points) <= MOST_CURVES:
         figures["curves"] = _curves(run)
     if command == "train" and _has_temperature(run):
-        figures["temperatures"] = _figure(plotting.temperatures(run))
-    if command != "sweep" and _has_plane(run):
-        figures["classifier" if command == "train" else "classifiers"] = _classifiers(run)
-    return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in figures.items()]
-
-
-def draw_search(tuned: TuningResult, run: Run | None, summary: dict[str, Any], folder: Path) -> list[Path]:
-    """Draw all figures of a search and of its fresh runs, and save them as PNG and SVG: the PNG files."""
-    figures = {"search": _figure(plotting.search(tuned))}
-    if any(tuned.importance.values()):
-        figures["importance"] = _figure(plotting.importance(tuned))
-    if mapped := [family.name for family in tuned.families if len(family.ranges) > 1]:
-        figures["maps"] = _search_maps(tuned, mapped)
-    if run is not None:
-        figures["curves"] = _curves(run)
-        if _has_plane(run):
-            figures["classifiers-median-run"] = _classifiers(run, ", median run\n")
-            figures["classifiers-mean-of-runs"] = _mean_classifiers(run, summary)
-    return [plotting.save(figure, folder / f"{name}.png")[0] for name, figure in figures.items()]
-
-
-def _judged(told: Told) -> dict[str, Figure]:
-    """What is predicted, beside what is true."""
-    said = None if told.answer is None else told.answer.forecast
-    if said is None:
-        return {}
-    if not TASKS[said.task].classes:
-        count = min(len(said.targets), MOST_TARGETS)
-        axes = plotting.panels(1, count, width=max(3.4, 3.2 * count), height=3.5)
-        for place, ax in enumerate(axes):
-            plotting.predicted(said, place, ax=ax)
-        return {"predicted": _figure(axes[0])}
-    both = {AVERAGED: said} | {name: one for name, (_, one) in told.baselines.items() if name != "constant"}
-    figures = {
-        "calibration": _figure(plotting.calibration(both)),
-        "confusion": _figure(plotting.confusion(said)),
-    }
-    if len(np.unique(said.labels)) > 1:
-        figures = {"roc": _figure(plotting.roc(both if said.task == "binary" else said))} | figures
+        figures["temperatures"] = _figure_of(plotting.temperatures(run))
+    if command != "sweep" and _is_classifier_of_plane(run.problem):
+        figures["classifier" if command == "train" else "classifiers"] = _median_classifiers(run)
     return figures
 
 
-def _effects(told: Told) -> dict[str, Figure]:
-    """Which columns matter, and how."""
-    if not told.columns:
+def _search_figures(report: SearchReport) -> dict[str, Figure]:
+    """Draw the figures of a search and of its fresh runs, by name."""
+    result = report.result
+    figures = {"search": _figure_of(plotting.search(result))}
+    if any(result.importance.values()):
+        figures["importance"] = _figure_of(plotting.importance(result))
+    if mapped := [family.name for family in result.families if len(family.ranges) > 1]:
+        figures["maps"] = _search_maps(result, mapped)
+    if report.fresh is not None:
+        figures["curves"] = _curves(report.fresh.run)
+        if _is_classifier_of_plane(report.problem):
+            figures["classifiers-median-run"] = _median_classifiers(report.fresh.run, ", median run\n")
+            figures["classifiers-mean-of-runs"] = _mean_classifiers(report.fresh)
+    return figures
+
+
+def _forecast_figures(report: RunReport) -> dict[str, Figure]:
+    """Draw predictions beside what is true."""
+    forecast = report.forecast
+    if forecast is None:
         return {}
-    problem = told.run.problem
+    if not TASKS[forecast.task].classes:
+        count = min(len(forecast.targets), MOST_TARGETS)
+        axes = plotting.panels(1, count, width=max(3.4, 3.2 * count), height=3.5)
+        for target, ax in enumerate(axes):
+            plotting.predicted(forecast, target, ax=ax)
+        return {"predicted": _figure_of(axes[0])}
+    compared = {AVERAGED: forecast} | {
+        name: baseline for name, (_, baseline) in report.baselines.items() if name != "constant"
+    }
     figures = {}
-    if len(told.columns) > 1:  # of one there is nothing to compare it with
-        figures["importance"] = _figure(plotting.column_importance(told.columns, RISES[problem.task]))
-    classes, outputs = TASKS[problem.task].classes, told.effects[0].mean.shape[1]
+    if len(np.unique(forecast.labels)) > 1:
+        figures["roc"] = _figure_of(plotting.roc(compared if forecast.task == "binary" else forecast))
+    figures["calibration"] = _figure_of(plotting.calibration(compared))
+    figures["confusion"] = _figure_of(plotting.confusion(forecast))
+    return figures
+
+
+def _column_figures(report: RunReport) -> dict[str, Figure]:
+    """Draw how much the columns matter, and the effects of the most important ones."""
+    if not report.importances:
+        return {}
+    figures = {}
+    if len(report.importances) > 1:  # a single column has nothing to be compared with
+        label = IMPORTANCE_LABELS[report.problem.task]
+        figures["importance"] = _figure_of(plotting.column_importance(report.importances, label))
+    return figures | {"dependence": _dependences(report.problem, report.dependences)}
+
+
+def _dependences(problem: Problem, effects: Sequence[Dependence]) -> Figure:
+    """Draw the effects of columns: a row of panels for each target, or all classes in one panel."""
+    classes, outputs = TASKS[problem.task].classes, effects[0].mean.shape[1]
     rows = 1 if classes else min(outputs, MOST_TARGETS)
-    columns = min(3, len(told.effects)) if rows == 1 else len(told.effects)
-    lines = math.ceil(len(told.effects) / columns) * rows
-    long = 0.35 if classes and outputs > 1 else 0.0
-    axes = plotting.panels(lines, columns, width=2.5 * columns + 0.3, height=(2.2 + long) * lines)
-    names = [plain_label(name, 14) for name in problem.targets]
-    moved = sum(np.ptp(effect.mean, axis=0) for effect in told.effects)
-    leading = np.sort(
-        np.argsort(-moved, kind="stable")[:MOST_CLASSES]
-    )  # classes whose probabilities change most
+    columns = min(3, len(effects)) if rows == 1 else len(effects)
+    lines = math.ceil(len(effects) / columns) * rows
+    legend = 0.35 if classes and outputs > 1 else 0.0
+    axes = plotting.panels(lines, columns, width=2.5 * columns + 0.3, height=(2.2 + legend) * lines)
+    names = [style.plain_label(name, LONGEST_NAME) for name in problem.targets]
     for row in range(rows):
-        own = axes[row * columns : (row + 1) * columns] if rows > 1 else axes
-        what = names[row] if not classes else f"probability of {names[1]}" if outputs == 1 else "probability"
-        for effect, ax in zip(told.effects, own, strict=False):
-            shown = leading if classes else np.array([row])
-            plotting.dependence(_of(effect, shown), [names[i] for i in shown], f"mean {what}", ax=ax)
-        _same_height(own[: len(told.effects)], columns)
-    for ax in axes[len(told.effects) :] if rows == 1 else ():
+        row_axes = axes[row * columns : (row + 1) * columns] if rows > 1 else axes
+        shown, label = np.array([row]), f"mean {names[row]}"
+        if classes:
+            shown = _most_affected_classes(effects)
+            label = f"mean probability of {names[1]}" if outputs == 1 else "mean probability"
+        for effect, ax in zip(effects, row_axes, strict=False):
+            plotting.dependence(_select_outputs(effect, shown), [names[i] for i in shown], label, ax=ax)
+        _share_scale(row_axes[: len(effects)], columns)
+    for ax in axes[len(effects) :] if rows == 1 else ():
         ax.set_axis_off()
-    return figures | {"dependence": _figure(axes[0])}
+    return _figure_of(axes[0])
 
 
-def _of(effect: Dependence, outputs: NDArray[np.int64]) -> Dependence:
-    """The effect on some outputs."""
+def _most_affected_classes(effects: Sequence[Dependence]) -> NDArray[np.int64]:
+    """Return the indices of the classes whose probabilities change most, in their order."""
+    change = sum(np.ptp(effect.mean, axis=0) for effect in effects)
+    return np.sort(np.argsort(-change, kind="stable")[:MOST_CLASSES])
+
+
+def _select_outputs(effect: Dependence, outputs: NDArray[np.int64]) -> Dependence:
+    """Return the effect on these outputs only."""
     mean, low, high = (values[:, outputs] for values in (effect.mean, effect.low, effect.high))
     return replace(effect, mean=mean, low=low, high=high)
 
 
-def _same_height(axes: list[Axes], columns: int) -> None:
-    """One scale for all, so that the columns can be compared; named at the left."""
-    low, high = (end(ax.get_ylim()[i] for ax in axes) for i, end in ((0, min), (1, max)))
-    for place, ax in enumerate(axes):
+def _share_scale(axes: Sequence[Axes], columns: int) -> None:
+    """Give all panels the same vertical scale, and label only the leftmost of each row of panels."""
+    limits = [ax.get_ylim() for ax in axes]
+    low, high = min(bottom for bottom, _ in limits), max(top for _, top in limits)
+    for index, ax in enumerate(axes):
         ax.set_ylim(low, high)
-        if place % columns:
+        if index % columns:
             ax.set_ylabel("")
 
 
-def _search_maps(tuned: TuningResult, methods: list[str]) -> Figure:
-    """The map of each method, under its name."""
+def _search_maps(result: TuningResult, methods: Sequence[str]) -> Figure:
+    """Draw the map of candidates of each method, under its name."""
     columns = min(3, len(methods))
     rows = math.ceil(len(methods) / columns)
     axes = plotting.panels(rows, columns, width=3.1 * columns + 0.3, height=2.7 * rows)
     for ax, method in zip(axes, methods, strict=False):
-        plotting.search_map(tuned, method, ax=ax)
-        ax.set_title(method, fontsize=TEXT_SIZE)
+        plotting.search_map(result, method, ax=ax)
+        ax.set_title(method, fontsize=style.TEXT_SIZE)
     for ax in axes[len(methods) :]:
         ax.set_axis_off()
-    return _figure(axes[0])
+    return _figure_of(axes[0])
 
 
 def _curves(run: Run) -> Figure:
-    """Accuracy and loss over the steps; the legends are below, a line for each method or point at most."""
-    names = _shown(run)
+    """Draw accuracy and loss over the steps, on test data if there are any.
+
+    The legends are below, with at most a line for each method or point.
+    """
+    measures = recorded_measures(run)
+    shown = [(name, split) for name, split in measures if split == measures[0][1]]
     height = 2.5 + 0.17 * len(run.plan.points)
-    axes = plotting.panels(1, len(names), width=3.5 * len(names), height=height)
-    for ax, (name, split) in zip(axes, names, strict=True):
+    axes = plotting.panels(1, len(shown), width=3.5 * len(shown), height=height)
+    for ax, (name, split) in zip(axes, shown, strict=True):
         trace = run.data[name].sel(split=split)
-        low = float(np.nanmin(trace.values))
-        plotting.curves(trace, log=name == "loss" and low > 0, ax=ax)
-        if name == "loss" and low > 0:
-            ax.set_ylim(bottom=max(ax.get_ylim()[0], 0.8 * low))  # a band may go below 0, losses do not
-    return _figure(axes[0])
-
-
-def _shown(run: Run) -> list[tuple[str, str]]:
-    """Accuracy and loss on test data, or on training data without them."""
-    shown = measures(run)
-    return [pair for pair in shown if pair[1] == shown[0][1]]
+        least = float(np.nanmin(trace.values))
+        is_logarithmic = name == "loss" and least > 0
+        plotting.curves(trace, log=is_logarithmic, ax=ax)
+        if is_logarithmic:
+            ax.set_ylim(bottom=max(ax.get_ylim()[0], 0.8 * least))  # a band may go below 0, losses don't
+    return _figure_of(axes[0])
 
 
 def _has_temperature(run: Run) -> bool:
     return any(part.method.measures_temperature for part in run.plan.parts()) and bool((run.died < 0).any())
 
 
-def _has_plane(run: Run) -> bool:
-    problem = run.problem
+def _is_classifier_of_plane(problem: Problem) -> bool:
+    """True if a problem has two inputs, and classes that can be told apart by colour."""
     return problem.inputs == 2 and TASKS[problem.task].classes and len(problem.targets) <= len(CLASS_MARKERS)
 
 
-def _classifiers(run: Run, note: str = ": ") -> Figure:
-    """What the median chain of each method says over the plane; the title has the method, a note, and its
-    accuracy."""
-    name, split = measures(run)[0]
-    chains = [_median_chain(run, place) for place in range(len(run.plan.points))]
+def _median_classifiers(run: Run, separator: str = ": ") -> Figure:
+    """Draw the prediction of the median chain of each method over the plane.
+
+    The titles have the name of the method, the separator, and the accuracy of the chain.
+    """
+    name, split = recorded_measures(run)[0]
+    chains = [_median_chain(run, point) for point in range(len(run.plan.points))]
     titles: list[str | None] = []
     for (labels, _), chain in zip(run.plan.points, chains, strict=True):
-        score = math.nan if chain is None else run.data[name].sel(split=split).values[chain, -1]
+        if chain is None:
+            titles.append(None)
+            continue
+        score = run.data[name].sel(split=split).values[chain, -1]
         text = f"{split} accuracy {100 * score:.1f} %"
-        titles.append(None if chain is None else f"{labels['method']}{note}{text}" if labels else text)
+        titles.append(f"{labels['method']}{separator}{text}" if labels else text)
     return _planes(run, [(run, chain) for chain in chains], titles)
 
 
-def _mean_classifiers(run: Run, summary: dict[str, Any]) -> Figure:
-    """What all chains of each method say over the plane, on average; the title has its accuracy."""
+def _mean_classifiers(report: RunReport) -> Figure:
+    """Draw the averaged prediction of each method over the plane; the titles have its accuracy."""
     titles: list[str | None] = []
-    for row in summary["rows"]:
-        count, score = row["chains"] - row["diverged"], row["averaged"].get("accuracy")
-        text = "" if score is None else f"\ntest accuracy {100 * score['mean']:.1f} %"
-        titles.append(f"{row['labels']['method']}, mean of {count} runs{text}" if count else None)
-    return _planes(run, [(run.select(**row["labels"]), None) for row in summary["rows"]], titles)
+    for point in report.points:
+        alive, score = point.chains - point.diverged, point.averaged.get("accuracy")
+        text = "" if score is None else f"\ntest accuracy {100 * score.value:.1f} %"
+        titles.append(f"{point.labels['method']}, mean of {alive} runs{text}" if alive else None)
+    run = report.run
+    return _planes(run, [(run.select(**point.labels), None) for point in report.points], titles)
 
 
-def _planes(run: Run, shown: list[tuple[Run, int | None]], titles: list[str | None]) -> Figure:
-    """What a chain says over the plane, or a whole run, for each method; without a title all diverged."""
+def _planes(run: Run, shown: Sequence[tuple[Run, int | None]], titles: Sequence[str | None]) -> Figure:
+    """Draw a panel for each method with predictions over the plane.
+
+    `shown` has a run and a chain for each panel, or None for its averaged prediction; a title of None says
+    that all chains diverged.
+    """
     columns = min(3, len(shown))
     rows = math.ceil(len(shown) / columns)
     width = 3.4 if columns == 1 else 2.6 * columns + 0.6
     axes = plotting.panels(rows, columns, width=width, height=0.4 + 2.6 * rows)
     draw = plotting.classifier if run.problem.task == "binary" else plotting.uncertainty
-    for place, (ax, (one, chain), title) in enumerate(zip(axes, shown, titles, strict=False)):
+    for index, (ax, (source, chain), title) in enumerate(zip(axes, shown, titles, strict=False)):
         if title is None:
-            label = run.plan.points[place][0].get("method", "")
-            ax.set_title(f"{label}: all chains diverged", fontsize=TEXT_SIZE)
+            label = run.plan.points[index][0].get("method", "")
+            ax.set_title(f"{label}: all chains diverged", fontsize=style.TEXT_SIZE)
             ax.set_axis_off()
             continue
-        draw(run.problem, one, chain=chain, bar=place % columns == columns - 1, ax=ax)
-        ax.set_title(title, fontsize=TEXT_SIZE)
-        _tidy(ax, place, columns, len(shown))
+        draw(run.problem, source, chain=chain, bar=index % columns == columns - 1, ax=ax)
+        ax.set_title(title, fontsize=style.TEXT_SIZE)
+        _label_outer_panels_only(ax, index, columns, len(shown))
     for ax in axes[len(shown) :]:
         ax.set_axis_off()
-    return _figure(axes[0])
+    return _figure_of(axes[0])
 
 
-def _tidy(ax: Axes, place: int, columns: int, count: int) -> None:
-    """Labels and legends once, at the edges."""
-    if place % columns:
+def _label_outer_panels_only(ax: Axes, index: int, columns: int, count: int) -> None:
+    """Remove the axis labels of an inner panel, and all legends except that of the last panel."""
+    if index % columns:
         ax.set_ylabel("")
-    if place + columns < count:
+    if index + columns < count:
         ax.set_xlabel("")
     legend = ax.get_legend()
-    if legend is not None and place != count - 1:
+    if legend is not None and index != count - 1:
         legend.remove()
 
 
-def _median_chain(run: Run, place: int) -> int | None:
-    """The chain of a method whose score is the median, or the next below it; None if all diverged."""
-    name, split = measures(run)[0]
-    first = place * run.plan.chains
+def _median_chain(run: Run, point: int) -> int | None:
+    """Return the chain of a point with the median score, or the next below it; None if all diverged."""
+    name, split = recorded_measures(run)[0]
+    first = point * run.plan.chains
     chains = np.arange(first, first + run.plan.chains)
     chains = chains[run.died[chains] < 0]
     if not chains.size:
@@ -254,64 +275,62 @@ def _median_chain(run: Run, place: int) -> int | None:
     return int(chains[order[(len(chains) - 1) // 2]])
 
 
-def _sweep(run: Run, summary: dict[str, Any]) -> Figure:
-    """The first measure over the grid: a curve, a heat map, or of more axes the best points."""
-    axes, (name, split) = run.plan.axes, measures(run)[0]
-    labels = [[row["labels"][axis] for row in summary["rows"]] for axis in axes]
-    if len(axes) == 1 and all(is_real(value) for value in labels[0]):
-        return _line(summary, axes[0], name, split)
-    if len(axes) == 2:
-        rows, columns = (len(set(values)) for values in labels)
-        (ax,) = plotting.panels(width=min(1.9 + 0.5 * columns, 9.0), height=min(1.1 + 0.32 * rows, 8.0))
-        last = run.data[name].sel(split=split).isel(record=-1)
-        means = last.groupby(axes).mean().transpose(*axes).rename(name)
-        return _figure(plotting.heat_map(run if (name, split) == ("accuracy", "test") else means, ax=ax))
-    return _best(summary, name, split)
+def _sweep(report: RunReport) -> Figure:
+    """Draw the first measure over the grid: a curve, a heat map, or the best points of more axes."""
+    run, points = report.run, report.points
+    axes, (name, split) = run.plan.axes, recorded_measures(run)[0]
+    values = [[point.labels[axis] for point in points] for axis in axes]
+    if len(axes) == 1 and all(is_real(value) for value in values[0]):
+        return _sweep_line(points, axes[0], name, split)
+    if len(axes) != 2:
+        return _sweep_best(points, name, split)
+    rows, columns = (len(set(column)) for column in values)
+    (ax,) = plotting.panels(width=min(1.9 + 0.5 * columns, 9.0), height=min(1.1 + 0.32 * rows, 8.0))
+    if (name, split) == ("accuracy", "test"):
+        return _figure_of(plotting.heat_map(run, ax=ax))
+    last = run.data[name].sel(split=split).isel(record=-1)
+    return _figure_of(plotting.heat_map(last.groupby(axes).mean().transpose(*axes).rename(name), ax=ax))
 
 
-def _line(summary: dict[str, Any], axis: str, name: str, split: str) -> Figure:
-    """A measure over one coefficient, with intervals; on a logarithmic axis where the values span decades."""
-    known = [row for row in summary["rows"] if row[f"{split}_{name}"] is not None]
-    x = np.array([row["labels"][axis] for row in known])
-    middle, low, high = (np.array([_or_nan(row, name, split, key) for row in known]) for key in ENDS)
+def _sweep_line(points: Sequence[PointReport], axis: str, name: str, split: str) -> Figure:
+    """Draw a measure over one coefficient, with intervals; values that span decades are logarithmic."""
+    known = [(point.labels[axis], value) for point in points if (value := point.recorded[f"{split}_{name}"])]
+    x = np.array([label for label, _ in known], float)
+    middle, low, high = np.array([value for _, value in known]).T
     order = np.argsort(x)
     (ax,) = plotting.panels(width=4.0, height=2.9)
-    ax.plot(x[order], middle[order], "o-", color=COLOURS[0], markersize=4, linewidth=1.2)
-    ax.vlines(x, low, high, color=COLOURS[0], linewidth=1.4)
-    above = x[x > 0]
-    if x.min() >= 0 and above.size and above.max() / above.min() >= DECADE:
-        ax.set_xscale("log") if x.min() > 0 else ax.set_xscale("symlog", linthresh=above.min())
-    label_axes(ax, quantity_label(axis), f"{split} {name}")
+    ax.plot(x[order], middle[order], "o-", color=style.COLOURS[0], markersize=4, linewidth=1.2)
+    ax.vlines(x, low, high, color=style.COLOURS[0], linewidth=1.4)
+    positive = x[x > 0]
+    if x.min() >= 0 and positive.size and positive.max() / positive.min() >= DECADE:
+        ax.set_xscale("log") if x.min() > 0 else ax.set_xscale("symlog", linthresh=positive.min())
+    style.label_axes(ax, style.quantity_label(axis), f"{split} {name}")
     if name == "accuracy":
-        format_percent(ax.yaxis)
+        style.format_percent(ax.yaxis)
         ax.set_ylim(top=min(ax.get_ylim()[1], 1.005))
-    return _figure(ax)
+    return _figure_of(ax)
 
 
-def _best(summary: dict[str, Any], name: str, split: str) -> Figure:
-    """The best points, with their intervals."""
-    known = [row for row in summary["rows"] if row[f"{split}_{name}"] is not None]
-    known.sort(key=lambda row: row[f"{split}_{name}"]["mean"], reverse=name == "accuracy")
+def _sweep_best(points: Sequence[PointReport], name: str, split: str) -> Figure:
+    """Draw the best points by a measure, with their intervals."""
+    known = [(point.labels, value) for point in points if (value := point.recorded[f"{split}_{name}"])]
+    known.sort(key=lambda item: item[1].value, reverse=name == "accuracy")
     scores = []
-    for row in known[:MOST_ROWS]:
-        label = ", ".join(
-            f"{quantity_label(axis)} = {format_number(value)}" for axis, value in row["labels"].items()
-        )
-        middle, low, high = (_or_nan(row, name, split, key) for key in ENDS)
-        ends = (low, high) if math.isfinite(low) else (middle, middle)
-        scores.append(plotting.Score(label, middle, ends))
+    for labels, value in known[:MOST_SCORES]:
+        interval = (value.low, value.high) if math.isfinite(value.low) else (value.value, value.value)
+        scores.append(plotting.Score(_point_label(labels), value.value, interval))
     (ax,) = plotting.panels(width=6.0, height=0.95 + 0.24 * len(scores))
     plotting.scores(scores, f"{split} {name}", percent=name == "accuracy", ax=ax)
     if name == "accuracy":
         ax.set_xlim(right=min(ax.get_xlim()[1], 1.005))
-    return _figure(ax)
+    return _figure_of(ax)
 
 
-def _or_nan(row: dict[str, Any], name: str, split: str, key: str) -> float:
-    value = row[f"{split}_{name}"][key]
-    return math.nan if value is None else float(value)
+def _point_label(labels: Mapping[str, float | str]) -> str:
+    pairs = [(style.quantity_label(axis), style.format_number(value)) for axis, value in labels.items()]
+    return ", ".join(f"{name} = {value}" for name, value in pairs)
 
 
-def _figure(ax: Axes) -> Figure:
+def _figure_of(ax: Axes) -> Figure:
     figure: Figure = ax.figure.figure
     return figure

@@ -1,74 +1,73 @@
-"""The report of a run or a search: one HTML file with everything in it, for people who have not made it."""
+"""Lay out a report as one HTML file that needs nothing else, for people who have not made the run."""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
+from heatbath.cli.report import tables
 from heatbath.cli.report.baseline import BALANCED
-from heatbath.cli.report.contents import LOSSES, Told
-from heatbath.cli.report.tables import (
-    about,
-    edges,
-    find_headline,
-    found_cells,
-    found_title,
-    fresh_caption,
-    named,
-    narrow_cells,
-    notes,
-    said,
-    sentence,
-    title,
-)
+from heatbath.cli.report.contents import LOSS_NAMES, RunReport, SearchReport
 from heatbath.datasets import Problem
 from heatbath.diagnostics.statistics import Measured
 
-LARGEST = 400_000  # bytes of an SVG: a larger picture is shown as PNG
-INCH = 92  # pixels for an inch of a picture
-LEGIBLE = 72  # and at least so many: a wider picture is scrolled
-NARROW = 370  # pixels of a telephone
+LARGEST_SVG = 400_000  # bytes: a larger figure is embedded as PNG
+POINTS = 72  # of an SVG, in an inch
+PIXELS = 92  # on the page for an inch of a figure
+FEWEST_PIXELS = 72  # for an inch: a figure that is wider than the page is scrolled instead of shrunk further
+TELEPHONE = 370  # pixels: the width of a narrow page
+CURVES = "Single networks during training: means over chains, with 95 % intervals."
+CLASSIFIERS = "What the median network of each method predicts over the plane."
 
-CAPTIONS = {
-    "roc": "How many examples of a class are found, against how many others are taken for it.",
-    "calibration": "How often something happened, against how probable it was said to be. On the dashed line "
-    "probabilities are right; bars are 95 % intervals.",
-    "confusion": "How many examples of each class were taken for each.",
-    "predicted": "Predictions against what is true, with the intervals that are to hold 90 % of new data, "
-    "where these are known.",
-    "importance": "How much worse predictions become when the values of a column are exchanged among the "
-    "examples; lines are 95 % intervals. Columns that say the same stand in for one another.",
-    "dependence": "What is predicted on average if all examples had the same value of a column. Bands hold "
-    "90 % of the networks; ticks are deciles of the data.",
-    "sweep": "All points: means over single networks.",
-    "curves": "Single networks on the way: means over chains, with 95 % intervals.",
-    "temperatures": "Kinetic temperatures, and what they are to be (dashed).",
-    "classifier": "What a median network says over the plane.",
-    "classifiers": "What a median network of each method says over the plane.",
-}
-SECTIONS = {
-    "What it predicts": ("sweep", "roc", "calibration", "confusion", "predicted"),
-    "What predictions are made of": ("importance", "dependence"),
-    "Training": ("curves", "temperatures", "classifier", "classifiers"),
-}
-SEARCH_CAPTIONS = {
-    "search": "Every candidate, by its score on validation examples: the darker, the further it came. Stars "
-    "are the best of each method.",
-    "importance": "How much each coefficient decides of the order of its method's candidates.",
-    "maps": "Where candidates lie in the two coefficients that matter most; crosses diverged.",
-    "curves": CAPTIONS["curves"],
-    "classifiers-median-run": CAPTIONS["classifiers"],
-    "classifiers-mean-of-runs": "What the networks of each method say on average over the plane.",
-}
-SEARCH_SECTIONS = {
-    "The search": ("search", "importance", "maps"),
-    "Training of the fresh runs": ("curves", "classifiers-median-run", "classifiers-mean-of-runs"),
-}
+
+class _Section(NamedTuple):
+    """Figures under one heading: their names, and what each shows."""
+
+    heading: str
+    captions: dict[str, str]
+
+
+RUN_SECTIONS = (
+    _Section("What it predicts", {
+        "sweep": "All points: means over single networks.",
+        "roc": "Share of a class that is found, against the share of the others that is taken for it.",
+        "calibration": "How often something happened, against its predicted probability. On the dashed line "
+        "probabilities are right; bars are 95 % intervals.",
+        "confusion": "Number of examples by true and predicted class.",
+        "predicted": "Predictions against true values, with the intervals that should hold 90 % of new data, "
+        "where they are known.",
+    }),
+    _Section("Which columns matter", {
+        "importance": "How much worse predictions become when the values of a column are permuted among the "
+        "examples; lines are 95 % intervals. Columns with the same information stand in for one another.",
+        "dependence": "Mean prediction if all examples had the same value of a column. Bands hold 90 % of "
+        "the networks; ticks are deciles of the data.",
+    }),
+    _Section("Training", {
+        "curves": CURVES,
+        "temperatures": "Kinetic temperatures, and their targets (dashed).",
+        "classifier": "What the median network predicts over the plane.",
+        "classifiers": CLASSIFIERS,
+    }),
+)  # fmt: skip
+SEARCH_SECTIONS = (
+    _Section("The search", {
+        "search": "All candidates, by their score on validation examples: the darker, the further they came. "
+        "Stars are the best of each method.",
+        "importance": "How much each coefficient decides the order of its method's candidates.",
+        "maps": "Candidates in the plane of the two coefficients that matter most; crosses diverged.",
+    }),
+    _Section("Training of the fresh runs", {
+        "curves": CURVES,
+        "classifiers-median-run": CLASSIFIERS,
+        "classifiers-mean-of-runs": "What the networks of each method predict on average over the plane.",
+    }),
+)  # fmt: skip
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --page: #fff; --line: #d0d7de;
   --band: #f6f8fa; --accent: #005a8c; --warn: #8a3b00; }
@@ -103,170 +102,188 @@ pre { background: var(--band); padding: 0.8rem; overflow-x: auto; font-size: 0.8
 """
 
 
-def html_report(told: Told, results: dict[str, Any], figures: Sequence[Path], settings: str) -> str:
-    """The whole report: what came out, in a sentence, a table and pictures; the data, the training, and the
-    settings that make the same again. It fetches nothing, and runs nothing."""
-    body = [f'<p class="lead">{text}</p>' for text in _lead(told, results)]
-    body += [f'<p class="warn">{escape(text)}</p>' for text in _warnings(told, results)]
-    body += ["<h2>Results</h2>", _table(results), f'<p class="soft">{escape(sentence(about(results)))}</p>']
-    body += _sections(SECTIONS, CAPTIONS, figures)
-    found = notes(results)
-    end = ["<h2>What the run found by itself</h2>", _list(found)] if found else []
-    return _page(told.run.problem, results, body, end, settings)
+def report_to_html(report: RunReport | SearchReport, figures: Sequence[Path], settings: str) -> str:
+    """Return the whole page.
+
+    It fetches nothing and runs nothing. `figures` are the PNG files, which have an SVG file beside them;
+    `settings` is the text of settings.toml.
+    """
+    title = tables.title(report)
+    if isinstance(report, SearchReport):
+        body = [*_search_results(report), *_figure_sections(SEARCH_SECTIONS, figures)]
+        commands = ["<h2>Train with the best coefficients</h2>", _code("\n".join(tables.commands(report)))]
+        return _page(report.problem, title, body, commands, settings)
+    body = [f'<p class="lead">{line}</p>' for line in _lead(report)]
+    body += [_paragraph(line, "warn") for line in _warnings(report)]
+    body += _results("Results", report, tables.caption(report))
+    body += _figure_sections(RUN_SECTIONS, figures)
+    notes = tables.notes(report)
+    found = ["<h2>What the run found by itself</h2>", _list(notes)] if notes else []
+    return _page(report.problem, title, body, found, settings)
 
 
-def search_report(problem: Problem, results: dict[str, Any], figures: Sequence[Path], settings: str) -> str:
-    """The report of a search: what it found, how that does in fresh runs, and how to train with it."""
-    methods = results["search"]["methods"]
-    body = [f'<p class="lead">The best is <strong>{escape(results["best"]["method"])}</strong>.</p>']
-    body += ["<h2>Found</h2>", _rows("Found", *found_cells(results))]
-    body += [f'<p class="soft">{escape(sentence(found_title(results)))}</p>']
-    body += [f'<p class="warn">{escape(sentence(text))}</p>' for text in edges(methods)]
-    if results["rows"]:
-        caption = escape(sentence(fresh_caption(results)))
-        body += ["<h2>Fresh runs</h2>", _table(results), f'<p class="soft">{caption}</p>']
-    body += _sections(SEARCH_SECTIONS, SEARCH_CAPTIONS, figures)
-    commands = "\n".join(one["command"] for one in methods.values() if "command" in one)
-    end = ["<h2>To train with what was found</h2>", f'<pre tabindex="0">{escape(commands)}</pre>']
-    return _page(problem, results, body, end, settings)
+def _search_results(report: SearchReport) -> list[str]:
+    """Return the best method, the best candidates, and the results of the fresh runs."""
+    lines = [f'<p class="lead">The best is <strong>{escape(report.result.winner)}</strong>.</p>']
+    lines += ["<h2>Best candidates</h2>", _table("Best candidates", tables.search_table(report))]
+    lines += [_paragraph(tables.sentence(tables.search_title(report)))]
+    lines += [_paragraph(tables.sentence(note), "warn") for note in tables.edge_notes(report)]
+    if report.fresh is None:
+        return lines
+    return lines + _results("Fresh runs", report.fresh, tables.fresh_caption(report, report.fresh))
 
 
-def _page(problem: Problem, results: dict[str, Any], body: list[str], end: list[str], settings: str) -> str:
-    """What all reports have around what they say."""
+def _results(heading: str, report: RunReport, caption: str) -> list[str]:
+    """Return the table of results with its heading and caption."""
+    table = _table("Results", tables.narrow_results_table(report), stresses_first=len(report.points) == 1)
+    return [f"<h2>{heading}</h2>", table, _paragraph(tables.sentence(caption))]
+
+
+def _page(problem: Problem, title: str, body: list[str], end: list[str], settings: str) -> str:
+    """Return the page with what all reports have: heading, how the table is read, settings, version.
+
+    `body` comes before how the table is read, and `end` after it.
+    """
     name = escape(problem.name)
-    start = [f"<h1>{name}</h1>", f'<p class="soft">{escape(_about(problem, results))}</p>']
+    lines = [f"<h1>{name}</h1>", _paragraph(f"{_describe(problem)} {title}."), *body]
     if problem.encoder is not None:
-        body = [*body, "<h2>How the table is read</h2>", _list(problem.encoder.brief_notes())]
-    end = [*end, "<h2>Settings</h2>", "<details><summary>settings.toml, which makes the same again</summary>"]
-    end += [f'<pre tabindex="0">{escape(settings)}</pre></details>']
-    end += [f'<p class="soft">Made by heatbath {escape(version("heatbath"))}.</p>']
+        lines += ["<h2>How the table is read</h2>", _list(problem.encoder.brief_notes())]
+    lines += [*end, "<h2>Settings</h2>"]
+    lines += ["<details><summary>settings.toml, which reproduces this result</summary>"]
+    lines += [f"{_code(settings)}</details>", _paragraph(f"Made by heatbath {version('heatbath')}.")]
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head += f"<title>{name}: heatbath report</title><style>{STYLE}</style>"
-    page = f"<head>{head}</head><body><main>{''.join([*start, *body, *end])}</main></body>"
+    page = f"<head>{head}</head><body><main>{''.join(lines)}</main></body>"
     return f'<!doctype html><html lang="en">{page}</html>\n'
 
 
-def _sections(
-    sections: Mapping[str, tuple[str, ...]], captions: dict[str, str], figures: Sequence[Path]
-) -> list[str]:
-    """The pictures that there are, under their headings."""
+def _figure_sections(sections: Sequence[_Section], figures: Sequence[Path]) -> list[str]:
+    """Return the figures that exist, under their headings."""
     by_name = {path.stem: path for path in figures}
     body = []
-    for heading, names in sections.items():
-        shown = [name for name in names if name in by_name]
+    for heading, captions in sections:
+        shown = [name for name in captions if name in by_name]
         if shown:
-            pictures = "".join(_picture(by_name[name], name, captions[name]) for name in shown)
+            pictures = "".join(_figure(by_name[name], name, captions[name]) for name in shown)
             body += [f"<h2>{heading}</h2>", f'<div class="pictures">{pictures}</div>']
     return body
 
 
-def _about(problem: Problem, results: dict[str, Any]) -> str:
-    task = {"binary": "two classes", "classes": f"{len(problem.targets)} classes", "counts": "counts"}
-    given = problem.given_weights(0)
-    weighted = "" if given is None or (given == 1).all() else ", with weights"
-    rows = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples{weighted}"
-    what = task.get(problem.task, "a regression")
-    return f"{sentence(what)[:-1]}; {rows}. {title(results)}."
+def _describe(problem: Problem) -> str:
+    """Return a sentence with the task and the number of examples of a problem."""
+    tasks = {"binary": "Two classes", "classes": f"{len(problem.targets)} classes", "counts": "Counts"}
+    weights = problem.given_weights(0)
+    weighted = "" if weights is None or (weights == 1).all() else ", with weights"
+    counts = f"{problem.X_train.shape[1]:,} training and {problem.X_test.shape[1]:,} test examples"
+    return f"{tasks.get(problem.task, 'A regression')}; {counts}{weighted}."
 
 
-def _lead(told: Told, results: dict[str, Any]) -> list[str]:
-    """What matters, in sentences."""
-    if told.place is None or not results["rows"]:
+def _lead(report: RunReport) -> list[str]:
+    """Return the first sentences, in HTML: the best point, the main measures, and a comparison of losses."""
+    if report.forecast is None:
         return []
-    row = results["rows"][told.place]
-    lines = []
-    for name in find_headline(row["averaged"]):
-        values = {key: base.get(name) for key, base in results["baselines"].items()}
-        others = ", ".join(f"{escape(key)} {said(name, v)}" for key, v in values.items() if v is not None)
-        label = named(name)
-        lines.append(
-            f"{escape(sentence(label)[:-1])} of the averaged prediction: "
-            f"<strong>{said(name, row['averaged'][name])}</strong>" + (f"; {others}." if others else ".")
+    point, lines = report.described, []
+    if report.best is not None:
+        labels = ", ".join(
+            str(value) if name == "method" else f"{name} {value}" for name, value in point.labels.items()
         )
-    if told.against:
-        lines.append(escape(_verdict(told.against, LOSSES[told.run.problem.task])))
-    if results["best"] is not None:
-        labels = ", ".join(v if key == "method" else f"{key} {v}" for key, v in results["best"].items())
-        lines.insert(0, f"The best is <strong>{escape(labels)}</strong>.")
+        lines.append(f"The best is <strong>{escape(labels)}</strong>.")
+    for name in tables.select_measures(point.averaged, tables.HEADLINES):
+        baselines = [
+            f"{escape(baseline)} {tables.format_estimate(name, values[name])}"
+            for baseline, (values, _) in report.baselines.items()
+            if name in values
+        ]
+        label = escape(tables.sentence(tables.measure_label(name))[:-1])
+        value = tables.format_estimate(name, point.averaged[name])
+        comparison = f"; {', '.join(baselines)}" if baselines else ""
+        lines.append(f"{label} of the averaged prediction: <strong>{value}</strong>{comparison}.")
+    if report.gains:
+        lines.append(escape(_comparison(report.gains, LOSS_NAMES[report.problem.task])))
     return lines
 
 
-def _verdict(against: dict[str, Measured], loss: str) -> str:
-    """Whether it is better than simple predictions, by more than chance."""
+def _comparison(gains: dict[str, Measured], loss: str) -> str:
+    """Say whether the mean loss is below that of each baseline by more than chance.
+
+    `gains` are the differences, positive where the run is better; `loss` is the name of the loss.
+    """
     parts = []
-    for name, gain in against.items():
-        article = "a constant prediction" if name == "constant" else name
+    for name, gain in gains.items():
+        baseline = "a constant prediction" if name == "constant" else name
         if gain.low > 0:
-            parts.append(f"below that of {article}")
+            parts.append(f"below that of {baseline}")
         elif gain.high < 0:
-            parts.append(f"above that of {article}")
+            parts.append(f"above that of {baseline}")
         else:
-            parts.append(f"not to be told from that of {article} by these examples")
+            parts.append(f"not detectably different from that of {baseline} on these examples")
     return f"Its mean {loss} is {', and '.join(parts)}."
 
 
-def _warnings(told: Told, results: dict[str, Any]) -> list[str]:
-    found = []
-    if told.against and told.against["constant"].low <= 0:
-        worse = told.against["constant"].high < 0
-        found.append(
-            "A constant prediction would be better."
-            if worse
-            else "These examples do not show that it is better than a constant prediction."
+def _warnings(report: RunReport) -> list[str]:
+    """Return what a reader must know before trusting the numbers."""
+    warnings = []
+    gain = None if not report.gains else report.gains["constant"]
+    if gain is not None and gain.high < 0:
+        warnings.append("A constant prediction would be better.")
+    elif gain is not None and gain.low <= 0:
+        warnings.append("These examples do not show that it is better than a constant prediction.")
+    if report.examples is not None and report.examples.split == "train":
+        warnings.append(
+            "There are no test examples: all numbers are measured on the training examples, so expect larger "
+            "errors for new data."
         )
-    on = results["judged_on"]
-    if on is not None and on["split"] == "train":
-        found.append(
-            "There are no test examples: all numbers are of the examples that it was trained on, and new "
-            "data will be predicted less well."
-        )
-    if results["balanced"]:
-        found.append(sentence(BALANCED))
-    lost = sum(row["diverged"] for row in results["rows"])
-    if lost:
-        found.append(f"{lost} of {sum(row['chains'] for row in results['rows'])} chains diverged.")
-    return found
+    if report.problem.class_factors is not None:
+        warnings.append(tables.sentence(BALANCED))
+    diverged = sum(point.diverged for point in report.points)
+    if diverged:
+        warnings.append(f"{diverged} of {sum(point.chains for point in report.points)} chains diverged.")
+    return warnings
 
 
-def _table(results: dict[str, Any]) -> str:
-    return _rows("Results", *narrow_cells(results), single=len(results["rows"]) == 1)
-
-
-def _rows(label: str, columns: list[str], rows: list[list[str]], single: bool = False) -> str:
-    """A table; of a `single` point the first column of numbers is what matters."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in columns)
+def _table(label: str, table: tables.TextTable, stresses_first: bool = False) -> str:
+    """Return a table that can be scrolled; `stresses_first` marks the first column of numbers."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in table.columns)
     lines = []
-    for first, *others in rows:
-        marks = [' class="first"' if single and i == 0 else "" for i in range(len(others))]
-        row = "".join(f"<td{mark}>{_cell(cell)}</td>" for mark, cell in zip(marks, others, strict=True))
-        lines.append(f'<tr><th scope="row">{escape(first)}</th>{row}</tr>')
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="wide" tabindex="0" role="region" aria-label="{label}">{table}</div>'
+    for name, *cells in table.rows:
+        marks = [' class="first"' if stresses_first and i == 0 else "" for i in range(len(cells))]
+        row = "".join(f"<td{mark}>{_cell(cell)}</td>" for mark, cell in zip(marks, cells, strict=True))
+        lines.append(f'<tr><th scope="row">{escape(name)}</th>{row}</tr>')
+    html = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{label}">{html}</div>'
 
 
 def _cell(text: str) -> str:
-    """A number, and its interval below it."""
+    """Return a number with its interval below it."""
     value, _, interval = text.partition(" (")
     below = f"<small>{escape(interval.removesuffix(')'))}</small>" if interval else ""
     return escape(value) + below
 
 
-def _picture(path: Path, name: str, caption: str) -> str:
-    """A figure; the sizes are those of the SVG, in points."""
+def _figure(path: Path, name: str, caption: str) -> str:
+    """Return a figure, embedded as SVG, or as PNG if the SVG is large; wide ones can be scrolled."""
     svg = path.with_suffix(".svg").read_bytes()
     size = re.search(rb'<svg[^>]*? width="([\d.]+)pt"', svg)
-    width = float(size[1]) / 72 if size else 7.0
-    kind, data = ("svg+xml", svg) if len(svg) <= LARGEST else ("png", path.read_bytes())
+    inches = float(size[1]) / POINTS if size else 7.0
+    kind, data = ("svg+xml", svg) if len(svg) <= LARGEST_SVG else ("png", path.read_bytes())
     uri = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    least = width * LEGIBLE
-    image = f'<img src="{uri}" alt="{escape(f"{name}: {caption}")}"'
-    if least <= NARROW:
-        image += ">"
-    else:
-        image = f'<div class="wide" tabindex="0" role="region" aria-label="{name}">{image}'
-        image += f' style="min-width:{least:.0f}px"></div>'
+    attributes = f'src="{uri}" alt="{escape(f"{name}: {caption}")}"'
+    image = f"<img {attributes}>"
+    least = inches * FEWEST_PIXELS
+    if least > TELEPHONE:
+        image = f'<img {attributes} style="min-width:{least:.0f}px">'
+        image = f'<div class="wide" tabindex="0" role="region" aria-label="{name}">{image}</div>'
     below = f"<figcaption>{escape(caption)}</figcaption>"
-    return f'<figure style="width:{width * INCH:.0f}px">{image}{below}</figure>'
+    return f'<figure style="width:{inches * PIXELS:.0f}px">{image}{below}</figure>'
+
+
+def _paragraph(text: str, kind: str = "soft") -> str:
+    """Return a paragraph; `kind` is its class in the style sheet."""
+    return f'<p class="{kind}">{escape(text)}</p>'
+
+
+def _code(text: str) -> str:
+    return f'<pre tabindex="0">{escape(text)}</pre>'
 
 
 def _list(lines: Sequence[str]) -> str:

@@ -1,385 +1,277 @@
-"""Summaries of runs: how good the averaged prediction is, beside single networks and simple predictions."""
+"""Put a report into words and tables of text, which the terminal, Markdown and HTML lay out."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-import numpy as np
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from heatbath._internal.checks import is_real
 from heatbath.cli.report.baseline import BALANCED
-from heatbath.datasets import Problem
-from heatbath.datasets.from_arrays import MOSTLY
-from heatbath.datasets.tables.sniff import NUMERAL
-from heatbath.datasets.tasks import TASKS
+from heatbath.cli.report.contents import PointReport, RunReport, SearchReport, Temperature, choice_rule
 from heatbath.diagnostics.statistics import Measured
-from heatbath.evaluation.baseline_models import in_units
-from heatbath.evaluation.forecasts import BRIEF, find_measure
-from heatbath.runs.adaptation_record import Found
-from heatbath.runs.run import Run
+from heatbath.evaluation.baseline_models import linear_training_size
+from heatbath.evaluation.forecasts import BRIEF_MEASURES, find_measure
 
-Row = dict[str, Any]
 AVERAGED, SINGLE = "averaged prediction", "one network"
-FIXED = ("labels", "averaged", "single", "chains", "diverged", "temperatures")
-WIDTH = 120  # of a line of JSON
-HEADLINE = ("accuracy", "auc", "r2", "rmse")
-MOST_CLASSES = 10  # that are named at the start, and whose confusion is shown as a table
-CONFUSION = "Examples of each class (rows), and what they were taken for"
-DIGITS, LONGEST = 3, 7  # of the largest number of an interval, and after the point
-ROUNDING = 1e-14  # what is below is nothing
+HEADLINES = ("accuracy", "auc", "r2", "rmse")  # measures that the first lines of a report name
+MOST_CLASSES = 10  # with more, the confusion isn't shown as a table
+CONFUSION_TITLE = "Confusion: examples by true class (rows) and predicted class (columns)"
+UNKNOWN = "–"
+WIDE_COLUMNS = ("train ", "temperature ")  # beginnings of the names of columns for which there may be no room
+DIGITS, MOST_DECIMALS = 3, 7  # significant digits of the largest number; digits after the point
+ROUNDING = 1e-14  # numbers below are shown as 0
 
 
-def measures(run: Run) -> list[tuple[str, str]]:
-    """What is noted on the way, as (accuracy or loss, split), the most telling first."""
-    splits = ["test", "train"] if run.problem.X_test.shape[1] else ["train"]
-    names = ["accuracy", "loss"] if TASKS[run.problem.task].classes else ["loss"]
-    return [(name, split) for name in names for split in splits]
+class TextTable(NamedTuple):
+    """A table of text."""
+
+    columns: list[str]
+    rows: list[list[str]]
+
+    def select(self, indices: Sequence[int]) -> TextTable:
+        """Return the table with these columns only."""
+        columns = [self.columns[i] for i in indices]
+        return TextTable(columns, [[row[i] for i in indices] for row in self.rows])
 
 
-def as_json(values: dict[str, Any]) -> str:
-    """JSON, indented; what holds nothing but numbers and names is on one line, if it fits."""
-    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
-    for brackets in (r"\{{\n{}\n\s*\}}", r"\[\n{}\n\s*\]"):  # within a name there are no line breaks
-        text = re.sub(brackets.format(r"[^][{}]*?"), _on_one_line, text)
-    return text + "\n"
+def title(report: RunReport | SearchReport) -> str:
+    """Name the problem and the sizes of a run, or of the fresh runs of a search."""
+    if isinstance(report, RunReport):
+        plan = report.run.plan
+        network, steps, batch, chains = plan.network, report.run.step, plan.batch, plan.chains
+    else:
+        search, batch, chains = report.tuning.search, report.tuning.batch, report.tuning.fresh
+        network, steps = search.network, search.steps
+    units = "-".join(map(str, network.hidden)) or "no"
+    return f"{report.problem.name}, {units} hidden units, {steps:,} steps, batch {batch}, {chains} chains"
 
 
-def _on_one_line(match: re.Match[str]) -> str:
-    words = re.sub(r"\n\s*", " ", match[0])
-    return f"{words[0]}{words[2:-2]}{words[-1]}" if len(words) <= WIDTH else match[0]
-
-
-def as_markdown(results: dict[str, Any], caption: str | None = None) -> str:
-    """A table of Markdown under a heading."""
-    columns, rows = cells(results)
-    lines = [f"# {title(results)}", "", *markdown(columns, rows), "", sentence(caption or about(results))]
-    if (columns_and_rows := confusion_cells(results)) is not None:
-        lines += ["", f"## {CONFUSION}", "", *markdown(*columns_and_rows)]
-    lines += ["", *(f"- {note}" for note in notes(results))] if notes(results) else []
-    return "\n".join(lines) + "\n"
-
-
-def as_table(results: dict[str, Any], caption: str | None = None) -> Table:
-    """A table for the terminal: of several points, what fits."""
-    columns, rows = narrow_cells(results)
-    table = Table(title=title(results), caption=caption or about(results), title_justify="left")
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 or column == "method" else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def confusion_cells(results: dict[str, Any]) -> tuple[list[str], list[list[str]]] | None:
-    """The columns and rows of how many examples of each class were taken for each."""
-    found = results.get("confusion")
-    if found is None or len(found["classes"]) > MOST_CLASSES:
-        return None
-    rows = zip(found["classes"], found["counts"], strict=True)
-    return ["true", *found["classes"]], [[name, *(f"{count:,.6g}" for count in row)] for name, row in rows]
-
-
-def confusion_tables(results: dict[str, Any]) -> list[Table | str]:
-    """The same for the terminal, under a line that says what it is, if there is one."""
-    if (columns_and_rows := confusion_cells(results)) is None:
-        return []
-    columns, rows = columns_and_rows
-    table = Table()
-    for i, column in enumerate(columns):
-        table.add_column(Text(column), justify="right" if i else "left")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return [f"{CONFUSION}:", table]
-
-
-def title(results: dict[str, Any]) -> str:
-    """What was run."""
-    sizes = "-".join(map(str, results["hidden"])) or "no"
-    counts = f"{results['steps']:,} steps, batch {results['batch']}, {results['chains']} chains"
-    return f"{results['problem']}, {sizes} hidden units, {counts}"
-
-
-def about(results: dict[str, Any]) -> str:
-    """What the numbers are of."""
-    on = results["judged_on"]
-    if on is None:
+def caption(report: RunReport) -> str:
+    """Say on which examples the numbers are measured, and what the intervals and the star mean."""
+    examples = report.examples
+    if examples is None:
         return "means over chains, which have different data sets (95 % intervals)"
-    some = f"{on['examples']:,} of {on['of']:,}" if on["examples"] < on["of"] else f"{on['examples']:,}"
-    what = "example" if on["of"] == 1 else "examples"
-    kind = f"test {what}"
-    if on["split"] == "train":
-        kind = f"TRAINING {what}, as there are no others: new data will be predicted less well"
-    text = f"{some} {kind}; 95 % intervals over examples, of {SINGLE} over chains"
-    name = list(results["baselines"])[-1]
-    fitted, there = results["linear_fitted_to"], results["train_examples"]
-    if fitted < there and name != "constant":
-        text += f"; {name} is of {fitted:,} of {there:,} training examples"
-    if results["balanced"]:
-        text += f"; {BALANCED}"
-    chosen = results["chosen"]
-    if chosen is not None and results["best"] is not None:
-        text += f"; * is the best by {chosen['by']}"
-        text += (
-            f" on {chosen['examples']:,} others" if chosen["fair"] else " on the same: too good to be true"
-        )
-    return text
+    count = f"{len(examples):,} of {examples.of:,}" if len(examples) < examples.of else f"{len(examples):,}"
+    noun = "example" if examples.of == 1 else "examples"
+    kind = f"test {noun}"
+    if examples.split == "train":
+        kind = f"TRAINING {noun}, as there are no test examples: expect larger errors for new data"
+    parts = [f"{count} {kind}", f"95 % intervals over examples, for {SINGLE} over chains"]
+    fitted, available = linear_training_size(report.problem), report.problem.X_train.shape[1]
+    linear_model = list(report.baselines)[-1]
+    if fitted < available and linear_model != "constant":
+        parts.append(f"{linear_model} is fitted to {fitted:,} of {available:,} training examples")
+    if report.problem.class_factors is not None:
+        parts.append(BALANCED)
+    if report.choice is not None and report.best is not None:
+        source = "the same examples, which is too optimistic"
+        if report.choice.fair:
+            source = f"{len(report.choice.choose):,} other examples"
+        parts.append(f"* is the best by {choice_rule(report.problem)} on {source}")
+    return "; ".join(parts)
 
 
 def sentence(text: str) -> str:
-    """With a capital and a full stop."""
+    """Return the text with a capital and a full stop."""
     return f"{text[0].upper()}{text[1:]}."
 
 
-def cells(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """The columns of the table, and its rows, as text; what says nothing is left out.
-
-    Of a single point there is a row for each measure, otherwise one for each point and each baseline.
-    """
-    return _by_measure(results) if len(results["rows"]) == 1 else _by_point(results)
+def results_table(report: RunReport) -> TextTable:
+    """Return the results: by measure for a single point, otherwise by method or point."""
+    return _table_by_measure(report) if len(report.points) == 1 else _table_by_point(report)
 
 
-def narrow_cells(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """As `cells`, of several points without training examples and temperatures."""
-    columns, rows = cells(results)
-    single, long = len(results["rows"]) == 1, ("train ", "temperature ")
-    shown = [i for i, name in enumerate(columns) if single or not name.startswith(long)]
-    return [columns[i] for i in shown], [[row[i] for i in shown] for row in rows]
+def narrow_results_table(report: RunReport) -> TextTable:
+    """Return the results; those of several points without training measures and temperatures."""
+    table = results_table(report)
+    if len(report.points) == 1:
+        return table
+    return table.select([i for i, name in enumerate(table.columns) if not name.startswith(WIDE_COLUMNS)])
 
 
-def _by_measure(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    (row,), bases = results["rows"], results["baselines"]
-    own = [row["averaged"], row["single"], *bases.values()]
-    names = list(dict.fromkeys(name for values in own for name in values))
-    body = [[named(name), *(said(name, values.get(name)) for values in own)] for name in names]
-    gap = [""] * len(bases)
-    for name, value in row.items():
-        if name not in FIXED and value is not None and not (name.startswith("test") and names):
-            body.append([name.replace("_", " "), "", said(name, value), *gap])
-    for part, heat in row["temperatures"].items():
-        body.append([f"temperature {part} / target", "", _heat(heat), *gap])
-    if row["diverged"]:
-        body.append(["diverged", "", f"{row['diverged']} of {row['chains']}", *gap])
-    columns = ["", AVERAGED, SINGLE, *bases]
-    used = [i for i in range(len(columns)) if i == 0 or any(line[i] not in ("", "–") for line in body)]
-    return [columns[i] for i in used], [[line[i] for i in used] for line in body]
-
-
-def _by_point(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    rows, bases = results["rows"], results["baselines"]
-    labels = list(rows[0]["labels"])
-    brief = [
-        name for name in dict.fromkeys(n for row in rows for n in row["averaged"]) if _is_brief(name, rows)
+def _table_by_measure(report: RunReport) -> TextTable:
+    """Return the table of a single point: a row for each measure, a column for each prediction."""
+    (point,) = report.points
+    predictions = {AVERAGED: point.averaged, SINGLE: point.single}
+    predictions |= {name: values for name, (values, _) in report.baselines.items()}
+    names = list(dict.fromkeys(name for values in predictions.values() for name in values))
+    rows = [
+        [measure_label(name), *(format_estimate(name, values.get(name)) for values in predictions.values())]
+        for name in names
     ]
-    names = [name for name in rows[0] if name not in FIXED and not (name.startswith("test") and brief)]
-    parts = list(dict.fromkeys(part for row in rows for part in row["temperatures"]))
-    lost = any(row["diverged"] for row in rows)
-    columns = [*labels, *(f"{named(name)}, averaged" for name in brief)]
-    columns += [*(f"{named(name)}, {SINGLE}" for name in brief), *(name.replace("_", " ") for name in names)]
-    columns += [f"temperature {part} / target" for part in parts] + (["diverged"] if lost else [])
-    body = []
-    for row in rows:
-        star = " *" if row["labels"] == results["best"] else ""
-        line = [_short(row["labels"][label]) for label in labels]
-        line[-1] += star
-        line += [said(name, row[kind].get(name)) for kind in ("averaged", "single") for name in brief]
-        line += [said(name, row[name]) for name in names]
-        line += [_heat(row["temperatures"].get(part)) for part in parts]
-        body.append(line + ([f"{row['diverged']} of {row['chains']}"] if lost else []))
-    for base, values in bases.items() if brief else ():
-        line = [base, *[""] * (len(labels) - 1), *(said(name, values.get(name)) for name in brief)]
-        body.append(line + [""] * (len(columns) - len(line)))
-    return columns, body
+    single_rows = {
+        name.replace("_", " "): format_estimate(name, value)
+        for name, value in point.recorded.items()
+        if value is not None and not (name.startswith("test") and names)
+    }
+    for part, temperature in point.temperatures.items():
+        single_rows[f"temperature {part} / target"] = _format_temperature(temperature)
+    if point.diverged:
+        single_rows["diverged"] = f"{point.diverged} of {point.chains}"
+    rows += [[label, "", text, *[""] * len(report.baselines)] for label, text in single_rows.items()]
+    columns = ["", *predictions]
+    used = [i for i in range(len(columns)) if i == 0 or any(row[i] not in ("", UNKNOWN) for row in rows)]
+    return TextTable(columns, rows).select(used)
 
 
-def _is_brief(name: str, rows: list[Row]) -> bool:
-    """Whether all rows that have anything have it, and it is one of those that are said of many."""
-    return _is_one_of(name, BRIEF) and all(name in row["averaged"] for row in rows if row["averaged"])
+def _table_by_point(report: RunReport) -> TextTable:
+    """Return the table of several points: a row for each point and each baseline."""
+    points = report.points
+    names = _common_brief_measures(points)
+    recorded = [name for name in points[0].recorded if not (name.startswith("test") and names)]
+    parts = list(dict.fromkeys(part for point in points for part in point.temperatures))
+    has_diverged = any(point.diverged for point in points)
+    labels = list(points[0].labels)
+    columns = [
+        *labels,
+        *(f"{measure_label(name)}, averaged" for name in names),
+        *(f"{measure_label(name)}, {SINGLE}" for name in names),
+        *(name.replace("_", " ") for name in recorded),
+        *(f"temperature {part} / target" for part in parts),
+        *(["diverged"] if has_diverged else []),
+    ]
+    rows = []
+    for index, point in enumerate(points):
+        row = [_format_label(point.labels[label]) for label in labels]
+        row[-1] += " *" if index == report.best else ""
+        row += [format_estimate(name, point.averaged.get(name)) for name in names]
+        row += [format_estimate(name, point.single.get(name)) for name in names]
+        row += [format_estimate(name, point.recorded[name]) for name in recorded]
+        row += [_format_temperature(point.temperatures.get(part)) for part in parts]
+        rows.append([*row, f"{point.diverged} of {point.chains}"] if has_diverged else row)
+    if names:
+        for baseline, (values, _) in report.baselines.items():
+            row = [baseline, *[""] * (len(labels) - 1)]
+            row += [format_estimate(name, values.get(name)) for name in names]
+            rows.append(row + [""] * (len(columns) - len(row)))
+    return TextTable(columns, rows)
 
 
-def _is_one_of(name: str, measures: tuple[str, ...]) -> bool:
-    return any(name == one or name.startswith(f"{one}_") for one in measures)
+def _common_brief_measures(points: Sequence[PointReport]) -> list[str]:
+    """Return the brief measures that all points with any measures have."""
+    evaluated = [point.averaged for point in points if point.averaged]
+    names = dict.fromkeys(name for values in evaluated for name in values)
+    return [name for name in select_measures(names, BRIEF_MEASURES) if all(name in v for v in evaluated)]
 
 
-def named(name: str) -> str:
-    """A measure in words."""
+def select_measures(names: Iterable[str], measures: Sequence[str]) -> list[str]:
+    """Return the names that stand for these measures, of any target: rmse and rmse_length for rmse."""
+    return [name for name in names if any(name == key or name.startswith(f"{key}_") for key in measures)]
+
+
+def confusion_table(report: RunReport) -> TextTable | None:
+    """Return the counts of examples by true and predicted class, if there are not too many classes."""
+    counts, classes = report.confusion(), list(report.problem.targets)
+    if counts is None or len(classes) > MOST_CLASSES:
+        return None
+    rows = zip(classes, counts, strict=True)
+    return TextTable(["true", *classes], [[name, *(f"{count:,.6g}" for count in row)] for name, row in rows])
+
+
+def measure_label(name: str) -> str:
+    """Return what a measure is called in tables."""
     measure, target = find_measure(name)
     return f"{measure.label}, {target}" if target else measure.label
 
 
-def find_headline(values: dict[str, Any]) -> list[str]:
-    """The measures that are said first: of each target one or two."""
-    return [name for name in values if _is_one_of(name, HEADLINE)]
-
-
-def notes(results: dict[str, Any]) -> list[str]:
-    """What a run found by itself, in words."""
-    if not results["found"]:
+def notes(report: RunReport) -> list[str]:
+    """Say what a run found by itself."""
+    if report.found is None:
         return []
-    found = dict(results["found"])
-    h = [f"h: {found.pop('h'):.4g}"] if "h" in found else []
-    return [*h, *Found(**found).summary().splitlines()]
+    stepsize = [] if report.found_stepsize is None else [f"h: {report.found_stepsize:.4g}"]
+    return [*stepsize, *report.found.summary().splitlines()]
 
 
-def target_note(problem: Problem, section: Mapping[str, Any]) -> str:
-    """What is to be predicted of a table, and how to say otherwise."""
-    named = section["target"]
-    names = [named] if isinstance(named, str) else named
-    Y = in_units(problem, np.concatenate([problem.Y_train[0], problem.Y_test[0]]))
-    hint = ""
-    if TASKS[problem.task].classes:
-        counts = np.bincount(Y[:, 0].astype(np.int64), minlength=len(problem.targets))
-        pairs = [*zip(problem.targets, counts, strict=True)]
-        shown = ", ".join(f"{name} ({count:,})" for name, count in pairs[:MOST_CLASSES])
-        more = f" and {len(pairs) - MOST_CLASSES:,} more" if len(pairs) > MOST_CLASSES else ""
-        what = f"{len(pairs)} classes, {shown}{more}"
-        if all(NUMERAL.fullmatch(name) for name in problem.targets):
-            hint = "; if these are numbers to be predicted, say --task regression"
-    else:
-        what = "numbers" if problem.task == "regression" else "counts"
-        if problem.task == "regression" and np.allclose(Y, np.abs(np.round(Y)), rtol=1e-9, atol=1e-9):
-            hint = "; if they count something, say --task counts"
-            if Y.shape[1] == 1 and len(np.unique(Y)) <= MOSTLY * len(Y):
-                hint += ", and if they are numbers of classes, --task classes"
-    label = "target" if len(names) == 1 else "targets"
-    return f"{label} {', '.join(names)}: {what}{hint if 'task' not in section else ''}"
+def search_title(report: SearchReport) -> str:
+    """Say how many candidates a search compared, and by what."""
+    settings = report.tuning.settings["search"]
+    share = f"{100 * settings['validation']:.3g} % of the training examples"
+    return f"Best of {settings['candidates']} candidates of each method, by {settings['by']} on {share}"
 
 
-def measured(estimate: Measured) -> dict[str, float | None]:
-    """A mean and the ends of its interval as JSON has them."""
-    return {name: finite(value) for name, value in zip(("mean", "low", "high"), estimate, strict=True)}
+def search_table(report: SearchReport) -> TextTable:
+    """Return the best candidate of each method, with its validation scores."""
+    result, rows = report.result, []
+    for name in (family.name for family in result.families):
+        trial = result.best.get(name)
+        if trial is None:
+            rows.append([name, UNKNOWN, UNKNOWN, result.without[name]])
+            continue
+        accuracy = f"{100 * trial.accuracy:.1f} %" if math.isfinite(trial.accuracy) else UNKNOWN
+        values = ", ".join(f"{key}={value!r}" for key, value in trial.candidate.values.items())
+        rows.append([name, accuracy, f"{trial.loss:.4f}", values])
+    return TextTable(["method", "validation accuracy", "validation loss", "coefficients"], rows)
 
 
-def finite(value: float) -> float | None:
-    """A number as JSON has it."""
-    return value if math.isfinite(value) else None
+def edge_notes(report: SearchReport) -> list[str]:
+    """Say which coefficients are best at an end of their range, and where to search next."""
+    result = report.result
+    return [
+        f"{method}: the best values of {name} are at the end of its range, {end!r}: search a wider range, "
+        f"{name}={result.wider[method][name].low!r}..{result.wider[method][name].high!r}"
+        for method, edges in result.edges.items()
+        for name, end in edges.items()
+    ]
 
 
-def said(name: str, estimate: dict[str, Any] | None) -> str:
-    """A number with its interval: 93.4 % (92.9 to 93.9), or 1,240 (1,180 to 1,300)."""
-    if estimate is None or estimate["mean"] is None:
-        return "–"
-    low, high = (math.nan if estimate[end] is None else estimate[end] for end in ("low", "high"))
-    value = Measured(estimate["mean"], low, high)
-    if _is_share(name):
+def commands(report: SearchReport) -> list[str]:
+    """Return the command line that trains with the best candidate, for each method that has one."""
+    names = [family.name for family in report.result.families]
+    return [report.command(name) for name in names if name in report.result.best]
+
+
+def fresh_caption(report: SearchReport, fresh: RunReport) -> str:
+    """Say what the fresh runs of a search are, and what their numbers mean."""
+    cold = report.tuning.cold
+    cooling = "" if cold is None else f"; colder from step {cold:,} on"
+    return (
+        f"fresh runs on all training examples{cooling}: the averaged prediction of {report.tuning.fresh} "
+        f"networks, and means over single ones; {caption(fresh)}"
+    )
+
+
+def format_estimate(name: str, estimate: Measured | None) -> str:
+    """Return a measure as text: 93.4 % (92.9 to 93.9), or 1,240 (1,180 to 1,300).
+
+    `name` says which measure it is: some are shown in per cent. Unknown values are a dash.
+    """
+    if estimate is None or not math.isfinite(estimate.value):
+        return UNKNOWN
+    low, high = (end if math.isfinite(end) else math.nan for end in (estimate.low, estimate.high))
+    value = Measured(estimate.value, low, high)
+    if _is_in_percent(name):
         return value.percent()
-    middle, low_text, high_text = _alike(value)
+    middle, low_text, high_text = _same_decimals(value)
     return f"{middle} ({low_text} to {high_text})" if low < high and low_text != high_text else middle
 
 
-def _is_share(name: str) -> bool:
-    """Whether it is told in per cent: of several targets one may be called accuracy."""
-    if name.partition("_")[0] in ("test", "train", "noise"):  # noted on the way
+def _is_in_percent(name: str) -> bool:
+    """True if a measure is shown in per cent; a target called accuracy doesn't count."""
+    if name.partition("_")[0] in ("test", "train", "noise"):  # recorded by the run
         return name in ("test_accuracy", "train_accuracy")
     return find_measure(name)[0].percent
 
 
-def _alike(numbers: Iterable[float]) -> list[str]:
-    """Numbers with as many digits after the point, three of the largest."""
-    known = list(numbers)
-    largest = max(abs(number) for number in known if math.isfinite(number))
+def _same_decimals(numbers: Sequence[float]) -> list[str]:
+    """Return numbers with equally many decimals, so that the largest has three significant digits."""
+    largest = max(abs(number) for number in numbers if math.isfinite(number))
     if largest < ROUNDING:
-        return ["0" for _ in known]
-    digits = DIGITS - 1 - math.floor(math.log10(largest))
-    if digits > LONGEST:
-        return [f"{number:.{DIGITS - 1}e}" for number in known]
-    digits = max(digits, DIGITS) if largest <= 1 else digits
-    return [f"{round(number, digits) + 0.0:,.{max(digits, 0)}f}" for number in known]  # no -0
+        return ["0" for _ in numbers]
+    decimals = DIGITS - 1 - math.floor(math.log10(largest))
+    if decimals > MOST_DECIMALS:
+        return [f"{number:.{DIGITS - 1}e}" for number in numbers]
+    if largest <= 1:
+        decimals = max(decimals, DIGITS)
+    # negative decimals round 43,812 to 43,800; adding 0.0 turns -0.0 into 0.0
+    return [f"{round(number, decimals) + 0.0:,.{max(decimals, 0)}f}" for number in numbers]
 
 
-def _heat(estimate: dict[str, Any] | None) -> str:
-    if estimate is None or estimate["mean"] is None:
-        return "–"
-    return f"{estimate['mean']:.2e} / {estimate['target']:.2e}"
+def _format_temperature(temperature: Temperature | None) -> str:
+    if temperature is None or not math.isfinite(temperature.value.value):
+        return UNKNOWN
+    return f"{temperature.value.value:.2e} / {temperature.target:.2e}"
 
 
-def _short(value: Any) -> str:
+def _format_label(value: float | str) -> str:
     return f"{value:g}" if is_real(value) else str(value)
-
-
-def markdown(columns: list[str], rows: list[list[str]]) -> list[str]:
-    """The lines of a table."""
-
-    def line(row: list[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
-
-    return [line(columns), line(["---"] * len(columns)), *map(line, rows)]
-
-
-def search_markdown(results: dict[str, Any]) -> str:
-    """The tables in Markdown, and the command lines."""
-    fresh = as_markdown(results, fresh_caption(results)) if results["rows"] else f"# {results['problem']}\n"
-    found = results["search"]["methods"]
-    commands = [one["command"] for one in found.values() if "command" in one]
-    columns, rows = found_cells(results)
-    lines = [
-        "",
-        f"## {found_title(results)}",
-        "",
-        *markdown(columns, rows),
-        "",
-        *(f"- {t}" for t in edges(found)),
-    ]
-    again = ", as in the fresh runs" if results["rows"] else ""
-    lines += ["", f"Training with what was found{again}:", "", "```", *commands, "```"]
-    return fresh + "\n".join(lines) + "\n"
-
-
-def search_tables(results: dict[str, Any]) -> list[Table | str]:
-    """What a terminal shows, one after the other."""
-    columns, rows = found_cells(results)
-    found = Table(title=found_title(results), title_justify="left")
-    for column in columns:
-        found.add_column(column, justify="right" if column.startswith("validation") else "left")
-    for row in rows:
-        found.add_row(*row)
-    methods = results["search"]["methods"]
-    fresh = [as_table(results, fresh_caption(results))] if results["rows"] else []
-    best = methods[results["best"]["method"]]["command"]
-    return [found, *edges(methods), *fresh, f"train with the best: {best}"]
-
-
-def fresh_caption(results: dict[str, Any]) -> str:
-    """What the numbers of fresh runs are of."""
-    cold = results["colder_from"]
-    end = "" if cold is None else f"; colder from step {cold:,} on"
-    chains = results["chains"]
-    return (
-        f"fresh runs on all training examples{end}: the averaged prediction of {chains} networks, and means "
-        f"over single ones; {about(results)}"
-    )
-
-
-def found_title(results: dict[str, Any]) -> str:
-    """How the search has looked."""
-    search = results["search"]
-    share = f"{100 * search['validation']:.3g} % of the training examples"
-    return f"Found among {search['candidates']} candidates of each method, by {search['by']} on {share}"
-
-
-def found_cells(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """The columns and rows of what was found."""
-    rows = []
-    for name, method in results["search"]["methods"].items():
-        if "values" not in method:
-            rows.append([name, "–", "–", method["without"]])
-            continue
-        accuracy = "–" if method["accuracy"] is None else f"{100 * method['accuracy']:.1f} %"
-        values = ", ".join(f"{key}={value!r}" for key, value in method["values"].items())
-        rows.append([name, accuracy, f"{method['loss']:.4f}", values])
-    return ["method", "validation accuracy", "validation loss", "coefficients"], rows
-
-
-def edges(methods: Mapping[str, Any]) -> list[str]:
-    """Coefficients whose best values are at an end of their range, in words."""
-    return [
-        f"{name}: the best values of {key} are at the end of its range, {end!r}: look further with "
-        f"{key}={method['wider'][key]['low']!r}..{method['wider'][key]['high']!r}"
-        for name, method in methods.items()
-        for key, end in method.get("edges", {}).items()
-    ]

@@ -1,0 +1,86 @@
+"""Say on stderr, before a run begins, how its table is read and what was chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heatbath.cli.errors import complain
+from heatbath.cli.options import Settings
+from heatbath.cli.report.baseline import BALANCED
+from heatbath.datasets import Problem
+from heatbath.datasets.from_arrays import MOSTLY
+from heatbath.datasets.problem import Floats
+from heatbath.datasets.tables.sniff import NUMERAL
+from heatbath.datasets.tasks import TASKS
+from heatbath.evaluation.baseline_models import in_user_units
+
+MOST_COLUMN_NOTES = 20
+MOST_CLASSES = 10  # that are named
+
+
+def introduce(problem: Problem, settings: Settings, is_default: bool) -> None:
+    """Print how a table is read, what is to be predicted, and how it is sampled if no method was named.
+
+    `settings` are complete; `is_default` says that no method was named.
+    """
+    if problem.encoder is not None:
+        notes = problem.encoder.brief_notes()
+        for note in notes[:MOST_COLUMN_NOTES]:
+            complain(note)
+        if len(notes) > MOST_COLUMN_NOTES:
+            complain(f"{len(notes) - MOST_COLUMN_NOTES:,} more notes are in report.html")
+        complain(target_note(problem, settings["problem"]))
+    if problem.class_factors is not None:
+        complain(f"warning: {BALANCED}")
+    if is_default:
+        complain(_default_note(problem, settings["training"]))
+
+
+def _default_note(problem: Problem, training: Mapping[str, Any]) -> str:
+    """Say how the posterior is sampled, from the complete settings of the training."""
+    is_full = training["batch"] == problem.X_train.shape[1]
+    gradients = "full gradients" if is_full else f"batches of {training['batch']:,}"
+    steps = f"at most {training['budget']:,}" if "budget" in training else f"{training['steps']:,}"
+    return (
+        f"no --method, so the posterior is sampled: {training['chains']} chains of {steps} steps with "
+        f"{gradients}, after {training['warm']:,} steps of Adam"
+    )
+
+
+def target_note(problem: Problem, section: Mapping[str, Any]) -> str:
+    """Say what is to be predicted, and which --task to name if that isn't what the user means.
+
+    `section` has the settings of the problem, with the target columns and perhaps the task.
+    """
+    columns = [section["target"]] if isinstance(section["target"], str) else section["target"]
+    Y = in_user_units(problem, np.concatenate([problem.Y_train[0], problem.Y_test[0]]))
+    if TASKS[problem.task].classes:
+        kind, hint = _class_note(problem.targets, Y[:, 0].astype(np.int64))
+    else:
+        kind = "numbers" if problem.task == "regression" else "counts"
+        hint = _number_hint(Y) if problem.task == "regression" else ""
+    label = "target" if len(columns) == 1 else "targets"
+    return f"{label} {', '.join(columns)}: {kind}{'' if 'task' in section else hint}"
+
+
+def _class_note(names: Sequence[str], labels: NDArray[np.int64]) -> tuple[str, str]:
+    """Return the classes with their numbers of rows, and a hint if their names are numbers."""
+    counts = np.bincount(labels, minlength=len(names))
+    pairs = [f"{name} ({count:,})" for name, count in zip(names, counts, strict=True)]
+    omitted = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
+    are_numbers = all(NUMERAL.fullmatch(name) for name in names)
+    hint = "; if these are numbers to be predicted, say --task regression" if are_numbers else ""
+    return f"{len(names)} classes, {', '.join(pairs[:MOST_CLASSES])}{omitted}", hint
+
+
+def _number_hint(Y: Floats) -> str:
+    """Return a hint if the targets, (rows, columns), could be counts or numbers of classes."""
+    if not np.allclose(Y, np.abs(np.round(Y)), rtol=1e-9, atol=1e-9):
+        return ""
+    hint = "; if they count something, say --task counts"
+    could_be_classes = Y.shape[1] == 1 and len(np.unique(Y)) <= MOSTLY * len(Y)
+    return f"{hint}, and if they are numbers of classes, --task classes" if could_be_classes else hint

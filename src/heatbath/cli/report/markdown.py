@@ -1,0 +1,46 @@
+"""Lay out a report as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heatbath.cli.report import tables
+from heatbath.cli.report.contents import RunReport, SearchReport
+
+
+def report_to_markdown(report: RunReport | SearchReport) -> str:
+    """Return a report as a page of Markdown."""
+    if isinstance(report, SearchReport):
+        lines = _search_lines(report)
+    else:
+        lines = _run_lines(report, tables.caption(report))
+    return "\n".join(lines) + "\n"
+
+
+def _run_lines(report: RunReport, caption: str) -> list[str]:
+    lines = [f"# {tables.title(report)}", "", *_table_lines(tables.results_table(report))]
+    lines += ["", tables.sentence(caption)]
+    if (confusion := tables.confusion_table(report)) is not None:
+        lines += ["", f"## {tables.CONFUSION_TITLE}", "", *_table_lines(confusion)]
+    if notes := tables.notes(report):
+        lines += ["", *(f"- {note}" for note in notes)]
+    return lines
+
+
+def _search_lines(report: SearchReport) -> list[str]:
+    lines, like_fresh_runs = [f"# {report.problem.name}"], ""
+    if report.fresh is not None:
+        lines = _run_lines(report.fresh, tables.fresh_caption(report, report.fresh))
+        like_fresh_runs = ", as the fresh runs do"
+    lines += ["", f"## {tables.search_title(report)}", "", *_table_lines(tables.search_table(report)), ""]
+    lines += [f"- {note}" for note in tables.edge_notes(report)]
+    lines += ["", f"Train with the best coefficients{like_fresh_runs}:", ""]
+    return [*lines, "```", *tables.commands(report), "```"]
+
+
+def _table_lines(table: tables.TextTable) -> list[str]:
+    return [_row_line(table.columns), _row_line(["---"] * len(table.columns)), *map(_row_line, table.rows)]
+
+
+def _row_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
