@@ -29,7 +29,7 @@ from texts import in_markdown
 
 import heatbath as hb
 from heatbath.runs.distributed.block import Finished
-from heatbath.runs.distributed.pools import _left
+from heatbath.runs.distributed.pools import _write_new_file
 from heatbath.runs.distributed.store import Store
 
 STEPS, WORKERS = 20_000, 2
@@ -93,7 +93,7 @@ def block(size: float) -> bytes:
 
 def filed(size: float, folder: Path) -> Path:
     """The same in a file, as processes on this computer return it."""
-    return _left(folder, block(size))
+    return _write_new_file(folder, block(size))
 
 
 def moving(engine: str, executor: Any, size: float, folder: Path) -> float:

@@ -38,13 +38,13 @@ import numpy as np
 from texts import duration, in_markdown, short
 
 import heatbath as hb
-from heatbath.runs.distributed import block as blocks
-from heatbath.runs.distributed.block import About, Finished, Shared, Task
+from heatbath.runs.distributed import store as store_module
+from heatbath.runs.distributed.block import About, Finished, SharedPlan, Task
 from heatbath.runs.distributed.pools import AHEAD, Pool
 from heatbath.runs.distributed.scheduler import SECONDS, BlockScheduler
-from heatbath.runs.distributed.store import Store, about_of
+from heatbath.runs.distributed.store import Store, about_block
 from heatbath.runs.distributed.worker import compute
-from heatbath.runs.file import opened_arrays
+from heatbath.runs.file import read_arrays_of_bytes
 from heatbath.runs.plan import Plan, make_plan
 
 RECORDS, SAMPLES, BATCH = 20, 20, 20
@@ -84,7 +84,7 @@ SPEEDS: dict[str, tuple[Callable[[int, int], Plan], int]] = {  # networks, and h
 def speed(make: Callable[[int, int], Plan], steps: int, chains: int = 64) -> float:
     """Chain-steps that a core makes in a second of its own: that of other processes is not counted."""
     plan = make(chains, steps)
-    shared = Shared.of(plan)
+    shared = SharedPlan.of_plan(plan)
     taken = []
     for _ in range(6):
         begin = time.process_time()
@@ -97,7 +97,7 @@ class Absent(Executor):
     """Workers that are not there. What they are asked for comes at once, one block for each look of the
     driver, and says that it has taken as long as a real one would."""
 
-    def __init__(self, shared: Shared, workers: int, seconds: float) -> None:
+    def __init__(self, shared: SharedPlan, workers: int, seconds: float) -> None:
         self._max_workers, self._seconds = workers, seconds  # of a chain
         self._shared = shared
         self._pending: deque[tuple[Future[Finished], Finished]] = deque()
@@ -133,7 +133,7 @@ class Absent(Executor):
                 future.set_result(block)
 
 
-_read_about = about_of
+_read_about = about_block
 
 
 def _about(path: Path) -> About:
@@ -144,7 +144,7 @@ def _about(path: Path) -> About:
 
 def _check_content(about: About, content: bytes) -> None:
     """What the driver does with the file of a block, which here is a copy of another's."""
-    opened_arrays(content, about.name, [])
+    read_arrays_of_bytes(content, about.name, [])
 
 
 def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, float]:
@@ -156,7 +156,7 @@ def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, f
         absent = Absent(store.shared, workers, seconds)
         for size in range(UNIT, 9 * UNIT, UNIT):  # those that will be asked for, mostly
             absent.made(size)
-        with Pool(absent) as pool, patch.object(blocks, "_check_content", _check_content):
+        with Pool(absent) as pool, patch.object(store_module, "_check_content", _check_content):
             own, wall = time.process_time(), time.perf_counter()
             BlockScheduler(pool, store, 1, 60.0).run(absent.looked)
             own, wall = time.process_time() - own, time.perf_counter() - wall
@@ -166,7 +166,7 @@ def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, f
             "asked": absent.asked / absent.blocks,
         }  # fmt: skip
         begin = time.process_time()
-        with patch.object(blocks, "about_of", _about):
+        with patch.object(store_module, "about_block", _about):
             Store(plan, folder).lazy()
         result["open"] = (time.process_time() - begin) / absent.blocks
         if join:
@@ -185,7 +185,7 @@ def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, f
 def bytes_of(samples: int | None) -> tuple[float, float]:
     """Of a block: its own, and those of each chain."""
     plan = plan_of(256, SHORT, samples)
-    shared = Shared.of(plan)
+    shared = SharedPlan.of_plan(plan)
     small, large = (
         len(compute(Task(shared.digest, (), 0, chains, SHORT), shared.content).content)
         for chains in (UNIT, 256)
@@ -213,7 +213,7 @@ def measure(chains: list[int], workers: int) -> dict[str, Any]:
     for name, samples in (("state", None), ("samples", SAMPLES)):
         own, each = bytes_of(samples)
         costs[name] = {"block": own, "chain": each}
-    costs["plan"] = sum(map(len, Shared.of(plan_of(1_000_000, 20_000)).content.values()))
+    costs["plan"] = sum(map(len, SharedPlan.of_plan(plan_of(1_000_000, 20_000)).content.values()))
     return costs
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import heatbath as hb
-from heatbath.runs.dataset import check, results, sizes
+from heatbath.runs.dataset import check_data, results, sizes
 from tests.runs import SMALL, SPIRALS, differences
 
 X = SPIRALS.X_test[0, :7]
@@ -134,11 +134,11 @@ def test_the_table_of_results_says_what_there_is(partition, options):
     there = results(run.plan)
     labels = {"chain", "repeat", "draw", "part", "split", "thermostat", "bin"}
     assert {result.name for result in there} == set(map(str, run.data.variables)) - labels
-    check(run.plan, run.step, run.data)
+    check_data(run.plan, run.step, run.data)
     for result in there:
         assert run.data[result.name].dims == result.dimensions
         with pytest.raises((ValueError, KeyError), match=result.name):
-            check(run.plan, run.step, run.data.drop_vars(result.name))
+            check_data(run.plan, run.step, run.data.drop_vars(result.name))
 
 
 def test_results_of_methods_that_lack_them_are_absent_from_their_chains():

@@ -342,7 +342,7 @@ def test_text_that_is_no_settings_is_refused(tmp_path):
     with pytest.raises(MemoryError, match=r"run.nc: 1000000000000 chains of 81 parameters"):
         hb.load(tmp_path / "run.nc")
     file.write(tmp_path / "run.nc", packed.assign_attrs(heatbath_format=[1, 2]))
-    with pytest.raises(ValueError, match=r"run.nc is not a run file: it has no number of a format"):
+    with pytest.raises(ValueError, match=r"run.nc is not a run file: its format has no number"):
         hb.load(tmp_path / "run.nc")
     file.write(tmp_path / "run.nc", packed.assign_attrs(settings="{"))
     with pytest.raises(ValueError, match=r"run.nc is not a run that can be read"):

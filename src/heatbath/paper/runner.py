@@ -31,7 +31,7 @@ from heatbath.paper.claims import Finding
 from heatbath.paper.experiment import Experiment, ProgressCallback, ReportTable, Settings
 from heatbath.runs import file
 from heatbath.runs.distributed.pools import using
-from heatbath.runs.distributed.worker import hashed, library
+from heatbath.runs.distributed.worker import hash_files, library_hash
 
 # Modules that only draw: their imports don't decide results
 DRAWING_MODULES = ("heatbath.plotting", "heatbath.paper.figures", "matplotlib")
@@ -130,7 +130,7 @@ def fingerprint(chosen: Experiment, quick: bool) -> str:
     """Return a hash of what a result depends on: the settings, and the code that trains and measures."""
     modules = (chosen.run.__module__, experiment.__name__, side_by_side.__name__, interpretations.__name__)
     settings = repr(chosen.settings_for(quick))
-    parts = [library(), *map(_source_without_drawing, modules), chosen.name, settings]
+    parts = [library_hash(), *map(_source_without_drawing, modules), chosen.name, settings]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -215,7 +215,7 @@ def _picture_stamp(result: ExperimentResult) -> str:
     modules = (figures.__name__, side_by_side.__name__, result.experiment.draw.__module__)
     paths = [_module_path(name) for name in modules]
     paths += sorted(_module_path(plotting).parent.glob("*.py"))
-    parts = hashed([result.folder / "data.nc"]), library(), hashed(paths), version("matplotlib")
+    parts = hash_files([result.folder / "data.nc"]), library_hash(), hash_files(paths), version("matplotlib")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest() + "\n"
 
 

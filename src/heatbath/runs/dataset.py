@@ -1,9 +1,12 @@
-"""The data set of a run: the state of all chains and what was noted on the way, with labels.
+"""The data set of a run: the state of all chains and everything recorded on the way, with labels.
 
-`RESULTS` is the one table of what there can be. Collecting results from the engine, putting a state back,
-checking what a file holds and the memory that a run needs all follow from it. The chains of a plan may be in
-several ensembles (methods differ); here they stand side by side again, with NaN where a chain has no such
+`RESULTS` is the one table of the results that there can be. Collecting results from the engine, putting a
+state back, checking a file and the memory that a run needs all follow from it. The chains of a plan may be in
+several ensembles, as methods differ; here they stand side by side again, with NaN where a chain has no such
 part.
+
+Blocks hold some chains over some steps of a plan, so most functions take a range of chains and two steps:
+everything recorded after step `first`, up to step `step` or `end`.
 """
 
 from __future__ import annotations
@@ -23,20 +26,24 @@ from heatbath._internal.memory import free_memory
 from heatbath.engine.ensemble import Ensemble
 from heatbath.methods.partition import Part
 from heatbath.methods.posterior import Posterior
-from heatbath.runs import grid
 from heatbath.runs.plan import Plan
 from heatbath.runs.record_steps import record_count, records_until, sample_count, sample_steps
+
+Values: TypeAlias = Mapping[str | None, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class EnsembleGroup:
-    """The chains of a plan that are in one ensemble."""
+    """Chains of a plan that are in one ensemble; `chains` are their numbers."""
 
     ensemble: Ensemble
     chains: NDArray[np.int64]
 
     def by_part(self, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """Temperatures (..., units) as those of the parts: means over parameters."""
+        """Return the mean over the units of each part, weighted by their numbers of parameters.
+
+        `values` are temperatures (..., units).
+        """
         sizes = [unit.size for unit in self.ensemble.program.units]
         return {  # one product after another: the rounding of a dot product depends on the number of records
             name: np.asarray(sum(values[..., u] * sizes[u] for u in units) / sum(sizes[u] for u in units))
@@ -44,7 +51,7 @@ class EnsembleGroup:
         }
 
     def units(self) -> dict[str, list[int]]:
-        """The units of each part."""
+        """Return the numbers of the units of each part: its tensors, or the part as a whole."""
         program = self.ensemble.program
         return {
             part.name: [u for u, unit in enumerate(program.units) if unit.part.name == part.name]
@@ -52,22 +59,34 @@ class EnsembleGroup:
         }
 
     def thermostats(self) -> dict[str, int]:
-        """The units that have a ξ, named as their part, or `hidden/1`, ... where each tensor has one."""
+        """Return the numbers of the units that have a ξ, by the name of the thermostat."""
         parts, units = self.ensemble.program.parts, self.units()
-        return {name: u for part in parts for name, u in zip(_xi_names(part), units[part.name], strict=False)}
-
-
-Values: TypeAlias = Mapping[str | None, NDArray[Any]]
+        return {
+            name: unit
+            for part in parts
+            for name, unit in zip(_thermostats_of(part), units[part.name], strict=False)
+        }
 
 
 @dataclass(frozen=True)
 class ResultVariable:
-    """One kind of result: its name, dimensions and type, when there is one, and where the engine has it.
+    """One kind of result: its name, dimensions and type, when it exists, and where the engine has it.
 
-    The type "theta" is that of the run's numbers. `of_group` gives the values of a group of chains, with as
-    many records or samples as were noted in this call: arrays (chain, ...) by their labels along the first
-    dimension, which is None where that is the chain. Of the state they are the engine's own arrays, into
-    which a state can be put back. Without it, the plan alone decides. A chain that has none gets `absent`.
+    Attributes
+    ----------
+    name, dimensions
+        As in the data set.
+    type
+        The type of its numbers; "theta" is the precision of the run.
+    exists
+        A function that says whether the runs of a plan have it.
+    of_group
+        A function that returns the values of a group of chains, with a given number of records or samples:
+        arrays (chain, ...) by their label along the first dimension, or by None where the chain comes first.
+        For the state they are the engine's own arrays, so that a state can be put back into them. None if
+        the values follow from the plan alone.
+    absent
+        The value for a chain that has none.
     """
 
     name: str
@@ -78,74 +97,87 @@ class ResultVariable:
     absent: float = math.nan
 
     @cached_property
-    def noted(self) -> str | None:
-        """Along what it is noted on the way, records or samples; None for the state and for its steps."""
+    def recorded_along(self) -> str | None:
+        """Dimension along which it grows in the run, "record" or "sample"; None for the state and labels."""
         along = [name for name in self.dimensions if name in ("record", "sample")]
         return along[0] if along and self.of_group else None
 
     def dtype(self, plan: Plan) -> np.dtype[Any]:
-        """The type of its numbers."""
+        """Return the type of its numbers in a run of this plan."""
         return np.dtype(plan.dtype if self.type == "theta" else self.type)
 
 
 def _has_second(plan: Plan) -> bool:
+    """Return True if a method keeps a second moment of the gradient."""
     return any(part.method.keeps_second for part in plan.parts())
 
 
 def _has_thermostats(plan: Plan) -> bool:
+    """Return True if a part has a thermostat."""
     return any(part.thermostats for part in plan.parts())
 
 
 def _has_averages(plan: Plan) -> bool:
+    """Return True if outputs are averaged."""
     return plan.average is not None
 
 
 def _keeps_samples(plan: Plan) -> bool:
+    """Return True if samples are kept."""
     return plan.keep
 
 
 def _posteriors(plan: Plan) -> list[Posterior]:
-    given = [partition.posterior for partition in grid.partitions_by_name(plan.partition).values()]
-    return [posterior for posterior in given if posterior is not None]
+    """Return the posteriors of all methods that have one."""
+    return [partition.posterior for partition in plan.named.values() if partition.posterior is not None]
 
 
 def _has_noise(plan: Plan) -> bool:
-    known = [posterior for posterior in _posteriors(plan) if posterior.noise != "network"]
-    return plan.problem.task == "regression" and bool(known)
+    """Return True if a chain has a variance of the targets, given or sampled."""
+    of_chains = [posterior for posterior in _posteriors(plan) if posterior.noise != "network"]
+    return plan.problem.task == "regression" and bool(of_chains)
 
 
 def _samples_noise(plan: Plan) -> bool:
+    """Return True if a chain samples the variance of the targets."""
     return _has_noise(plan) and any(posterior.noise == "sampled" for posterior in _posteriors(plan))
 
 
-def _where_known(noise: NDArray[np.float64]) -> Values:
-    return {None: noise} if noise.shape[-1] else {}
+def _unless_empty(values: NDArray[Any]) -> Values:
+    """Return values by chain, or nothing if this group has none."""
+    return {None: values} if values.shape[-1] else {}
+
+
+def _by_split(values: NDArray[Any]) -> Values:
+    """Return values (chain, record, split) by split."""
+    return {"train": values[:, :, 0], "test": values[:, :, 1]}
 
 
 def _second(group: EnsembleGroup, _: int) -> Values:
+    """Return the second moments, if the method keeps them."""
     second = group.ensemble.chains.second
     return {None: second} if second.size else {}
 
 
-def _by_split(values: NDArray[Any]) -> Values:
-    return {"train": values[:, :, 0], "test": values[:, :, 1]}
-
-
 def _temperature(group: EnsembleGroup, records: int) -> Values:
+    """Return the temperatures at the records by part."""
     by_part = group.by_part(group.ensemble.notes.temperature[:, :records])
     return {name: values for name, values in by_part.items()}
 
 
 def _friction(group: EnsembleGroup, records: int) -> Values:
+    """Return ξ at the records by thermostat."""
     notes = group.ensemble.notes
     return {name: notes.xi[:, :records, unit] for name, unit in group.thermostats().items()}
 
 
 def _friction_now(group: EnsembleGroup, _: int) -> Values:
+    """Return the current ξ by thermostat."""
     return {name: group.ensemble.chains.xi[:, unit] for name, unit in group.thermostats().items()}
 
 
 def _histogram(group: EnsembleGroup, records: int) -> Values:
+    """Return the histograms at the records by part."""
     counts = group.ensemble.notes.histogram[:, :records]
     return {name: counts[:, :, units].sum(axis=2) for name, units in group.units().items()}
 
@@ -166,8 +198,8 @@ RESULTS = (
     ResultVariable("deviations", ("chain", "point", "output"), "float64", _has_averages,
            lambda g, _: {None: g.ensemble.notes.average[:, 1]}),
     ResultVariable("noise_now", ("chain", "target"), "float64", _has_noise,
-           lambda g, _: _where_known(g.ensemble.chains.noise)),
-    # what is noted at the records
+           lambda g, _: _unless_empty(g.ensemble.chains.noise)),
+    # recorded on the way
     ResultVariable("step", ("record",), "int64"),
     ResultVariable("loss", ("split", "chain", "record"),
            of_group=lambda g, records: _by_split(g.ensemble.notes.loss[:, :records])),
@@ -176,7 +208,7 @@ RESULTS = (
     ResultVariable("temperature", ("part", "chain", "record"), of_group=_temperature),
     ResultVariable("xi", ("thermostat", "chain", "record"), "float64", _has_thermostats, _friction),
     ResultVariable("noise", ("chain", "record", "target"), "float64", _samples_noise,
-           lambda g, records: _where_known(g.ensemble.notes.noise[:, :records])),
+           lambda g, records: _unless_empty(g.ensemble.notes.noise[:, :records])),
     ResultVariable("histogram", ("part", "chain", "record", "bin"), "int64",
            lambda plan: plan.histogram is not None, _histogram, absent=0),
     ResultVariable("weights", ("chain", "record", "parameter"), "theta", lambda plan: plan.weights,
@@ -187,19 +219,38 @@ RESULTS = (
            lambda g, samples: {None: g.ensemble.notes.samples[:, :samples]}),
     ResultVariable("sample_noise", ("chain", "sample", "target"), "float64",
            lambda plan: plan.keep and _samples_noise(plan),
-           lambda g, samples: _where_known(g.ensemble.notes.noises[:, :samples])),
+           lambda g, samples: _unless_empty(g.ensemble.notes.noises[:, :samples])),
 )
 # fmt: on
 
 
 def results(plan: Plan) -> list[ResultVariable]:
-    """Those that a plan has."""
+    """Return all results that a run of this plan has, labels included."""
     return [result for result in RESULTS if result.exists(plan)]
 
 
+def computed_results(plan: Plan) -> list[ResultVariable]:
+    """Return the results that come from the engine; the others are labels, which follow from the plan."""
+    return [result for result in results(plan) if result.of_group is not None]
+
+
+def state_names(plan: Plan) -> list[str]:
+    """Return the names of the results from which a run continues."""
+    return [result.name for result in computed_results(plan) if not result.recorded_along]
+
+
 def lengths(plan: Plan, step: int, chains: range | None = None, first: int = 0) -> dict[str, int]:
-    """How long the dimensions are where a run, or some chains of it, stands at `step`; with what was noted
-    after step `first`."""
+    """Return the lengths of all dimensions.
+
+    Parameters
+    ----------
+    plan, step
+        The plan of a run, and the step at which it stands.
+    chains
+        The chains that count; None for all.
+    first
+        Records and samples count that were taken after this step.
+    """
     return {
         "chain": plan.total if chains is None else len(chains),
         "parameter": plan.parameters,
@@ -216,16 +267,16 @@ def lengths(plan: Plan, step: int, chains: range | None = None, first: int = 0) 
 
 
 def sizes(plan: Plan, step: int | None = None, chains: range | None = None, first: int = 0) -> dict[str, int]:
-    """The bytes that each result takes at the last step, or as `lengths` says."""
-    long = lengths(plan, plan.steps if step is None else step, chains, first)
+    """Return the bytes that each result takes at `step` (None for the last); arguments as in `lengths`."""
+    length = lengths(plan, plan.steps if step is None else step, chains, first)
     return {
-        result.name: result.dtype(plan).itemsize * math.prod(long[name] for name in result.dimensions)
+        result.name: result.dtype(plan).itemsize * math.prod(length[name] for name in result.dimensions)
         for result in results(plan)
     }
 
 
 def check_memory(plan: Plan, copies: int) -> None:
-    """Refuse a plan whose results would not fit in the memory that is free, so many times."""
+    """Raise MemoryError if this number of copies of a plan's results does not fit in the free memory."""
     needed, free = {name: copies * size for name, size in sizes(plan).items()}, free_memory()
     if sum(needed.values()) > free:
         largest = max(needed, key=lambda name: needed[name])
@@ -241,39 +292,41 @@ def gather(
     plan: Plan,
     groups: list[EnsembleGroup],
     first: int,
-    before: xr.Dataset | None,
+    earlier: xr.Dataset | None,
     chains: range | None = None,
 ) -> xr.Dataset:
-    """Everything up to now, or all of some chains; `before` is what there was at step `first`, where this
-    call began. Without it there is what was noted since then."""
+    """Return the data of chains where their ensembles stand.
+
+    Parameters
+    ----------
+    plan, groups
+        The plan, and the ensembles of its chains.
+    first
+        The step at which these ensembles began.
+    earlier
+        The data of the run up to that step, which are included; None to leave out what was recorded before.
+    chains
+        The chains of the groups; None for all of the plan.
+    """
     step = groups[0].ensemble.step
     labels = _labels(
-        plan, step, range(plan.total) if chains is None else chains, first if before is None else 0
+        plan, step, range(plan.total) if chains is None else chains, first if earlier is None else 0
     )
-    long = lengths(plan, step, chains, first)
+    length = lengths(plan, step, chains, first)
     variables = {}
-    for result in results(plan):
-        if result.of_group is None:
-            continue
-        new = long[result.noted] if result.noted else 0
-        shape = [long[name] for name in result.dimensions]
-        values = _side_by_side(result, groups, new, shape, labels, result.dtype(plan))
-        if before is not None and result.noted:
-            along = result.dimensions.index(result.noted)
-            values = np.concatenate([before[result.name].values, values], axis=along)
+    for result in computed_results(plan):
+        values = _side_by_side(result, groups, length, labels, result.dtype(plan))
+        if earlier is not None and result.recorded_along:
+            axis = result.dimensions.index(result.recorded_along)
+            values = np.concatenate([earlier[result.name].values, values], axis=axis)
         variables[result.name] = result.dimensions, values
-    if before is not None:  # the names of the points stay when coefficients change
-        labels |= {axis: ("chain", before[axis].values) for axis in plan.axes}
+    if earlier is not None:
+        labels |= _point_labels(plan, earlier)
     return xr.Dataset(variables, labels)
 
 
-def state_names(plan: Plan) -> list[str]:
-    """The names of the results from which a run continues."""
-    return [result.name for result in results(plan) if result.of_group and not result.noted]
-
-
 class Piece(NamedTuple):
-    """The data of some chains at step `end`, with what was noted after step `begin`."""
+    """Data of some chains at step `end`, with everything recorded after step `begin`."""
 
     chains: range
     begin: int
@@ -281,50 +334,69 @@ class Piece(NamedTuple):
     data: Mapping[str, NDArray[Any]]
 
 
-def place(plan: Plan, result: ResultVariable, piece: Piece) -> tuple[slice, ...]:
-    """Where the values of a piece are among those of all chains at the last step."""
+def index_of_piece(plan: Plan, result: ResultVariable, piece: Piece) -> tuple[slice, ...]:
+    """Return the index of a piece's values in a result of all chains at the last step."""
     counts = {"record": record_count, "sample": sample_count}
     spans = {name: slice(count(plan, piece.begin), count(plan, piece.end)) for name, count in counts.items()}
     spans["chain"] = slice(piece.chains.start, piece.chains.stop)
     return tuple(spans.get(name, slice(None)) for name in result.dimensions)
 
 
-def join(plan: Plan, pieces: Iterable[Piece], before: xr.Dataset | None = None) -> xr.Dataset:
-    """The data of all chains at the last step, from those of pieces that follow on `before`; of the state
-    the last one of each chain counts."""
-    long, labels = lengths(plan, plan.steps), labels_at(plan, before)
-    known = [result for result in results(plan) if result.of_group is not None]
-    joined = {r.name: np.empty([long[name] for name in r.dimensions], r.dtype(plan)) for r in known}
-    if before is not None:
-        for result in known:
-            if result.noted:
-                past = tuple(slice(length) for length in before[result.name].shape)
-                joined[result.name][past] = before[result.name].values
+def join(plan: Plan, pieces: Iterable[Piece], earlier: xr.Dataset | None = None) -> xr.Dataset:
+    """Return the data of all chains at the last step.
+
+    Parameters
+    ----------
+    plan
+        The plan of all chains.
+    pieces
+        Pieces that together have all chains and steps. The state is that of the last piece of each chain.
+    earlier
+        The data of the run from which the pieces continue, if they do not begin at the start.
+    """
+    length, computed = lengths(plan, plan.steps), computed_results(plan)
+    joined = {
+        result.name: np.empty([length[name] for name in result.dimensions], result.dtype(plan))
+        for result in computed
+    }
+    if earlier is not None:
+        for result in computed:
+            if result.recorded_along:
+                span = tuple(slice(size) for size in earlier[result.name].shape)
+                joined[result.name][span] = earlier[result.name].values
     for piece in pieces:
-        for result in known:
-            if result.noted or piece.end == plan.steps:
-                joined[result.name][place(plan, result, piece)] = piece.data[result.name]
-    return xr.Dataset({r.name: (r.dimensions, joined[r.name]) for r in known}, labels)
+        for result in computed:
+            if result.recorded_along or piece.end == plan.steps:
+                joined[result.name][index_of_piece(plan, result, piece)] = piece.data[result.name]
+    variables = {result.name: (result.dimensions, joined[result.name]) for result in computed}
+    return xr.Dataset(variables, final_labels(plan, earlier))
 
 
-def labels_at(plan: Plan, before: xr.Dataset | None = None) -> dict[str, Any]:
-    """What all chains and the other dimensions are called at the last step; the names of points stay as they
-    were before when coefficients change."""
-    names = {} if before is None else {axis: ("chain", before[axis].values) for axis in plan.axes}
-    return _labels(plan, plan.steps, range(plan.total)) | names
+def final_labels(plan: Plan, earlier: xr.Dataset | None = None) -> dict[str, Any]:
+    """Return the labels of all dimensions at the last step.
+
+    `earlier` has the labels of points before their coefficients were changed, which stay.
+    """
+    labels = _labels(plan, plan.steps, range(plan.total))
+    return labels if earlier is None else labels | _point_labels(plan, earlier)
 
 
-def restore(group: EnsembleGroup, step: int, before: xr.Dataset) -> None:
-    """Put the chains of a group where they were."""
+def _point_labels(plan: Plan, data: xr.Dataset) -> dict[str, Any]:
+    """Return the labels of the points in a data set; they stay when coefficients change."""
+    return {axis: ("chain", data[axis].values) for axis in plan.axes}
+
+
+def restore(group: EnsembleGroup, step: int, data: xr.Dataset) -> None:
+    """Put the chains of a group into the state that a data set has, at `step`; raise if it cannot be one."""
     group.ensemble.step = step
     for result in RESULTS:
-        if result.of_group is None or result.noted or result.name not in before:
+        if result.of_group is None or result.recorded_along or result.name not in data:
             continue
         for label, values in result.of_group(group, 0).items():
-            there = before[result.name] if label is None else before[result.name].sel(thermostat=label)
-            values[...] = there.values[group.chains]
+            saved = data[result.name] if label is None else data[result.name].sel(thermostat=label)
+            values[...] = saved.values[group.chains]
     if not np.isin(group.ensemble.chains.rung, np.arange(len(group.ensemble.ladder.tau))).all():
-        raise ValueError("a chain is on a rung that the ladder does not have")
+        raise ValueError("a chain is on a rung that the ladder of temperatures does not have")
     chains = group.ensemble.chains
     noise = chains.noise[chains.died < 0]
     if not (np.isfinite(noise) & (noise > 0)).all():
@@ -332,52 +404,63 @@ def restore(group: EnsembleGroup, step: int, before: xr.Dataset) -> None:
 
 
 def check_arrays(plan: Plan, arrays: Mapping[str, NDArray[Any]], chains: range, begin: int, end: int) -> None:
-    """Refuse results that are not those of a piece of a plan, in shapes and types."""
-    long = lengths(plan, end, chains, begin)
-    for result in results(plan):
-        if result.of_group is None:
-            continue
-        shape, kind = tuple(long[name] for name in result.dimensions), result.dtype(plan)
+    """Raise ValueError unless arrays have the shapes and types of a piece of a plan.
+
+    Parameters
+    ----------
+    plan, arrays
+        The plan, and the results by name.
+    chains, begin, end
+        The chains and steps of the piece, as in `Piece`.
+    """
+    length = lengths(plan, end, chains, begin)
+    for result in computed_results(plan):
+        shape, dtype = tuple(length[name] for name in result.dimensions), result.dtype(plan)
         values = arrays[result.name]
-        if values.shape != shape or values.dtype != kind:
+        if values.shape != shape or values.dtype != dtype:
             raise ValueError(
-                f"{result.name} of chains {chains.start} to {chains.stop - 1} must be {kind} of shape "
-                f"{shape}, it is {values.dtype} of shape {values.shape}"
+                f"{result.name} of chains {chains.start} to {chains.stop - 1} must be {dtype} of shape "
+                f"{shape}, but it is {values.dtype} of shape {values.shape}"
             )
 
 
-def check(plan: Plan, step: int, data: xr.Dataset) -> None:
-    """Refuse data that are not those of a plan at this step, in names, dimensions, lengths and types."""
-    long = lengths(plan, step)
+def check_data(plan: Plan, step: int, data: xr.Dataset) -> None:
+    """Raise ValueError unless names, dimensions, lengths and types are those of a plan's run at `step`."""
+    length = lengths(plan, step)
     for result in results(plan):
-        expected = {name: long[name] for name in result.dimensions}
-        values, kind = data[result.name], result.dtype(plan)
-        if dict(values.sizes) != expected or values.dims != result.dimensions or values.dtype != kind:
+        expected = {name: length[name] for name in result.dimensions}
+        values, dtype = data[result.name], result.dtype(plan)
+        if dict(values.sizes) != expected or values.dims != result.dimensions or values.dtype != dtype:
             raise ValueError(
-                f"{result.name} must be {kind} with dimensions {expected}, "
-                f"it is {values.dtype} with {dict(values.sizes)}"
+                f"{result.name} must be {dtype} with dimensions {expected}, "
+                f"but it is {values.dtype} with {dict(values.sizes)}"
             )
     if unlabelled := [axis for axis in plan.axes if data[axis].dims != ("chain",)]:
         raise ValueError(f"the chains are not labelled by {', '.join(unlabelled)}")
 
 
 def find_point(plan: Plan, data: xr.Dataset, labels: dict[str, object]) -> int:
-    """The one point of a plan whose chains are called so."""
+    """Return the number of the point with these labels, or raise unless there is exactly one.
+
+    Labels that are no numbers in the data set are compared as the text that is there, the `repr`.
+    """
     axes = plan.axes
     if unknown := [name for name in labels if name not in axes]:
         raise ValueError(f"there is no axis {', '.join(unknown)}: this run has {', '.join(axes) or 'none'}")
-    named = {axis: data[axis].values[:: plan.chains] for axis in axes}
-    known = [{axis: named[axis][i] for axis in axes} for i in range(len(plan.points))]
-    texts = {axis: repr(float(v)) if is_real(v) else repr(v) for axis, v in labels.items()}  # as in `_labels`
-    matching = [
-        i
-        for i, point in enumerate(known)
-        if all(point[axis] == labels[axis] or point[axis] == text for axis, text in texts.items())
-    ]
+    of_axis = {axis: data[axis].values[:: plan.chains] for axis in axes}
+    points = [{axis: of_axis[axis][i] for axis in axes} for i in range(len(plan.points))]
+    texts = {axis: repr(float(v)) if is_real(v) else repr(v) for axis, v in labels.items()}
+
+    def matches(point: dict[str, Any]) -> bool:
+        return all(point[axis] == labels[axis] or point[axis] == text for axis, text in texts.items())
+
+    matching = [i for i, point in enumerate(points) if matches(point)]
     if len(matching) != 1:
-        values = [f"{axis}: {', '.join(dict.fromkeys(str(point[axis]) for point in known))}" for axis in axes]
+        values = [
+            f"{axis}: {', '.join(dict.fromkeys(str(point[axis]) for point in points))}" for axis in axes
+        ]
         raise ValueError(
-            f"{labels} names {len(matching)} points, and one is needed; there are {'; '.join(values)}"
+            f"{labels} selects {len(matching)} points, and one is needed; there are {'; '.join(values)}"
         )
     return matching[0]
 
@@ -406,15 +489,19 @@ def select_chains(data: xr.Dataset, chosen: NDArray[np.int64], plan: Plan, fewer
 def _side_by_side(
     result: ResultVariable,
     groups: list[EnsembleGroup],
-    new: int,
-    shape: list[int],
+    length: dict[str, int],
     labels: dict[str, Any],
     dtype: np.dtype[Any],
 ) -> NDArray[Any]:
-    """A result of all chains; a large one of a single group is not copied."""
+    """Return a result of the chains of all groups; a recorded one of a single group is not copied.
+
+    `length` and `labels` are those of all dimensions, with the records and samples of these ensembles only.
+    """
     assert result.of_group is not None
-    if len(groups) == 1 and result.noted and None in (single := result.of_group(groups[0], new)):
+    new = length[result.recorded_along] if result.recorded_along else 0
+    if len(groups) == 1 and result.recorded_along and None in (single := result.of_group(groups[0], new)):
         return single[None]
+    shape = [length[name] for name in result.dimensions]
     joined = np.full(shape, result.absent if dtype.kind == "f" else 0, dtype)
     for group in groups:
         for label, values in result.of_group(group, new).items():
@@ -426,21 +513,23 @@ def _side_by_side(
 
 
 def _part_names(plan: Plan) -> list[str]:
+    """Return the names of all parts, each once."""
     return list(dict.fromkeys(part.name for part in plan.parts()))
 
 
 def _thermostat_names(plan: Plan) -> list[str]:
-    return list(dict.fromkeys(name for part in plan.parts() for name in _xi_names(part)))
+    """Return the names of the thermostats of all parts, each once."""
+    return list(dict.fromkeys(name for part in plan.parts() for name in _thermostats_of(part)))
 
 
-def _xi_names(part: Part) -> list[str]:
-    """What the thermostats of a part are called: as it, or `hidden/1`, ... where each tensor has one."""
+def _thermostats_of(part: Part) -> list[str]:
+    """Return the names of the thermostats of a part: its own name, or `hidden/1`, ... with one per tensor."""
     count = len(part.thermostats)
     return [f"{part.name}/{i}" if count > 1 else part.name for i in range(1, count + 1)]
 
 
 def _labels(plan: Plan, step: int, chains: range, first: int = 0) -> dict[str, Any]:
-    """What these chains and the other dimensions are called, as `lengths` has them."""
+    """Return the labels of these chains and of all other dimensions; arguments as in `lengths`."""
     repeat = np.array(chains) % plan.chains
     labels: dict[str, Any] = {
         "split": np.array(["train", "test"], dtype=object),
@@ -453,17 +542,18 @@ def _labels(plan: Plan, step: int, chains: range, first: int = 0) -> dict[str, A
     if thermostats := _thermostat_names(plan):
         labels["thermostat"] = np.array(thermostats, dtype=object)
     if plan.keep:
-        labels["sample_step"] = (
-            "sample",
-            np.array(sample_steps(plan, step)[sample_count(plan, first) :], np.int64),
-        )
+        steps = sample_steps(plan, step)[sample_count(plan, first) :]
+        labels["sample_step"] = "sample", np.array(steps, np.int64)
     if plan.histogram:
-        edges = np.linspace(plan.histogram[0], plan.histogram[1], plan.histogram[2] + 1)
+        low, high, bins = plan.histogram
+        edges = np.linspace(low, high, bins + 1)
         labels["bin"] = (edges[1:] + edges[:-1]) / 2
     for axis in plan.axes:
         values = [point.labels[axis] for point in plan.points]
-        numbers = all(isinstance(value, float) for value in values)
-        names = values if numbers else [v if isinstance(v, str) else repr(v) for v in values]
-        kind = np.float64 if numbers else object
-        labels[axis] = "chain", np.array(names, dtype=kind)[np.array(chains) // plan.chains]
+        if all(isinstance(value, float) for value in values):
+            of_points = np.array(values, dtype=np.float64)
+        else:
+            texts = [value if isinstance(value, str) else repr(value) for value in values]
+            of_points = np.array(texts, dtype=object)
+        labels[axis] = "chain", of_points[np.array(chains) // plan.chains]
     return labels

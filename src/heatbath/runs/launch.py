@@ -1,13 +1,16 @@
-"""Carry out a plan: in this process, in blocks on an executor, or from a checkpoint folder."""
+"""Run a plan: in this process, in blocks on an executor, or in a folder.
+
+What has been computed already is not computed again: a run can continue another one, its checkpoint, or the
+blocks in a folder.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heatbath._internal.checks import NON_NEGATIVE, real
 from heatbath._internal.warnings import InterruptedWarning, warn
@@ -17,19 +20,26 @@ from heatbath.runs.continuation import plan_differences
 from heatbath.runs.dataset import check_memory, gather
 from heatbath.runs.distributed.pools import Pool, pool_here
 from heatbath.runs.distributed.scheduler import BlockScheduler, Sizes
-from heatbath.runs.distributed.store import Before, Store, check_lazy, discard
+from heatbath.runs.distributed.store import EarlierRun, Store, check_dask, discard
 from heatbath.runs.plan import Plan
 from heatbath.runs.progress import Progress
+from heatbath.runs.run import Run, begun_elsewhere, load
 from heatbath.runs.simulation import Simulation, report_losses, warn_of_stale_noise
 
-if TYPE_CHECKING:
-    pass
-from heatbath.runs.run import Run, begun_elsewhere, load
+
+@dataclass(frozen=True)
+class _Execution:
+    """How a plan is run, which does not change its results: see `train`."""
+
+    threads: int | None
+    progress: Callable[[Progress], None] | None
+    every: float
+    pool: Pool | None
 
 
 def simulate(
     plan: Plan,
-    before: Run | None = None,
+    earlier: Run | None = None,
     *,
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
@@ -38,49 +48,72 @@ def simulate(
     folder: str | os.PathLike[str] | None = None,
     pool: Pool | None = None,
 ) -> Run:
-    """Carry out a plan: from its start, from a run that stands `before` its end, or from its checkpoint.
+    """Return the run of a plan, computed from its start or from where an earlier run or a checkpoint stands.
 
-    A checkpoint that is there and further along must be of this very plan. One that is not may be of the run
-    before, at an earlier step, and is replaced. Any other is left alone, and that is an error. With a `pool`
-    it is carried out in blocks, which are in a folder beside the checkpoint until all of them are there. With
-    a `folder` they stay there.
+    Parameters
+    ----------
+    plan
+        The plan of the complete run.
+    earlier
+        A run that stands at an earlier step of the plan.
+    threads, progress, every
+        As in `train`.
+    checkpoint
+        A file for the run so far. If it exists and is further along than `earlier`, it must be of this very
+        plan, and the run continues from there. Otherwise it may be of the earlier run, and is replaced. Any
+        other file is left alone, with an error.
+    folder
+        A folder in which the run stays as blocks, instead of a checkpoint.
+    pool
+        The workers that compute the plan in blocks, which are in a folder beside the checkpoint until all of
+        them are there; None for this process.
     """
-    check_manner(threads, progress, checkpoint, every)
+    check_execution(threads, progress, checkpoint, every)
+    execution = _Execution(threads, progress, every, pool)
     if folder is not None:
         if checkpoint is not None:
             raise ValueError("a run in a folder is its own checkpoint: leave out checkpoint")
-        return _in_folder(Path(folder), plan, before, threads, progress, every, pool)
+        return _run_in_folder(plan, earlier, Path(folder), execution)
     if checkpoint is not None and os.path.exists(checkpoint):
-        before = _furthest(plan, before, checkpoint)
-    if before is not None and before.step == plan.steps:
-        return before
-    check_memory(plan, 1 + (before is not None or len(plan.named) > 1))  # results of several are joined
-    if before is not None and before.data.chunks:
-        before = replace(before, data=before.data.compute())
-    first, data, former = (before.step, before.data, before.former) if before else (0, None, "")
-    _warn_of_former(before)
+        earlier = _furthest_run(plan, earlier, checkpoint)
+    if earlier is not None and earlier.step == plan.steps:
+        return earlier
+    check_memory(plan, 1 + (earlier is not None or len(plan.named) > 1))  # results of several are joined
+    if earlier is not None and earlier.data.chunks:
+        earlier = replace(earlier, data=earlier.data.compute())
+    _warn_of_former(earlier)
     warn_of_stale_noise(plan, plan.steps)
     if pool is not None:
-        return _in_blocks(pool, plan, before, threads, progress, checkpoint, every)
-    simulation = Simulation(plan, first, data, threads)
+        return _run_in_blocks(plan, earlier, checkpoint, pool, execution)
+    return _run_here(plan, earlier, checkpoint, execution)
 
-    def now() -> Run:
+
+def _run_here(
+    plan: Plan, earlier: Run | None, checkpoint: str | os.PathLike[str] | None, execution: _Execution
+) -> Run:
+    """Return the run of a plan, computed in this process; after Ctrl-C, the run so far."""
+    first, data, former = (earlier.step, earlier.data, earlier.former) if earlier else (0, None, "")
+    simulation = Simulation(plan, first, data, execution.threads)
+
+    def run_so_far() -> Run:
         return Run(plan, simulation.step, gather(plan, simulation.groups, first, data), former)
 
     def save(run: Run | None = None) -> None:
         try:
-            (run or now()).save(checkpoint)  # type: ignore[arg-type]
+            (run_so_far() if run is None else run).save(checkpoint)  # type: ignore[arg-type]
         except (OSError, MemoryError) as error:
             warn(f"the checkpoint at step {simulation.step} failed, and the run continues: {error}")
 
-    if checkpoint is not None:
-        now().save(checkpoint)  # an error now is better than one in an hour
-    done = simulation.run(progress, None if checkpoint is None else save, every)
-    run = now()
-    if checkpoint is not None:
+    if checkpoint is None:
+        is_finished = simulation.run(execution.progress)
+        run = run_so_far()
+    else:
+        run_so_far().save(checkpoint)  # an error now is better than one in an hour
+        is_finished = simulation.run(execution.progress, save, execution.every)
+        run = run_so_far()
         save(run)
     report_losses(simulation.losses(), plan.total, first)
-    if not done:
+    if not is_finished:
         warn(
             f"interrupted at step {run.step} of {plan.steps}: resume() continues from there",
             InterruptedWarning,
@@ -88,24 +121,22 @@ def simulate(
     return run
 
 
-def _in_blocks(
-    pool: Pool,
+def _run_in_blocks(
     plan: Plan,
-    before: Run | None,
-    threads: int | None,
-    progress: Callable[[Progress], None] | None,
+    earlier: Run | None,
     checkpoint: str | os.PathLike[str] | None,
-    every: float,
+    pool: Pool,
+    execution: _Execution,
 ) -> Run:
-    """Carry out a plan in blocks of chains, and join them."""
+    """Return the run of a plan, computed in blocks of chains and joined."""
     folder = None
     if checkpoint is not None:
         file.check_replaceable(Path(checkpoint))
-        folder = _blocks_of(checkpoint)
-    start = None if before is None else Before(before.step, before.data)
+        folder = _blocks_folder(checkpoint)
+    start = None if earlier is None else EarlierRun(earlier.step, earlier.data)
     with Store.locked(plan, folder, start) as store:
-        _compute(store, pool, threads or 1, progress, every)
-        run = Run(plan, plan.steps, store.joined(), before.former if before else "")
+        _compute_blocks(store, pool, execution.threads or 1, execution)
+        run = Run(plan, plan.steps, store.joined(), earlier.former if earlier else "")
         if checkpoint is not None:
             run.save(checkpoint)
             store.remove()
@@ -113,52 +144,44 @@ def _in_blocks(
     return run
 
 
-def _in_folder(
-    folder: Path,
-    plan: Plan,
-    before: Run | None,
-    threads: int | None,
-    progress: Callable[[Progress], None] | None,
-    every: float,
-    pool: Pool | None,
-) -> Run:
-    """Carry out a plan in blocks that stay in a folder, by others or here, after those of a run before."""
-    check_lazy()
-    _warn_of_former(before)
+def _run_in_folder(plan: Plan, earlier: Run | None, folder: Path, execution: _Execution) -> Run:
+    """Return the run of a plan, computed in blocks that stay in a folder, behind those of an earlier run."""
+    check_dask()
+    _warn_of_former(earlier)
     warn_of_stale_noise(plan, plan.steps)
-    start = None if before is None else Before(before.step, before.data, before.former)
-    count = threads or (1 if pool else thread_count(threads))
-    with Store.locked(plan, folder, begins=start) as store:
+    start = None if earlier is None else EarlierRun(earlier.step, earlier.data, earlier.former)
+    pool = execution.pool
+    threads = execution.threads or (1 if pool else thread_count(None))
+    with Store.locked(plan, folder, copied=start) as store:
         if store.done < plan.total:
             with nullcontext(pool) if pool else pool_here() as workers:
                 if start is not None:
-                    store.begin(start, Sizes(plan, workers.workers(count), count, 0).even())
-                _compute(store, workers, count, progress, every)
-    report_losses(store.losses(), plan.total, 0 if before is None else before.step)
+                    chains = Sizes(plan, workers.workers(threads), threads, 0).even()
+                    store.copy_run(start, chains)
+                _compute_blocks(store, workers, threads, execution)
+    report_losses(store.losses(), plan.total, 0 if earlier is None else earlier.step)
     return Run(plan, plan.steps, store.lazy(), store.former)
 
 
-def _compute(
-    store: Store, pool: Pool, threads: int, progress: Callable[[Progress], None] | None, every: float
-) -> None:
-    """Have all blocks of a plan computed that are missing."""
+def _compute_blocks(store: Store, pool: Pool, threads: int, execution: _Execution) -> None:
+    """Compute all blocks that are missing in a store."""
     total = store.plan.total
     try:
         with pool:
-            BlockScheduler(pool, store, threads, every).run(progress)
+            BlockScheduler(pool, store, threads, execution.every).run(execution.progress)
     except KeyboardInterrupt:
-        kept = f"in {store.folder}, and the same call goes on" if store.folder else "lost: give a checkpoint"
-        warn(
-            f"interrupted: what is done, {store.done} of {total} chains to the end, is {kept}",
-            InterruptedWarning,
-        )
+        kept = "lost: give a checkpoint"
+        if store.folder:
+            kept = f"in {store.folder}, and the same call continues from there"
+        warn(f"interrupted: {store.done} of {total} chains are done and {kept}", InterruptedWarning)
         raise
-    if len(losses := store.losses()) == total:  # which is an error
-        report_losses(losses, total, store.first)
+    losses = store.losses()
+    if len(losses) == total:
+        report_losses(losses, total, store.first)  # raises
 
 
-def check_manner(threads: int | None, progress: object, checkpoint: object, every: object) -> None:
-    """Refuse what says how to run, and not what, where it is wrong."""
+def check_execution(threads: int | None, progress: object, checkpoint: object, every: object) -> None:
+    """Raise if an argument that says how to run is wrong: see `train`."""
     thread_count(threads)
     real("every", every, NON_NEGATIVE)
     if not (progress is None or callable(progress)):
@@ -167,25 +190,29 @@ def check_manner(threads: int | None, progress: object, checkpoint: object, ever
         raise TypeError(f"checkpoint must be a path, got {checkpoint!r}")
 
 
-def _warn_of_former(before: Run | None) -> None:
-    if before is not None and before.former:
-        warn(f"{begun_elsewhere(before)}: it continues, but not bit for bit as it would have there")
+def _warn_of_former(earlier: Run | None) -> None:
+    """Warn if a run was begun by a version that rounded otherwise."""
+    if earlier is not None and earlier.former:
+        warn(f"{begun_elsewhere(earlier)}: it continues, but not bit for bit as it would have there")
 
 
-def _furthest(plan: Plan, before: Run | None, checkpoint: str | os.PathLike[str]) -> Run | None:
-    """Where a plan stands: at its checkpoint, if that is further along, or at the run before."""
-    there = load(checkpoint, plan.problem)
-    further = before is None or there.step > before.step  # this very call, interrupted
-    if wrong := plan_differences(plan, there.plan, until=None if further else there.step):
+def _furthest_run(plan: Plan, earlier: Run | None, checkpoint: str | os.PathLike[str]) -> Run | None:
+    """Return the run in a checkpoint if it is further along than the earlier run, or else the earlier run.
+
+    Raise if the checkpoint is of another plan.
+    """
+    saved = load(checkpoint, plan.problem)
+    is_further = earlier is None or saved.step > earlier.step  # this very call was interrupted
+    if different := plan_differences(plan, saved.plan, until=None if is_further else saved.step):
         raise ValueError(
-            f"{checkpoint} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
+            f"{checkpoint} is of another run, with other {', '.join(different)}: it is left alone. Choose "
             "another name, or continue it with load(...).resume(...)"
         )
-    if there.finished:
-        discard(_blocks_of(checkpoint), there.plan)
-    return there if further else before
+    if saved.finished:
+        discard(_blocks_folder(checkpoint), saved.plan)
+    return saved if is_further else earlier
 
 
-def _blocks_of(checkpoint: str | os.PathLike[str]) -> Path:
-    """The folder beside a checkpoint that has the blocks of its run until all of them are there."""
+def _blocks_folder(checkpoint: str | os.PathLike[str]) -> Path:
+    """Return the folder beside a checkpoint that has the blocks of its run until all of them are there."""
     return Path(f"{os.fspath(checkpoint)}.blocks")

@@ -1,4 +1,7 @@
-"""Networks, partitions and problems as plain values, to be written as text and read back, checked."""
+"""Turn networks, partitions and problems into plain values, to be written as text and read back, checked.
+
+Plain values are those of JSON: texts, numbers, lists and dicts.
+"""
 
 from __future__ import annotations
 
@@ -26,126 +29,112 @@ if TYPE_CHECKING:
 
 RECIPES = {name: getattr(datasets, name) for name in ("spirals", "trigonometric", "rings", "blobs", "mnist")}
 ARRAYS = ("X_train", "Y_train", "X_test", "Y_test", "shift", "scale", "target_shift", "target_scale")
-WEIGHTS = ("weights_train", "weights_test")  # arrays that need not be there
+WEIGHTS = ("weights_train", "weights_test")  # arrays that are None if examples have no weights
 
 
 def methods_to_plain(methods: Methods) -> dict[str, Any]:
-    """A partition as a dict of plain values: h, and the method of each part by name, with all its values.
+    """Return a partition as plain values: h, and the method of each part with its coefficients.
 
-    Of several named partitions, a dict of such dicts under the one key `methods`.
+    Several named partitions are a dict of such dicts under the single key `methods`.
     """
     if not isinstance(methods, Partition):
         return {"methods": {name: methods_to_plain(partition) for name, partition in methods.items()}}
     parts = [
-        {"part": list(key) if isinstance(key, tuple) else key}
-        | _named(type(method))
-        | {name: _plain(getattr(method, name)) for name in names(type(method))}
+        {"part": list(key) if isinstance(key, tuple) else key, **_method_to_plain(method)}
         for key, method in methods.methods.items()
     ]
-    plain = {"h": _plain(methods.h), "parts": parts}
+    plain = {"h": _to_plain(methods.h), "parts": parts}
     if methods.posterior is not None:
-        plain["posterior"] = _plain(asdict(methods.posterior))
+        plain["posterior"] = _to_plain(asdict(methods.posterior))
     return plain
 
 
 def methods_from_plain(plain: Mapping[str, Any]) -> Methods:
-    """The partition, or the named partitions, that `methods_to_plain` wrote."""
+    """Return the partition, or the named partitions, that `methods_to_plain` turned into plain values."""
     if "parts" in plain:
-        return _partition(plain)
-    return {name: _partition(entry) for name, entry in plain["methods"].items()}
+        return _partition_from_plain(plain)
+    return {name: _partition_from_plain(partition) for name, partition in plain["methods"].items()}
 
 
-def _partition(plain: Mapping[str, Any]) -> Partition:
+def _partition_from_plain(plain: Mapping[str, Any]) -> Partition:
+    """Return the partition with these plain values."""
     methods = {}
     for entry in plain["parts"]:
-        values = {name: _value(value) for name, value in entry.items()}
-        key, kind = values.pop("part"), find_method(values.pop("method"), values.pop("module", None))
-        methods[tuple(key) if isinstance(key, list) else key] = kind(**values)
+        values = {name: _from_plain(value) for name, value in entry.items()}
+        key, method = values.pop("part"), find_method(values.pop("method"), values.pop("module", None))
+        methods[tuple(key) if isinstance(key, list) else key] = method(**values)
     posterior = Posterior(**plain["posterior"]) if "posterior" in plain else None
-    return Partition(methods, _value(plain["h"]), posterior)
+    return Partition(methods, _from_plain(plain["h"]), posterior)
 
 
-def _named(kind: type[Method]) -> dict[str, str]:
-    """A method's name and, where it is not heatbath's own, the module that defines it."""
-    module = module_of(kind)
-    return {"method": kind.__name__} | ({} if module is None else {"module": module})
+def _method_to_plain(method: Method) -> dict[str, Any]:
+    """Return the name of a method, the module that defines it if it is not heatbath's, and its values."""
+    module = module_of(type(method))
+    plain: dict[str, Any] = {"method": type(method).__name__}
+    if module is not None:
+        plain["module"] = module
+    return plain | {name: _to_plain(getattr(method, name)) for name in names(type(method))}
 
 
 def network_to_plain(network: MLP) -> dict[str, Any]:
-    """A network as a dict of plain values: `MLP(**values)` is the network again."""
+    """Return a network as plain values, from which `MLP(**values)` makes it again."""
     return asdict(network) | {"hidden": list(network.hidden)}
 
 
 def problem_to_plain(problem: Problem) -> dict[str, Any]:
-    """A problem without its arrays: a recipe that makes it again, or None, and a checksum of everything."""
+    """Return a problem without its arrays: its recipe, or None if that makes other data, and its checksum."""
     digest = checksum(problem)
     try:  # a problem may have been edited since it was made by its recipe
-        remade = problem.recipe is not None and checksum(_problem(problem.recipe)) == digest
+        is_remade = problem.recipe is not None and checksum(_problem_by_recipe(problem.recipe)) == digest
     except (ValueError, TypeError, OSError):
-        remade = False
-    return {
+        is_remade = False
+    plain: dict[str, Any] = {
         "name": problem.name,
         "task": problem.task,
         "features": list(problem.features),
         "targets": list(problem.targets),
-        "recipe": problem.recipe if remade else None,
+        "recipe": problem.recipe if is_remade else None,
         "checksum": digest,
-        **({} if problem.encoder is None else {"encoder": problem.encoder.plain()}),
-        **({} if problem.class_factors is None else {"class_factors": list(problem.class_factors)}),
     }
+    if problem.encoder is not None:
+        plain["encoder"] = problem.encoder.plain()
+    if problem.class_factors is not None:
+        plain["class_factors"] = list(problem.class_factors)
+    return plain
 
 
 def problem_from_plain(
-    plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], given: Problem | None = None
+    plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], problem: Problem | None = None
 ) -> Problem:
-    """The problem that `problem_to_plain` described: the one that is `given`, or made again by its recipe, or
-    from its arrays. Its checksum must agree."""
+    """Return the problem that `problem_to_plain` described, or raise unless its checksum is the same.
+
+    Parameters
+    ----------
+    plain
+        The description.
+    arrays
+        The arrays of the problem by name, which are needed if it has no recipe.
+    problem
+        The problem itself, if it should not be made again.
+    """
     recipe = plain["recipe"]
-    if given is not None:
-        if checksum(given) != plain["checksum"]:
+    if problem is not None:
+        if checksum(problem) != plain["checksum"]:
             raise ValueError(
-                f"it is a run on another problem, {recipe or plain['name']}, and not on {given!r}"
+                f"it is a run on another problem, {recipe or plain['name']}, and not on {problem!r}"
             )
-        return given
-    if recipe is None:
-        names: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
-        names |= {name: arrays.get(name) for name in WEIGHTS}
-        names["encoder"] = _encoder(plain.get("encoder"))
-        names["class_factors"] = plain.get("class_factors")
-        problem = Problem(**(names | {name: arrays[name] for name in ARRAYS}))
-    else:
-        problem = _problem(recipe)
-    if checksum(problem) != plain["checksum"]:
+        return problem
+    made = _problem_by_arrays(plain, arrays) if recipe is None else _problem_by_recipe(recipe)
+    if checksum(made) != plain["checksum"]:
         raise ValueError(
             f"the recipe {recipe} makes other data than the run had (another version of its source, or of "
             "NumPy's generator): pass problem= with the original data"
         )
-    return problem
+    return made
 
 
-def checksum(problem: Problem) -> str:
-    """SHA-256 of all that a problem is, but its recipe."""
-    digest = hashlib.sha256()
-    weights = [name for name in WEIGHTS if getattr(problem, name) is not None]
-    names: list[object] = [problem.name, problem.task, problem.features, problem.targets, *weights]
-    if problem.encoder is not None:
-        names.append(problem.encoder.plain())
-    if problem.class_factors is not None:
-        names.append(problem.class_factors)
-    digest.update(json.dumps(names).encode())
-    for array in (getattr(problem, name) for name in (*ARRAYS, *weights)):
-        digest.update(json.dumps(array.shape).encode())
-        digest.update(np.ascontiguousarray(array, "<f8").data)
-    return digest.hexdigest()
-
-
-def _encoder(plain: object) -> TableEncoder | None:
-    from heatbath.datasets.tables import TableEncoder  # scikit-learn takes a second, and few runs need it
-
-    return None if plain is None else TableEncoder.from_plain(plain)
-
-
-def _problem(recipe: Mapping[str, Any]) -> Problem:
+def _problem_by_recipe(recipe: Mapping[str, Any]) -> Problem:
+    """Return the built-in problem that a recipe makes: its name and arguments."""
     arguments = dict(recipe)
     name = arguments.pop("name", None)
     if name not in RECIPES:
@@ -155,24 +144,60 @@ def _problem(recipe: Mapping[str, Any]) -> Problem:
     return problem
 
 
-def _plain(value: Any) -> Any:
-    """A coefficient or an option; JSON has no infinity, so it becomes a word."""
+def _problem_by_arrays(plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Problem:
+    """Return the problem of a user with this description and these arrays."""
+    values: dict[str, Any] = {name: plain[name] for name in ("name", "task", "features", "targets")}
+    values |= {name: arrays[name] for name in ARRAYS}
+    values |= {name: arrays.get(name) for name in WEIGHTS}
+    encoder = _encoder_from_plain(plain.get("encoder"))
+    return Problem(**values, encoder=encoder, class_factors=plain.get("class_factors"))
+
+
+def _encoder_from_plain(plain: object) -> TableEncoder | None:
+    """Return the encoder of a table with these plain values; None stays None."""
+    from heatbath.datasets.tables import TableEncoder  # scikit-learn takes a second, and few runs need it
+
+    return None if plain is None else TableEncoder.from_plain(plain)
+
+
+def checksum(problem: Problem) -> str:
+    """Return the SHA-256 of everything in a problem but its recipe, in hexadecimal."""
+    digest = hashlib.sha256()
+    weights = [name for name in WEIGHTS if getattr(problem, name) is not None]
+    texts: list[object] = [problem.name, problem.task, problem.features, problem.targets, *weights]
+    if problem.encoder is not None:
+        texts.append(problem.encoder.plain())
+    if problem.class_factors is not None:
+        texts.append(problem.class_factors)
+    digest.update(json.dumps(texts).encode())
+    for name in (*ARRAYS, *weights):
+        array = getattr(problem, name)
+        digest.update(json.dumps(array.shape).encode())
+        digest.update(np.ascontiguousarray(array, "<f8").data)
+    return digest.hexdigest()
+
+
+def _to_plain(value: Any) -> Any:
+    """Return a coefficient or an option as plain values; as JSON has no infinity, it becomes "inf"."""
     if isinstance(value, (Schedule, SimulatedTempering)):
         value = to_plain(value)
     if isinstance(value, dict):
-        return {name: _plain(single) for name, single in value.items()}
+        return {name: _to_plain(single) for name, single in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(single) for single in value]
+        return [_to_plain(single) for single in value]
     return "inf" if isinstance(value, float) and math.isinf(value) else value
 
 
-def _value(plain: Any) -> Any:
+def _from_plain(plain: Any) -> Any:
+    """Return the coefficient or option with these plain values."""
     if isinstance(plain, list):
-        return [_value(single) for single in plain]
-    return from_plain(_with_infinities(plain)) if isinstance(plain, Mapping) else _with_infinities(plain)
+        return [_from_plain(single) for single in plain]
+    value = _with_infinities(plain)
+    return from_plain(value) if isinstance(plain, Mapping) else value
 
 
 def _with_infinities(plain: Any) -> Any:
+    """Return plain values with infinity for "inf"."""
     if isinstance(plain, Mapping):
         return {name: _with_infinities(single) for name, single in plain.items()}
     if isinstance(plain, list):

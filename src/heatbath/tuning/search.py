@@ -24,7 +24,7 @@ from heatbath.evaluation.metrics import losses
 from heatbath.models.dense import MLP
 from heatbath.runs.continuation import extend_plan, sample_again
 from heatbath.runs.distributed.pools import chosen_pool
-from heatbath.runs.launch import check_manner, simulate
+from heatbath.runs.launch import check_execution, simulate
 from heatbath.runs.plan import Plan, make_plan
 from heatbath.runs.progress import Progress
 from heatbath.runs.run import Run
@@ -115,7 +115,7 @@ def tune(
     >>> found.partition == found.run.partition, sorted(found.importance["partition"])
     (True, ['h', 'tau'])
     """
-    check_manner(threads, progress, checkpoint, every)
+    check_execution(threads, progress, checkpoint, every)
     search = prepare(
         problem, network, methods, steps, batch, chains, candidates=candidates, by=by, validation=validation,
         study=study, seed=seed, dtype=dtype, shuffled=shuffled,

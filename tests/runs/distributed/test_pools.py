@@ -194,7 +194,7 @@ def test_ctrl_c_leaves_no_task_behind(workers, asked, cut, tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
 
     manner = dict(executor=workers, progress=interrupt, every=0.1, checkpoint=tmp_path / "run.nc")
-    with pytest.warns(InterruptedWarning, match="the same call goes on"), pytest.raises(KeyboardInterrupt):
+    with pytest.warns(InterruptedWarning, match="the same call continues"), pytest.raises(KeyboardInterrupt):
         hb.sweep(*what, **manner, **options | {"steps": 10**8})
     assert begun.is_set()
     assert not _under_way(workers)

@@ -32,10 +32,10 @@ from heatbath.runs.continuation import plan_differences
 from heatbath.runs.distributed import block as blocks
 from heatbath.runs.distributed import pools, scheduler, worker
 from heatbath.runs.distributed import store as store_module
-from heatbath.runs.distributed.block import About, Shared, Stopped, Task
+from heatbath.runs.distributed.block import AbandonedError, About, SharedPlan, Task
 from heatbath.runs.distributed.scheduler import SECONDS, BlockScheduler, Means, Sizes
 from heatbath.runs.distributed.store import Store
-from heatbath.runs.distributed.worker import _ready, compute, hashed, instructions, machine
+from heatbath.runs.distributed.worker import _ready, compute, hash_files, machine, vector_instructions
 from heatbath.runs.plan import make_plan
 
 NETWORK = hb.MLP((5,))
@@ -182,9 +182,9 @@ def test_blocks_of_another_run_damaged_ones_and_those_of_another_heatbath_are_re
         Store(other, tmp_path)
     with pytest.raises(ValueError, match="is of another run: it is left alone"):
         Store(other).add(block)
-    with pytest.raises(ValueError, match="there twice"):
+    with pytest.raises(ValueError, match="two blocks have some of these chains"):
         Store(plan, tmp_path).add(compute(Task(shared.digest, (), 2, 4, 20), shared.content))
-    with pytest.raises(ValueError, match="begins at step 0, and what there is of these chains ends at 20"):
+    with pytest.raises(ValueError, match="begins at step 0, and the block before it ends at 20"):
         Store(plan, tmp_path).add(block)
     assert [one.name for one in tmp_path.glob("chains*")] == [path.name]
     damaged = block.content[:200] + bytes([block.content[200] ^ 1]) + block.content[201:]
@@ -192,7 +192,7 @@ def test_blocks_of_another_run_damaged_ones_and_those_of_another_heatbath_are_re
     with pytest.raises(ValueError, match="damaged"):
         Store(plan, tmp_path).add(block._replace(content=damaged))
     path.write_bytes(damaged)
-    with pytest.raises(ValueError, match=r"damaged.*Remove it, and call what began the run again"):
+    with pytest.raises(ValueError, match=r"damaged.*Remove it, and repeat the call that began the run"):
         Store(plan, tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("")
@@ -207,7 +207,7 @@ def test_blocks_of_another_run_damaged_ones_and_those_of_another_heatbath_are_re
 )
 def test_blocks_that_may_have_other_bits_are_refused_or_told(problem, monkeypatch, name, outcome):
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    shared = Shared.of(plan)
+    shared = SharedPlan.of_plan(plan)
     block = compute(Task(shared.digest, (), 0, 8, 20), shared.content)
     here = machine(plan, ()) | {name: "another"}
     monkeypatch.setattr(store_module, "machine", lambda *_: here)
@@ -235,7 +235,7 @@ def test_ctrl_c_leaves_no_task_behind_and_the_same_call_goes_on(problem, alone, 
         manner = dict(executor=executor, checkpoint=path, progress=interrupt)
         told = pytest.warns(
             InterruptedWarning,
-            match=r"what is done, \d+ of 28 chains to the end, is in .*the same call goes on",
+            match=r"\d+ of 28 chains are done and in .*the same call continues from there",
         )
         with told, pytest.raises(KeyboardInterrupt):
             hb.sweep(problem, NETWORK, GRID, **manner, **SIZES)
@@ -248,19 +248,19 @@ def test_ctrl_c_leaves_no_task_behind_and_the_same_call_goes_on(problem, alone, 
 
 def test_a_task_that_nobody_waits_for_ends_within_a_call_of_compiled_code(problem):
     plan = make_plan(problem, NETWORK, GRID, steps=10**9, chains=2, record=1)
-    shared, asked = Shared.of(plan), []
+    shared, asked = SharedPlan.of_plan(plan), []
 
     def wanted():
         asked.append(1)
         return len(asked) < 3
 
-    with pytest.raises(Stopped, match="chains 1 to 3"):
+    with pytest.raises(AbandonedError, match="chains 1 to 3"):
         compute(Task(shared.digest, (), 1, 4, 10**9), shared.content, wanted)
 
 
 def test_a_lost_worker_s_block_is_computed_by_another(problem, alone, cut, monkeypatch):
     cut(7)
-    monkeypatch.setattr(pools.Pool, "lost", lambda self, error: isinstance(error, OSError))
+    monkeypatch.setattr(pools.Pool, "is_lost", lambda self, error: isinstance(error, OSError))
 
     def second(number):
         if number in (2, 3):
@@ -299,10 +299,10 @@ def test_a_process_sends_back_names_of_files_however_large_a_block_is(problem, t
     """A worker that is killed while it sends more than a pipe takes at once leaves a part of it there, and
     `concurrent.futures` waits for the rest for ever."""
     plan = make_plan(problem, NETWORK, GRID, 60, 20, 64, record=60, samples=60)
-    shared = Shared.of(plan)
+    shared = SharedPlan.of_plan(plan)
     (tmp_path / pools.WANTED).touch()
     task = Task(shared.digest, (), 0, 64, 60)
-    answer = pools._compute_here(task, shared.content, tmp_path)
+    answer = pools._compute_to_files(task, shared.content, tmp_path)
     assert answer[0].stat().st_size > 2**16  # of a pipe
     assert len(pickle.dumps(answer)) < min(512, select.PIPE_BUF)  # 512: what POSIX promises everywhere
     block, alike = pools.ProcessPool(None).received(answer), compute(task, shared.content)
@@ -320,17 +320,17 @@ def test_sizes_follow_the_time_that_blocks_take_and_let_all_workers_end_together
     assert Sizes(plan, 4, 3, 0).unit == 3 * sizes.unit
     assert sizes.chains(4000) == sizes.unit
     half = About("", 0, sizes.unit, 0, 5, [], {}, "", 0.5, 9.0, 0.0, 0.0, {})
-    sizes.note(half)  # in half a second, after some of compilation
+    sizes.learn(half)  # in half a second, after some of compilation
     assert sizes.chains(4000) == SECONDS * sizes.unit
     assert sizes.chains(4 * sizes.unit) == sizes.unit
-    sizes.note(half, 2 * SECONDS)  # a mean of SECONDS to take a block, from each of four workers
+    sizes.learn(half, 2 * SECONDS)  # a mean of SECONDS to take a block, from each of four workers
     assert sizes.seconds == 8 * SECONDS
 
 
 def test_sizes_are_limited_by_the_bytes_of_the_results(problem, monkeypatch):
     plan = make_plan(problem, NETWORK, GRID, steps=1000, chains=100, record=1000, weights=True)
     sizes = Sizes(plan, 1, 1, 0)
-    sizes.note(About("", 0, sizes.unit, 0, 1000, [], {}, "", 1e-9, 0.0, 0.0, 0.0, {}))
+    sizes.learn(About("", 0, sizes.unit, 0, 1000, [], {}, "", 1e-9, 0.0, 0.0, 0.0, {}))
     assert sizes.chains(400) == 400 // sizes.unit * sizes.unit
     assert sizes.until(400, 0) == 1000
     a_record, state = 8 * 2 * (1 + 1 + 1) + 8 * 1 + 4 * 21, 4 * 2 * 21 + 8 * 3 + 8  # and the steps of records
@@ -362,11 +362,11 @@ def test_blocks_that_are_cut_in_time_have_the_bits_of_the_whole(problem, alone, 
 
 def test_a_block_that_takes_long_comes_back_and_goes_on(problem):
     plan = make_plan(problem, NETWORK, GRID, steps=10**9, chains=2, record=[1, 10**9])
-    shared = Shared.of(plan)
+    shared = SharedPlan.of_plan(plan)
     block = compute(Task(shared.digest, (), 1, 4, 10**9, seconds=0.01), shared.content)
     about = block.about
-    assert About.read(file.opened(block.content, "the block").attrs["block"]) == about
-    assert file.opened(block.state, "the state").sizes["chain"] == 3
+    assert About.read(file.read_bytes(block.content, "the block").attrs["block"]) == about
+    assert file.read_bytes(block.state, "the state").sizes["chain"] == 3
     assert 0 == about.begin < about.end < 10**9
     assert about.work == 3 * about.end
     late = compute(Task(shared.digest, (), 1, 4, 10**9, seconds=0.0), shared.content).about  # stopped at once
@@ -431,7 +431,7 @@ def test_a_folder_that_is_not_finished_is_gone_on_with(problem, alone, cut, monk
     with pytest.raises(RuntimeError, match=r"on purpose; .*goes on"):
         hb.sweep(problem, NETWORK, GRID, executor=AtOnce(seventh), folder=path, **SIZES)
     there = {one.name for one in path.glob("chains*")}
-    with pytest.raises(ValueError, match=r"has \d+ of 28 chains to the last step: call what began it again"):
+    with pytest.raises(ValueError, match=r"has \d+ of 28 chains to the last step: repeat the call"):
         hb.load(path)
     with pytest.raises(ValueError, match="is of another run, with other seed"):
         hb.sweep(problem, NETWORK, GRID, folder=path, seed=1, **SIZES)
@@ -551,7 +551,7 @@ def test_a_finished_folder_is_read_by_another_version(problem, alone, cut, monke
     pytest.importorskip("dask", reason="the extra dask is not installed")
     cut(28)
     hb.sweep(problem, NETWORK, GRID, folder=tmp_path / "run", **SIZES)
-    monkeypatch.setattr(worker, "library", lambda: "a later one")
+    monkeypatch.setattr(worker, "library_hash", lambda: "a later one")
     xr.testing.assert_identical(hb.load(tmp_path / "run").data.load(), alone.data)
 
 
@@ -569,7 +569,7 @@ def test_what_computes_is_known_by_its_sources(tmp_path, monkeypatch, problem):
     sys.modules.pop("own_methods")
     (tmp_path / "a.py").write_text("")
     (tmp_path / "b.py").write_text("")
-    assert hashed([tmp_path / "a.py"]) != hashed([tmp_path / "b.py"])
+    assert hash_files([tmp_path / "a.py"]) != hash_files([tmp_path / "b.py"])
 
 
 def test_a_lock_ends_with_the_call_though_forked_workers_live_on(problem, tmp_path):
@@ -636,9 +636,9 @@ def test_means_forget_what_was_taken_away_however_large():
     means = Means()
     means.add(about(1e300, 1.0))
     means.add(about(0.5, 3.0))
-    assert means.now()["temperature", "hidden"] == 2.0
+    assert means.values()["temperature", "hidden"] == 2.0
     means.remove(about(1e300, 1.0))
-    assert means.now() == {("loss",): 0.5, ("temperature", "hidden"): 3.0}
+    assert means.values() == {("loss",): 0.5, ("temperature", "hidden"): 3.0}
 
 
 def test_what_was_compiled_is_told_once_for_each_block_that_had_to(problem, cut, monkeypatch):
@@ -648,7 +648,7 @@ def test_what_was_compiled_is_told_once_for_each_block_that_had_to(problem, cut,
     def compiling(task, *others):
         block = compute(task, *others)
         about = block.about._replace(host=hosts.pop(0), compiled=3.0 * len(hosts))
-        data = file.opened(block.content, "the block")
+        data = file.read_bytes(block.content, "the block")
         return block._replace(about=about, content=blocks.sealed_block(data, about))
 
     monkeypatch.setattr(pools, "compute", compiling)
@@ -660,7 +660,7 @@ def test_what_was_compiled_is_told_once_for_each_block_that_had_to(problem, cut,
 def test_one_process_compiles_while_others_wait_and_do_not_count_that_as_work(problem, monkeypatch, tmp_path):
     monkeypatch.setattr(compile, "_FOLDER", str(tmp_path))  # where the lock is
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
-    shared, order, clock = Shared.of(plan), [], time.perf_counter
+    shared, order, clock = SharedPlan.of_plan(plan), [], time.perf_counter
     compute(Task(shared.digest, (), 0, 8, 20), shared.content)
     with once():  # who has it asks no more
         compute(Task(shared.digest, (), 0, 8, 20), shared.content)
@@ -822,7 +822,7 @@ class Elsewhere(pools.Pool):
         self.given, self.read, self.plans = [], [], {}
 
     def _give(self, checksum, piece):
-        self.given.append(set(file.opened(piece, checksum).variables))
+        self.given.append(set(file.read_bytes(piece, checksum).variables))
 
         def read():
             self.read.append(checksum)
@@ -831,19 +831,19 @@ class Elsewhere(pools.Pool):
         return read
 
     def submit(self, task, content):
-        driver = dict(blocks.known_plans)
+        driver = dict(blocks.cached_plans)
         self.know(self.plans)
         try:
             return super().submit(task, content)
         finally:
-            self.plans = dict(blocks.known_plans)
+            self.plans = dict(blocks.cached_plans)
             self.know(driver)
 
     @staticmethod
     def know(plans):
         """Have this process know these plans and no others, as another process would."""
-        blocks.known_plans.clear()
-        blocks.known_plans.update(plans)
+        blocks.cached_plans.clear()
+        blocks.cached_plans.update(plans)
 
 
 def test_the_rungs_of_a_search_give_the_user_s_own_data_to_the_workers_once(monkeypatch):
@@ -863,11 +863,11 @@ def test_the_rungs_of_a_search_give_the_user_s_own_data_to_the_workers_once(monk
 
 def test_what_a_plan_and_its_data_are_made_of_is_checked_on_arrival():
     plan = make_plan(own_data(), NETWORK, GRID, steps=20, chains=2)
-    shared = Shared.of(plan)
+    shared = SharedPlan.of_plan(plan)
     first, second = shared.content
-    blocks.known_plans.clear()
-    other = next(iter(Shared.of(make_plan(own_data(), NETWORK, GRID, steps=21)).content.values()))
-    blocks.known_plans.clear()
+    blocks.cached_plans.clear()
+    other = next(iter(SharedPlan.of_plan(make_plan(own_data(), NETWORK, GRID, steps=21)).content.values()))
+    blocks.cached_plans.clear()
     for content in (
         {first: other, second: shared.content[second]},
         {first: shared.content[first], second: other},
@@ -875,7 +875,7 @@ def test_what_a_plan_and_its_data_are_made_of_is_checked_on_arrival():
         with pytest.raises(ValueError, match="the plan that has arrived is not the one that was sent"):
             compute(Task(shared.digest, (), 0, 8, 20), content)
     compute(Task(shared.digest, (), 0, 8, 20), shared.content)
-    assert plan_differences(blocks.known_plans[shared.digest].plan, plan) == []
+    assert plan_differences(blocks.cached_plans[shared.digest].plan, plan) == []
 
 
 @pytest.mark.parametrize("lazy", [True, False])
@@ -895,7 +895,7 @@ def test_a_run_goes_on_in_a_folder(problem, cut, monkeypatch, tmp_path, lazy):
 
     with pytest.raises(RuntimeError, match=r"on purpose; \d+ of 28 chains are done and in"):
         start.resume(30, changed, executor=AtOnce(second), folder=tmp_path / "longer")
-    with pytest.raises(ValueError, match=r"has .* of 28 chains to the last step: call what began it again"):
+    with pytest.raises(ValueError, match=r"has .* of 28 chains to the last step: repeat the call"):
         hb.load(tmp_path / "longer")
     stored = len(list((tmp_path / "longer").glob("chains-*-steps-30-60.nc")))
     seen, again = [], AtOnce()
@@ -954,7 +954,7 @@ def test_a_second_kind_of_code_in_a_plan_is_compiled_by_one_process_at_a_time(pr
         "tempered": hb.LaLa(h=0.1, gamma=1.0, tau=ladder),
     }
     plan = make_plan(problem, NETWORK, methods, steps=20, chains=2)
-    shared, locked = Shared.of(plan), []
+    shared, locked = SharedPlan.of_plan(plan), []
 
     @contextmanager
     def lock():
@@ -967,7 +967,7 @@ def test_a_second_kind_of_code_in_a_plan_is_compiled_by_one_process_at_a_time(pr
     monkeypatch.setattr(simulation.Simulation, "run", lambda self, *_, **options: False)
     counts = []
     for first in (0, 2, 0, 2):
-        with pytest.raises(Stopped, match="interrupted"):
+        with pytest.raises(AbandonedError, match="interrupted"):
             compute(Task(shared.digest, (), first, first + 2, 20), shared.content)
         counts.append(len(locked))
     assert counts == [1, 2, 2, 2]
@@ -1028,7 +1028,7 @@ def _unsaid(compute, task):
         ),
         (lambda compute, task: compute(replace(task, until=0)), "it ends at step 0, and 1 to 60"),
         (_of_others, r"chains-0-5-.* its file is of another block"),
-        (_unsaid, "or says otherwise of this one"),
+        (_unsaid, "or describes it differently"),
         (lambda compute, task: compute(task)._replace(content=b""), "is not a run file"),
         (
             lambda compute, task: compute(replace(task, state=b"x")),
@@ -1097,8 +1097,8 @@ def test_a_study_asks_the_same_of_others(threads):
 def test_processors_with_other_instructions_are_told_apart(monkeypatch):
     def found(**features):
         monkeypatch.setattr(worker.llvmlite.binding, "get_host_cpu_features", lambda: features)
-        instructions.cache_clear()
-        return instructions()
+        vector_instructions.cache_clear()
+        return vector_instructions()
 
     try:
         assert found(avx2=True, fma=True, avx512f=True, aes=True) == "avx2 avx512f fma"
@@ -1108,7 +1108,7 @@ def test_processors_with_other_instructions_are_told_apart(monkeypatch):
             raise RuntimeError("on purpose")
 
         monkeypatch.setattr(worker.llvmlite.binding, "get_host_cpu_features", unknown)
-        instructions.cache_clear()
-        assert instructions() == "unknown"
+        vector_instructions.cache_clear()
+        assert vector_instructions() == "unknown"
     finally:
-        instructions.cache_clear()
+        vector_instructions.cache_clear()

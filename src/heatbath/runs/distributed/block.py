@@ -1,13 +1,14 @@
-"""Blocks: some chains of a plan over some of its steps, computed anywhere, and joined to the run they are of.
+"""Blocks: some chains of a plan over some of its steps, computed anywhere, and joined to a run.
 
-A chain's arithmetic is its own, and every random number has an address: so a block has the bits that its
-chains would have among all others, on any computer with the same instructions and the same versions. Where
-these differ that is said (`DifferentBitsWarning`), and a block that another heatbath has computed is refused.
+The arithmetic of a chain does not depend on other chains, and every random number has an address. So a block
+has the same bits as its chains would have among all others, on any computer with the same instructions and
+the same versions. If these differ, a warning says so (`DifferentBitsWarning`), and a block that another
+heatbath has computed is refused.
 
-A block is a sealed NetCDF file: it is there whole or not at all, with a checksum, whoever is killed. So a
-folder of blocks is a run that can be larger than memory. (One file with an unlimited dimension has a single
-writer, and is lost with him; of many arrays in pieces, as Zarr has them, a writer that is killed leaves some
-new and some old, and nothing tells.)
+A block is a sealed NetCDF file: it is written completely or not at all, with a checksum, whoever is killed.
+So a folder of blocks is a run that can be larger than memory. (One file with an unlimited dimension has a
+single writer, and is lost with it. Of many arrays in pieces, as Zarr has them, a killed writer leaves some
+new and some old, and nothing shows which.)
 """
 
 from __future__ import annotations
@@ -26,50 +27,91 @@ from numpy.typing import NDArray
 
 from heatbath.methods import module_of
 from heatbath.runs import file
-from heatbath.runs.dataset import (
-    state_names,
-)
+from heatbath.runs.dataset import state_names
 from heatbath.runs.plan import Plan
 from heatbath.runs.simulation import Loss
 
-KEPT = 2  # plans that a worker keeps, with their data
-NAME = "chains-{}-{}-steps-{}-{}.nc"
+CACHED_PLANS = 2  # plans that a worker keeps, with their data
+NAME = "chains-{}-{}-steps-{}-{}.nc"  # the name of a block's file
 
 
 class BlocksError(RuntimeError):
     """Blocks cannot be computed, or not now."""
 
 
-class Stopped(RuntimeError):
+class AbandonedError(RuntimeError):
     """A block was not finished, since nobody waits for it any more."""
 
 
-class Shared(NamedTuple):
-    """What all blocks of a plan have in common: its pieces as sealed files, by their checksums, the second
-    with the user's data (`file.pieces`); what it is called; and the modules that define its methods, where
-    they are not heatbath's own. Plans with the same data have that piece in common."""
+class CachedPlan(NamedTuple):
+    """A plan that this process keeps, and the checksum of its data, in a list that is empty without data."""
+
+    plan: Plan
+    data: list[str]
+
+
+cached_plans: OrderedDict[str, CachedPlan] = OrderedDict()  # by digest, the latest last
+cache_lock = RLock()  # a worker may have several threads
+
+
+def cache_plan(digest: str, cached: CachedPlan) -> None:
+    """Keep a plan in this process, and drop the oldest if there are too many."""
+    with cache_lock:
+        cached_plans[digest] = cached
+        while len(cached_plans) > CACHED_PLANS:
+            cached_plans.popitem(last=False)
+
+
+class SharedPlan(NamedTuple):
+    """A plan in the form in which workers get it, once for all of its blocks.
+
+    Attributes
+    ----------
+    content
+        The pieces of the plan (`file.plan_pieces`) as sealed files, by their checksums. Plans with the same
+        data have the second piece in common.
+    digest
+        The name of the plan in its blocks.
+    modules
+        The modules that define its methods, other than heatbath's own.
+    """
 
     content: dict[str, bytes]
     digest: str
     modules: tuple[str, ...]
 
     @classmethod
-    def of(cls, plan: Plan, digest: str | None = None) -> Shared:
-        """That of a plan, which has a name or is called by its pieces. This process knows the plan from now
-        on."""
-        pieces = [file.sealed(piece) for piece in file.pieces(plan)]
+    def of_plan(cls, plan: Plan, digest: str | None = None) -> SharedPlan:
+        """Return the shared form of a plan, and keep the plan in this process.
+
+        `digest` is its name if it has one, as in a folder; by default it follows from the pieces.
+        """
+        pieces = [file.sealed(piece) for piece in file.plan_pieces(plan)]
         content = {hashlib.sha256(piece).hexdigest(): piece for piece in pieces}
-        kinds = {type(m) for partition in plan.named.values() for m in partition.methods.values()}
-        modules = sorted({module for kind in kinds if (module := module_of(kind)) is not None})
+        methods = [method for partition in plan.named.values() for method in partition.methods.values()]
+        modules = {module_of(type(method)) for method in methods}
         digest = digest or hashlib.sha256("".join(content).encode()).hexdigest()
-        keep_plan(digest, CachedPlan(plan, list(content)[1:]))
-        return cls(content, digest, tuple(modules))
+        cache_plan(digest, CachedPlan(plan, list(content)[1:]))
+        return cls(content, digest, tuple(sorted(module for module in modules if module is not None)))
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is asked for: the chains `first` to `stop` - 1, from the start or from their `state` at
-    `step`, to step `until`, or as far as they come in so many `seconds`."""
+    """A request to compute the chains `first` to `stop` - 1 up to step `until`.
+
+    Attributes
+    ----------
+    digest, modules
+        The name of the plan and the modules of its methods, as in `SharedPlan`.
+    first, stop, until
+        The chains, and the last step of the block.
+    step, state
+        Where the chains begin: at the start, or in a state at this step, as the bytes of a sealed file.
+    seconds
+        The block ends earlier if it takes longer than this.
+    threads
+        The number of threads to use.
+    """
 
     digest: str
     modules: tuple[str, ...]
@@ -82,40 +124,26 @@ class Task:
     threads: int = 1
 
 
-class CachedPlan(NamedTuple):
-    """A plan that this process has been given, and the checksum of its data, if they are a piece."""
-
-    plan: Plan
-    data: list[str]
-
-
-known_plans: OrderedDict[str, CachedPlan] = OrderedDict()  # the latest last
-reading = RLock()  # a worker may have several threads
-
-
-def sealed_block(data: xr.Dataset, about: About) -> bytes:
-    """The bytes of the file of a block."""
-    attributes = {"heatbath_format": file.FORMAT, "heatbath_version": version("heatbath")}
-    return file.sealed(data.assign_attrs(attributes | {"block": json.dumps(about)}))
-
-
-def sealed_state(plan: Plan, data: xr.Dataset) -> bytes:
-    """The state from which chains go on, as the bytes of a sealed file."""
-    own = file.in_order(data[state_names(plan)])
-    return file.sealed(own.assign_attrs(heatbath_format=file.FORMAT))
-
-
-def keep_plan(digest: str, known: CachedPlan) -> None:
-    """Remember a plan in this process, and forget the oldest beyond `KEPT`."""
-    with reading:
-        known_plans[digest] = known
-        while len(known_plans) > KEPT:
-            known_plans.popitem(last=False)
-
-
 class About(NamedTuple):
-    """What a block says of itself: its plan, chains and steps and how they ended, and where and how fast it
-    was made. `loss`, `accuracy` and `temperature` are those of a `Progress` at its end."""
+    """The description of a block, which is in its file as a list of these values.
+
+    Attributes
+    ----------
+    digest
+        The name of the plan.
+    first, stop
+        The chains `first` to `stop` - 1.
+    begin, end
+        The step from which the block continues, and its last step.
+    losses
+        The chains that diverged.
+    machine, host
+        What the bits depend on (`worker.machine`), and the name of the computer.
+    seconds, compiled
+        The seconds of computing, and those of compiling before, if something had to be compiled.
+    loss, accuracy, temperature
+        As in `Progress`, at the end of the block.
+    """
 
     digest: str
     first: int
@@ -125,37 +153,39 @@ class About(NamedTuple):
     losses: list[Loss]
     machine: dict[str, str]
     host: str
-    seconds: float  # of computing
-    compiled: float  # seconds before, if it was this block for which something had to be compiled
+    seconds: float
+    compiled: float
     loss: float
     accuracy: float
     temperature: dict[str, float]
 
     @classmethod
     def read(cls, text: str) -> About:
-        """That of a block that was read."""
+        """Return the description that a file has as text."""
         about = cls(*json.loads(text))
         return about._replace(losses=[Loss(*loss) for loss in about.losses])
 
     @property
     def chains(self) -> range:
-        """The chains of the block."""
+        """Chains of the block."""
         return range(self.first, self.stop)
 
     @property
     def work(self) -> int:
-        """The steps that it has, of all its chains."""
+        """Number of steps of all chains together."""
         return len(self.chains) * (self.end - self.begin)
 
     @property
     def name(self) -> str:
-        """What its file is called."""
+        """Name of the block's file."""
         return NAME.format(self.first, self.stop, self.begin, self.end)
 
 
 class Finished(NamedTuple):
-    """What a worker gives: what the block says of itself, the bytes of its sealed file, and, if its chains
-    are not at the last step, their state, from which they go on."""
+    """A computed block: its description and the bytes of its sealed file.
+
+    `state` is the state from which its chains continue, if they are not at the last step of the plan.
+    """
 
     about: About
     content: bytes
@@ -163,19 +193,31 @@ class Finished(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block that is there: its file, or the bytes of one."""
+    """A block in a store: its description, and its file or the bytes of one."""
 
     about: About
     content: bytes | Path
 
     def read(self) -> xr.Dataset:
-        """All of it."""
+        """Return all data of the block."""
         if isinstance(self.content, Path):
             return file.read(self.content)
-        return file.opened(self.content, self.about.name)
+        return file.read_bytes(self.content, self.about.name)
 
     def arrays(self, names: list[str]) -> dict[str, NDArray[Any]]:
-        """These results."""
+        """Return the results with these names."""
         if isinstance(self.content, Path):
-            return file.read_arrays(self.content, names)[0]
-        return file.opened_arrays(self.content, self.about.name, names)[0]
+            return file.read_arrays(self.content, names).arrays
+        return file.read_arrays_of_bytes(self.content, self.about.name, names).arrays
+
+
+def sealed_block(data: xr.Dataset, about: About) -> bytes:
+    """Return the bytes of the file of a block."""
+    attributes = {"heatbath_format": file.FORMAT, "heatbath_version": version("heatbath")}
+    return file.sealed(data.assign_attrs(attributes | {"block": json.dumps(about)}))
+
+
+def sealed_state(plan: Plan, data: xr.Dataset) -> bytes:
+    """Return the state from which chains continue, as the bytes of a sealed file."""
+    state = file.in_order(data[state_names(plan)])
+    return file.sealed(state.assign_attrs(heatbath_format=file.FORMAT))

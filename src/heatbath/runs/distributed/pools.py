@@ -1,8 +1,9 @@
-"""Executors: who computes the blocks of a plan. There is no scheduler here: those of others are asked.
+"""Give blocks to the workers of an executor: threads, processes, Dask, Ray or joblib.
 
 An executor is one of `concurrent.futures`, a client of Dask, the module `ray` (or "ray"), or what
-`joblib.parallel_config` says. All of them give futures. They differ in how a plan with its data reaches the
-workers, once; in how many there are; and in how a task is ended that nobody waits for.
+`joblib.parallel_config` sets. All of them give futures, and do their own scheduling. They differ in how a
+plan with its data reaches the workers, once; in the number of workers; and in how a task is ended that nobody
+waits for any more.
 """
 
 from __future__ import annotations
@@ -35,35 +36,36 @@ from joblib.parallel import get_active_backend
 
 from heatbath._internal import atomic_write
 from heatbath._internal.checks import shown
-from heatbath.runs.distributed.block import Finished, Shared, Task
-from heatbath.runs.distributed.store import about_of
+from heatbath.runs.distributed.block import Finished, SharedPlan, Task
+from heatbath.runs.distributed.store import about_block
 from heatbath.runs.distributed.worker import compute
 
 AHEAD = 2  # blocks for each worker
-PATIENCE = 10.0  # seconds for workers to end what nobody waits for
-LOOK = 0.1  # seconds from one look at the blocks under way to the next
+PATIENCE = 10.0  # seconds that workers have to end what nobody waits for
+LOOK = 0.1  # seconds between two looks at the blocks under way
+WANTED = "wanted"  # the file that exists as long as somebody waits
+PROCESSES = (ProcessPoolExecutor, loky.ProcessPoolExecutor)  # executors on this computer
 ACCEPTED = (
     "an executor of concurrent.futures, a dask.distributed.Client, the module ray or 'ray', or None for this "
-    "process, or what joblib.parallel_config says"
+    "process, or for what joblib.parallel_config sets"
 )
-WANTED = "wanted"  # the file that is there as long as somebody waits
-PROCESSES = (ProcessPoolExecutor, loky.ProcessPoolExecutor)  # on this computer
-NAMED = "processes, or processes:4 for so many, ray, or the address of a scheduler of Dask, tcp://HOST:PORT"
+ACCEPTED_NAMES = (
+    "processes, processes:4 for four of them, ray, or the address of a scheduler of Dask, tcp://HOST:PORT"
+)
 NO_DASK = "the executor at an address is Dask's, an extra: pip install 'heatbath[dask]'"
-MISSING = "executor='ray' needs Ray, an extra: pip install 'heatbath[ray]'"
+NO_RAY = "executor='ray' needs Ray, an extra: pip install 'heatbath[ray]'"
 
 
 class Pool:
-    """The workers of an executor of `concurrent.futures`, of which nothing is known: a plan and its data go
-    with every task.
+    """Workers of an executor of `concurrent.futures` of which nothing is known.
 
-    What was given to the workers stays there until the end of the outermost `with`: so plans of a search,
-    which have the same data, give them once.
+    The pieces of a plan go with every task. Subclasses give each piece to the workers once; it stays there
+    until the outermost `with` ends, so that the plans of a search, which have the same data, share it.
     """
 
     def __init__(self, executor: Any) -> None:
         self.executor = executor
-        self._given: dict[str, Any] = {}  # pieces of plans, by their checksums
+        self._given: dict[str, Any] = {}  # pieces of plans in the form that tasks get, by their checksums
         self._entered = 0
 
     def __enter__(self) -> Pool:
@@ -74,183 +76,197 @@ class Pool:
         self._entered -= 1
         if not self._entered:
             self._given.clear()
-            self._leave()
+            self._clean_up()
 
-    def _leave(self) -> None:
-        """Take away what only workers have needed."""
+    def _clean_up(self) -> None:
+        """Remove what only workers have needed."""
 
     def workers(self, threads: int) -> int:
-        """How many blocks they compute at a time, with so many threads each."""
+        """Return the number of blocks that are computed at a time, with this number of threads each."""
         return getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1
 
     def ahead(self, threads: int) -> int:
-        """How many blocks for each of these wait or are under way."""
+        """Return the number of blocks for each worker that wait or are under way."""
         return AHEAD
 
-    def share(self, shared: Shared) -> dict[str, Any]:
-        """What a task gets for the plan and its data: each piece is given to the workers once."""
+    def share(self, shared: SharedPlan) -> dict[str, Any]:
+        """Give a plan to the workers, and return the `content` for its tasks."""
         for checksum, piece in shared.content.items():
             if checksum not in self._given:
                 self._given[checksum] = self._give(checksum, piece)
         return {checksum: self._given[checksum] for checksum in shared.content}
 
     def _give(self, checksum: str, piece: bytes) -> Any:
-        """A piece, or how workers come by it."""
+        """Give a piece of a plan to the workers, and return it in the form that tasks get."""
         return piece
 
     def submit(self, task: Task, content: Any) -> Future[Any]:
-        """Have a block computed."""
+        """Have a block computed, and return the future of its answer."""
         future: Future[Any] = self.executor.submit(compute, task, content, None)
         return future
 
     def received(self, answer: Any) -> Finished:
-        """The block that a worker has answered with."""
+        """Return the block in a worker's answer."""
         block: Finished = answer
         return block
 
     def cancel(self, futures: list[Future[Any]]) -> None:
-        """End what is under way: nobody waits for it."""
+        """End tasks for which nobody waits, and wait until they have ended."""
         for future in futures:
             future.cancel()
         wait([future for future in futures if not future.cancelled()])
 
-    def lost(self, error: BaseException) -> bool:
-        """Whether a block has failed because its worker is lost, so that another may compute it."""
+    def is_lost(self, error: BaseException) -> bool:
+        """Return True if a block failed because its worker was lost, so that another may compute it."""
         return False
 
 
 class ThreadPool(Pool):
-    """Those that are threads of this process, and see whether somebody waits."""
+    """Workers that are threads of this process, and see whether somebody waits."""
 
     def __init__(self, executor: Any) -> None:
         super().__init__(executor)
         self._wanted = threading.Event()
 
-    def share(self, shared: Shared) -> dict[str, Any]:
-        """What a task gets for the plan and its data."""
+    def share(self, shared: SharedPlan) -> dict[str, Any]:
+        """Give a plan to the workers, and return the `content` for its tasks."""
         self._wanted.set()
         return super().share(shared)
 
     def submit(self, task: Task, content: Any) -> Future[Any]:
-        """Have a block computed."""
+        """Have a block computed, and return the future of its answer."""
         future: Future[Any] = self.executor.submit(compute, task, content, self._wanted.is_set)
         return future
 
     def cancel(self, futures: list[Future[Any]]) -> None:
-        """End what is under way: nobody waits for it."""
+        """End tasks for which nobody waits, and wait until they have ended."""
         self._wanted.clear()
         super().cancel(futures)
 
 
 class ProcessPool(Pool):
-    """Those that are processes on this computer: a plan and its data are in files, which each reads once,
-    another is there as long as somebody waits, and blocks come back in files.
+    """Workers that are processes on this computer, and exchange files with it.
 
-    (A process that is killed while it sends megabytes through the pipe that all share leaves a part of them
-    there, and `concurrent.futures` waits for the rest for ever. A name is sent whole or not at all.)
+    Each process reads the pieces of a plan once. A file exists as long as somebody waits. Blocks come back in
+    files, since a process that is killed while it sends megabytes through the pipe that all of them share
+    leaves a part of them there, and `concurrent.futures` waits for the rest for ever; the name of a file is
+    sent completely or not at all.
     """
 
     def __init__(self, executor: Any) -> None:
         super().__init__(executor)
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
     @property
-    def _place(self) -> Path:
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="heatbath-")
-        return Path(self._folder.name)
+    def _folder(self) -> Path:
+        """Folder of these files, made when it is first needed."""
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="heatbath-")
+        return Path(self._temporary.name)
 
-    def _leave(self) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+    def _clean_up(self) -> None:
+        """Remove the files."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
 
-    def share(self, shared: Shared) -> dict[str, Any]:
-        """What a task gets for the plan and its data: each piece is given to the workers once."""
-        (self._place / WANTED).touch()
+    def share(self, shared: SharedPlan) -> dict[str, Any]:
+        """Give a plan to the workers, and return the `content` for its tasks."""
+        (self._folder / WANTED).touch()
         return super().share(shared)
 
     def _give(self, checksum: str, piece: bytes) -> Any:
-        path = self._place / f"{checksum}.nc"
+        """Write a piece of a plan to a file, and return the function that reads it."""
+        path = self._folder / f"{checksum}.nc"
         atomic_write.write(path, piece)
         return path.read_bytes
 
     def submit(self, task: Task, content: Any) -> Future[Any]:
-        """Have a block computed."""
-        future: Future[Any] = self.executor.submit(_compute_here, task, content, self._place)
+        """Have a block computed, and return the future of its answer."""
+        future: Future[Any] = self.executor.submit(_compute_to_files, task, content, self._folder)
         return future
 
     def received(self, answer: Any) -> Finished:
-        """The block in the files that a worker has named."""
-        block, state = (None if path is None else path.read_bytes() for path in answer)
-        about = about_of(answer[0])
+        """Return the block in the files that a worker has named, and remove them."""
+        block_path, state_path = answer
+        about, content = about_block(block_path), block_path.read_bytes()
+        state = None if state_path is None else state_path.read_bytes()
         for path in filter(None, answer):
             path.unlink()
-        return Finished(about, block or b"", state)
+        return Finished(about, content, state)
 
     def cancel(self, futures: list[Future[Any]]) -> None:
-        """End what is under way: nobody waits for it."""
-        (self._place / WANTED).unlink(missing_ok=True)
+        """End tasks for which nobody waits, and wait until they have ended."""
+        (self._folder / WANTED).unlink(missing_ok=True)
         super().cancel(futures)
 
 
-def _compute_here(task: Task, content: Any, folder: Path) -> tuple[Path, Path | None]:
-    """What a worker on this computer does: the files of the block and of the state from which it goes on."""
+def _compute_to_files(task: Task, content: Any, folder: Path) -> tuple[Path, Path | None]:
+    """Compute a block, and return the files with it and with the state from which its chains continue."""
     block = compute(task, content, (folder / WANTED).exists)
-    return _left(folder, block.content), None if block.state is None else _left(folder, block.state)
+    block_path = _write_new_file(folder, block.content)
+    return block_path, None if block.state is None else _write_new_file(folder, block.state)
 
 
-def _left(folder: Path, content: bytes) -> Path:
-    """A new file, which nobody knows of yet."""
-    place, name = tempfile.mkstemp(".nc", "block-", folder)
-    with open(place, "wb") as file:
+def _write_new_file(folder: Path, content: bytes) -> Path:
+    """Write bytes to a file with a new name, and return its path."""
+    descriptor, name = tempfile.mkstemp(".nc", "block-", folder)
+    with open(descriptor, "wb") as file:
         file.write(content)
     return Path(name)
 
 
 class DaskPool(Pool):
-    """The workers of a client of Dask: the plan is the result of a task, which Dask has done again where it
-    is lost, and a task sees when its key is released."""
+    """Workers of a client of Dask.
+
+    The pieces of a plan are results of tasks, which Dask repeats if they are lost. A task sees when its key
+    is released.
+    """
 
     def __init__(self, client: Any) -> None:
-        super().__init__(client.get_executor(pure=False, retries=0))  # a block that comes again is another
+        # Not pure, as a block that comes again is another; the scheduler of blocks counts retries itself.
+        super().__init__(client.get_executor(pure=False, retries=0))
         self.client = client
 
     def workers(self, threads: int) -> int:
-        """How many times so many threads the workers have; those with fewer count, too."""
+        """Return the number of blocks computed at a time; a worker with too few threads counts as one."""
         return sum(max(1, count // threads) for count in self.client.nthreads().values()) or 1
 
     def ahead(self, threads: int) -> int:
-        """One where a block takes several threads, of which Dask knows nothing: it would begin another."""
+        """Return the number of blocks for each worker that wait or are under way.
+
+        It is 1 if a block takes several threads, of which Dask knows nothing: it would begin another one.
+        """
         return AHEAD if threads == 1 else 1
 
     def _give(self, checksum: str, piece: bytes) -> Any:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # once, and not a graph
+        """Send a piece of a plan to Dask, and return its future."""
+        with warnings.catch_warnings():  # Dask's own warning has no class; it is sent once, and is no graph
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             return self.client.submit(bytes, piece, key=f"heatbath-{checksum}")
 
     def submit(self, task: Task, content: Any) -> Future[Any]:
-        """Have a block computed."""
-        future: Future[Any] = self.executor.submit(compute, task, content, _kept)
+        """Have a block computed, and return the future of its answer."""
+        future: Future[Any] = self.executor.submit(compute, task, content, _is_wanted_by_dask)
         return future
 
     def cancel(self, futures: list[Future[Any]]) -> None:
-        """End what is under way: nobody waits for it."""
+        """End tasks for which nobody waits, and wait for a while until they have ended."""
         for future in futures:
             future.cancel()
         end = time.monotonic() + PATIENCE
-        while any(self.client.run(_ending, on_error="ignore").values()) and time.monotonic() < end:
+        while any(self.client.run(_is_at_block, on_error="ignore").values()) and time.monotonic() < end:
             time.sleep(LOOK)
 
-    def lost(self, error: BaseException) -> bool:
-        """Whether a block has failed because its worker is lost, so that another may compute it."""
+    def is_lost(self, error: BaseException) -> bool:
+        """Return True if a block failed because its worker was lost, so that another may compute it."""
         from distributed import KilledWorker
 
         return isinstance(error, (KilledWorker, CancelledError))
 
 
-def _kept() -> bool:
-    """Whether somebody still waits for the task that this thread of a worker of Dask is doing."""
+def _is_wanted_by_dask() -> bool:
+    """Return True if somebody waits for the task that this thread of a worker of Dask is doing."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -258,16 +274,18 @@ def _kept() -> bool:
     return task is not None and task.state != "cancelled"
 
 
-def _ending(dask_worker: Any) -> bool:
-    """Whether a worker of Dask is still at a block, or about to begin one: that nobody waits for it may not
-    have reached it yet."""
+def _is_at_block(dask_worker: Any) -> bool:
+    """Return True if a worker of Dask is at a block, or about to begin one.
+
+    It may not know yet that nobody waits for it. (Dask gives the worker to an argument of this name.)
+    """
     tasks = list(dask_worker.state.tasks.items())
     ended = ("memory", "released", "forgotten", "error")
     return any(task.state not in ended and str(key).startswith("compute-") for key, task in tasks)
 
 
 class RayPool(Pool):
-    """The workers of Ray: the plan is in its store of objects, and Ray cancels tasks itself."""
+    """Workers of Ray: the pieces of a plan are in its object store, and Ray cancels tasks itself."""
 
     def __init__(self, ray: Any) -> None:
         super().__init__(ray)
@@ -275,17 +293,21 @@ class RayPool(Pool):
         if not ray.is_initialized():
             ray.init()
         self._references: dict[Future[Any], Any] = {}
-        self._compute = ray.remote(max_retries=0)(_compute_with_ray)  # those of `Blocks` are counted
+        self._compute = ray.remote(max_retries=0)(_compute_with_ray)  # the scheduler of blocks counts retries
 
     def workers(self, threads: int) -> int:
-        """How many times so many processors Ray has."""
+        """Return the number of blocks that are computed at a time, with this number of threads each."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)) // threads)
 
     def _give(self, checksum: str, piece: bytes) -> Any:
-        return self.ray.put(piece)  # of what stands in a dict Ray leaves it to the task to ask for it
+        """Put a piece of a plan into the object store, and return its reference.
+
+        Tasks get the references in a dict, and so Ray leaves it to them to fetch the pieces.
+        """
+        return self.ray.put(piece)
 
     def submit(self, task: Task, content: Any) -> Future[Any]:
-        """Have a block computed."""
+        """Have a block computed, and return the future of its answer."""
         reference = self._compute.options(num_cpus=task.threads).remote(task, content)
         future: Future[Any] = reference.future()
         self._references[future] = reference
@@ -293,90 +315,48 @@ class RayPool(Pool):
         return future
 
     def cancel(self, futures: list[Future[Any]]) -> None:
-        """End what is under way: nobody waits for it."""
+        """End tasks for which nobody waits, and wait until they have ended."""
         for future in futures:
             if (reference := self._references.get(future)) is not None:
                 self.ray.cancel(reference, force=False)
         wait(futures)
 
-    def lost(self, error: BaseException) -> bool:
-        """Whether a block has failed because its worker is lost, so that another may compute it."""
-        known = self.ray.exceptions
-        kinds = (
-            known.WorkerCrashedError, known.NodeDiedError, known.ObjectLostError, known.OutOfMemoryError
-        )  # fmt: skip
-        return isinstance(error, kinds)
+    def is_lost(self, error: BaseException) -> bool:
+        """Return True if a block failed because its worker was lost, so that another may compute it."""
+        kinds = self.ray.exceptions
+        return isinstance(
+            error,
+            (kinds.WorkerCrashedError, kinds.NodeDiedError, kinds.ObjectLostError, kinds.OutOfMemoryError),
+        )
 
 
 def _compute_with_ray(task: Task, content: dict[str, Any]) -> Finished:
-    """What a worker of Ray does."""
+    """Compute a block on a worker of Ray, which fetches the pieces of the plan if it needs them."""
     import ray
 
     return compute(task, {name: partial(ray.get, reference) for name, reference in content.items()})
 
 
-UNSAID = object()
-_in_use: ContextVar[object] = ContextVar("_in_use", default=UNSAID)
+NOT_SET = object()
+_pool_in_use: ContextVar[object] = ContextVar("_pool_in_use", default=NOT_SET)
 
 
 @contextmanager
 def using(executor: object) -> Iterator[None]:
-    """Within, it computes what is given no executor; with None this process does, whatever joblib says."""
-    token = _in_use.set(None if executor is None else chosen_pool(executor))
+    """Let an executor compute, within the context, whatever is given no executor.
+
+    With None this process computes it, whatever `joblib.parallel_config` sets.
+    """
+    token = _pool_in_use.set(None if executor is None else chosen_pool(executor))
     try:
         yield
     finally:
-        _in_use.reset(token)
-
-
-def chosen_pool(executor: object) -> Pool | None:
-    """The workers that an executor stands for; of None those in use, or what joblib has been told. None for
-    this process."""
-    if executor is None:
-        return _of_joblib() if (pool := _in_use.get()) is UNSAID else pool  # type: ignore[return-value]
-    if executor == "ray" or getattr(executor, "__name__", "") == "ray":
-        return RayPool(_ray())
-    if isinstance(executor, Executor):
-        kinds = {ThreadPool: (ThreadPoolExecutor,), ProcessPool: PROCESSES}
-        return next((own for own, of in kinds.items() if isinstance(executor, of)), Pool)(executor)
-    if callable(getattr(executor, "scatter", None)) and callable(getattr(executor, "get_executor", None)):
-        return DaskPool(executor)
-    raise TypeError(f"executor must be {ACCEPTED}; got {shown(executor)}")
-
-
-def check_name(name: str) -> None:
-    """Refuse a text that names no executor."""
-    kind, _, count = name.partition(":")
-    if kind == "processes" and ((count.isdecimal() and int(count) > 0) or name == kind):
-        return
-    if name != "ray" and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+", name):
-        raise ValueError(f"the executor must be {NAMED}; got {name!r}")
-
-
-@contextmanager
-def named(name: str) -> Iterator[object]:
-    """The executor that a text names, which ends afterwards."""
-    check_name(name)
-    kind, _, count = name.partition(":")
-    if kind == "processes":
-        with loky.ProcessPoolExecutor(
-            int(count) if count else os.cpu_count(), initializer=_ignore_interrupts
-        ) as executor:
-            yield executor
-    elif name == "ray":
-        yield _ray()
-    else:
-        try:
-            from distributed import Client
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(NO_DASK, name="distributed") from error
-        with Client(name) as client:
-            yield client
+        _pool_in_use.reset(token)
 
 
 @contextmanager
 def using_named(name: str | None) -> Iterator[None]:
-    """Within, the executor of this name is in use, if there is one."""
+    """Let the executor with this name compute within the context; None changes nothing."""
     if name is None:
         yield
         return
@@ -384,25 +364,33 @@ def using_named(name: str | None) -> Iterator[None]:
         yield
 
 
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C, which a terminal sends to all, to the process that gives the tasks."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def chosen_pool(executor: object) -> Pool | None:
+    """Return the workers of an executor; None if this process is to compute.
+
+    Without an executor, they are those of `using`, or what `joblib.parallel_config` sets.
+    """
+    if executor is None:
+        pool = _pool_in_use.get()
+        return _pool_of_joblib() if pool is NOT_SET else pool  # type: ignore[return-value]
+    if executor == "ray" or getattr(executor, "__name__", "") == "ray":
+        return RayPool(_import_ray())
+    if isinstance(executor, ThreadPoolExecutor):
+        return ThreadPool(executor)
+    if isinstance(executor, PROCESSES):
+        return ProcessPool(executor)
+    if isinstance(executor, Executor):
+        return Pool(executor)
+    if callable(getattr(executor, "scatter", None)) and callable(getattr(executor, "get_executor", None)):
+        return DaskPool(executor)
+    raise TypeError(f"executor must be {ACCEPTED}; got {shown(executor)}")
 
 
-def _ray() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(MISSING, name="ray") from error
-    return ray
-
-
-def _of_joblib() -> Pool | None:
-    """What `joblib.parallel_config` says: None where it says nothing, or one at a time."""
+def _pool_of_joblib() -> Pool | None:
+    """Return the workers that `joblib.parallel_config` sets; None if it sets nothing, or one at a time."""
     backend, jobs = get_active_backend()
     kind = type(backend).__name__
     if kind == "RayBackend":
-        return RayPool(_ray())
+        return RayPool(_import_ray())
     if kind == "DaskDistributedBackend":
         return DaskPool(backend.client)
     count = joblib.effective_n_jobs(jobs)
@@ -417,6 +405,49 @@ def _of_joblib() -> Pool | None:
 
 @contextmanager
 def pool_here() -> Iterator[Pool]:
-    """This process, which computes one block at a time."""
+    """Yield a pool of one thread of this process."""
     with ThreadPoolExecutor(1) as executor:
         yield ThreadPool(executor)
+
+
+def check_name(name: str) -> None:
+    """Raise unless this text names an executor."""
+    kind, _, count = name.partition(":")
+    if kind == "processes" and ((count.isdecimal() and int(count) > 0) or name == kind):
+        return
+    if name != "ray" and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+", name):
+        raise ValueError(f"the executor must be {ACCEPTED_NAMES}; got {name!r}")
+
+
+@contextmanager
+def named(name: str) -> Iterator[object]:
+    """Yield the executor that a text names, and end it afterwards."""
+    check_name(name)
+    kind, _, count = name.partition(":")
+    if kind == "processes":
+        workers = int(count) if count else os.cpu_count()
+        with loky.ProcessPoolExecutor(workers, initializer=_ignore_interrupts) as executor:
+            yield executor
+    elif name == "ray":
+        yield _import_ray()
+    else:
+        try:
+            from distributed import Client
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(NO_DASK, name="distributed") from error
+        with Client(name) as client:
+            yield client
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes, to the one that gives the tasks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _import_ray() -> Any:
+    """Return the module `ray`, or raise an error that says how to install it."""
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(NO_RAY, name="ray") from error
+    return ray

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import (
-    Future,
-)
+from concurrent.futures import Future
 from contextlib import suppress
 from fractions import Fraction
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from heatbath._internal.checks import shown
 from heatbath._internal.interrupts import deferred_interrupts
@@ -27,96 +25,121 @@ from heatbath.runs.simulation import layout_of_blocks
 SECONDS = 4.0  # of a block: long beside what it costs to move it, short beside what is lost with a worker
 LARGEST = 2**28  # bytes of a block's results
 RETRIES = 3  # of a block whose worker was lost
+COUNTING = 1.0  # seconds between two counts of the workers
+KEEPING_SHARE = 0.5  # of the time may go into keeping the blocks that all workers bring
 
 
 class Sizes:
-    """How large the next block is: of as many chains as take SECONDS, as far as blocks have told, or longer
-    where all workers would bring more blocks than can be taken in half of the time; no more than let all
-    workers end together; and over as many steps as have results of at most LARGEST bytes."""
+    """The size of the next block, as finished blocks teach it.
+
+    A block has as many chains as take SECONDS, or longer where keeping the blocks of all workers would take
+    too large a share of that time; but no more than let all workers end together. It has as many steps as
+    have results of at most LARGEST bytes.
+
+    Parameters
+    ----------
+    plan
+        The plan of all chains.
+    workers, threads
+        The number of workers, and of threads for each.
+    first
+        The step at which chains begin.
+    """
 
     def __init__(self, plan: Plan, workers: int, threads: int, first: int) -> None:
         self.plan, self.workers, self.first = plan, workers, first
         self.unit = layout_of_blocks(plan).lanes * threads
-        self._work = self._seconds = self._taking = 0.0
+        self._work = self._seconds = self._keeping = 0.0
         self._count = 0
 
-    def note(self, about: About, taking: float = 0.0) -> None:
-        """Learn from a block that is done, which it took so many seconds to take."""
+    def learn(self, about: About, keeping: float = 0.0) -> None:
+        """Take the times of a finished block into account, and the seconds that it took to keep it."""
         self._work += about.work
         self._seconds += about.seconds
-        self._taking += taking
+        self._keeping += keeping
         self._count += 1
 
     @property
     def seconds(self) -> float:
-        """How long a block is to take."""
-        return max(SECONDS, 2 * self.workers * self._taking / self._count) if self._count else SECONDS
+        """Seconds that a block is to take."""
+        if not self._count:
+            return SECONDS
+        return max(SECONDS, self.workers * self._keeping / self._count / KEEPING_SHARE)
 
     def chains(self, left: int) -> int:
-        """How many chains, of those that are left."""
+        """Return the number of chains of the next block, when this number of chains is left."""
         steps = self.plan.steps - self.first
-        fit = int(self.seconds * self._work / (self._seconds * steps)) if self._seconds else self.unit
-        return self._whole(min(fit, -(-left // self.workers)))
+        fitting = int(self.seconds * self._work / (self._seconds * steps)) if self._seconds else self.unit
+        return self._in_units(min(fitting, -(-left // self.workers)))
 
     def even(self) -> int:
-        """How many chains, where all are cut at once: AHEAD blocks for each worker."""
-        return self._whole(-(-self.plan.total // (AHEAD * self.workers)))
+        """Return the number of chains of each block if all are cut at once: AHEAD blocks for each worker."""
+        return self._in_units(-(-self.plan.total // (AHEAD * self.workers)))
 
-    def _whole(self, count: int) -> int:
-        """About so many chains in whole units, with results that are small enough."""
-        small = LARGEST // self._bytes(1, self.first, self.plan.steps)
-        return max(self.unit, min(count, small) // self.unit * self.unit)
+    def _in_units(self, count: int) -> int:
+        """Return about this number of chains, in complete units, with results that are small enough."""
+        largest = LARGEST // self._bytes(1, self.first, self.plan.steps)
+        return max(self.unit, min(count, largest) // self.unit * self.unit)
 
     def until(self, chains: int, step: int) -> int:
-        """To which step, from this one."""
+        """Return the last step of a block of this number of chains that begins at `step`."""
         low, high = step + 1, self.plan.steps
         if self._bytes(chains, step, high) <= LARGEST:
             return high
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._bytes(chains, step, middle) <= LARGEST else (low, middle - 1)
+            if self._bytes(chains, step, middle) <= LARGEST:
+                low = middle
+            else:
+                high = middle - 1
         return low
 
     def _bytes(self, chains: int, begin: int, end: int) -> int:
+        """Return the bytes of the results of this number of chains from one step to another."""
         return sum(sizes(self.plan, end, range(chains), begin).values())
 
 
-class BlockScheduler:
-    """A plan at work in blocks: AHEAD for each worker wait or are under way, and the rest is not cut yet.
+class UnfinishedChains(NamedTuple):
+    """The last block of chains that are not at the last step, and their state if it is in memory."""
 
-    No block takes much longer than `seconds`: where one is not done by then, what it has comes back, and goes
-    on as another.
+    about: About
+    state: bytes | None
+
+
+class BlockScheduler:
+    """Computes a plan in blocks: AHEAD for each worker wait or are under way, the others are not cut yet.
+
+    No block takes much longer than `seconds`: if it is not done by then, the worker returns what it has, and
+    the chains continue as another block.
     """
 
     def __init__(self, pool: Pool, store: Store, threads: int, seconds: float) -> None:
         self.pool, self.store, self.threads, self.seconds = pool, store, threads, max(seconds, SECONDS)
         self.plan, self.shared = store.plan, store.shared
         self.left = store.missing()
-        self.unfinished: list[tuple[About, bytes | None]] = [(about, None) for about in store.unfinished()]
+        self.unfinished = [UnfinishedChains(about, None) for about in store.unfinished()]
         self.sizes = Sizes(self.plan, 1, threads, store.first)
         self.under_way: dict[Future[Any], Task] = {}
-        self.lost: dict[int, int] = {}  # how often the worker of a block was lost
-        self._most, self._counted = 0, -math.inf  # under way at a time, and when that was asked for
-        self._done: SimpleQueue[Future[Any]] = SimpleQueue()  # in the order in which they end
+        self.lost: dict[int, int] = {}  # number of lost workers of a block, by its first chain
+        self._limit, self._counted = 0, -math.inf  # blocks under way at a time, and when workers were counted
+        self._ended: SimpleQueue[Future[Any]] = SimpleQueue()  # in the order in which they ended
         self._means = Means()
         for about in store.latest():
             self._means.add(about)
 
     def run(self, progress: Callable[[Progress], None] | None) -> None:
-        """Compute all blocks that are missing; whatever ends it, no task stays behind."""
+        """Compute all blocks that are missing; whatever ends this, no task stays behind."""
         begin, work = time.perf_counter(), self.store.work
-        with deferred_interrupts() as interrupted:  # a task that was given away is known
+        with deferred_interrupts() as interrupted:  # so that every task that was submitted is known
             content = self.pool.share(self.shared)
             try:
                 while self.left or self.unfinished or self.under_way:
                     if interrupted():
                         raise KeyboardInterrupt
-                    self._count_workers()
-                    while (self.left or self.unfinished) and len(self.under_way) < self._most:
-                        self._submit(self._cut(), content)
-                    arrived = self._arrived()
-                    while arrived:
-                        self._take(arrived.pop(0), content)
+                    self._submit_next_blocks(content)
+                    ended = self._ended_futures()
+                    while ended:  # without a reference to a future that is done with: see _take
+                        self._take(ended.pop(0), content)
                     if progress:
                         progress(self._progress(time.perf_counter() - begin, work))
             except BaseException as error:
@@ -125,58 +148,74 @@ class BlockScheduler:
                     raise KeyboardInterrupt from error
                 raise
 
-    def _count_workers(self) -> None:
-        """Ask now and then how many workers there are, which may come and go."""
-        if time.perf_counter() - self._counted > 1.0:
+    def _submit_next_blocks(self, content: Any) -> None:
+        """Submit blocks until enough of them wait or are under way.
+
+        The workers are counted now and then, as they may come and go.
+        """
+        if time.perf_counter() - self._counted > COUNTING:
             self.sizes.workers = self.pool.workers(self.threads)
-            self._most, self._counted = (
-                self.pool.ahead(self.threads) * self.sizes.workers,
-                time.perf_counter(),
-            )
+            self._limit = self.pool.ahead(self.threads) * self.sizes.workers
+            self._counted = time.perf_counter()
+        while (self.left or self.unfinished) and len(self.under_way) < self._limit:
+            self._submit(self._next_task(), content)
 
-    def _arrived(self) -> list[Future[Any]]:
-        """What has ended, after LOOK seconds at most; those that failed last, as what is finished is kept."""
-        done = []
+    def _ended_futures(self) -> list[Future[Any]]:
+        """Return the futures that have ended, waiting for LOOK seconds at most.
+
+        Those that failed come last, so that what is finished is kept first.
+        """
+        futures = []
         with suppress(Empty):
-            done.append(self._done.get(timeout=LOOK))
+            futures.append(self._ended.get(timeout=LOOK))
             while True:
-                done.append(self._done.get_nowait())
-        return sorted(done, key=_failed)
+                futures.append(self._ended.get_nowait())
+        return sorted(futures, key=lambda future: future.cancelled() or future.exception() is not None)
 
-    def _cut(self) -> Task:
-        """The next block: one that goes on, or one of new chains."""
+    def _next_task(self) -> Task:
+        """Return the task of the next block, of chains that continue or of new ones."""
+        state: bytes | None = None
         if self.unfinished:
             about, state = self.unfinished.pop(0)
-            own, step = about.chains, about.end
+            chains, step = about.chains, about.end
         else:
-            chains, step, state = self.left[0], self.store.first, None
+            free, step = self.left[0], self.store.first
             size = self.sizes.chains(sum(map(len, self.left)))
-            own = range(chains.start, min(chains.start + size, chains.stop))
-            self.left[:1] = [range(own.stop, chains.stop)] if own.stop < chains.stop else []
+            chains = range(free.start, min(free.start + size, free.stop))
+            self.left[:1] = [range(chains.stop, free.stop)] if chains.stop < free.stop else []
         return Task(
-            self.shared.digest, self.shared.modules, own.start, own.stop, self.sizes.until(len(own), step),
-            step, state or self.store.state(own), self.seconds, self.threads,
-        )  # fmt: skip
+            digest=self.shared.digest,
+            modules=self.shared.modules,
+            first=chains.start,
+            stop=chains.stop,
+            until=self.sizes.until(len(chains), step),
+            step=step,
+            state=state or self.store.state(chains),
+            seconds=self.seconds,
+            threads=self.threads,
+        )
 
     def _submit(self, task: Task, content: Any) -> None:
+        """Give a task to the executor."""
         try:
             future = self.pool.submit(task, content)
-            future.add_done_callback(self._done.put)
-        except Exception as error:  # of whoever it is: it was shut down, a process of it has ended, ...
+            future.add_done_callback(self._ended.put)
+        except Exception as error:  # each executor has its own: it was shut down, a process has ended, ...
             raise self._failure(task, "could not be given to the executor", error) from error
         self.under_way[future] = task
 
     def _take(self, future: Future[Any], content: Any) -> None:
+        """Keep the block of a future that has ended, or submit its task again if its worker was lost."""
         task, begin = self.under_way.pop(future), time.perf_counter()
         try:
             block = self.pool.received(future.result())
         except Exception as error:
             self.lost[task.first] = self.lost.get(task.first, 0) + 1
-            if self.pool.lost(error) and self.lost[task.first] <= RETRIES:
+            if self.pool.is_lost(error) and self.lost[task.first] <= RETRIES:
                 self._submit(task, content)
                 return
             raise self._failure(task, "failed on a worker", error) from error
-        del future  # which nobody else has: Dask computes what is lost with a worker again while it is held
+        del future  # the last reference: while it is held, Dask repeats what is lost with a worker
         try:
             _check_answer(task, block)
             self.store.add(block)
@@ -188,38 +227,44 @@ class BlockScheduler:
             self._means.remove(self.store.blocks[task.first][-2].about)
         self._means.add(about)
         if about.end < self.plan.steps:
-            self.unfinished.append((about, block.state))
-        self.sizes.note(about, time.perf_counter() - begin)
+            self.unfinished.append(UnfinishedChains(about, block.state))
+        self.sizes.learn(about, time.perf_counter() - begin)
         if about.compiled:
             report(f"{about.host} compiled for {about.compiled:.0f} s, once")
 
-    def _failure(self, task: Task, what: str, error: Exception) -> BlocksError:
-        there = f"; {self.store.done} of {self.plan.total} chains are done" + (
-            f" and in {self.store.folder}: the same call goes on" if self.store.folder else ""
-        )
+    def _failure(self, task: Task, event: str, error: Exception) -> BlocksError:
+        """Return the error for a task, with what happened to it and what is kept."""
+        kept = f"; {self.store.done} of {self.plan.total} chains are done"
+        if self.store.folder:
+            kept += f" and in {self.store.folder}: the same call continues from there"
         chains = f"chains {task.first} to {task.stop - 1}"
-        return BlocksError(f"{chains} {what}: {type(error).__name__}: {error}{there}")
+        return BlocksError(f"{chains} {event}: {type(error).__name__}: {error}{kept}")
 
-    def _progress(self, seconds: float, before: int) -> Progress:
-        """How things stand: steps are those of all chains, as if they were made together; `before` are those
-        that were there when this call began."""
-        means = self._means.now()
+    def _progress(self, seconds: float, earlier_work: int) -> Progress:
+        """Return the progress of all chains, with steps as if all chains made them together.
+
+        `earlier_work` is the number of steps of all chains that were there when this call began.
+        """
+        means = self._means.values()
         loss, accuracy = (means.pop((name,), math.nan) for name in ("loss", "accuracy"))
-        heat = {part: mean for (_, part), mean in sorted(means.items())}
-        step, first = (self.store.first + work // self.plan.total for work in (self.store.work, before))
-        return Progress(step, self.plan.steps, seconds, loss, heat, first, accuracy)
+        temperature = {part: mean for (_, part), mean in sorted(means.items())}
+        step = self.store.first + self.store.work // self.plan.total
+        first = self.store.first + earlier_work // self.plan.total
+        return Progress(step, self.plan.steps, seconds, loss, temperature, first, accuracy)
 
 
 class Means:
-    """Means over chains of what blocks say of them, without those that are unknown. Sums are exact: what is
-    taken away again leaves nothing behind, however large it was."""
+    """Means over chains of the losses, accuracies and temperatures of blocks, without those that are unknown.
+
+    Sums are exact, so that a value that is taken away again leaves nothing behind, however large it was.
+    """
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, ...], Fraction] = {}
         self._counts: dict[tuple[str, ...], int] = {}
 
     def add(self, about: About, sign: int = 1) -> None:
-        """Count a block."""
+        """Add the values of a block, or take them away with the sign -1."""
         values: dict[tuple[str, ...], float] = {("loss",): about.loss, ("accuracy",): about.accuracy}
         values |= {("temperature", part): value for part, value in about.temperature.items()}
         for name, value in values.items():
@@ -229,16 +274,16 @@ class Means:
                 self._counts[name] = self._counts.get(name, 0) + count
 
     def remove(self, about: About) -> None:
-        """Count a block no longer: there is a later one of its chains."""
+        """Take the values of a block away, as there is a later one of its chains."""
         self.add(about, -1)
 
-    def now(self) -> dict[tuple[str, ...], float]:
-        """All that are known."""
+    def values(self) -> dict[tuple[str, ...], float]:
+        """Return all means that are known: by ("loss",), ("accuracy",), and ("temperature", part)."""
         return {name: float(self._sums[name] / count) for name, count in self._counts.items() if count}
 
 
 def _check_answer(task: Task, block: object) -> None:
-    """Refuse what is not the block that was asked for."""
+    """Raise unless a worker's answer is the block that was asked for."""
     if not isinstance(block, Finished):
         raise ValueError(f"it is no block, but {shown(block)}")
     about = block.about
@@ -246,7 +291,3 @@ def _check_answer(task: Task, block: object) -> None:
         raise ValueError(f"it is {about.name}, and the steps after {task.step} were asked for")
     if not task.step < about.end <= task.until:
         raise ValueError(f"it ends at step {about.end}, and {task.step + 1} to {task.until} were asked for")
-
-
-def _failed(future: Future[Any]) -> bool:
-    return future.cancelled() or future.exception() is not None

@@ -1,4 +1,7 @@
-"""The finished blocks of a plan, in memory or in a folder, and how they are joined."""
+"""Keep the finished blocks of a plan, in memory or in a folder, and join them.
+
+A folder of blocks has the file of the plan, a lock, and a file for each block.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -26,10 +29,10 @@ from heatbath.runs.dataset import (
     Piece,
     ResultVariable,
     check_arrays,
+    computed_results,
+    final_labels,
     join,
-    labels_at,
     lengths,
-    results,
 )
 from heatbath.runs.distributed.block import (
     NAME,
@@ -37,7 +40,7 @@ from heatbath.runs.distributed.block import (
     Block,
     BlocksError,
     Finished,
-    Shared,
+    SharedPlan,
     sealed_block,
     sealed_state,
 )
@@ -45,57 +48,101 @@ from heatbath.runs.distributed.worker import machine
 from heatbath.runs.plan import Plan
 from heatbath.runs.simulation import Loss
 
+if TYPE_CHECKING:
+    import dask.array
+
 try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
+
 PLAN = "plan.nc"
 LOCK = ".lock"
-DASK = "runs in a folder are read with Dask, an extra: pip install 'heatbath[dask]'"
+NO_DASK = "runs in a folder are read with Dask, an extra: pip install 'heatbath[dask]'"
 
 
-class Before(NamedTuple):
-    """Where a run stands from which blocks continue; `former` began it, if that is said."""
+class EarlierRun(NamedTuple):
+    """The run that blocks continue; `former` is the version that began it, if it rounded otherwise."""
 
     step: int
     data: xr.Dataset
     former: str = ""
 
 
+class FolderPlan(NamedTuple):
+    """What the file of a plan in a folder says.
+
+    Attributes
+    ----------
+    digest
+        The checksum of the file, which is the name of the plan in its blocks.
+    labels
+        The labels of points before their coefficients were changed, or None.
+    former
+        The version that began the run, if it rounded otherwise; else "".
+    """
+
+    digest: str
+    labels: xr.Dataset | None
+    former: str
+
+
 class Store:
-    """The blocks of a plan that are there, in memory or in a folder if one is given; `before` them was a run,
-    or nothing. A folder that `begins` with that run has it in blocks, too."""
+    """The finished blocks of a plan, in memory or in a folder.
+
+    Parameters
+    ----------
+    plan
+        The plan of all chains.
+    folder
+        Where the blocks are kept; None for in memory. The blocks that it has already are read.
+    earlier
+        A run that the blocks continue, which is not in the store itself.
+    copied
+        A run that the blocks continue, which a new folder gets as blocks, too (by `copy_run`).
+    finished
+        True if the folder is only read, so that blocks of other versions of heatbath are accepted.
+
+    Attributes
+    ----------
+    blocks
+        The blocks by the first of their chains, in the order of their steps.
+    done, work
+        The number of chains at the last step, and of steps made, of all chains together.
+    shared
+        The plan as workers get it.
+    """
 
     def __init__(
         self,
         plan: Plan,
         folder: Path | None = None,
-        before: Before | None = None,
-        begins: Before | None = None,
+        earlier: EarlierRun | None = None,
+        copied: EarlierRun | None = None,
         finished: bool = False,
     ) -> None:
-        self.plan, self.folder, self.before, self.finished = plan, folder, before, finished
-        self.blocks: dict[int, list[Block]] = {}  # by the first of their chains, in the order of their steps
-        self.done = self.work = 0  # chains at the last step; steps that are made, of all chains
-        self._firsts: list[int] = []  # in order
-        self._others: set[str] = set()
-        self._of_folder = None if folder is None else _plan_in(folder, plan, begins)
-        self.shared = Shared.of(plan, self._of_folder and self._of_folder.digest)
+        self.plan, self.folder, self.earlier, self.finished = plan, folder, earlier, finished
+        self.blocks: dict[int, list[Block]] = {}
+        self.done = self.work = 0
+        self._firsts: list[int] = []  # keys of `blocks` in order
+        self._reported_hosts: set[str] = set()  # computers on which bits may differ
+        self._folder_plan = None if folder is None else _plan_in_folder(folder, plan, copied)
+        self.shared = SharedPlan.of_plan(plan, self._folder_plan and self._folder_plan.digest)
         self._machine = machine(plan, self.shared.modules)
         if folder is not None:
-            found = [(about_of(path), path) for path in folder.glob(NAME.format(*"****"))]
-            for about, path in sorted(found, key=lambda one: (one[0].first, one[0].begin)):
-                self._check(about, path)
-                self._keep(Block(about, path))
+            found = [Block(about_block(path), path) for path in folder.glob(NAME.format(*"****"))]
+            for block in sorted(found, key=lambda block: (block.about.first, block.about.begin)):
+                self._check(block.about, block.content)
+                self._keep(block)
 
     @classmethod
     def load(cls, folder: Path, plan: Plan) -> Store:
-        """That of a run that is finished."""
+        """Return the store of a finished run in a folder, or raise if chains are missing."""
         store = cls(plan, folder, finished=True)
         if store.done < plan.total:
             raise ValueError(
-                f"{folder} has {store.done} of {plan.total} chains to the last step: call what began it "
-                "again, which goes on from there"
+                f"{folder} has {store.done} of {plan.total} chains to the last step: repeat the call that "
+                "began it, which continues from there"
             )
         return store
 
@@ -105,29 +152,29 @@ class Store:
         cls,
         plan: Plan,
         folder: Path | None,
-        before: Before | None = None,
-        begins: Before | None = None,
+        earlier: EarlierRun | None = None,
+        copied: EarlierRun | None = None,
     ) -> Iterator[Store]:
-        """The same, to add blocks to: within, no other process computes for the same folder."""
+        """Yield a store to which blocks can be added; no other process can do so for the same folder."""
         if folder is None:
-            yield cls(plan, None, before)
+            yield cls(plan, None, earlier)
             return
-        _make(folder)
+        _make_folder(folder)
         with lock_folder(folder):
-            yield cls(plan, folder, before, begins)
+            yield cls(plan, folder, earlier, copied)
 
     @property
     def former(self) -> str:
-        """The version that began the run in a folder, where that rounded otherwise."""
-        return "" if self._of_folder is None else self._of_folder.former
+        """Version that began the run in a folder, if it rounded otherwise; else ""."""
+        return "" if self._folder_plan is None else self._folder_plan.former
 
     @property
     def first(self) -> int:
-        """The step at which blocks begin."""
-        return 0 if self.before is None else self.before.step
+        """Step at which the blocks begin."""
+        return 0 if self.earlier is None else self.earlier.step
 
     def add(self, block: Finished) -> None:
-        """Keep a block that has come, whole or not at all."""
+        """Check a block that a worker has computed, and keep it."""
         about, content = block.about, block.content
         self._check(about, about.name)
         _check_content(about, content)
@@ -138,23 +185,37 @@ class Store:
             atomic_write.write(path, content)
             self._keep(Block(about, path))
 
-    def begin(self, start: Before, most: int) -> None:
-        """Have the run before as blocks, of those chains of which there are none yet: as it is cut already,
-        or of so many chains at `most`. One of them at a time is in memory."""
-        cut = np.cumsum([0, *start.data["theta"].chunksizes.get("chain", ())]).tolist()
-        if len(cut) == 1:
-            cut = range(0, self.plan.total, most)
+    def copy_run(self, run: EarlierRun, chains: int) -> None:
+        """Add a run as blocks of those chains that have none yet, with one block at a time in memory.
+
+        The blocks are those that the run has already, or of at most this number of `chains`.
+        """
+        edges = np.cumsum([0, *run.data["theta"].chunksizes.get("chain", ())]).tolist()
+        if len(edges) == 1:
+            edges = range(0, self.plan.total, chains)
         for missing in self.missing():
-            inside = [edge for edge in cut if missing.start < edge < missing.stop]
+            inside = [edge for edge in edges if missing.start < edge < missing.stop]
             for first, stop in pairwise([missing.start, *inside, missing.stop]):
-                data = file.in_order(start.data.isel(chain=slice(first, stop)).compute())
+                data = file.in_order(run.data.isel(chain=slice(first, stop)).compute())
                 about = About(
-                    self.shared.digest, first, stop, 0, start.step, [], self._machine, socket.gethostname(),
-                    0.0, 0.0, math.nan, math.nan, {},
-                )  # fmt: skip
+                    digest=self.shared.digest,
+                    first=first,
+                    stop=stop,
+                    begin=0,
+                    end=run.step,
+                    losses=[],
+                    machine=self._machine,
+                    host=socket.gethostname(),
+                    seconds=0.0,
+                    compiled=0.0,
+                    loss=math.nan,
+                    accuracy=math.nan,
+                    temperature={},
+                )
                 self.add(Finished(about, sealed_block(data, about), None))
 
     def _keep(self, block: Block) -> None:
+        """Count a block and put it behind the earlier ones of its chains."""
         about = block.about
         if about.first not in self.blocks:
             insort(self._firsts, about.first)
@@ -163,141 +224,191 @@ class Store:
         self.done += len(about.chains) if about.end == self.plan.steps else 0
 
     def _check(self, about: About, name: object) -> None:
-        """Refuse a block that has no place here, and tell where bits may be others."""
+        """Raise if a block does not fit in here; warn if its bits may differ.
+
+        `name` is what the error calls it.
+        """
         if about.digest != self.shared.digest:
             raise ValueError(f"{name} is of another run: it is left alone. Choose another checkpoint")
-        if not self.finished:  # else there is nothing that others would have to go with
+        if not self.finished:  # blocks of a finished run need not fit to new ones
             self._check_machine(about, name)
-        place = bisect_left(self._firsts, about.first)
-        near = [self.blocks[first][-1].about for first in self._firsts[max(0, place - 1) : place + 2]]
-        mine = next((one for one in near if one.chains == about.chains), None)
-        if any(max(about.first, one.first) < min(about.stop, one.stop) for one in near if one is not mine):
-            raise ValueError(f"{name}: some of these chains are there twice; remove one of the blocks")
-        end = self.first if mine is None else mine.end
+        position = bisect_left(self._firsts, about.first)
+        neighbours = [
+            self.blocks[first][-1].about for first in self._firsts[max(0, position - 1) : position + 2]
+        ]
+        previous = next((block for block in neighbours if block.chains == about.chains), None)
+        for block in neighbours:
+            overlaps = max(about.first, block.first) < min(about.stop, block.stop)
+            if overlaps and block is not previous:
+                raise ValueError(f"{name}: two blocks have some of these chains; remove one of them")
+        end = self.first if previous is None else previous.end
         if about.begin != end:
             raise ValueError(
-                f"{name} begins at step {about.begin}, and what there is of these chains ends at {end}: "
+                f"{name} begins at step {about.begin}, and the block before it ends at {end}: "
                 "remove the block"
             )
 
     def _check_machine(self, about: About, name: object) -> None:
-        """Refuse a block that other code has computed, and tell where bits may be others."""
-        there = about.machine
-        differ = [key for key in sorted({*there, *self._machine}) if there.get(key) != self._machine.get(key)]
-        for key, what in (
-            ("heatbath", "another version of heatbath"),
-            ("methods", f"other sources of {', '.join(self.shared.modules)}"),
-        ):
-            if key in differ:
+        """Raise if other code has computed a block; warn if its bits may differ."""
+        here = self._machine
+        keys = sorted({*about.machine, *here})
+        different = [key for key in keys if about.machine.get(key) != here.get(key)]
+        reasons = {
+            "heatbath": "another version of heatbath",
+            "methods": f"other sources of {', '.join(self.shared.modules)}",
+        }
+        for key, reason in reasons.items():
+            if key in different:
                 raise ValueError(
-                    f"{name} was computed on {about.host} with {what}: have the same on all computers, or "
-                    "remove the block"
+                    f"{name} was computed on {about.host} with {reason}: install the same on all computers, "
+                    "or remove the block"
                 )
-        if differ and about.host not in self._others:
-            self._others.add(about.host)
-            texts = [
-                ", ".join(f"{key} {values.get(key, 'unknown')}" for key in differ)
-                for values in (there, self._machine)
-            ]
+        if different and about.host not in self._reported_hosts:
+            self._reported_hosts.add(about.host)
+            at_host, at_home = (
+                ", ".join(f"{key} {entries.get(key, 'unknown')}" for key in different)
+                for entries in (about.machine, here)
+            )
             warn(
-                f"{about.host} has {texts[0]}, and this computer {texts[1]}: chains that were computed there "
+                f"{about.host} has {at_host}, and this computer {at_home}: chains that were computed there "
                 "may differ in their last bits from what they would be here",
                 DifferentBitsWarning,
             )
 
     def latest(self) -> list[About]:
-        """Of all chains that are there the last block."""
+        """Return the last block of all chains that have one, in order."""
         return [self.blocks[first][-1].about for first in self._firsts]
 
     def losses(self) -> list[Loss]:
-        """The chains that diverged, in order."""
+        """Return the chains that diverged, in order."""
         return sorted(loss for about in self.latest() for loss in about.losses)
 
     def missing(self) -> list[range]:
-        """The chains of which nothing is there yet, in order."""
+        """Return the chains that have no block yet, in order."""
         edges = [0, *(edge for about in self.latest() for edge in (about.first, about.stop)), self.plan.total]
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return [range(first, stop) for first, stop in pairs if first < stop]
 
     def unfinished(self) -> list[About]:
-        """The last blocks of chains that are there, but not at the last step."""
+        """Return the last block of those chains that are not at the last step."""
         return [about for about in self.latest() if about.end < self.plan.steps]
 
     def state(self, chains: range) -> bytes | None:
-        """The state from which some chains go on, as the bytes of a sealed file; None at the start."""
-        if own := self.blocks.get(chains.start):
-            return sealed_state(self.plan, own[-1].read())
-        if self.before is None:
+        """Return the state from which chains continue, as the bytes of a sealed file; None at the start."""
+        if blocks := self.blocks.get(chains.start):
+            return sealed_state(self.plan, blocks[-1].read())
+        if self.earlier is None:
             return None
-        return sealed_state(self.plan, self.before.data.isel(chain=slice(chains.start, chains.stop)))
+        return sealed_state(self.plan, self.earlier.data.isel(chain=slice(chains.start, chains.stop)))
 
     def joined(self) -> xr.Dataset:
-        """The results of all chains; beside them one block at a time is in memory. Blocks in memory are
-        given up for that."""
-        return join(self.plan, self._pieces(), None if self.before is None else self.before.data)
+        """Return the results of all chains, with one further block at a time in memory.
+
+        Blocks that are in memory are given up for that.
+        """
+        return join(self.plan, self._pieces(), None if self.earlier is None else self.earlier.data)
 
     def _pieces(self) -> Iterator[Piece]:
-        names = [result.name for result in results(self.plan) if result.of_group is not None]
+        """Yield the data of all blocks, and drop those that were in memory."""
+        names = [result.name for result in computed_results(self.plan)]
         for first in self._firsts:
             for block in self.blocks[first]:
                 about, arrays = block.about, block.arrays(names)
                 check_arrays(self.plan, arrays, about.chains, about.begin, about.end)
                 yield Piece(about.chains, about.begin, about.end, arrays)
-            if self.folder is None:  # it is elsewhere now: not all is in memory twice
+            if self.folder is None:
                 self.blocks[first] = [Block(block.about, b"") for block in self.blocks[first]]
 
     def lazy(self) -> xr.Dataset:
-        """The results of all chains as arrays of Dask, which are read when they are asked for, a block at a
-        time; what is one number for each chain is read at once. Blocks must be in a folder, from the start.
+        """Return the results of all chains as arrays of Dask, which read one block at a time when asked for.
+
+        Results with one number for each chain are read at once. The blocks must be in a folder, and begin at
+        the start.
         """
-        check_lazy()
+        check_dask()
+        variables: dict[str, Any] = {}
+        for result in computed_results(self.plan):
+            values = self._lazy_result(result)
+            has_one_number = result.dimensions == ("chain",)
+            variables[result.name] = result.dimensions, values.compute() if has_one_number else values
+        return xr.Dataset(variables, final_labels(self.plan, self._folder_plan and self._folder_plan.labels))
+
+    def _lazy_result(self, result: ResultVariable) -> dask.array.Array:
+        """Return a result of all chains as an array of Dask."""
         import dask.array
 
-        chains = [self.blocks[first] for first in self._firsts]
-        variables: dict[str, Any] = {}
-        for result in results(self.plan):
-            if result.of_group is None:
-                continue
-            along = result.dimensions.index("chain")
-            rows = []
-            for own in chains:
-                parts = [self._part(result, block) for block in (own if result.noted else own[-1:])]
-                axis = result.dimensions.index(result.noted) if result.noted else 0
-                rows.append(dask.array.concatenate(parts, axis=axis) if len(parts) > 1 else parts[0])
-            values = dask.array.concatenate(rows, axis=along)
-            small = result.dimensions == ("chain",)
-            variables[result.name] = result.dimensions, values.compute() if small else values
-        return xr.Dataset(variables, labels_at(self.plan, self._of_folder and self._of_folder.names))
+        of_chains = []
+        for blocks in (self.blocks[first] for first in self._firsts):
+            if result.recorded_along:
+                parts = [self._lazy_part(result, block) for block in blocks]
+                axis = result.dimensions.index(result.recorded_along)
+                of_chains.append(dask.array.concatenate(parts, axis=axis) if len(parts) > 1 else parts[0])
+            else:
+                of_chains.append(self._lazy_part(result, blocks[-1]))
+        return dask.array.concatenate(of_chains, axis=result.dimensions.index("chain"))
 
-    def _part(self, result: ResultVariable, block: Block) -> Any:
-        """A result of a block, which is read later."""
+    def _lazy_part(self, result: ResultVariable, block: Block) -> dask.array.Array:
+        """Return a result of one block as an array of Dask."""
         import dask
         import dask.array
 
-        about, kind = block.about, result.dtype(self.plan)
-        long = lengths(self.plan, about.end, about.chains, about.begin)
-        shape = tuple(long[name] for name in result.dimensions)
-        later = dask.delayed(_values, pure=True)(str(block.content), result.name)
-        return dask.array.from_delayed(later, shape, kind)
+        about = block.about
+        length = lengths(self.plan, about.end, about.chains, about.begin)
+        shape = tuple(length[name] for name in result.dimensions)
+        delayed = dask.delayed(_read_result, pure=True)(str(block.content), result.name)
+        return dask.array.from_delayed(delayed, shape, result.dtype(self.plan))
 
     def remove(self) -> None:
-        """Remove the folder: what was in it is elsewhere now."""
+        """Remove the folder, after its contents were saved elsewhere."""
         if self.folder is not None:
-            _remove(self.folder)
+            _remove_folder(self.folder)
+
+
+def _read_result(path: str, name: str) -> NDArray[Any]:
+    """Return a result in the file of a block, whose seal was checked when the folder was opened."""
+    with h5py.File(path, "r") as data:
+        return np.asarray(data[name][...])
+
+
+def check_dask() -> None:
+    """Raise ModuleNotFoundError unless Dask is installed."""
+    try:
+        import dask.array  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(NO_DASK, name="dask") from error
+
+
+def _check_content(about: About, content: bytes) -> None:
+    """Raise unless the file of a block is intact, and has the description that came with it."""
+    if file.read_arrays_of_bytes(content, about.name, []).about != json.dumps(about):
+        raise ValueError(f"{about.name}: its file is of another block, or describes it differently")
+
+
+def about_block(path: Path) -> About:
+    """Return the description of the block in a file."""
+    try:
+        return About.read(file.read_arrays(path, []).about)
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{error}: {path} is not a block of a run. Remove it, and repeat the call that began the run: it "
+            "continues, and computes the block again"
+        ) from error
 
 
 def discard(folder: Path, plan: Plan) -> None:
-    """Remove a folder of blocks of a plan whose run is joined: who has joined them was ended before that."""
+    """Remove the blocks of a run that is joined, which a process that was killed then has left."""
     if (folder / PLAN).is_file():
-        there, _ = file.unpack_plan(file.read(folder / PLAN), plan.problem)
-        if not plan_differences(plan, there):
+        saved, _ = file.unpack_plan(file.read(folder / PLAN), plan.problem)
+        if not plan_differences(plan, saved):
             with lock_folder(folder):
-                _remove(folder)
+                _remove_folder(folder)
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder of blocks. The plan goes after them: what is left of it, where that ends half way, is
-    one of the same run, or a new one."""
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder of blocks, the plan after the blocks.
+
+    So what is left if this is interrupted is a folder of the same run, or without a plan.
+    """
     for path in folder.iterdir():
         if path.match(NAME.format(*"****")) or atomic_write.is_leftover(path):
             path.unlink()
@@ -306,69 +417,41 @@ def _remove(folder: Path) -> None:
     folder.rmdir()
 
 
-def _check_content(about: About, content: bytes) -> None:
-    """Refuse a file that is damaged, or not that of the block that it came with."""
-    if file.opened_arrays(content, about.name, [])[1] != json.dumps(about):
-        raise ValueError(f"{about.name}: its file is of another block, or says otherwise of this one")
-
-
-def about_of(path: Path) -> About:
-    """What a block in a file says of itself."""
-    try:
-        return About.read(file.read_arrays(path, [])[1])
-    except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(
-            f"{error}: {path} is not a block of a run. Remove it, and call what began the run again: it goes "
-            "on, and computes the block anew"
-        ) from error
-
-
-def check_lazy() -> None:
-    """Refuse to go on without Dask, where a run is to be read with it."""
-    try:
-        import dask.array  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(DASK, name="dask") from error
-
-
-def _values(path: str, name: str) -> NDArray[Any]:
-    """One result in the file of a block, whose seal was found right when the folder was opened."""
-    with h5py.File(path, "r") as data:
-        return np.asarray(data[name][...])
-
-
-_held: set[Path] = set()  # the folders that this process has locked: locks are those of whole processes
+_locked_folders: set[Path] = set()  # by this process: file locks do not hold off its other threads
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Within, no other has this lock, where files can be locked. It ends with this process, however that
-    ends, and processes that were forked from it do not have it."""
-    place = folder.resolve()
+    """Hold the lock of a folder, or raise if another thread or process has it.
+
+    The lock ends with this process, however that ends, and processes forked from it do not have it. Some file
+    systems of networks have no locks; there nothing is checked between processes.
+    """
+    resolved = folder.resolve()
     busy = BlocksError(f"{folder}: another process is computing blocks for it now; wait for it, or end it")
-    if place in _held:
+    if resolved in _locked_folders:
         raise busy
-    _held.add(place)
+    _locked_folders.add(resolved)
     try:
         try:
-            file = open(place / LOCK, "ab")  # noqa: SIM115
+            file = open(resolved / LOCK, "ab")  # noqa: SIM115
         except OSError as error:
-            raise atomic_write.failed(error, place / LOCK, "written") from None
+            raise atomic_write.failed(error, resolved / LOCK, "written") from None
         with file:
             try:
                 if fcntl is not None:
                     fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 raise busy from None
-            except OSError:  # a network's file system may have no locks
+            except OSError:  # there are no locks here
                 pass
             yield
     finally:
-        _held.discard(place)
+        _locked_folders.discard(resolved)
 
 
-def _make(folder: Path) -> None:
-    """Make a folder for blocks, where there is none."""
+def _make_folder(folder: Path) -> None:
+    """Make a folder for blocks unless there is one; its parent must exist."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(
             f"{folder} is a file, and blocks of a run need a folder: choose another name"
@@ -381,40 +464,37 @@ def _make(folder: Path) -> None:
         raise atomic_write.failed(error, folder, "made") from None
 
 
-class OfFolder(NamedTuple):
-    """What the file of a plan in a folder says: the checksum of it all, which is what blocks call the plan;
-    what points were called before their coefficients were changed, if they were; and who began the run."""
+def _plan_in_folder(folder: Path, plan: Plan, copied: EarlierRun | None) -> FolderPlan:
+    """Return what the file of a plan in a folder says, or raise if it is another plan.
 
-    digest: str
-    names: xr.Dataset | None
-    former: str
-
-
-def _plan_in(folder: Path, plan: Plan, begins: Before | None) -> OfFolder:
-    """The file of a plan in a folder, which must be this one; if the folder is new it is made, of a run that
-    begins with another."""
-    _make(folder)
+    In a new folder the file is written. `copied` is the run that the plan continues, if the folder gets it.
+    """
+    _make_folder(folder)
     path = folder / PLAN
     if not path.exists():
-        others = [
-            one.name for one in folder.iterdir() if not atomic_write.is_leftover(one) and one.name != LOCK
-        ]
-        if others:
-            raise FileExistsError(
-                f"{folder} has other things in it ({', '.join(sorted(others)[:3])}), and no {PLAN}: it is "
-                "left alone. Choose another folder"
-            )
-        names = {} if begins is None else {axis: begins.data[axis] for axis in plan.axes}
-        past = xr.Dataset(coords=names).drop_vars("chain", errors="ignore")
-        former = "" if begins is None else begins.former
-        atomic_write.write(path, file.sealed(file.pack(plan, 0, past, former)))
+        _write_plan(path, plan, copied)
     content = path.read_bytes()
-    packed = file.opened(content, path)
-    there, rest = file.unpack_plan(packed, plan.problem)
-    if wrong := plan_differences(plan, there):
+    packed = file.read_bytes(content, path)
+    saved, rest = file.unpack_plan(packed, plan.problem)
+    if different := plan_differences(plan, saved):
         raise ValueError(
-            f"{folder} is of another run, with other {', '.join(wrong)}: it is left alone. Choose "
+            f"{folder} is of another run, with other {', '.join(different)}: it is left alone. Choose "
             "another name"
         )
-    named = rest if set(plan.axes) <= set(rest.coords) else None
-    return OfFolder(hashlib.sha256(content).hexdigest(), named, str(packed.attrs.get("begun_by", "")))
+    labels = rest if set(plan.axes) <= set(rest.coords) else None
+    former = str(packed.attrs.get("begun_by", ""))
+    return FolderPlan(hashlib.sha256(content).hexdigest(), labels, former)
+
+
+def _write_plan(path: Path, plan: Plan, copied: EarlierRun | None) -> None:
+    """Write the file of a plan with the labels of its points, or raise if there are other files beside it."""
+    names = [entry.name for entry in path.parent.iterdir() if not atomic_write.is_leftover(entry)]
+    if strange := sorted(name for name in names if name != LOCK):
+        raise FileExistsError(
+            f"{path.parent} has other things in it ({', '.join(strange[:3])}), and no {PLAN}: it is left "
+            "alone. Choose another folder"
+        )
+    labels = {} if copied is None else {axis: copied.data[axis] for axis in plan.axes}
+    coordinates = xr.Dataset(coords=labels).drop_vars("chain", errors="ignore")
+    former = "" if copied is None else copied.former
+    atomic_write.write(path, file.sealed(file.pack(plan, 0, coordinates, former)))

@@ -20,18 +20,16 @@ from threadpoolctl import threadpool_info
 
 from heatbath.engine.compile import once, reporting
 from heatbath.runs import file
-from heatbath.runs.dataset import (
-    gather,
-)
+from heatbath.runs.dataset import gather
 from heatbath.runs.distributed.block import (
+    AbandonedError,
     About,
     CachedPlan,
     Finished,
-    Stopped,
     Task,
-    keep_plan,
-    known_plans,
-    reading,
+    cache_lock,
+    cache_plan,
+    cached_plans,
     sealed_block,
     sealed_state,
 )
@@ -48,118 +46,147 @@ ASIDE = (
     "cli",
     "paper",
     "_internal/atomic_write.py",
-)  # not what decides
-VECTORS = ("avx", "fma", "neon", "sve")  # what instructions for vectors are called
+)  # beginnings of the names of files, below heatbath, that do not decide results
+VECTORS = ("avx", "fma", "neon", "sve")  # beginnings of the names of instructions for vectors
 
-
-Content: TypeAlias = bytes | Callable[[], bytes]  # or what gives it, to who has not read it yet
+Content: TypeAlias = bytes | Callable[[], bytes]  # a piece of a plan, or a function that fetches it
 _ready: set[Hashable] = set()  # the compiled code that this process has
 
 
-def compute(task: Task, content: Mapping[str, Content], wanted: Callable[[], bool] | None = None) -> Finished:
-    """Compute a block: this is what workers do.
+def compute(
+    task: Task, content: Mapping[str, Content], is_wanted: Callable[[], bool] | None = None
+) -> Finished:
+    """Compute a block: workers call this.
 
-    `content` is that of `Shared`, or what gives its pieces. `wanted` tells, when it is asked now and then,
-    whether somebody still waits.
+    Parameters
+    ----------
+    task
+        The chains and steps to compute.
+    content
+        The pieces of the plan by their checksums, as in `SharedPlan`, or functions that fetch them.
+    is_wanted
+        A function that is called now and then, and says whether somebody still waits for the block.
+
+    Raises
+    ------
+    AbandonedError
+        If nobody waits any more, or the worker is interrupted.
     """
+    name = f"chains {task.first} to {task.stop - 1}"
 
-    def look(_: Progress | None = None) -> None:
-        if wanted is not None and not wanted():
-            raise Stopped(f"chains {task.first} to {task.stop - 1}: nobody waits for them any more")
+    def check_wanted(_: Progress | None = None) -> None:
+        if is_wanted is not None and not is_wanted():
+            raise AbandonedError(f"{name}: nobody waits for them any more")
 
-    look()
-    plan, chains = _plan_of(task, content), range(task.first, task.stop)
-    before = None if task.state is None else file.opened(task.state, "the state")
-    texts: list[str] = []
-    with reporting(texts.append):
-        simulation = Simulation(plan, task.step, before, task.threads, chains, task.until)
-        waiting = time.perf_counter()  # for another process to compile, or for this one
-        with nullcontext() if simulation.code <= _ready else once():  # who has it does not wait for others
+    check_wanted()
+    plan, chains = _plan_of_task(task, content), range(task.first, task.stop)
+    state = None if task.state is None else file.read_bytes(task.state, "the state")
+    reports: list[str] = []
+    with reporting(reports.append):
+        simulation = Simulation(plan, task.step, state, task.threads, chains, task.until)
+        waiting_since = time.perf_counter()  # for this process to compile, or for another
+        is_compiled = simulation.code <= _ready
+        with nullcontext() if is_compiled else once():
             simulation.prepare()
         _ready.update(simulation.code)
         begin = time.perf_counter()
-        compiled = begin - waiting if texts else 0.0
-        if not simulation.run(look, seconds=task.seconds):
-            raise Stopped(f"chains {task.first} to {task.stop - 1}: interrupted")
+        compiled = begin - waiting_since if reports else 0.0
+        if not simulation.run(check_wanted, seconds=task.seconds):
+            raise AbandonedError(f"{name}: interrupted")
     result = gather(plan, simulation.groups, task.step, None, chains)
     last = simulation.progress(0.0)
     about = About(
-        task.digest, task.first, task.stop, task.step, simulation.step, simulation.losses(),
-        machine(plan, task.modules), socket.gethostname(), time.perf_counter() - begin, compiled,
-        last.loss, last.accuracy, last.temperature,
-    )  # fmt: skip
-    state = None if about.end == plan.steps else sealed_state(plan, result)
-    return Finished(about, sealed_block(result, about), state)
+        digest=task.digest,
+        first=task.first,
+        stop=task.stop,
+        begin=task.step,
+        end=simulation.step,
+        losses=simulation.losses(),
+        machine=machine(plan, task.modules),
+        host=socket.gethostname(),
+        seconds=time.perf_counter() - begin,
+        compiled=compiled,
+        loss=last.loss,
+        accuracy=last.accuracy,
+        temperature=last.temperature,
+    )
+    end_state = None if about.end == plan.steps else sealed_state(plan, result)
+    return Finished(about, sealed_block(result, about), end_state)
 
 
 def machine(plan: Plan, modules: Sequence[str]) -> dict[str, str]:
-    """What the bits of a chain depend on, beside its plan; `modules` define its methods."""
-    files = [getattr(importlib.import_module(name), "__file__", None) for name in modules]
-    own = {"methods": hashed(Path(path) for path in files if path)} if modules else {}
-    packages = {name: version(name) for name in ("numba", "llvmlite", "numpy")}
-    if uses_blas(plan):  # whose kernels are those of the processor
-        import scipy.linalg.cython_blas  # noqa: F401
+    """Return what the bits of a chain depend on beside its plan: code, versions and processor.
 
-        kernels = sorted({one["architecture"] for one in threadpool_info() if "architecture" in one})
-        packages |= {"scipy": version("scipy"), "kernels": " ".join(kernels)}
-    place = {"processor": platform.machine(), "instructions": instructions()}
-    return {"heatbath": library(), **own, **packages, **place}
+    `modules` are those that define the plan's methods, other than heatbath's own.
+    """
+    entries = {"heatbath": library_hash()}
+    if modules:
+        files = [getattr(importlib.import_module(name), "__file__", None) for name in modules]
+        entries["methods"] = hash_files(Path(path) for path in files if path)
+    entries |= {name: version(name) for name in ("numba", "llvmlite", "numpy")}
+    if uses_blas(plan):  # BLAS takes other kernels on other processors
+        import scipy.linalg.cython_blas  # noqa: F401 (loads the BLAS that threadpool_info then lists)
+
+        kernels = {pool["architecture"] for pool in threadpool_info() if "architecture" in pool}
+        entries |= {"scipy": version("scipy"), "kernels": " ".join(sorted(kernels))}
+    return entries | {"processor": platform.machine(), "instructions": vector_instructions()}
 
 
 @lru_cache
-def instructions() -> str:
-    """The instructions for vectors that this processor has: where there are others, NumPy takes other code
-    for exponentials and the like, which rounds otherwise."""
+def vector_instructions() -> str:
+    """Return the names of the instructions for vectors that this processor has.
+
+    With others, NumPy takes other code for exponentials and the like, which rounds otherwise.
+    """
     try:
         features = llvmlite.binding.get_host_cpu_features()
     except RuntimeError:  # where LLVM cannot tell
         return "unknown"
-    return " ".join(sorted(name for name, there in features.items() if there and name.startswith(VECTORS)))
+    present = [name for name, is_present in features.items() if is_present and name.startswith(VECTORS)]
+    return " ".join(sorted(present))
 
 
 @lru_cache
-def library() -> str:
-    """A hash of the code that decides what is computed."""
+def library_hash() -> str:
+    """Return a hash of heatbath's code, without the files that do not decide results."""
     root = Path(file.__file__).parent.parent
     paths = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.py"))}
-    return hashed(path for name, path in paths.items() if not name.startswith(ASIDE))
+    return hash_files(path for name, path in paths.items() if not name.startswith(ASIDE))
 
 
-def hashed(paths: Iterable[Path]) -> str:
-    """A hash of files, with their names."""
+def hash_files(paths: Iterable[Path]) -> str:
+    """Return a hash of the names and contents of files."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def _plan_of(task: Task, content: Mapping[str, Content]) -> Plan:
-    """The plan of a task, which a process reads once; its data, too, as long as it keeps a plan with them."""
-    with reading:
-        if task.digest in known_plans:
-            known_plans.move_to_end(task.digest)
-            return known_plans[task.digest].plan
+def _plan_of_task(task: Task, content: Mapping[str, Content]) -> Plan:
+    """Return the plan of a task, which a process reads once; its data are taken from a plan that has them."""
+    with cache_lock:
+        if task.digest in cached_plans:
+            cached_plans.move_to_end(task.digest)
+            return cached_plans[task.digest].plan
         for module in task.modules:
-            if (
-                module != "__main__"
-            ):  # of a script: where it is known it is so already, and else it is refused
+            if module != "__main__":  # the methods of a script are known already, or refused
                 importlib.import_module(module)
         first, *data = content
-        packed, problem = _opened(first, content), None
-        like = next((one.plan for one in known_plans.values() if data and one.data == data), None)
-        if like is not None:
-            packed, problem = file.with_average(packed, like), like.problem
+        packed, problem = _read_piece(first, content), None
+        same_data = [cached.plan for cached in cached_plans.values() if data and cached.data == data]
+        if same_data:
+            packed, problem = file.with_average(packed, same_data[0]), same_data[0].problem
         elif data:
-            packed = packed.assign(_opened(data[0], content).data_vars)
+            packed = packed.assign(_read_piece(data[0], content).data_vars)
         plan, _ = file.unpack_plan(packed, problem)
-        keep_plan(task.digest, CachedPlan(plan, data))
+        cache_plan(task.digest, CachedPlan(plan, data))
         return plan
 
 
-def _opened(checksum: str, content: Mapping[str, Content]) -> xr.Dataset:
-    """A piece of what was sent."""
+def _read_piece(checksum: str, content: Mapping[str, Content]) -> xr.Dataset:
+    """Return the piece of a plan with this checksum, or raise if another one has arrived."""
     piece = content[checksum]
-    whole = piece if isinstance(piece, bytes) else piece()
-    if hashlib.sha256(whole).hexdigest() != checksum:
+    data = piece if isinstance(piece, bytes) else piece()
+    if hashlib.sha256(data).hexdigest() != checksum:
         raise ValueError("the plan that has arrived is not the one that was sent: its checksum is wrong")
-    return file.opened(whole, "the plan")
+    return file.read_bytes(data, "the plan")
