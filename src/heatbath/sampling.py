@@ -1,10 +1,14 @@
-"""Sampling of any density: chains of a method, with or without a Metropolis test of every step."""
+"""Sample any density: chains of a method, with or without a Metropolis test of every step.
+
+θ are the positions, p the momenta, G the gradient of the log density, U minus the log density (and the prior),
+τ the temperature, γ the friction and h the stepsize. Q, the heat, is the change of p·p/2 by the letters O.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,20 +30,27 @@ if TYPE_CHECKING:
 
 Function: TypeAlias = Callable[[Any], Any]
 
-STEPSIZE, CHAINS = 0.1, 4  # where nothing is said
-READ = 2_000_000  # numbers of which a repr says R-hat and ESS: of more that would take seconds
-AHEAD = 2**14  # normal numbers that are drawn at a time: a call for one step takes longer than the step
+STEPSIZE = 0.1  # where no h is given
+CHAINS = 4  # where neither chains nor an array of starts is given
+MOST_SUMMARISED = 2_000_000  # numbers for which `repr` has R-hat and ESS: for more that would take seconds
+AHEAD = 2**14  # normal numbers drawn at a time: a call for one step would take longer than the step
+FEWEST_DRAWS = 4  # of each chain for R-hat and ESS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sampled:
-    """Samples of a density.
+    """Samples of a density, as `sample` returns them.
 
-    - `samples`: (chain, draw, dimension).
-    - `steps`: after how many steps each draw was taken, (draw,).
-    - `log_density`: of every sample, (chain, draw), as the user's function has it; None where there is none.
-    - `acceptance`: the share of the steps after the burn-in that the Metropolis test has accepted, (chain,);
-      None without it.
+    Attributes
+    ----------
+    samples : ndarray
+        (chain, draw, dimension).
+    steps : ndarray
+        The step after which each draw was taken, (draw,).
+    log_density : ndarray or None
+        The value of the user's function for every sample, (chain, draw); None where there is no function.
+    acceptance : ndarray or None
+        The share of the steps after the burn-in that the Metropolis test accepted, (chain,); None without it.
     """
 
     samples: Array
@@ -48,15 +59,18 @@ class Sampled:
     acceptance: Array | None
 
     def rhat(self) -> Array:
-        """R-hat of every coordinate (`statistics.rhat`): 1 where the chains agree. Needs 4 draws."""
+        """Return R-hat of every coordinate (`statistics.rhat`): 1 if the chains agree. Needs 4 draws."""
         return np.array([mcmc.rhat(trace) for trace in np.moveaxis(self.samples, 2, 0)])
 
     def ess(self) -> Array:
-        """The effective sample size for the mean of every coordinate (`statistics.ess`). Needs 4 draws."""
+        """Return the effective sample size for the mean of every coordinate (`statistics.ess`).
+
+        Needs 4 draws.
+        """
         return np.array([mcmc.ess(trace) for trace in np.moveaxis(self.samples, 2, 0)])
 
     def to_arviz(self) -> arviz.InferenceData | xr.DataTree:
-        """The samples for ArviZ as `theta`, chain x draw x dimension; the log density is `lp`, where known.
+        """Return the samples for ArviZ as `theta`, chain x draw x dimension; a known log density is `lp`.
 
         An InferenceData for ArviZ before 1.0, a DataTree since. Needs the extra `heatbath[arviz]`.
         """
@@ -71,12 +85,12 @@ class Sampled:
 
     def __repr__(self) -> str:
         chains, draws, dimension = self.samples.shape
-        words = [f"{chains} chains x {draws} draws x {dimension} dimensions"]
+        entries = [f"{chains} chains x {draws} draws x {dimension} dimensions"]
         if self.acceptance is not None:
-            words.append(f"acceptance {self.acceptance.mean():.2f}")
-        if draws >= 4 and self.samples.size <= READ:
-            words.append(f"R-hat at most {self.rhat().max():.2f}, ESS at least {self.ess().min():.0f}")
-        return f"Sampled({', '.join(words)})"
+            entries.append(f"acceptance {self.acceptance.mean():.2f}")
+        if draws >= FEWEST_DRAWS and self.samples.size <= MOST_SUMMARISED:
+            entries.append(f"R-hat at most {self.rhat().max():.2f}, ESS at least {self.ess().min():.0f}")
+        return f"Sampled({', '.join(entries)})"
 
 
 def sample(
@@ -94,30 +108,61 @@ def sample(
     metropolis: bool = False,
     momenta: Literal["thermal", "zero"] = "thermal",
 ) -> Sampled:
-    """Sample the law with density exp(log_density(θ)/τ), so at τ = 1 that of the log density itself.
+    """Sample the law with density exp(log_density(θ)/τ): at τ = 1, that of the log density itself.
 
-    - `log_density(theta)`: of θ (chains, dimension), one number for each chain, up to a constant.
-    - `gradient(theta)`: that of the log density, (chains, dimension). Both are functions of NumPy arrays.
-      Where `gradient` is left out, `log_density` is a function of a torch tensor in float64, and torch takes
-      the gradient. `log_density` may be left out without `metropolis`; the log density of the samples is then
-      not known.
-    - `start`: a vector for all `chains` (4, unless given), or one for each chain, (chains, dimension).
-    - `method` with the stepsize `h` (0.1, unless given), or a `Partition` of one part, which has its own. The
-      word is run as it is written, by `Reference`. Its `weight_decay` adds a Gaussian prior to the density,
-      and a method that draws no noise only climbs it.
-    - `burn_in`: so many of the `steps` come before the first sample (half of them, unless given); then every
-      `thin`-th is one.
-    - `metropolis`: every step is accepted or refused, so that the law has no error from the stepsize. It is
-      for Langevin with a palindromic word, constant coefficients and τ > 0. One step from (θ, p) has the
-      error Δ = ΔU + Δ(p·p/2) - Q with U = -log_density, where Q is what the letters O have changed p·p/2 by:
-      it is accepted with probability min(1, exp(-Δ/τ)), and otherwise θ stays and p turns round. This is
-      exact, as O leaves the law of p as it is, and A and B are reversible and keep volumes (for any function
-      `gradient`; a wrong one is accepted less often). A step to where the density is 0 or not a number is
-      refused.
-    - `momenta`: at the start, "thermal" for N(0, τ), or "zero".
+    With `metropolis`, one step from (θ, p) has the error Δ = ΔU + Δ(p·p/2) - Q with U = -log_density, where Q
+    is the change of p·p/2 by the letters O. It is accepted with probability min(1, exp(-Δ/τ)); otherwise θ
+    stays and p is reversed. This is exact, as O leaves the law of p as it is, and A and B are reversible and
+    keep volumes (for any function `gradient`; a wrong one is accepted less often). A step to where the
+    density is 0 or not a number is refused.
 
-    A chain that is no longer finite is an error. The result is the same for the same seed.
+    Parameters
+    ----------
+    log_density
+        A function of θ (chains, dimension) that returns a number for each chain, up to a constant. It may be
+        left out without `metropolis`; then the log density of the samples is not known.
+    gradient
+        A function of θ that returns the gradient of the log density, (chains, dimension). Both are functions
+        of NumPy arrays. Without `gradient`, `log_density` is a function of a torch tensor in float64, and
+        torch takes the gradient.
+    start
+        A vector for all chains, or one for each chain, (chains, dimension).
+    method
+        A method, or a `Partition` of one part, which has its own stepsize. The word is run as it is written,
+        by `Reference`. A `weight_decay` adds a Gaussian prior to the density. A method that draws no noise
+        only climbs the density.
+    h
+        The stepsize, 0.1 by default.
+    steps
+        The number of steps, those of the burn-in included.
+    chains
+        The number of chains from a single start, 4 by default.
+    burn_in
+        The number of steps before the first sample, by default half of all.
+    thin
+        Every `thin`-th step after the burn-in is a sample.
+    seed
+        The result is the same for the same seed.
+    metropolis
+        True to accept or refuse every step, so that the law has no error from the stepsize. It is for
+        Langevin with a palindromic word, constant coefficients and τ > 0.
+    momenta
+        At the start: "thermal" for N(0, τ), or "zero".
 
+    Returns
+    -------
+    Sampled
+        The samples, with their log densities and the acceptance.
+
+    Raises
+    ------
+    FloatingPointError
+        If a chain is no longer finite.
+    TypeError, ValueError
+        If an argument is wrong, or the method cannot sample a density.
+
+    Examples
+    --------
     >>> import heatbath as hb
     >>> result = hb.sample(
     ...     log_density=lambda theta: -(theta**4).sum(axis=1),
@@ -127,19 +172,19 @@ def sample(
     >>> result
     Sampled(4 chains x 1000 draws x 2 dimensions, acceptance 0.9..., R-hat at most 1.0..., ESS at least ...)
     """
-    partition = _partition(method, h)
+    partition = _checked_partition(method, h)
     if not isinstance(metropolis, bool):
         raise TypeError(f"metropolis must be True or False, got {metropolis!r}")
     choice("momenta", momenta, ("thermal", "zero"))
     if metropolis:
         _check_exact(partition, log_density)
-    _check_partition(partition)
-    theta = _start(start, chains)
+    _check_can_sample(partition)
+    theta = _checked_start(start, chains)
     steps = whole("steps", steps, low=1, high=MOST_STEPS)
     burn_in = steps // 2 if burn_in is None else whole("burn_in", burn_in, low=0)
     thin = whole("thin", thin, low=1)
-    kept = np.arange(burn_in + thin, steps + 1, thin)
-    if not kept.size:
+    sample_steps = np.arange(burn_in + thin, steps + 1, thin)
+    if not sample_steps.size:
         raise ValueError(f"there would be no sample: steps={steps}, burn_in={burn_in}, thin={thin}")
     density = _Density(log_density, gradient)
     noise = _Noise(seed, *theta.shape)
@@ -147,46 +192,67 @@ def sample(
         lambda theta, batch: -density.gradient(theta), theta, partition,
         rotated=False, momenta=momenta, seed=seed, noise=noise,
     )  # fmt: skip
-    with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused, or an error
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused, or an error
         density.check_start(theta)
-        chain = _Adjusted(density, reference, noise) if metropolis else _Unadjusted(density, reference)
-        samples, values = np.empty((len(theta), len(kept), theta.shape[1])), np.empty((len(theta), len(kept)))
-        accepted = np.zeros(len(theta))
-        for step in range(1, steps + 1):
-            accepted += chain.advance() * (step > burn_in)
-            place, due = divmod(step - burn_in - thin, thin)
-            if place >= 0 and not due:
-                samples[:, place] = chain.theta
-                if density.known:
-                    values[:, place] = chain.log_density(step)
-    return Sampled(
-        samples, kept, values if density.known else None, accepted / (steps - burn_in) if metropolis else None
-    )
+        walk = _MetropolisWalk(density, reference, noise) if metropolis else _Walk(density, reference)
+        return _run(walk, sample_steps, burn_in, steps)
 
 
-class _Unadjusted:
-    """Chains as the reference steps them."""
+def _run(walk: _Walk | _MetropolisWalk, sample_steps: NDArray[np.int64], burn_in: int, steps: int) -> Sampled:
+    """Advance all chains, and return the samples.
+
+    Parameters
+    ----------
+    walk
+        The chains.
+    sample_steps
+        The steps at which samples are taken, in order.
+    burn_in, steps
+        The steps that do not count for the acceptance, and the number of all steps.
+    """
+    chains, dimension = walk.theta.shape
+    samples = np.empty((chains, len(sample_steps), dimension))
+    log_densities = np.empty((chains, len(sample_steps))) if walk.density.is_known else None
+    accepted, draw = np.zeros(chains), 0
+    for step in range(1, steps + 1):
+        is_accepted = walk.advance()
+        if step > burn_in:
+            accepted += is_accepted
+        if draw < len(sample_steps) and step == sample_steps[draw]:
+            samples[:, draw] = walk.theta
+            if log_densities is not None:
+                log_densities[:, draw] = walk.log_density(step)
+            draw += 1
+    acceptance = accepted / (steps - burn_in) if isinstance(walk, _MetropolisWalk) else None
+    return Sampled(samples, sample_steps, log_densities, acceptance)
+
+
+class _Walk:
+    """Chains that the reference steps."""
 
     def __init__(self, density: _Density, reference: Reference) -> None:
         self.density, self.reference = density, reference
 
     @property
     def theta(self) -> Array:
+        """Positions, (chain, dimension)."""
         return self.reference.state.theta
 
     def advance(self) -> bool:
+        """Make a step, and return True, as every step is accepted."""
         self.reference.advance(1)
         _check_finite("theta", self.theta, self.reference.state.step)
         return True
 
     def log_density(self, step: int) -> Array:
+        """Return the log density of each chain, which stands at `step`."""
         values = self.density.value(self.theta)
         _check_finite("log_density(theta)", values[:, None], step)
         return values
 
 
-class _Adjusted:
-    """Chains with a Metropolis test of every step of the word; U has the prior in it."""
+class _MetropolisWalk:
+    """Chains with a Metropolis test of every step of the word; U includes the prior."""
 
     def __init__(self, density: _Density, reference: Reference, noise: _Noise) -> None:
         (part,) = reference.members
@@ -201,8 +267,23 @@ class _Adjusted:
         self.G: Array | None = density.gradient(self.theta)
 
     def advance(self) -> NDArray[np.bool_]:
-        """Propose a step to every chain; which have accepted it."""
-        theta, p, G, heat = self.theta, self.p, self.G, np.zeros(len(self.theta))
+        """Propose a step to every chain, and return which chains accepted it."""
+        theta, p, G, Q = self._proposal()
+        value = self.density.value(theta)
+        U = self._potential(theta, value)
+        error = U - self.U + _kinetic_energy(p) - _kinetic_energy(self.p) - Q
+        accepted = np.isfinite(error) & np.isfinite(theta).all(axis=1) & np.isfinite(value)
+        accepted &= np.log(self.noise.uniforms(self.step)) < -error / self.tau
+        self.U, self.value = np.where(accepted, U, self.U), np.where(accepted, value, self.value)
+        moved = accepted[:, None]
+        self.theta, self.p = np.where(moved, theta, self.theta), np.where(moved, p, -self.p)
+        self.G = None if G is None or self.G is None else np.where(moved, G, self.G)
+        self.step += 1
+        return accepted
+
+    def _proposal(self) -> _Proposal:
+        """Return where the letters of the word lead from here."""
+        theta, p, G, Q = self.theta, self.p, self.G, np.zeros(len(self.theta))
         for substep in self.word:
             t = float(substep.fraction) * self.h
             if substep.letter == "A":
@@ -211,93 +292,108 @@ class _Adjusted:
                 G = self.density.gradient(theta) if G is None else G
                 p = B(p, G - self.prior * theta, t)
             else:
-                before, R = _kinetic(p), self.noise(self.step, substep.slot)
-                p = O(p, R, t, self.gamma, self.tau)
-                heat += _kinetic(p) - before
-        value = self.density.value(theta)
-        U = self._potential(theta, value)
-        error = U - self.U + _kinetic(p) - _kinetic(self.p) - heat
-        accepted = np.isfinite(error) & np.isfinite(theta).all(axis=1) & np.isfinite(value)
-        accepted &= np.log(self.noise.chance(self.step)) < -error / self.tau
-        self.U, self.value = np.where(accepted, U, self.U), np.where(accepted, value, self.value)
-        moved = accepted[:, None]
-        self.theta, self.p = np.where(moved, theta, self.theta), np.where(moved, p, -self.p)
-        self.G = None if G is None or self.G is None else np.where(moved, G, self.G)
-        self.step += 1
-        return accepted
+                energy = _kinetic_energy(p)
+                p = O(p, self.noise(self.step, substep.slot), t, self.gamma, self.tau)
+                Q += _kinetic_energy(p) - energy
+        return _Proposal(theta, p, G, Q)
 
     def log_density(self, step: int) -> Array:
+        """Return the log density of each chain, which stands at `step`."""
         return self.value
 
     def _potential(self, theta: Array, value: Array) -> Array:
+        """Return U: minus the log density, and the prior."""
         return np.asarray(self.prior / 2 * np.sum(theta**2, axis=1) - value)
 
 
-def _kinetic(p: Array) -> Array:
+class _Proposal(NamedTuple):
+    """The end of a step: θ, p, the gradient there (None if it is not known), and the heat Q of each chain."""
+
+    theta: Array
+    p: Array
+    G: Array | None
+    Q: Array
+
+
+def _kinetic_energy(p: Array) -> Array:
+    """Return p·p/2 of each chain."""
     return np.asarray(np.sum(p**2, axis=1) / 2)
 
 
+class _DrawnSteps(NamedTuple):
+    """Random numbers of a group of consecutive steps: the group's number, and a row for each step."""
+
+    group: int
+    values: Array
+
+
 class _Noise:
-    """The normal numbers of `Reference` and the uniform ones of the test, of many steps at a time."""
+    """The normal numbers of `Reference` and the uniform ones of the test, drawn for many steps at a time."""
 
     def __init__(self, seed: int, chains: int, size: int) -> None:
         self.seed, self.chains, self.size = seed, np.arange(chains), size
-        self.ahead = max(1, AHEAD // (chains * max(size, 1)))
-        self.drawn: dict[tuple[int, int], tuple[int, Array]] = {}
+        self.steps_ahead = max(1, AHEAD // (chains * max(size, 1)))
+        self.drawn: dict[tuple[int, int], _DrawnSteps] = {}  # by stream and slot
 
     def __call__(self, step: int, slot: int) -> Array:
+        """Return the normal numbers (chain, dimension) of a letter O, whose number in the word is `slot`."""
         return self._at(numbers.normals, numbers.NOISE, slot, step, self.size)
 
-    def chance(self, step: int) -> Array:
+    def uniforms(self, step: int) -> Array:
+        """Return the uniform numbers (chain,) of the test of a step."""
         return self._at(numbers.uniforms, numbers.METROPOLIS, 0, step, 1)[:, 0]
 
     def _at(self, draw: Callable[..., Array], stream: int, slot: int, step: int, size: int) -> Array:
-        number, place = divmod(step, self.ahead)
-        if self.drawn.get((stream, slot), (-1,))[0] != number:
-            first = number * self.ahead
-            steps = np.arange(first, min(first + self.ahead, MOST_STEPS))[:, None]
-            self.drawn[stream, slot] = number, draw(self.seed, stream, slot, self.chains, steps, 0, size)
-        return np.asarray(self.drawn[stream, slot][1][place])
+        """Return the numbers (chain, size) at an address, drawn by `draw` for many steps at a time."""
+        group, index = divmod(step, self.steps_ahead)
+        drawn = self.drawn.get((stream, slot))
+        if drawn is None or drawn.group != group:
+            first = group * self.steps_ahead
+            steps = np.arange(first, min(first + self.steps_ahead, MOST_STEPS))[:, None]
+            drawn = _DrawnSteps(group, draw(self.seed, stream, slot, self.chains, steps, 0, size))
+            self.drawn[stream, slot] = drawn
+        return np.asarray(drawn.values[index])
 
 
 class _Density:
-    """The functions of the user, with what they return checked."""
+    """The user's functions, whose results are checked."""
 
     def __init__(self, log_density: Function | None, gradient: Function | None) -> None:
-        for name, given in (("log_density", log_density), ("gradient", gradient)):
-            if given is not None and not callable(given):
-                raise TypeError(f"{name} must be a function of theta, (chains, dimension), got {given!r}")
+        for name, function in (("log_density", log_density), ("gradient", gradient)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be a function of theta, (chains, dimension), got {function!r}")
         if log_density is None and gradient is None:
             raise TypeError("sample needs log_density, gradient or both, got neither")
         self._log_density, self._gradient = log_density, gradient
-        self.known = log_density is not None
+        self.is_known = log_density is not None
         self._last: tuple[Array, Array] | None = None  # θ and log density where torch took the last gradient
 
     def check_start(self, theta: Array) -> None:
-        """Refuse a start from which nothing can go."""
-        if self.known:
+        """Raise if log density or gradient is not finite at the start."""
+        if self.is_known:
             _check_finite("log_density(theta)", self.value(theta)[:, None], 0)
         _check_finite("gradient(theta)", self.gradient(theta), 0)
 
     def value(self, theta: Array) -> Array:
-        """The log density of each chain."""
+        """Return the log density of each chain."""
         assert self._log_density is not None
         if self._gradient is None:
             if self._last is None or not np.array_equal(self._last[0], theta):
                 self.gradient(theta)
             assert self._last is not None
             return self._last[1]
-        return _returned("log_density(theta)", self._log_density(theta.copy()), theta.shape[:1])
+        return _checked_result("log_density(theta)", self._log_density(theta.copy()), theta.shape[:1])
 
     def gradient(self, theta: Array) -> Array:
-        """The gradient of the log density."""
+        """Return the gradient of the log density, (chain, dimension)."""
         if self._gradient is not None:
-            return _returned("gradient(theta)", self._gradient(theta.copy()), theta.shape)
+            return _checked_result("gradient(theta)", self._gradient(theta.copy()), theta.shape)
         value, gradient = self._by_torch(theta)
         self._last = theta.copy(), value
         return gradient
 
     def _by_torch(self, theta: Array) -> tuple[Array, Array]:
+        """Return the log density of each chain and its gradient, taken by torch."""
         try:
             import torch
         except ModuleNotFoundError as error:
@@ -312,49 +408,50 @@ class _Density:
             if not isinstance(value, torch.Tensor) or not value.requires_grad:
                 raise TypeError(
                     "without gradient= log_density must be made of torch operations on theta, a tensor, and "
-                    f"return a tensor that depends on it; got {_described(value)}. Or give the gradient"
+                    f"return a tensor that depends on it; got {_type_name(value)}. Or give the gradient"
                 )
-            values = _returned("log_density(theta)", value.detach().cpu().numpy(), theta.shape[:1])
+            values = _checked_result("log_density(theta)", value.detach().cpu().numpy(), theta.shape[:1])
             (gradient,) = torch.autograd.grad(value.sum(), point)
         return values, np.asarray(gradient.numpy(), dtype=np.float64)
 
 
-def _returned(name: str, given: object, shape: tuple[int, ...]) -> Array:
-    """What a function has returned, if it is an array of real numbers of this shape."""
-    array = np.asarray(given)
+def _checked_result(name: str, result: object, shape: tuple[int, ...]) -> Array:
+    """Return the result of a user's function as an array, or raise unless its shape and numbers are right."""
+    array = np.asarray(result)
     if array.dtype.kind not in "iuf":
-        raise TypeError(f"{name} must be an array of real numbers, got {_described(given)}")
+        raise TypeError(f"{name} must be an array of real numbers, got {_type_name(result)}")
     if array.shape != shape:
         meaning = "one number for each chain" if len(shape) == 1 else "theta's shape"
         raise ValueError(f"{name} must be of shape {shape}, {meaning}; got {array.shape}")
     return array.astype(np.float64)
 
 
-def _described(given: object) -> str:
-    kind = getattr(given, "dtype", None)
-    return f"{type(given).__name__}" + (f" of {kind}" if kind is not None else "")
+def _type_name(value: object) -> str:
+    """Return the name of a value's type, and of its numbers if it is an array."""
+    dtype = getattr(value, "dtype", None)
+    return type(value).__name__ + (f" of {dtype}" if dtype is not None else "")
 
 
 def _check_finite(name: str, values: Array, step: int) -> None:
-    """Refuse to go on where a chain is not finite; `values` are (chains, numbers)."""
-    lost = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    if not lost.size:
+    """Raise if a value of a chain is not finite; `values` are (chain, number) at this step."""
+    chains = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if not chains.size:
         return
-    row = values[lost[0]]
-    place = int(np.argmin(np.isfinite(row)))
-    where = f" in coordinate {place}" if len(row) > 1 else ""
-    others = f" (and so in {len(lost) - 1} more)" if len(lost) > 1 else ""
-    text = f"chain {lost[0]} at step {step}: {name} is not finite, got {row[place]}{where}{others}"
+    row = values[chains[0]]
+    index = int(np.argmin(np.isfinite(row)))
+    coordinate = f" in coordinate {index}" if len(row) > 1 else ""
+    further = f" (and so in {len(chains) - 1} more)" if len(chains) > 1 else ""
+    text = f"chain {chains[0]} at step {step}: {name} is not finite, got {row[index]}{coordinate}{further}"
     if step == 0:
         raise ValueError(f"{text}. Choose a start where log density and gradient are finite")
     raise FloatingPointError(
-        f"{text}. Take a smaller h, or metropolis=True; and see that gradient is that of the log density, "
+        f"{text}. Take a smaller h, or metropolis=True; and check that gradient is that of the log density, "
         "not of its negative"
     )
 
 
-def _start(start: ArrayLike | None, chains: int | None) -> Array:
-    """θ of every chain at the start."""
+def _checked_start(start: ArrayLike | None, chains: int | None) -> Array:
+    """Return θ of every chain at the start, (chain, dimension), or raise."""
     if start is None:
         raise TypeError("sample needs start, a vector or an array (chains, dimension), got none")
     try:
@@ -362,7 +459,7 @@ def _start(start: ArrayLike | None, chains: int | None) -> Array:
     except ValueError as error:
         raise ValueError(f"start must be a vector or an array (chains, dimension): {error}") from None
     if theta.dtype.kind not in "iuf":
-        raise TypeError(f"start must be an array of real numbers, got {_described(theta)}")
+        raise TypeError(f"start must be an array of real numbers, got {_type_name(theta)}")
     if theta.ndim not in (1, 2) or not theta.size:
         raise ValueError(f"start must be a vector or an array (chains, dimension), got shape {theta.shape}")
     if chains is not None:
@@ -376,8 +473,8 @@ def _start(start: ArrayLike | None, chains: int | None) -> Array:
     return theta.astype(np.float64)
 
 
-def _partition(method: object, h: Coefficient | None) -> Partition:
-    """The method and its stepsize."""
+def _checked_partition(method: object, h: Coefficient | None) -> Partition:
+    """Return the method with its stepsize, or raise unless it is a method or a partition."""
     if isinstance(method, Partition):
         if h is not None:
             raise ValueError(f"the partition has its own stepsize, h={method.h}: leave out h, got {h!r}")
@@ -391,43 +488,49 @@ def _partition(method: object, h: Coefficient | None) -> Partition:
     return Partition(method, STEPSIZE if h is None else h)
 
 
-def _check_partition(partition: Partition) -> None:
-    """Refuse what a density has no use for."""
-    wrong = []
+def _check_can_sample(partition: Partition) -> None:
+    """Raise ValueError unless a partition can sample a density."""
+    reasons = []
     if len(partition.methods) > 1:
-        wrong.append(f"θ is one part, and it has {len(partition.methods)}")
+        reasons.append(f"θ is one part, and it has {len(partition.methods)}")
     if partition.posterior is not None:
-        wrong.append("the density is given, so leave out the posterior")
+        reasons.append("the density is given, so leave out the posterior")
     if partition.tempering is not None:
-        wrong.append("with simulated tempering the samples would be of all temperatures together")
+        reasons.append("with simulated tempering the samples would be of all temperatures together")
     if not all(method.moves for method in partition.methods.values()):
-        wrong.append("it moves nothing")
+        reasons.append("it moves nothing")
     if axes := partition.axes():
-        wrong.append(f"{', '.join(axes)}: a list is an axis of a sweep, and one value is needed here")
-    if wrong:
-        raise ValueError(f"{partition!r} cannot sample a density: {'; '.join(wrong)}")
+        reasons.append(f"{', '.join(axes)}: a list is an axis of a sweep, and one value is needed here")
+    if reasons:
+        raise ValueError(f"{partition!r} cannot sample a density: {'; '.join(reasons)}")
 
 
 def _check_exact(partition: Partition, log_density: Function | None) -> None:
-    """Refuse whatever the Metropolis test is not exact for."""
-    wrong = []
+    """Raise ValueError unless the Metropolis test is exact for a partition."""
+    reasons = []
     if log_density is None:
-        wrong.append("it needs log_density")
+        reasons.append("it needs log_density")
     if len(partition.methods) > 1:
-        wrong.append(f"it needs one part, and there are {len(partition.methods)}")
+        reasons.append(f"it needs one part, and there are {len(partition.methods)}")
     if not isinstance(partition.h, (float, Constant)):
-        wrong.append(f"h must be constant, got {partition.h!r}")
+        reasons.append(f"h must be constant, got {partition.h!r}")
     for method in partition.methods.values():
-        if not method.adjustable:
-            wrong.append(f"it needs Langevin, with the letters A, B and O, got {method!r}")
-            continue
-        if method.word != method.word[::-1]:
-            wrong.append(f"the word must be a palindrome such as 'BAOAB', got {method.word!r}")
-        for name in ("gamma", "tau", "weight_decay"):
-            value = getattr(method, name)
-            if not isinstance(value, (float, Constant, type(None))):
-                wrong.append(f"{name} must be constant, got {value!r}")
-            elif name == "tau" and (value is None or at(value, 0) == 0):
-                wrong.append(f"tau must be > 0, got {value!r}")
-    if wrong:
-        raise ValueError(f"metropolis=True would not be exact: {'; '.join(wrong)}")
+        reasons += _reasons_against_metropolis(method)
+    if reasons:
+        raise ValueError(f"metropolis=True would not be exact: {'; '.join(reasons)}")
+
+
+def _reasons_against_metropolis(method: Method) -> list[str]:
+    """Return why the Metropolis test would not be exact for a method; nothing if it is."""
+    if not method.adjustable:
+        return [f"it needs Langevin, with the letters A, B and O, got {method!r}"]
+    reasons = []
+    if method.word != method.word[::-1]:
+        reasons.append(f"the word must be a palindrome such as 'BAOAB', got {method.word!r}")
+    for name in ("gamma", "tau", "weight_decay"):
+        value = getattr(method, name)
+        if not isinstance(value, (float, Constant, type(None))):
+            reasons.append(f"{name} must be constant, got {value!r}")
+        elif name == "tau" and (value is None or at(value, 0) == 0):
+            reasons.append(f"tau must be > 0, got {value!r}")
+    return reasons

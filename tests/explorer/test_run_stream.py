@@ -150,7 +150,7 @@ def test_steps_for_some_time_are_the_same_steps():
     made = live.advance_for(0.01)
     made += live.advance_for(10, most=5)
     assert made == live.step >= 6
-    live._pace = 1e9  # as if steps took years
+    live._seconds_per_step = 1e9  # as if steps took years
     assert live.advance_for(1e-9) == 1
     made += 1
     assert np.array_equal(live.theta, hb.train(PROBLEM, NETWORK, hb.AdLaLa(), made, 7, 2).theta)
@@ -174,7 +174,7 @@ def test_a_chain_that_diverges_is_marked_and_the_others_go_on():
 
 
 def test_rewind_goes_back_to_a_good_state_and_replay_is_exact(monkeypatch):
-    monkeypatch.setattr("heatbath.runs.live.APART", 0.0)  # every call of advance leaves a state
+    monkeypatch.setattr("heatbath.runs.live.SAVING_INTERVAL", 0.0)  # every call of advance leaves a state
     live = hb.LiveRun(PROBLEM, NETWORK, hb.AdLaLa(h=0.1), 7, 2)
     live.advance(50)
     live.change(hb.AdLaLa(h=0.15))  # where a state is left: it stays
@@ -199,10 +199,10 @@ def test_rewind_goes_back_to_a_good_state_and_replay_is_exact(monkeypatch):
 def test_what_is_changed_where_one_has_gone_back_to_belongs_to_that_state():
     live = hb.LiveRun(PROBLEM, NETWORK, hb.AdLaLa(h=0.1), 7, 2)
     live.advance(40)
-    live._worked = 1.0  # as if that had taken a while
+    live._seconds_since_saving = 1.0  # as if that had taken a while
     for _ in range(4):
         live.advance(10)
-        live._worked = 1.0
+        live._seconds_since_saving = 1.0
     live.change(hb.AdLaLa(h=1e4))
     live.advance(500)
     step = live.rewind()

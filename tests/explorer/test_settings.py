@@ -204,7 +204,7 @@ def test_scenes_show_what_they_say():
 
 def diverged(stream):
     for _ in range(4):
-        stream.live._worked = 1.0  # as if what there is had taken a while
+        stream.live._seconds_since_saving = 1.0  # as if what there is had taken a while
         stream.work(60, 20)
     stream.change({"parts": {"hidden": {"tau": 1e60}}})
     stream.work(60, 100)

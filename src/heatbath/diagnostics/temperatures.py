@@ -17,7 +17,7 @@ from heatbath.diagnostics.statistics import Estimate, mean
 from heatbath.methods.partition import Part
 from heatbath.methods.schedules import at
 from heatbath.runs.run import Run, check_run
-from heatbath.runs.simulation import MANY, full_gradients
+from heatbath.runs.simulation import USUAL_CHAINS, full_gradients
 
 Array = NDArray[np.float64]
 STEP = 0.03  # of differences of gradients: over the kinks of ReLU, too, ∇²U is right on average
@@ -108,7 +108,7 @@ def thermal_ratio(run: Run, most: int = 200, threads: int | None = None) -> Esti
             unit = np.exp(np.log(variances).mean(axis=1, keepdims=True))
 
     rng, pairs = np.random.default_rng(run.plan.seed), []
-    some = max(MANY, AT_ONCE // theta.shape[1])
+    some = max(USUAL_CHAINS, AT_ONCE // theta.shape[1])
     for rows in (slice(first, first + some) for first in range(0, len(theta), some)):
         here = theta[rows].astype(np.float64)
         z = rng.choice([-1.0, 1.0], here.shape) * (inverse > 0)

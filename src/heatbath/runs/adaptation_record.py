@@ -1,4 +1,4 @@
-"""What a run found out by itself: its stepsize, how hot that is, its prior, and how long it had to be."""
+"""`Found`: the record of what a run found by itself, such as its stepsize, its prior and its length."""
 
 from __future__ import annotations
 
@@ -16,16 +16,25 @@ Ended = Literal["converged", "budget", ""]
 class Found:
     """What `train` found for h="auto", steps="auto" or a posterior with prior="auto".
 
-    - `tried`: stepsizes, and the temperature of each as a share of τ; NaN where a chain diverged.
-    - `temperature`, `error`: that of the run's own samples and its standard error, as shares of τ.
-    - `restarts`: how often it began anew at a smaller stepsize since it was far too hot.
-    - `ended`: why it made as many steps as it did: "converged", or the "budget" was spent; "" where the
-      number was given.
-    - `rhat`, `ess`: the worst R-hat of the predictions and their median effective sample size; NaN where the
-      number of steps was given.
-    - `priors`: the standard deviations of the prior, one for each layer: those at first, and after every
-      round in which others were found; the last are those of the run. Empty where the prior was given.
-    - `begun`: where the prior was found, a checksum of the start that was given, if one was.
+    Attributes
+    ----------
+    tried : sequence of pairs
+        The stepsizes that were tried, each with its temperature as a share of τ; NaN if a chain diverged.
+    temperature, error : float
+        The temperature of the run's own samples and its standard error, as shares of τ.
+    ended : str
+        Why the run has as many steps as it has: "converged", or "budget" if that was spent; "" if the number
+        of steps was given.
+    rhat, ess : float
+        The worst R-hat of the predictions and their median effective sample size; NaN if the number of steps
+        was given.
+    restarts : int
+        The number of times that the run was started again with a smaller stepsize as it was far too hot.
+    priors : sequence of tuples
+        The standard deviations of the prior, one for each layer: the first ones, and those after every round
+        that found others. The last are those of the run. Empty if the prior was given.
+    begun : str
+        A checksum of the start that was given, if the prior was found and a start was given.
     """
 
     tried: Sequence[Sequence[float]] = ()
@@ -39,12 +48,15 @@ class Found:
     begun: str = ""
 
     def __post_init__(self) -> None:
-        rungs = []
-        for h, temperature in self.tried:
-            rungs.append((real("found: h", h, POSITIVE), _number("found: a temperature", temperature)))
-        store(self, tried=tuple(rungs))
+        store(
+            self,
+            tried=tuple(
+                (real("found: h", h, POSITIVE), _number_or_nan("found: a temperature", temperature))
+                for h, temperature in self.tried
+            ),
+        )
         for name in ("temperature", "error", "rhat", "ess"):
-            store(self, **{name: _number(f"found: {name}", getattr(self, name))})
+            store(self, **{name: _number_or_nan(f"found: {name}", getattr(self, name))})
         store(self, restarts=whole("found: restarts", self.restarts, low=0))
         store(self, priors=tuple(reals("found: a prior", layers, POSITIVE) for layers in self.priors))
         choice("found: ended", self.ended, get_args(Ended))
@@ -52,9 +64,9 @@ class Found:
             raise TypeError(f"found: begun must be text, got {self.begun!r}")
 
     def plain(self) -> dict[str, Any]:
-        """As plain values, None for NaN: `Found(**values)` is this again."""
-        values = {name: _plain(value) for name, value in asdict(self).items()}
-        tried = [[h, _plain(temperature)] for h, temperature in self.tried]
+        """Return everything as plain values, with None for NaN: `Found(**values)` makes it again."""
+        values = {name: _none_if_nan(value) for name, value in asdict(self).items()}
+        tried = [[h, _none_if_nan(temperature)] for h, temperature in self.tried]
         return values | {"tried": tried, "priors": [list(layers) for layers in self.priors]}
 
     def without_results(self) -> Found:
@@ -62,32 +74,33 @@ class Found:
         return Found(self.tried, restarts=self.restarts, priors=self.priors, begun=self.begun)
 
     def summary(self) -> str:
-        """In words."""
+        """Return a description with a line for each thing that was found."""
         lines = []
         if self.tried:
             lines.append(f"h was tried at {', '.join(f'{h:.3g}' for h, _ in self.tried)}")
         if self.priors:
-            sought = (
-                "" if len(self.priors) > 1 else ", as at first (too few steps, or too hot, to find others)"
-            )
             deviations = ", ".join(f"{deviation:.3g}" for deviation in self.priors[-1])
-            lines.append(f"prior: standard deviations {deviations}{sought}")
+            line = f"prior: standard deviations {deviations}"
+            if len(self.priors) == 1:
+                line += ", as at first (too few steps, or too hot, to find others)"
+            lines.append(line)
         if math.isfinite(self.temperature):
             lines.append(f"temperature: {self.temperature:.2f} ± {self.error:.2f} of τ")
         if self.ended:
-            why = "the predictions converged"
+            reason = "the predictions converged"
             if self.ended != "converged":
-                why = "the budget was spent before the predictions converged; refine allows more"
-            lines.append(f"steps: {why} (R-hat {self.rhat:.3f}, ESS {self.ess:.0f})")
+                reason = "the budget was spent before the predictions converged; refine allows more"
+            lines.append(f"steps: {reason} (R-hat {self.rhat:.3f}, ESS {self.ess:.0f})")
         return "\n".join(lines)
 
 
-def _number(label: str, given: float | None) -> float:
-    """A number that may be unknown, which is NaN, or None in a file."""
-    if given is None or (isinstance(given, float) and not math.isfinite(given)):
+def _number_or_nan(label: str, value: float | None) -> float:
+    """Return a number; NaN for one that is not known, which is NaN, or None in a file."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return math.nan
-    return real(label, given)
+    return real(label, value)
 
 
-def _plain(value: Any) -> Any:
+def _none_if_nan(value: Any) -> Any:
+    """Return None for NaN, and everything else as it is."""
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,4 +1,8 @@
-"""Runs in flight: advanced by hand, changed and looked at on the way."""
+"""Advance a run by hand, and change it and look at it on the way.
+
+A second ensemble of chains that do not move, the observer, has the parameters of the run whenever it is
+looked at: so losses, outputs and histograms are computed by compiled code, and nothing moves.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +32,44 @@ from heatbath.models.likelihood import settle
 from heatbath.runs import grid
 from heatbath.runs.continuation import change_plan
 from heatbath.runs.dataset import EnsembleGroup, gather
-from heatbath.runs.plan import Batch, Plan, make_plan
+from heatbath.runs.plan import Batch, Plan, RunSettings, make_plan
 from heatbath.runs.run import Run
-from heatbath.runs.simulation import descend, make_descent, make_ensemble, start_of
+from heatbath.runs.simulation import (
+    descend,
+    inputs_table,
+    make_descent,
+    make_ensemble,
+    start_of,
+    training_table,
+)
 
-APART = 0.5  # seconds of work between two states that are kept to go back to
-KEPT = 4  # how many: the oldest is then some two seconds before the end of a chain, where it is still well
+SAVING_INTERVAL = 0.5  # seconds of work between two states that are saved to go back to
+SAVED_STATES = 4  # the oldest is then some two seconds before a chain diverges, where it is still well
+PACE_MEMORY = 0.7  # weight of the earlier calls in the mean time of a step
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What a run in flight looks like at `step`, by chain; chains that diverged are not `alive`.
+    """What `LiveRun.look` sees; what was not asked for is NaN, or empty.
 
-    `outputs` (chain, example, output) are what the networks say of the inputs that were asked about, in the
-    units of `Run.outputs`; `loss` and `accuracy` (chain, split) are over all training and all test examples.
-    By part there are the kinetic `temperature` (chain,), the `configurational` one and the `histogram` of the
-    parameters (chain, bin), by thermostat `xi` (chain,). What was not asked for is NaN, or empty.
+    Attributes
+    ----------
+    step : int
+        The number of steps made.
+    alive : ndarray
+        False for chains that diverged, (chain,).
+    temperature : dict
+        The kinetic temperature by part, (chain,).
+    xi : dict
+        ξ by thermostat, (chain,).
+    loss, accuracy : ndarray
+        Over all training and all test examples, (chain, split).
+    outputs : ndarray
+        The outputs of the networks at the inputs, in the units of `Run.outputs`, (chain, example, output).
+    configurational : dict
+        The configurational temperature by part, (chain,).
+    histogram : dict
+        The numbers of parameters in each bin by part, (chain, bin).
     """
 
     step: int
@@ -58,7 +84,7 @@ class Snapshot:
 
 
 class _Record(NamedTuple):
-    """What is noted at a step, by chain."""
+    """What is recorded at a step: loss and accuracy (chain, split), temperature and ξ (chain, unit)."""
 
     step: int
     loss: Floats
@@ -67,8 +93,8 @@ class _Record(NamedTuple):
     xi: Floats
 
 
-class _State(NamedTuple):
-    """All that a run continues from."""
+class _SavedState(NamedTuple):
+    """Everything from which a run continues."""
 
     step: int
     plan: Plan
@@ -76,15 +102,25 @@ class _State(NamedTuple):
 
 
 class LiveRun:
-    """A run in flight: it stands at a step, is advanced by hand, and can be changed and looked at there.
+    """A run that is advanced by hand, and can be changed and looked at between its steps.
 
-    `run()` is the run that `train` would have made with these arguments, with every change of coefficients on
-    the way in its partition, bit for bit. The arguments are those of `train`. Coefficients may be schedules,
-    but no lists.
+    `run()` is the run that `train` would have made with these arguments, bit for bit, with every change of
+    coefficients in its partition.
 
-    A chain that diverges is stopped, and the others go on: `died` and `diverged_part` tell of it, and
-    `rewind` goes back to before. One thread at a time may use it.
+    A chain that diverges is stopped, and the others go on: see `died`, `diverged_part` and `rewind`. Only one
+    thread at a time may use a LiveRun.
 
+    Parameters
+    ----------
+    problem, network, partition, batch, chains
+        As in `train`. Coefficients may be schedules, but no lists.
+    seed, shuffled, rotated, momenta, start, dtype
+        As in `train`.
+    threads
+        The number of threads; None for HEATBATH_THREADS, or all cores.
+
+    Examples
+    --------
     >>> import heatbath as hb
     >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
     >>> live = hb.LiveRun(problem, hb.MLP((5,)), hb.AdLaLa(h=0.2), chains=2)
@@ -97,7 +133,7 @@ class LiveRun:
     Piecewise(values=(0.2, 0.1), steps=(100,))
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (public, and as `train`)
         self,
         problem: Problem,
         network: MLP,
@@ -113,128 +149,156 @@ class LiveRun:
         dtype: Literal["float32", "float64"] = "float32",
         threads: int | None = 1,
     ) -> None:
+        settings = RunSettings(
+            seed=seed, record=1, shuffled=shuffled, rotated=rotated, momenta=momenta, start=start, dtype=dtype
+        )
         self._plan = plan = make_plan(
-            problem, network, partition, 1, batch, chains, call="train", seed=seed, record=1,
-            shuffled=shuffled, rotated=rotated, momenta=momenta, start=start, dtype=dtype,
-        )  # fmt: skip
-        kind = np.dtype(plan.dtype)
-        self._data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
-        self._test = tabulate(problem.X_test, problem.Y_test, kind, problem.relative_weights("test"))
+            problem, network, partition, 1, batch, chains, settings, call="train"
+        )  # of one step, until `plan` knows how many there are
+        self._table = training_table(plan)
+        self._test_table = tabulate(
+            problem.X_test, problem.Y_test, np.dtype(plan.dtype), problem.relative_weights("test")
+        )
         self._threads, self._chains = threads, np.arange(plan.chains)
         self._records: list[_Record] = []
-        self._pace = 0.0  # seconds that a step takes
-        self._inputs = np.empty((0, plan.problem.inputs))
-        self._grid = tabulate(self._inputs[None], np.zeros((1, 0, 0)), kind)
-        self._ensemble = self._begin(None, partition)
-        self._kept: deque[_State] = deque([self._state()], KEPT)
-        self._worked = 0.0  # seconds since the last state that was kept
-        self._eye = self._blind()
+        self._seconds_per_step = 0.0
+        self._inputs = np.empty((0, plan.problem.inputs))  # those that were looked at last
+        self._inputs_table = inputs_table(self._inputs, plan)
+        self._ensemble = self._make_ensemble(None, partition)
+        self._saved: deque[_SavedState] = deque([self._state()], SAVED_STATES)
+        self._seconds_since_saving = 0.0
+        self._observer = self._make_observer()
         self._descent: Ensemble | None = None
 
     def __repr__(self) -> str:
-        return f"Live at step {self.step:,} of {self._plan!r}"
+        return f"LiveRun at step {self.step:,} of {self._plan!r}"
 
     @property
     def step(self) -> int:
-        """Where it stands."""
+        """Number of steps made."""
         return self._ensemble.step
 
     @property
     def partition(self) -> Partition:
-        """The methods, with every change of coefficients on the way as a `schedules.Piecewise`."""
+        """Methods, with every change of coefficients so far as a `schedules.Piecewise`."""
         assert isinstance(self._plan.partition, Partition)
         return self._plan.partition
 
     @property
     def plan(self) -> Plan:
-        """The plan of a run up to here, as `train` makes it, with the records that were noted."""
+        """Plan of the run so far, as `train` makes it, with the records that were made."""
         steps = [record.step for record in self._records if record.step < self.step]
         return replace(self._plan, steps=max(self.step, 1), record=tuple(steps) or 1, records=(), losses=())
 
     def parts(self) -> list[Part]:
-        """The parts that its methods make of the network."""
+        """Return the parts that the methods make of the network."""
         return self._plan.parts()
 
     @property
     def start(self) -> NDArray[np.float64]:
-        """θ of every chain at the start, (chains, parameters)."""
+        """Parameters of every chain at the start, (chains, parameters)."""
         return start_of(self._plan, self._chains)
 
     @property
     def theta(self) -> NDArray[Any]:
-        """The parameters of every chain now, (chains, parameters), as a copy."""
+        """Current parameters of every chain, (chains, parameters), as a copy."""
         return self._ensemble.chains.theta.copy()
 
     @property
     def died(self) -> NDArray[np.int64]:
-        """The step at which each chain diverged, -1 for those that did not."""
+        """Step at which each chain diverged, -1 for those that did not."""
         return self._ensemble.chains.died.copy()
 
     def diverged_part(self, chain: int) -> str:
-        """The part of a stopped chain that is not finite, or whose parameters are largest."""
+        """Return the part of a stopped chain that is not finite, or whose parameters are largest."""
         return self._ensemble.diverged_part(whole("chain", chain, low=0, high=len(self._chains)))
 
     def prepare(self) -> None:
-        """Compile what `advance` and `look` need, here and now, if that was never done on this computer."""
+        """Compile what `advance` and `look` need, if that was never done on this computer."""
         self._ensemble.prepare()
 
     def advance(self, steps: int) -> None:
-        """Make steps; chains that diverge stop, and when none is left nothing moves any more."""
+        """Make this number of steps.
+
+        Chains that diverge stop; when none is left, nothing moves any more.
+        """
         steps = whole("steps", steps, low=0, high=MOST_STEPS - self.step)
-        if steps and self._worked >= APART and self._is_well():
-            self._kept.append(self._state())  # with all changes that hold from here on
-            self._worked = 0.0
+        if steps and self._seconds_since_saving >= SAVING_INTERVAL and self._is_finite():
+            self._saved.append(self._state())
+            self._seconds_since_saving = 0.0
         begin = time.perf_counter()
-        with self._one_thread():
+        with self._one_blas_thread():
             left = steps
             while left:
-                if self._until and self.step >= self._until:
-                    self._ensemble = self._begin(self._ensemble, grid.latest_coefficients(self.partition))
-                now = min(left, self._until - self.step) if self._until else left
-                self._ensemble.advance(now)
-                left -= now
-        took = time.perf_counter() - begin
-        if steps:  # the first steps may have waited for code to be compiled: what is faster holds at once
-            pace = took / steps
-            self._pace = min(pace, 0.7 * self._pace + 0.3 * pace) if self._pace else pace
-        self._worked += took
+                if self._simpler_from and self.step >= self._simpler_from:
+                    latest = grid.latest_coefficients(self.partition)
+                    self._ensemble = self._make_ensemble(self._ensemble, latest)
+                count = min(left, self._simpler_from - self.step) if self._simpler_from else left
+                self._ensemble.advance(count)
+                left -= count
+        duration = time.perf_counter() - begin
+        if steps:
+            self._learn_pace(duration / steps)
+        self._seconds_since_saving += duration
+
+    def _learn_pace(self, seconds_per_step: float) -> None:
+        """Update the mean time of a step; a faster call counts at once, as earlier ones may have compiled."""
+        earlier = self._seconds_per_step
+        if not earlier:
+            self._seconds_per_step = seconds_per_step
+        else:
+            mean = PACE_MEMORY * earlier + (1 - PACE_MEMORY) * seconds_per_step
+            self._seconds_per_step = min(seconds_per_step, mean)
 
     def advance_for(self, seconds: float, most: int = MOST_STEPS) -> int:
-        """Make steps for about so many seconds, at least one and `most` at the most, and return how many."""
+        """Make steps for about this time, and return their number.
+
+        Parameters
+        ----------
+        seconds
+            The time; at least one step is made.
+        most
+            The largest number of steps.
+        """
         left = real("seconds", seconds, POSITIVE)
         end, most = time.perf_counter() + left, whole("most", most, low=1)
-        made = 0
-        while made < most and (made == 0 or left > self._pace / 2):
-            now = max(1, min(int(left / self._pace), most - made)) if self._pace else 1
-            self.advance(now)
-            made += now
+        steps = 0
+        while steps < most and (steps == 0 or left > self._seconds_per_step / 2):
+            count = 1
+            if self._seconds_per_step:
+                count = max(1, min(int(left / self._seconds_per_step), most - steps))
+            self.advance(count)
+            steps += count
             left = end - time.perf_counter()
-        return made
+        return steps
 
     def change(self, partition: Partition) -> None:
-        """Other coefficients for the same methods from the next step on, as `Run.resume` takes them.
+        """Change the coefficients from the next step on, as `Run.resume` does.
 
-        Their schedules count from the start of the run. (Where θ is seen at the kick, in the middle of a
-        word, the step that has begun ends with the coefficients it began with.)
+        Schedules count from the start of the run. (Where θ is seen at the kick, in the middle of a word, the
+        step that has begun ends with the coefficients it began with.)
+
+        Parameters
+        ----------
+        partition
+            The same methods with other coefficients.
         """
         if self.step:
             self._plan = change_plan(self._plan, partition, self.step)
-            self._ensemble = self._begin(self._ensemble, self.partition)
-            if self._kept[-1].step == self.step:  # one that was gone back to: it is changed with it
-                self._kept[-1] = self._kept[-1]._replace(plan=self._plan)
-            return
-        changed = grid.change_coefficients(
-            self.partition, partition, 0
-        )  # nothing has begun: it starts with these
-        self._plan = replace(self._plan, partition=changed)
-        self._ensemble = self._begin(None, changed)
-        self._kept = deque([self._state()], KEPT)
+            self._ensemble = self._make_ensemble(self._ensemble, self.partition)
+            if self._saved[-1].step == self.step:  # after `rewind`: the saved state changes, too
+                self._saved[-1] = self._saved[-1]._replace(plan=self._plan)
+        else:  # it starts with these coefficients
+            changed = grid.change_coefficients(self.partition, partition, 0)
+            self._plan = replace(self._plan, partition=changed)
+            self._ensemble = self._make_ensemble(None, changed)
+            self._saved = deque([self._state()], SAVED_STATES)
 
     def note(self, *, gradients: bool = False) -> Snapshot:
-        """Look at losses, temperatures and ξ, and have them as a record in `run()`."""
-        seen = self.look(gradients=gradients)
-        self._records = self._with(seen)
-        return seen
+        """Look at losses, temperatures and ξ, and make them a record of `run()`."""
+        snapshot = self.look(gradients=gradients)
+        self._records = self._records_with(snapshot)
+        return snapshot
 
     def look(
         self,
@@ -244,157 +308,187 @@ class LiveRun:
         gradients: bool = False,
         histogram: tuple[float, float, int] | None = None,
     ) -> Snapshot:
-        """How things stand, in compiled code; nothing moves.
+        """Return the state of the run, computed by compiled code; nothing moves.
 
-        - `X`: inputs (examples, features) of which the networks are asked.
-        - `losses`: loss and accuracy on all training and test examples.
-        - `gradients`: the configurational temperature θ·∇U/N of every part, with the gradient on all training
-          examples (see `diagnostics.configurational`; its mean over time is τ, where the law exp(-U/τ) can
-          be normalised).
-        - `histogram`: (low, high, bins), for how many parameters of each part lie in each bin.
+        Parameters
+        ----------
+        X
+            Inputs (examples, features) at which the outputs of the networks are computed.
+        losses
+            True for loss and accuracy on all training and test examples.
+        gradients
+            True for the configurational temperature θ·∇U/N of every part, with the gradient on all training
+            examples (see `diagnostics.configurational`; its mean over time is τ, where the law exp(-U/τ) can
+            be normalised).
+        histogram
+            (low, high, bins), for the number of parameters of each part in each bin.
         """
-        chains, eye = self._ensemble.chains, self._eye
+        chains, observer = self._ensemble.chains, self._observer
         if X is not None:
             self._set_inputs(X)
         died = chains.died.copy()
-        eye.chains = eye.chains._replace(theta=chains.theta, noise=chains.noise, died=died)
-        notes = eye.take_notes(
-            [0], [losses], self._test, histogram=histogram or (0.0, 1.0, 0), last=1 if X is not None else 0,
-            average=None if X is None else self._grid,
+        observer.chains = observer.chains._replace(theta=chains.theta, noise=chains.noise, died=died)
+        samples = 0 if X is None else 1
+        notes = observer.take_notes(
+            [0], [losses], self._test_table, histogram=histogram or (0.0, 1.0, 0), last=samples,
+            average=None if X is None else self._inputs_table,
         )  # fmt: skip
-        with self._one_thread():
-            eye.work(0 if X is None else 1)(0, eye.groups)
-        alive, here = chains.died < 0, EnsembleGroup(self._ensemble, self._chains)
-        outputs = notes.average[:, 0, :, : self._plan.problem.outputs]
+        with self._one_blas_thread():
+            observer.work(samples)(0, observer.groups)
+        alive, group = chains.died < 0, EnsembleGroup(self._ensemble, self._chains)
+        problem = self._plan.problem
+        outputs = notes.average[:, 0, :, : problem.outputs]
         outputs[~(alive & (died < 0))] = np.nan
-        if self._plan.problem.task == "regression":
-            outputs = outputs * self._plan.problem.target_scale + self._plan.problem.target_shift
-        units = {} if histogram is None else EnsembleGroup(eye, self._chains).units()
+        if problem.task == "regression":
+            outputs = outputs * problem.target_scale + problem.target_shift
+        units = {} if histogram is None else EnsembleGroup(observer, self._chains).units()
+        temperature, xi = group.by_part(chains.temperature), group.thermostats()
         return Snapshot(
-            self.step,
-            alive,
-            {name: np.where(alive, v, np.nan) for name, v in here.by_part(chains.temperature).items()},
-            {name: np.where(alive, chains.xi[:, u], np.nan) for name, u in here.thermostats().items()},
-            notes.loss[:, 0],
-            notes.accuracy[:, 0],
-            outputs,
-            self._configurational() if gradients else {},
-            {name: notes.histogram[:, 0, chosen].sum(axis=1) for name, chosen in units.items()},
+            step=self.step,
+            alive=alive,
+            temperature={name: np.where(alive, values, np.nan) for name, values in temperature.items()},
+            xi={name: np.where(alive, chains.xi[:, unit], np.nan) for name, unit in xi.items()},
+            loss=notes.loss[:, 0],
+            accuracy=notes.accuracy[:, 0],
+            outputs=outputs,
+            configurational=self._configurational() if gradients else {},
+            histogram={name: notes.histogram[:, 0, chosen].sum(axis=1) for name, chosen in units.items()},
         )
 
     def rewind(self) -> int:
-        """Go back to a state from some moments ago, in which all chains were well, and return its step.
+        """Go back to a state from some moments ago, in which all chains were finite, and return its step.
 
         The changes of coefficients since then are forgotten, and so are the records; those at that step stay.
         """
-        state = self._kept[0]
-        for there, then in zip(self._ensemble.chains, state.chains, strict=True):
-            there[...] = then
+        state = self._saved[0]
+        for values, saved in zip(self._ensemble.chains, state.chains, strict=True):
+            values[...] = saved
         self._plan = state.plan
         self._ensemble.step = state.step
-        self._ensemble = self._begin(self._ensemble, self.partition)
-        self._kept = deque([state], KEPT)
-        self._worked = 0.0
+        self._ensemble = self._make_ensemble(self._ensemble, self.partition)
+        self._saved = deque([state], SAVED_STATES)
+        self._seconds_since_saving = 0.0
         self._records = [record for record in self._records if record.step <= state.step]
         return state.step
 
     def run(self) -> Run:
-        """The run up to here, as `train` would have made it: it can be saved, resumed and replayed.
+        """Return the run so far, as `train` would have made it: it can be saved, resumed and replayed.
 
-        Its records are those that were noted, and one of the last step.
+        Its records are those that `note` made, and one of the last step.
         """
         plan, ensemble = self.plan, self._ensemble
-        records = self._with(self.look()) if self.step else []
+        records = self._records_with(self.look()) if self.step else []
         notes = ensemble.take_notes([record.step for record in records], [True] * len(records))
-        for place, record in enumerate(records):
-            notes.loss[:, place], notes.accuracy[:, place] = record.loss, record.accuracy
-            notes.temperature[:, place], notes.xi[:, place] = record.temperature, record.xi
+        for index, record in enumerate(records):
+            notes.loss[:, index], notes.accuracy[:, index] = record.loss, record.accuracy
+            notes.temperature[:, index], notes.xi[:, index] = record.temperature, record.xi
         data = gather(plan, [EnsembleGroup(ensemble, self._chains)], 0, None)
         ensemble.take_notes((), ())
         return Run(plan, self.step, data)
 
-    def _begin(self, before: Ensemble | None, partition: Partition) -> Ensemble:
-        """An ensemble at the start, or where one is, with a partition that is the plan's from there on."""
+    def _make_ensemble(self, previous: Ensemble | None, partition: Partition) -> Ensemble:
+        """Return an ensemble of all chains with the coefficients of a partition.
+
+        Side effect: `_simpler_from` is set, the step from which on the last piece of every coefficient holds
+        and a simpler ensemble does; 0 if it does already.
+
+        Parameters
+        ----------
+        previous
+            The ensemble that has the chains now; None for their start.
+        partition
+            The partition of the plan, or the part of it that holds from here on.
+        """
         plan = self._plan
         settled = settle(partition, plan.network, plan.problem, plan.batch)
-        stops = settled.draws is not None
-        program = compile_program(partition, plan.layers, plan.rotated, stops, settled.parts)
-        theta = start_of(plan, self._chains) if before is None else before.chains.theta
-        # the closing letters of a step belong to the one before, and have its coefficients
-        self._until = change + 1 if (change := grid.last_change_step(partition)) else 0
-        return make_ensemble(plan, [program], settled, theta, self._data, self._chains, self._threads, before)
+        draws_noise = settled.draws is not None
+        program = compile_program(partition, plan.layers, plan.rotated, draws_noise, settled.parts)
+        theta = start_of(plan, self._chains) if previous is None else previous.chains.theta
+        last_change = grid.last_change_step(partition)
+        # one step later, as the closing letters of a step have the coefficients of the step before
+        self._simpler_from = last_change + 1 if last_change else 0
+        return make_ensemble(
+            plan, [program], settled, theta, self._table, self._chains, self._threads, previous
+        )
 
-    def _with(self, seen: Snapshot) -> list[_Record]:
-        """The records with one of what is seen now, if there is none."""
-        if self._records and self._records[-1].step == seen.step:
-            return self._records
-        chains, alive = self._ensemble.chains, seen.alive[:, None]
-        temperature, xi = (np.where(alive, values, np.nan) for values in (chains.temperature, chains.xi))
-        return [*self._records, _Record(seen.step, seen.loss, seen.accuracy, temperature, xi)]
-
-    def _one_thread(self) -> AbstractContextManager[object]:
-        """Within, BLAS has one thread, where the network uses it: so it has in every run."""
-        return one_blas_thread() if isinstance(self._ensemble.layout, Wide) else nullcontext()
-
-    def _state(self) -> _State:
-        copies: Any = (values.copy() for values in self._ensemble.chains)
-        return _State(self.step, self._plan, ChainState(*copies))
-
-    def _is_well(self) -> bool:
-        """Whether no chain has diverged, or is about to."""
-        chains = self._ensemble.chains
-        alive = (chains.died < 0).all()
-        return bool(alive and np.isfinite(chains.theta).all() and np.isfinite(chains.p).all())
-
-    def _blind(self) -> Ensemble:
-        """Chains of the same parts that do not move, by which the run is looked at."""
+    def _make_observer(self) -> Ensemble:
+        """Return an ensemble of the same parts that does not move, by which the run is looked at."""
         plan = self._plan
         still = Partition({key: Frozen() for key in self.partition.methods}, 1.0, self.partition.posterior)
         program = compile_program(still, plan.layers)
         settled = settle(self.partition, plan.network, plan.problem, plan.batch)._replace(draws=None)
-        eye = make_ensemble(
-            replace(plan, batch=1), [program], settled, self._ensemble.chains.theta, self._data,
+        observer = make_ensemble(
+            replace(plan, batch=1), [program], settled, self._ensemble.chains.theta, self._table,
             self._chains, self._threads, self._ensemble,
         )  # fmt: skip
-        eye.step = 0
-        return eye
+        observer.step = 0
+        return observer
+
+    def _records_with(self, snapshot: Snapshot) -> list[_Record]:
+        """Return the records with one of a snapshot, unless there is one at its step."""
+        if self._records and self._records[-1].step == snapshot.step:
+            return self._records
+        chains, alive = self._ensemble.chains, snapshot.alive[:, None]
+        temperature = np.where(alive, chains.temperature, np.nan)
+        xi = np.where(alive, chains.xi, np.nan)
+        return [*self._records, _Record(snapshot.step, snapshot.loss, snapshot.accuracy, temperature, xi)]
+
+    def _one_blas_thread(self) -> AbstractContextManager[object]:
+        """Return a context in which BLAS has one thread, as in every run, if the network uses it."""
+        return one_blas_thread() if isinstance(self._ensemble.layout, Wide) else nullcontext()
+
+    def _state(self) -> _SavedState:
+        """Return a copy of everything from which the run continues."""
+        copies: Any = (values.copy() for values in self._ensemble.chains)
+        return _SavedState(self.step, self._plan, ChainState(*copies))
+
+    def _is_finite(self) -> bool:
+        """Return True if no chain has diverged, or has values that are not finite."""
+        chains = self._ensemble.chains
+        alive = (chains.died < 0).all()
+        return bool(alive and np.isfinite(chains.theta).all() and np.isfinite(chains.p).all())
 
     def _set_inputs(self, X: ArrayLike) -> None:
-        """Have the inputs as the engine takes them, if they are others than before."""
+        """Set the inputs that are looked at, unless they are the same as before."""
         raw, problem = np.atleast_2d(numbers("X", X, (1, 2))), self._plan.problem
         if raw.shape[1] != problem.inputs:
             raise ValueError(
                 f"X must be (examples, {problem.inputs} features), got an array of shape {np.shape(X)}"
             )
         if not np.array_equal(raw, self._inputs):
-            inputs = (raw - problem.shift) / problem.scale
             self._inputs = raw.copy()
-            self._grid = tabulate(inputs[None], np.zeros((1, len(raw), 0)), np.dtype(self._plan.dtype))
+            self._inputs_table = inputs_table((raw - problem.shift) / problem.scale, self._plan)
 
-    @np.errstate(over="ignore", invalid="ignore")  # of chains that diverge
+    @np.errstate(over="ignore", invalid="ignore")  # in chains that diverge
     def _configurational(self) -> dict[str, Floats]:
-        """θ·∇U/N of every part, by chain."""
+        """Return the configurational temperature θ·∇U/N of every part, by chain."""
         plan, chains = self._plan, self._ensemble.chains
-        noise = chains.noise if chains.noise.shape[1] else None
+        theta, alive = chains.theta.astype(np.float64), chains.died < 0
+        gradients = self._full_gradients()
+        settled = plan.settled()
+        if settled.draws is not None:  # the loss is relative to the geometric mean of the variances
+            gradients = gradients / np.exp(np.log(chains.noise).mean(axis=1, keepdims=True))
+        temperatures = {}
+        for part in settled.parts:
+            virial = np.zeros(len(theta))
+            decay = at(part.method.prior, max(self.step - 1, 0))
+            for tensor in part.tensors:
+                inside = slice(tensor.start, tensor.stop)
+                virial += (theta[:, inside] * (gradients[:, inside] + decay * theta[:, inside])).sum(axis=1)
+            temperatures[part.name] = np.where(alive, virial / part.size, np.nan)
+        return temperatures
+
+    def _full_gradients(self) -> NDArray[np.float64]:
+        """Return the gradients of the loss on all training examples, (chains, parameters)."""
+        chains = self._ensemble.chains
         if self._descent is None:
+            noise = chains.noise if chains.noise.shape[1] else None
             self._descent = make_descent(
-                plan, chains.theta, self._data, self._chains, noise, self._threads, self._ensemble.layout
-            )
+                self._plan, chains.theta, self._table, self._chains, noise, self._threads,
+                self._ensemble.layout,
+            )  # fmt: skip
         state = self._descent.chains
         state.theta[...], state.noise[...], state.died[...] = chains.theta, chains.noise, chains.died
         self._descent.step = 0
-        with self._one_thread():
-            gradients = descend(self._descent)
-        theta, alive = chains.theta.astype(np.float64), chains.died < 0
-        settled = plan.settled()
-        if settled.draws is not None:
-            gradients = gradients / np.exp(np.log(chains.noise).mean(axis=1, keepdims=True))
-        virials = {}
-        for part in settled.parts:
-            total = np.zeros(len(theta))
-            decay = at(part.method.prior, max(self.step - 1, 0))
-            for span in part.tensors:
-                inside = slice(span.start, span.stop)
-                total += (theta[:, inside] * (gradients[:, inside] + decay * theta[:, inside])).sum(axis=1)
-            virials[part.name] = np.where(alive, total / part.size, np.nan)
-        return virials
+        with self._one_blas_thread():
+            return descend(self._descent)

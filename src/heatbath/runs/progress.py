@@ -11,12 +11,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come: what `progress` is called with, about ten times a second.
+    """How far a run has come: `progress=` functions are called with one about ten times a second.
 
-    `loss` and `accuracy` are means over the chains on the test examples (on those for training, if there are
-    no others) at the last record, and `temperature` their mean kinetic temperature by part, now. `first` is
-    the step at which this call began. Short runs that find something for the run say `finding`. A run that
-    finds its length tells at the end of each round after which it goes on what it is by then, `run`.
+    Attributes
+    ----------
+    step, steps : int
+        The number of steps made, and of all steps.
+    seconds : float
+        The time since this call began.
+    loss, accuracy : float
+        Means over the chains on the test examples (on the training examples if there are none) at the last
+        record.
+    temperature : dict
+        The current kinetic temperature by part, a mean over the chains.
+    first : int
+        The step at which this call began.
+    finding : bool
+        True in short runs that find something for the run itself.
+    run : Run or None
+        The run so far, at the end of each round after which a run that finds its length continues.
     """
 
     step: int
@@ -36,5 +49,5 @@ class Progress:
 
     @property
     def left(self) -> float:
-        """Seconds to go."""
+        """Seconds until the last step, at the present speed."""
         return (self.steps - self.step) / self.speed if self.speed > 0 else float("inf")

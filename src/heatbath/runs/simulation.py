@@ -1,4 +1,4 @@
-"""Simulations: a plan at work on the engine, from its start or from where a run stands."""
+"""Advance the chains of a plan on the engine, from its start or from where a run stands."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from heatbath._internal.interrupts import PATIENCE, deferred_interrupts
+from heatbath._internal.warnings import DivergedWarning, StaleNoiseWarning, warn
+from heatbath.datasets.problem import Floats
 from heatbath.engine.batches import DataTable, tabulate
 from heatbath.engine.dense_shape import Shape
 from heatbath.engine.ensemble import ALIKE, Ensemble, advance, structure, usual_layout
@@ -26,20 +29,20 @@ from heatbath.models.dense import ACTIVATIONS
 from heatbath.models.likelihood import Likelihood, settle
 from heatbath.runs.dataset import EnsembleGroup, restore
 from heatbath.runs.plan import Plan
-
-if TYPE_CHECKING:
-    pass
-from heatbath._internal.interrupts import PATIENCE, deferred_interrupts
-from heatbath._internal.warnings import DivergedWarning, StaleNoiseWarning, warn
 from heatbath.runs.progress import Progress
 from heatbath.runs.record_steps import record_count, sample_count
 
-FAR, MANY = 100.0, 16  # h of a step down, so that little is rounded; chains of a usual run
-ENOUGH = 2**12  # chains: of more the layout is the same
+DESCENT_STEP = 100.0  # h of the step that measures a gradient: so large that little is rounded
+USUAL_CHAINS = 16  # of a run, for the layout in which gradients are measured
+MOST_CHAINS = 2**12  # of which the layout depends: beyond them it is the same
+NEVER = 2**60  # steps between two draws of the noise
+LISTED_LOSSES = 10  # chains that diverged which a message lists
+PASSES = 3  # through the batch, forward or back, for one gradient
+STUDENT_MEDIAN = 0.55  # of s²: half of the squares in Student's law are below it
 
 
 class Loss(NamedTuple):
-    """A chain that diverged, at which step, and in which part."""
+    """A chain that diverged, with the step and the part in which it did."""
 
     chain: int
     step: int
@@ -47,16 +50,16 @@ class Loss(NamedTuple):
 
 
 def report_losses(losses: Sequence[Loss], chains: int, since: int) -> None:
-    """Warn of those of the chains that diverged at step `since` or later; raise if all have, ever."""
-    everything = len(losses) == chains
+    """Warn of chains that diverged at step `since` or later; raise FloatingPointError if all chains have."""
+    have_all_diverged = len(losses) == chains
     texts = [
-        f"chain {one.chain} at step {one.step} in {one.part!r}"
-        for one in losses
-        if everything or one.step >= since
+        f"chain {loss.chain} at step {loss.step} in {loss.part!r}"
+        for loss in losses
+        if have_all_diverged or loss.step >= since
     ]
-    if len(texts) > 10:
-        texts = [*texts[:10], f"and {len(texts) - 10} more"]
-    if everything:
+    if len(texts) > LISTED_LOSSES:
+        texts = [*texts[:LISTED_LOSSES], f"and {len(texts) - LISTED_LOSSES} more"]
+    if have_all_diverged:
         raise FloatingPointError(
             f"all chains diverged ({'; '.join(texts)}): choose a smaller h, or more friction"
         )
@@ -65,66 +68,87 @@ def report_losses(losses: Sequence[Loss], chains: int, since: int) -> None:
 
 
 class Simulation:
-    """All chains of a plan, or some of them, advanced together to its last step or `until` one before;
-    `before` has their state where a run stands at `step`."""
+    """Chains of a plan that are advanced together.
+
+    Parameters
+    ----------
+    plan
+        The plan of all chains.
+    step, data
+        Where they begin: at the start, or at this step with the state that is in `data`, which has a row for
+        each of them.
+    threads
+        The number of threads; None for the default.
+    chains
+        The numbers of the chains, if they are a block; None for all.
+    until
+        Their last step; None for that of the plan.
+    """
 
     def __init__(
         self,
         plan: Plan,
         step: int,
-        before: xr.Dataset | None,
+        data: xr.Dataset | None,
         threads: int | None,
         chains: range | None = None,
         until: int | None = None,
     ) -> None:
         self.plan, self.first = plan, step
         self.last = plan.steps if until is None else until
-        self._block = chains is not None
+        self._is_block = chains is not None
         self.chains = range(plan.total) if chains is None else chains
-        problem, kind = plan.problem, np.dtype(plan.dtype)
-        self._large = _shape(plan).uses_blas
-        data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
-        test = tabulate(problem.X_test, problem.Y_test, kind, problem.relative_weights("test"))
-        records = plan.records[record_count(plan, step) : record_count(plan, self.last)]
-        done = sample_count(plan, step)
-        losses = np.isin(records, plan.losses).tolist()
-        average = None
-        if plan.average is not None:
-            X = (plan.average - problem.shift) / problem.scale
-            average = tabulate(X[None], np.zeros((1, len(X), 0)), kind)
-        layout = layout_of_blocks(plan) if self._block else None
+        self._uses_blas = uses_blas(plan)
+        layout = layout_of_blocks(plan) if self._is_block else None
+        table = training_table(plan)
+        tables = _test_table(plan), _average_table(plan)
         self.groups: list[EnsembleGroup] = []
-        for own, programs, settled in _grouped(plan, self.chains):
+        for group in _group_chains(plan, self.chains):
+            theta = start_of(plan, group.chains)
             ensemble = make_ensemble(
-                plan, programs, settled, start_of(plan, own), data, own, threads, layout=layout
+                plan, group.programs, group.settled, theta, table, group.chains, threads, layout=layout
             )
-            ensemble.take_notes(
-                records, losses, test,
-                weights=plan.weights, histogram=plan.histogram or (0.0, 1.0, 0),
-                burn_in=plan.burn_in, thin=plan.thin, last=plan.steps if plan.samples else 0,
-                done=done, samples=sample_count(plan, self.last) - done if plan.keep else 0, average=average,
-            )  # fmt: skip
-            self.groups.append(EnsembleGroup(ensemble, own - self.chains.start))
-            if before is not None:
-                restore(self.groups[-1], step, before)
+            self._plan_records(ensemble, *tables)
+            self.groups.append(EnsembleGroup(ensemble, group.chains - self.chains.start))
+            if data is not None:
+                restore(self.groups[-1], step, data)
+
+    def _plan_records(self, ensemble: Ensemble, test: DataTable, average: DataTable | None) -> None:
+        """Have an ensemble take the records and samples of these steps."""
+        plan = self.plan
+        records = plan.records[record_count(plan, self.first) : record_count(plan, self.last)]
+        earlier_samples = sample_count(plan, self.first)
+        ensemble.take_notes(
+            records,
+            np.isin(records, plan.losses).tolist(),
+            test,
+            weights=plan.weights,
+            histogram=plan.histogram or (0.0, 1.0, 0),
+            burn_in=plan.burn_in,
+            thin=plan.thin,
+            last=plan.steps if plan.samples else 0,
+            done=earlier_samples,
+            samples=sample_count(plan, self.last) - earlier_samples if plan.keep else 0,
+            average=average,
+        )
 
     @property
     def step(self) -> int:
-        """Where it stands."""
+        """Number of steps made."""
         return self.groups[0].ensemble.step
 
     @property
     def alive(self) -> bool:
-        """Whether a chain is still running."""
+        """True if at least one chain has not diverged."""
         return any((group.ensemble.chains.died < 0).any() for group in self.groups)
 
     @property
     def code(self) -> set[Hashable]:
-        """Which compiled code is needed."""
+        """Keys of the compiled code that is needed."""
         return {group.ensemble.code for group in self.groups}
 
     def prepare(self) -> None:
-        """Compile what is needed, here and now; BLAS is loaded, too, which cannot be limited before."""
+        """Compile the code that is needed, and load BLAS, which can be limited to one thread only then."""
         for group in self.groups:
             group.ensemble.prepare()
 
@@ -135,96 +159,113 @@ class Simulation:
         every: float = 0.0,
         seconds: float = math.inf,
     ) -> bool:
-        """Continue to the last step, or for so many seconds and at least one call, in calls of about PATIENCE
-        seconds; False if Ctrl-C came first.
+        """Advance to the last step; return False if Ctrl-C came first.
 
-        `progress` is called after each of them, and `save` is called whenever `every` seconds have passed.
+        Compiled code is called for about PATIENCE seconds at a time.
+
+        Parameters
+        ----------
+        progress
+            A function that is called after each call of compiled code.
+        save, every
+            A function that is called when this number of seconds has passed since it was last called.
+        seconds
+            Stop after this time, but not before the first call has ended.
         """
-        ensembles = [group.ensemble for group in self.groups]
-        stride, step = 1, self.step
         try:
             self.prepare()
         except KeyboardInterrupt:  # nothing has moved yet
             return False
-        with one_blas_thread() if self._large else nullcontext():
+        ensembles = [group.ensemble for group in self.groups]
+        work_of_call, first = 1, self.step
+        with one_blas_thread() if self._uses_blas else nullcontext():
             begin = saved = time.perf_counter()
             with deferred_interrupts() as interrupted:
-                while self._goes_on and not interrupted():
-                    if self.step > step and time.perf_counter() - begin >= seconds:
+                while self._is_unfinished and not interrupted():
+                    if self.step > first and time.perf_counter() - begin >= seconds:
                         break
                     called = time.perf_counter()
-                    now = self._steps_worth(stride)
-                    advance(ensembles, now)
-                    took = time.perf_counter() - called
-                    work = self._work(self.step - now, now)
-                    stride = max(1, min(4 * stride, int(work * PATIENCE / max(took, 1e-9))))
+                    steps = self._steps_worth(work_of_call)
+                    advance(ensembles, steps)
+                    duration = max(time.perf_counter() - called, 1e-9)
+                    work = self._work(self.step - steps, steps)
+                    work_of_call = max(1, min(4 * work_of_call, int(work * PATIENCE / duration)))
                     if progress:
                         progress(self.progress(time.perf_counter() - begin))
                     if save and time.perf_counter() - saved >= every:
                         save()
                         saved = time.perf_counter()
-            return not (self._goes_on and interrupted())
+            return not (self._is_unfinished and interrupted())
 
     @property
-    def _goes_on(self) -> bool:
-        """Whether there is more to do: a block goes on even if none of its chains lives, as others may."""
-        return self.step < self.last and (self.alive or self._block)
+    def _is_unfinished(self) -> bool:
+        """True if steps are left; a block makes them even if no chain of it lives, as others may."""
+        return self.step < self.last and (self.alive or self._is_block)
 
     def _work(self, step: int, steps: int) -> float:
-        """The work of some steps from `step` on, records and averages included, in steps without them.
+        """Return the work of `steps` steps from `step` on, in steps without records and averages.
 
-        A gradient passes the batch three times forward or back, a record all examples once.
+        A gradient passes PASSES times through the batch, a record once through all examples.
         """
         plan = self.plan
         rows = plan.problem.X_train.shape[1] + plan.problem.X_test.shape[1]
         first, last = np.searchsorted(plan.losses, [step + 1, step + steps + 1])
         averaged = 0 if plan.average is None else len(plan.average)
         samples = sample_count(plan, step + steps) - sample_count(plan, step)
-        return float(steps + ((last - first) * rows + samples * averaged) / (3 * plan.batch))
+        return float(steps + ((last - first) * rows + samples * averaged) / (PASSES * plan.batch))
 
     def _steps_worth(self, work: int) -> int:
-        """How many steps to make for about this much work: at least one."""
+        """Return the number of steps, at least one, that take about this much work."""
         steps = min(work, self.last - self.step)
         while steps > 1 and self._work(self.step, steps) > 2 * work:
             steps //= 2
         return steps
 
     def losses(self) -> list[Loss]:
-        """The chains that diverged, in order, with when, and in which part."""
-        lost = [
-            Loss(self.chains.start + int(chain), int(died), group.ensemble.diverged_part(c))
-            for group in self.groups
-            for c, (chain, died) in enumerate(zip(group.chains, group.ensemble.chains.died, strict=True))
-            if died >= 0
-        ]
-        return sorted(lost)
+        """Return the chains that diverged, in order."""
+        losses = []
+        for group in self.groups:
+            for index, (chain, died) in enumerate(zip(group.chains, group.ensemble.chains.died, strict=True)):
+                if died >= 0:
+                    part = group.ensemble.diverged_part(index)
+                    losses.append(Loss(self.chains.start + int(chain), int(died), part))
+        return sorted(losses)
 
     def progress(self, seconds: float) -> Progress:
-        """How things stand, as of the last record with a loss."""
+        """Return the progress, with means over living chains at the last record that has a loss."""
         split = 1 if self.plan.problem.X_test.shape[1] else 0
         losses: list[float] = []
         accuracies: list[float] = []
-        heat: dict[str, list[float]] = {}
+        temperatures: dict[str, list[float]] = {}
         for group in self.groups:
             notes, alive = group.ensemble.notes, group.ensemble.chains.died < 0
             known = np.flatnonzero(notes.losses & (notes.steps <= self.step))
-            losses += notes.loss[alive, known[-1], split].tolist() if known.size else []
-            accuracies += notes.accuracy[alive, known[-1], split].tolist() if known.size else []
+            if known.size:
+                losses += notes.loss[alive, known[-1], split].tolist()
+                accuracies += notes.accuracy[alive, known[-1], split].tolist()
             for name, values in group.by_part(group.ensemble.chains.temperature[alive]).items():
-                heat.setdefault(name, []).extend(values.tolist())
-        means = {name: float(np.mean(values)) for name, values in heat.items() if values}
-        temperature = {name: mean for name, mean in means.items() if np.isfinite(mean)}
-        loss, accuracy = (
-            float(np.mean(values)) if values else float("nan") for values in (losses, accuracies)
+                temperatures.setdefault(name, []).extend(values.tolist())
+        means = {name: float(np.mean(values)) for name, values in temperatures.items() if values}
+        return Progress(
+            self.step,
+            self.plan.steps,
+            seconds,
+            loss=float(np.mean(losses)) if losses else math.nan,
+            temperature={name: mean for name, mean in means.items() if np.isfinite(mean)},
+            first=self.first,
+            accuracy=float(np.mean(accuracies)) if accuracies else math.nan,
         )
-        return Progress(self.step, self.plan.steps, seconds, loss, temperature, self.first, accuracy)
 
 
 def warn_of_stale_noise(plan: Plan, steps: int) -> None:
-    """Warn where the noise of a plan's data is drawn too rarely for so many steps."""
-    partitions = {one.partition.posterior: one.partition for one in plan.points if one.partition.posterior}
-    settled = [settle(partition, plan.network, plan.problem, plan.batch) for partition in partitions.values()]
-    every = max((one.draws.every for one in settled if one.draws is not None), default=0)
+    """Warn if the noise of a plan's data is drawn too rarely for this number of steps."""
+    partitions = {point.partition.posterior: point.partition for point in plan.points}
+    settled = [
+        settle(partition, plan.network, plan.problem, plan.batch)
+        for posterior, partition in partitions.items()
+        if posterior is not None
+    ]
+    every = max((posterior.draws.every for posterior in settled if posterior.draws is not None), default=0)
     if every > steps:
         warn(
             f"the noise of the data is drawn every {every:,} steps, and there are {steps:,}: it stays as it "
@@ -233,13 +274,37 @@ def warn_of_stale_noise(plan: Plan, steps: int) -> None:
         )
 
 
+def training_table(plan: Plan) -> DataTable:
+    """Return the training examples as the engine takes them."""
+    problem = plan.problem
+    return tabulate(problem.X_train, problem.Y_train, np.dtype(plan.dtype), problem.relative_weights("train"))
+
+
+def _test_table(plan: Plan) -> DataTable:
+    """Return the test examples as the engine takes them."""
+    problem = plan.problem
+    return tabulate(problem.X_test, problem.Y_test, np.dtype(plan.dtype), problem.relative_weights("test"))
+
+
+def _average_table(plan: Plan) -> DataTable | None:
+    """Return the inputs at which outputs are averaged as the engine takes them; None without any."""
+    if plan.average is None:
+        return None
+    return inputs_table((plan.average - plan.problem.shift) / plan.problem.scale, plan)
+
+
+def inputs_table(x: Floats, plan: Plan) -> DataTable:
+    """Return standardised inputs (examples, features) without targets as the engine takes them."""
+    return tabulate(x[None], np.zeros((1, len(x), 0)), np.dtype(plan.dtype))
+
+
 def start_of(plan: Plan, chains: NDArray[np.int64]) -> NDArray[np.float64]:
-    """θ of some chains at the start, (chains, parameters)."""
+    """Return θ of these chains at the start, (chains, parameters)."""
     if plan.start is not None:
         return plan.start[chains]
-    numbers, places = np.unique(chains % plan.chains, return_inverse=True)
-    starts = plan.network.start(plan.problem.inputs, plan.likelihood.outputs, numbers, plan.seed)
-    return np.asarray(starts[places])
+    repeats, indices = np.unique(chains % plan.chains, return_inverse=True)
+    starts = plan.network.start(plan.problem.inputs, plan.likelihood.outputs, repeats, plan.seed)
+    return np.asarray(starts[indices])
 
 
 def make_ensemble(
@@ -247,71 +312,101 @@ def make_ensemble(
     programs: list[Program],
     settled: Settled,
     theta: NDArray[Any],
-    data: DataTable,
+    table: DataTable,
     chains: NDArray[np.int64],
     threads: int | None,
-    before: Ensemble | None = None,
+    previous: Ensemble | None = None,
     layout: Layout | None = None,
 ) -> Ensemble:
-    """These chains of a plan, in order, at their start; `programs` are those of their points, in order.
+    """Return an ensemble of some chains of a plan, at their start or where another ensemble has them.
 
-    With `before` they are where that ensemble has them, in its arrays and layout, and go on with these
-    programs. Else they are in the `layout` that is given, or the faster.
+    Parameters
+    ----------
+    plan, table
+        The plan of all chains, and its training examples.
+    programs
+        The programs of the points of these chains, in order.
+    settled
+        What their posterior sets.
+    theta
+        Their parameters, (chains, parameters).
+    chains
+        Their numbers in the plan, in order.
+    threads
+        The number of threads; None for the default.
+    previous
+        An ensemble that has these chains; the new one continues with its arrays, step and layout.
+    layout
+        How chains lie in memory; None for the fastest.
     """
     likelihood = Likelihood(plan.problem, programs[0].partition.posterior)
-    shape = replace(_shape(plan), loss=likelihood.number, degrees=likelihood.degrees)
     ensemble = Ensemble(
-        programs, shape, theta.astype(plan.dtype, copy=False), data, plan.batch, shuffled=plan.shuffled,
-        momenta=plan.momenta if before is None else "zero", seed=plan.seed, number=chains % plan.chains,
-        threads=threads, point=np.unique(chains // plan.chains, return_inverse=True)[1],
-        variance=settled.draws, noise=None if before else _noise(plan, settled, theta, chains),
-        layout=before.layout if before else layout,
-    )  # fmt: skip
-    if before is not None:
-        ensemble.chains, ensemble.step = before.chains, before.step
+        programs,
+        replace(_shape(plan), loss=likelihood.number, degrees=likelihood.degrees),
+        theta.astype(plan.dtype, copy=False),
+        table,
+        plan.batch,
+        shuffled=plan.shuffled,
+        momenta="zero" if previous else plan.momenta,
+        seed=plan.seed,
+        number=chains % plan.chains,
+        threads=threads,
+        point=np.unique(chains // plan.chains, return_inverse=True)[1],
+        variance=settled.draws,
+        noise=None if previous else _initial_noise(plan, settled, theta, chains),
+        layout=previous.layout if previous else layout,
+    )
+    if previous is not None:
+        ensemble.chains, ensemble.step = previous.chains, previous.step
     return ensemble
 
 
-def _noise(
+def _initial_noise(
     plan: Plan, settled: Settled, theta: NDArray[Any], chains: NDArray[np.int64]
 ) -> NDArray[np.float64] | None:
-    """The variances of the targets that chains begin with; where they are drawn and θ is given, what the
-    residuals say there."""
+    """Return the variances of the targets with which chains begin, (chains, targets); None without any.
+
+    If they are sampled and the start is given, they follow from the residuals there.
+    """
     noise = settled.for_chains(len(theta))
     if noise is None or settled.draws is None or plan.start is None:
         return noise
     problem, draws, weights = plan.problem, settled.draws, plan.problem.relative_weights("train")
-    for chain, parameters in enumerate(theta):
-        draw = chains[chain] % plan.chains % problem.draws
-        values = plan.network.forward(parameters, problem.X_train[draw], plan.likelihood.outputs)
-        squares = (values - problem.Y_train[draw]) ** 2
-        total = squares.sum(axis=0) if weights is None else weights[draw] @ squares
-        noise[chain] = (draws.scale + draws.factor * total) / draws.shape
-        if (
-            draws.tails.size
-        ):  # Student's law: outliers do not count, and half of its squares are below 0.55 s²
-            noise[chain] = np.maximum(np.median(squares, axis=0) / 0.55, draws.scale / draws.shape)
+    for index, parameters in enumerate(theta):
+        draw = chains[index] % plan.chains % problem.draws
+        outputs = plan.network.forward(parameters, problem.X_train[draw], plan.likelihood.outputs)
+        squares = (outputs - problem.Y_train[draw]) ** 2
+        if draws.tails.size:  # in Student's law outliers do not count, so the median is taken
+            median = np.median(squares, axis=0) / STUDENT_MEDIAN
+            noise[index] = np.maximum(median, draws.scale / draws.shape)
+        else:
+            total = squares.sum(axis=0) if weights is None else weights[draw] @ squares
+            noise[index] = (draws.scale + draws.factor * total) / draws.shape
     return noise
 
 
 def _shape(plan: Plan) -> Shape:
+    """Return the shape of a plan's network for the engine."""
     sizes = plan.network.sizes(plan.problem.inputs, plan.likelihood.outputs)
     activation = ACTIVATIONS[plan.network.activation].number
     return Shape(sizes, activation, plan.likelihood.number, plan.likelihood.degrees)
 
 
 def uses_blas(plan: Plan) -> bool:
-    """Whether the products of a plan's layers are those of BLAS."""
+    """Return True if BLAS multiplies the layers of a plan's network."""
     return _shape(plan).uses_blas
 
 
 def layout_of_blocks(plan: Plan) -> Layout:
-    """The layout of all blocks of a plan, whatever their sizes, so that workers compile no other for the few
-    chains of the last one: that of the chains which a method has on the average, on one thread."""
-    shape, kind = _shape(plan), np.dtype(plan.dtype)
+    """Return the one layout of all blocks of a plan; workers compile no other one for a smaller last block.
+
+    It is that of the mean number of chains of a method, on one thread.
+    """
+    shape = _shape(plan)
     if plan.chains > ALIKE and not shape.uses_blas:
         return Alone()
-    return usual_layout(shape, min(plan.total // len(plan.named), ENOUGH), kind, 1)
+    chains = min(plan.total // len(plan.named), MOST_CHAINS)
+    return usual_layout(shape, chains, np.dtype(plan.dtype), 1)
 
 
 def full_gradients(
@@ -321,64 +416,87 @@ def full_gradients(
     variances: NDArray[np.float64] | None,
     threads: int | None = None,
 ) -> NDArray[np.float64]:
-    """The gradient of the loss on all training examples, without any prior, at many θ (networks, parameters),
-    or several times as many, (..., networks, parameters), in turn.
+    """Return gradients of the loss on all training examples, without any prior, by the engine.
 
-    By the engine, with the plan's precision. Each network has its set of data and, where there are any, its
-    variances of the targets.
+    Parameters
+    ----------
+    plan
+        The plan, whose precision is taken.
+    theta
+        Where the gradients are computed: (networks, parameters), or (..., networks, parameters), for which
+        they are computed one after another.
+    draw
+        The data set of each network.
+    variances
+        The variances of the targets of each network, (networks, targets); None without any.
+    threads
+        The number of threads; None for the default.
     """
-    problem, kind = plan.problem, np.dtype(plan.dtype)
-    data = tabulate(problem.X_train, problem.Y_train, kind, problem.relative_weights("train"))
-    layout = usual_layout(_shape(plan), max(plan.total, MANY), kind)
-    turns = theta.reshape(-1, *theta.shape[-2:])
-    ensemble = make_descent(plan, turns[0].astype(kind), data, draw, variances, threads, layout)
+    dtype, shape = np.dtype(plan.dtype), _shape(plan)
+    layout = usual_layout(shape, max(plan.total, USUAL_CHAINS), dtype)
+    states = theta.reshape(-1, *theta.shape[-2:])
+    table = training_table(plan)
+    ensemble = make_descent(plan, states[0].astype(dtype), table, draw, variances, threads, layout)
     ensemble.prepare()
-    gradients = np.empty(turns.shape)
-    with one_blas_thread() if _shape(plan).uses_blas else nullcontext():
-        for turn, states in enumerate(turns):
-            ensemble.step, ensemble.chains.theta[...], ensemble.chains.died[...] = 0, states, -1
-            gradients[turn] = descend(ensemble)
+    gradients = np.empty(states.shape)
+    with one_blas_thread() if shape.uses_blas else nullcontext():
+        for index, state in enumerate(states):
+            ensemble.step, ensemble.chains.theta[...], ensemble.chains.died[...] = 0, state, -1
+            gradients[index] = descend(ensemble)
     return gradients.reshape(theta.shape)
 
 
 def make_descent(
     plan: Plan,
     theta: NDArray[Any],
-    data: DataTable,
-    number: NDArray[np.int64],
+    table: DataTable,
+    draw: NDArray[np.int64],
     variances: NDArray[np.float64] | None,
     threads: int | None,
     layout: Layout,
 ) -> Ensemble:
-    """Chains at θ that descend the loss on all training examples, for `descend`."""
+    """Return an ensemble at θ with which `descend` measures gradients on all training examples.
+
+    The arguments are those of `full_gradients`, with the training examples (`table`) and the layout.
+    """
     draws = plan.settled().draws
-    never = None if draws is None else draws._replace(every=2**60)
-    program = compile_program(Partition(SGD(), FAR), plan.layers, stops=never is not None)
+    without_draws = None if draws is None else draws._replace(every=NEVER)
+    program = compile_program(Partition(SGD(), DESCENT_STEP), plan.layers, stops=without_draws is not None)
     return Ensemble(
-        program, _shape(plan), theta, data, data.data, number=np.asarray(number, np.int64), noise=variances,
-        variance=never, threads=threads, layout=layout,
+        program, _shape(plan), theta, table, table.data, number=np.asarray(draw, np.int64), noise=variances,
+        variance=without_draws, threads=threads, layout=layout,
     )  # fmt: skip
 
 
 def descend(ensemble: Ensemble) -> NDArray[np.float64]:
-    """The gradients where chains of `make_descent` stand: a step far down, and the way back."""
-    before = ensemble.chains.theta.astype(np.float64)
+    """Return the gradients at the chains of `make_descent`, which move one step down."""
+    start = ensemble.chains.theta.astype(np.float64)
     ensemble.advance(1)
-    return np.asarray((before - ensemble.chains.theta) / FAR)
+    return np.asarray((start - ensemble.chains.theta) / DESCENT_STEP)
 
 
-def _grouped(plan: Plan, chains: range) -> list[tuple[NDArray[np.int64], list[Program], Settled]]:
-    """Those of the chains whose programs have one structure and one posterior, and the programs of their
-    points."""
-    groups: dict[Any, tuple[list[int], list[Program], Settled]] = {}
-    for place in range(chains.start // plan.chains, -(-chains.stop // plan.chains)):
-        point = plan.points[place]
-        settled = settle(point.partition, plan.network, plan.problem, plan.batch)
-        stops = settled.draws is not None
-        program = compile_program(point.partition, plan.layers, plan.rotated, stops, settled.parts)
-        key = structure(program), point.partition.posterior
-        own, programs, _ = groups.setdefault(key, ([], [], settled))
-        first, stop = place * plan.chains, (place + 1) * plan.chains
-        own += range(max(first, chains.start), min(stop, chains.stop))
+class _ChainGroup(NamedTuple):
+    """Chains that can be in one ensemble, the programs of their points, and what their posterior sets."""
+
+    chains: NDArray[np.int64]
+    programs: list[Program]
+    settled: Settled
+
+
+def _group_chains(plan: Plan, chains: range) -> list[_ChainGroup]:
+    """Return the chains in groups that have the same posterior, and programs of the same structure."""
+    groups: dict[Hashable, tuple[list[int], list[Program], Settled]] = {}
+    for number in range(chains.start // plan.chains, -(-chains.stop // plan.chains)):
+        partition = plan.points[number].partition
+        settled = settle(partition, plan.network, plan.problem, plan.batch)
+        program = compile_program(
+            partition, plan.layers, plan.rotated, settled.draws is not None, settled.parts
+        )
+        key = structure(program), partition.posterior
+        members, programs, _ = groups.setdefault(key, ([], [], settled))
+        first, stop = number * plan.chains, (number + 1) * plan.chains
+        members += range(max(first, chains.start), min(stop, chains.stop))
         programs.append(program)
-    return [(np.array(own), programs, settled) for own, programs, settled in groups.values()]
+    return [
+        _ChainGroup(np.array(members), programs, settled) for members, programs, settled in groups.values()
+    ]
