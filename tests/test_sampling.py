@@ -208,11 +208,11 @@ def test_the_path_with_the_test_is_that_of_the_reference_while_all_is_accepted(w
 
 def test_noise_that_is_drawn_ahead_is_the_same():
     noise = _Noise(5, 3, 200)
-    assert 1 < noise.ahead < 60
+    assert 1 < noise.steps_ahead < 60
     for step in range(60):
         np.testing.assert_array_equal(noise(step, 1), hb.noise.normals(5, 0, 1, np.arange(3), step, 0, 200))
         drawn = hb.noise.uniforms(5, hb.noise.METROPOLIS, 0, np.arange(3), step, 0, 1)[:, 0]
-        np.testing.assert_array_equal(noise.chance(step), drawn)
+        np.testing.assert_array_equal(noise.uniforms(step), drawn)
 
 
 @pytest.mark.parametrize("metropolis", [False, True])

@@ -1,7 +1,8 @@
 """Sample any density: chains of a method, with or without a Metropolis test of every step.
 
-θ are the positions, p the momenta, G the gradient of the log density, U minus the log density (and the prior),
-τ the temperature, γ the friction and h the stepsize. Q, the heat, is the change of p·p/2 by the letters O.
+θ are the positions, p the momenta, G the gradient of the log density, U minus the log density (with the
+prior), τ the temperature, γ the friction and h the stepsize. Q, the heat, is the change of p·p/2 by the
+letters O.
 """
 
 from __future__ import annotations

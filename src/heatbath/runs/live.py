@@ -133,7 +133,7 @@ class LiveRun:
     Piecewise(values=(0.2, 0.1), steps=(100,))
     """
 
-    def __init__(  # noqa: PLR0913 (public, and as `train`)
+    def __init__(
         self,
         problem: Problem,
         network: MLP,

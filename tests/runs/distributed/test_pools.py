@@ -179,7 +179,8 @@ def test_what_is_lost_is_computed_again(workers, outside, asked, alone, cut, mon
     what, options = asked
     cut(7)
     monkeypatch.setattr(pools, "compute", outside.compute_the_second_time)
-    monkeypatch.setattr(type(pools.chosen_pool(workers)), "lost", lambda self, error: "is gone" in str(error))
+    pool = type(pools.chosen_pool(workers))
+    monkeypatch.setattr(pool, "is_lost", lambda self, error: "is gone" in str(error))
     xr.testing.assert_identical(hb.sweep(*what, executor=workers, **options).data, alone)
 
 
