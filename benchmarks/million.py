@@ -44,7 +44,7 @@ from heatbath.runs.distributed.pools import AHEAD, Pool
 from heatbath.runs.distributed.scheduler import SECONDS, BlockScheduler
 from heatbath.runs.distributed.store import Store, about_block
 from heatbath.runs.distributed.worker import compute
-from heatbath.runs.file import read_arrays_of_bytes
+from heatbath.runs.file import read_arrays
 from heatbath.runs.plan import Plan, make_plan
 
 RECORDS, SAMPLES, BATCH = 20, 20, 20
@@ -144,7 +144,7 @@ def _about(path: Path) -> About:
 
 def _check_content(about: About, content: bytes) -> None:
     """What the driver does with the file of a block, which here is a copy of another's."""
-    read_arrays_of_bytes(content, about.name, [])
+    read_arrays(content, [], about.name)
 
 
 def driver(chains: int, workers: int, seconds: float, join: bool) -> dict[str, float]:

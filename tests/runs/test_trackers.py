@@ -255,7 +255,7 @@ def test_a_run_does_not_wait_for_a_tracker_that_does_not_answer(problem, monkeyp
 
 
 def test_no_more_points_are_kept_than_memory_has_room_for(monkeypatch):
-    monkeypatch.setattr(trackers, "MOST", 5)
+    monkeypatch.setattr(trackers, "MOST_JOBS", 5)
 
     def log(values, step, when):
         raise ConnectionError("gone")

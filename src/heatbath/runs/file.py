@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import h5py
 import numpy as np
@@ -32,6 +32,8 @@ from heatbath.datasets import Problem
 from heatbath.runs import netcdf, serialise
 from heatbath.runs.dataset import check_data, check_memory
 from heatbath.runs.plan import Plan
+
+Source: TypeAlias = bytes | str | os.PathLike[str]
 
 FORMAT = 3
 LANES = 3  # the format from which on chains are computed as they are now: before, sums had another order
@@ -289,39 +291,37 @@ def check_replaceable(path: Path) -> None:
 # Reading
 
 
-def read(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Return the data set in a sealed file."""
-    with _seal_checked(path):  # by its path, since HDF5 copies what it reads through a file object
-        return _data_set(os.path.realpath(path), path)
+def read(source: Source, name: object = "") -> xr.Dataset:
+    """Return the data set in a sealed file, given by its path or its bytes.
+
+    `name` is what errors call bytes.
+    """
+    with _seal_checked(source, name) as (content, label):
+        return _data_set(content, label)
 
 
-def read_bytes(content: bytes, name: object) -> xr.Dataset:
-    """Return the data set in the bytes of a sealed file; `name` is what errors call it."""
-    check_seal(io.BytesIO(content), name)
-    return _data_set(io.BytesIO(content), name)
+def read_arrays(source: Source, names: Collection[str], name: object = "") -> BlockArrays:
+    """Return some arrays of a block in a sealed file, and its description: much faster than `read`.
 
-
-def read_arrays(path: str | os.PathLike[str], names: Collection[str]) -> BlockArrays:
-    """Return some arrays of a block in a sealed file, and its description: much faster than `read`."""
-    with _seal_checked(path):
-        return _block_arrays(os.path.realpath(path), path, names)
-
-
-def read_arrays_of_bytes(content: bytes, name: object, names: Collection[str]) -> BlockArrays:
-    """Return some arrays of a block in the bytes of a sealed file, and its description."""
-    check_seal(io.BytesIO(content), name)
-    return _block_arrays(io.BytesIO(content), name, names)
+    `name` is what errors call the file, if it is given by its bytes.
+    """
+    with _seal_checked(source, name) as (content, label):
+        return _block_arrays(content, label, names)
 
 
 @contextmanager
-def _seal_checked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise if a file cannot be read or its seal is wrong; keep it open within the context."""
+def _seal_checked(source: Source, name: object) -> Iterator[tuple[str | IO[bytes], object]]:
+    """Yield what HDF5 can open and what errors call it, or raise if the seal of the file is wrong."""
+    if isinstance(source, bytes):
+        check_seal(io.BytesIO(source), name)
+        yield io.BytesIO(source), name
+        return
     try:
-        with open(path, "rb") as file:
-            check_seal(file, path)
-            yield
+        with open(source, "rb") as file:
+            check_seal(file, source)
+            yield os.path.realpath(source), source  # a path, since HDF5 copies what it reads through a file
     except OSError as error:
-        raise atomic_write.failed(error, Path(path), "read") from None
+        raise atomic_write.failed(error, Path(source), "read") from None
 
 
 def check_seal(file: IO[bytes], name: object) -> None:

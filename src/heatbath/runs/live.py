@@ -344,16 +344,13 @@ class LiveRun:
         units = {} if histogram is None else EnsembleGroup(observer, self._chains).units()
         temperature, xi = group.by_part(chains.temperature), group.thermostats()
         return Snapshot(
-            step=self.step,
-            alive=alive,
+            step=self.step, alive=alive,
             temperature={name: np.where(alive, values, np.nan) for name, values in temperature.items()},
             xi={name: np.where(alive, chains.xi[:, unit], np.nan) for name, unit in xi.items()},
-            loss=notes.loss[:, 0],
-            accuracy=notes.accuracy[:, 0],
-            outputs=outputs,
+            loss=notes.loss[:, 0], accuracy=notes.accuracy[:, 0], outputs=outputs,
             configurational=self._configurational() if gradients else {},
             histogram={name: notes.histogram[:, 0, chosen].sum(axis=1) for name, chosen in units.items()},
-        )
+        )  # fmt: skip
 
     def rewind(self) -> int:
         """Go back to a state from some moments ago, in which all chains were finite, and return its step.

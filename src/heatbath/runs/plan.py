@@ -350,8 +350,8 @@ class Plan(PlanOptions):
     @cached_property
     def plain(self) -> dict[str, Any]:
         """Everything but the arrays as plain values; made once, since checksums take time."""
-        found = {} if self.found is None else {"found": self.found.plain()}
-        return {"problem": problem_to_plain(self.problem), **self.plain_settings(), **found}
+        plain = {"problem": problem_to_plain(self.problem), **self.plain_settings()}
+        return plain if self.found is None else {**plain, "found": self.found.plain()}
 
     def plain_settings(self) -> dict[str, Any]:
         """Return everything but the problem, the arrays and what was found as plain values."""

@@ -125,8 +125,8 @@ def network_outputs(run: Run, X: ArrayLike, samples: bool) -> NDArray[np.float64
     theta = kept_samples(run).values if samples else run.theta
     x, likelihood = standardised_inputs(run, X), run.plan.likelihood
     outputs = np.empty((*theta.shape[:-1], len(x), run.problem.outputs))
-    for place in np.ndindex(theta.shape[:-1]):  # one network at a time, to need little memory
-        outputs[place] = likelihood.values(run.network.forward(theta[place], x, likelihood.outputs))
+    for network in np.ndindex(theta.shape[:-1]):  # one network at a time, to need little memory
+        outputs[network] = likelihood.values(run.network.forward(theta[network], x, likelihood.outputs))
     return outputs
 
 

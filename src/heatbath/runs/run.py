@@ -486,15 +486,9 @@ class Run:
         from heatbath.runs.launch import simulate  # which imports this module
 
         return simulate(
-            plan,
-            self,
-            threads=threads,
-            progress=progress,
-            checkpoint=checkpoint,
-            every=every,
-            folder=folder,
+            plan, self, threads=threads, progress=progress, checkpoint=checkpoint, every=every, folder=folder,
             pool=chosen_pool(executor),
-        )
+        )  # fmt: skip
 
     def replay(self, threads: int | None = None, progress: Callable[[Progress], None] | None = None) -> Run:
         """Repeat all planned steps from the start, with every change of coefficients, and return that run."""

@@ -124,13 +124,13 @@ def problem_from_plain(
                 f"it is a run on another problem, {recipe or plain['name']}, and not on {problem!r}"
             )
         return problem
-    made = _problem_by_arrays(plain, arrays) if recipe is None else _problem_by_recipe(recipe)
-    if checksum(made) != plain["checksum"]:
+    remade = _problem_by_arrays(plain, arrays) if recipe is None else _problem_by_recipe(recipe)
+    if checksum(remade) != plain["checksum"]:
         raise ValueError(
             f"the recipe {recipe} makes other data than the run had (another version of its source, or of "
             "NumPy's generator): pass problem= with the original data"
         )
-    return made
+    return remade
 
 
 def _problem_by_recipe(recipe: Mapping[str, Any]) -> Problem:

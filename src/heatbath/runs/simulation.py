@@ -119,18 +119,11 @@ class Simulation:
         records = plan.records[record_count(plan, self.first) : record_count(plan, self.last)]
         earlier_samples = sample_count(plan, self.first)
         ensemble.take_notes(
-            records,
-            np.isin(records, plan.losses).tolist(),
-            test,
-            weights=plan.weights,
-            histogram=plan.histogram or (0.0, 1.0, 0),
-            burn_in=plan.burn_in,
-            thin=plan.thin,
-            last=plan.steps if plan.samples else 0,
-            done=earlier_samples,
-            samples=sample_count(plan, self.last) - earlier_samples if plan.keep else 0,
-            average=average,
-        )
+            records, np.isin(records, plan.losses).tolist(), test, weights=plan.weights,
+            histogram=plan.histogram or (0.0, 1.0, 0), burn_in=plan.burn_in, thin=plan.thin,
+            last=plan.steps if plan.samples else 0, done=earlier_samples,
+            samples=sample_count(plan, self.last) - earlier_samples if plan.keep else 0, average=average,
+        )  # fmt: skip
 
     @property
     def step(self) -> int:
@@ -341,21 +334,13 @@ def make_ensemble(
     """
     likelihood = Likelihood(plan.problem, programs[0].partition.posterior)
     ensemble = Ensemble(
-        programs,
-        replace(_shape(plan), loss=likelihood.number, degrees=likelihood.degrees),
-        theta.astype(plan.dtype, copy=False),
-        table,
-        plan.batch,
-        shuffled=plan.shuffled,
-        momenta="zero" if previous else plan.momenta,
-        seed=plan.seed,
-        number=chains % plan.chains,
-        threads=threads,
-        point=np.unique(chains // plan.chains, return_inverse=True)[1],
-        variance=settled.draws,
-        noise=None if previous else _initial_noise(plan, settled, theta, chains),
+        programs, replace(_shape(plan), loss=likelihood.number, degrees=likelihood.degrees),
+        theta.astype(plan.dtype, copy=False), table, plan.batch, shuffled=plan.shuffled,
+        momenta="zero" if previous else plan.momenta, seed=plan.seed, number=chains % plan.chains,
+        threads=threads, point=np.unique(chains // plan.chains, return_inverse=True)[1],
+        variance=settled.draws, noise=None if previous else _initial_noise(plan, settled, theta, chains),
         layout=previous.layout if previous else layout,
-    )
+    )  # fmt: skip
     if previous is not None:
         ensemble.chains, ensemble.step = previous.chains, previous.step
     return ensemble

@@ -1,8 +1,8 @@
-"""Trackers: what `progress` calls to have a run in TensorBoard, MLflow or Weights & Biases.
+"""Trackers: record a run in TensorBoard, MLflow or Weights & Biases while it is computed.
 
-`loss` and `accuracy` are written when a record has brought new ones, `temperature/PART` and
-`steps_per_second` at every point, all of them at `Progress.step`; what short runs and searches say is under
-`finding/`. Values that are not finite are left out.
+A tracker is given as `progress=`. `loss` and `accuracy` are written when a record has brought new values,
+`temperature/PART` and `steps_per_second` at every point, all of them at `Progress.step`. Points of short runs
+and searches are under `finding/`. Values that are not finite are left out.
 """
 
 from __future__ import annotations
@@ -20,38 +20,60 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from heatbath._internal.checks import NON_NEGATIVE, real, shown
-from heatbath._internal.warnings import warn
+from heatbath._internal.warnings import UntrackedWarning, warn
 from heatbath.runs.progress import Progress
 
 if TYPE_CHECKING:
     from heatbath.runs.run import Run
-from heatbath._internal.warnings import UntrackedWarning
 
-PATIENCE = 10.0  # seconds that the end of a run waits for a tracker in which nothing moves
-MOST = 10_000  # points that are kept for a tracker that cannot be written: three hours of them
+PATIENCE = 10.0  # seconds that the end of a run waits for a tracker that makes no headway
+MOST_JOBS = 10_000  # kept for a tracker that cannot be written: points of three hours
+MLFLOW_BATCH = 100  # parameters that MLflow takes at once
 
 Settings: TypeAlias = Mapping[str, bool | int | float | str]
 Log: TypeAlias = Callable[[Mapping[str, float], int, float], object]
 
 
 class _Job(NamedTuple):
-    """Something to be written, and whether it is tried again where that fails."""
+    """Something to write, and whether to try again if that fails."""
 
     write: Callable[[], object]
-    again: bool
+    is_repeated: bool
+
+
+class _Point(NamedTuple):
+    """A progress, and the time at which it came, in seconds since 1970."""
+
+    progress: Progress
+    time: float
 
 
 class Tracker:
-    """A function of a `Progress` that has it written at most once in `every` seconds, by a thread of its own.
+    """A function for `progress=` that records a run by a thread of its own, so that the run doesn't wait.
 
-    `tensorboard`, `mlflow` and `wandb` make one; any other tracker is the function that writes to it,
-    `log(values, step, time)`, with the values by name and the time in seconds since 1970.
+    `tensorboard`, `mlflow` and `wandb` make one; any other tracker is a function that writes to it.
 
-    No tracker holds a run up, or ends it. What fails is tried again with the next point; the first time there
-    is a warning (`UntrackedWarning`), and one more at the end if something could not be written. The last
-    step of a run is always written: it waits for that, unless nothing moves for ten seconds. The end of a
-    `with` writes what is left, such as the last point of an interrupted run or of a search.
+    A tracker never ends a run. A write that fails is tried again with the next point; the first failure gives
+    a warning (`UntrackedWarning`), and there is one more at the end if something could not be written. The
+    last step of a run is always written: the run waits for that, unless nothing is written for ten seconds.
+    The end of a `with` writes what is left, such as the last point of an interrupted run or of a search.
 
+    Parameters
+    ----------
+    log
+        A function `log(values, step, time)` that writes a point: values by name, the step, and the time in
+        seconds since 1970.
+    settings
+        A function that writes the settings of a run by name; None if there is no place for them.
+    begun
+        Contexts that end with the tracker.
+    every
+        The least number of seconds between two points; the first and the last are always written.
+    name
+        What warnings call it.
+
+    Examples
+    --------
     >>> import heatbath as hb
     >>> points = []
     >>> with hb.trackers.Tracker(lambda values, step, time: points.append((step, sorted(values)))) as tracker:
@@ -72,37 +94,40 @@ class Tracker:
     ) -> None:
         self._log, self._settings, self._name = log, settings, name
         self._every = real("every", every, NON_NEGATIVE)
-        self._begun = begun.pop_all() if begun else ExitStack()  # what ends with it; before, an error ends it
-        self._waiting: tuple[Progress, float] | None = None
-        self._seen: tuple[bool, int] | None = None
-        self._results: dict[str, float] = {}
-        self._due = -math.inf
-        self._jobs: deque[_Job] = deque()  # this thread adds at its end, the other takes from its beginning
+        self._contexts = begun.pop_all() if begun else ExitStack()  # until here, an error ends them itself
+        self._waiting: _Point | None = None
+        self._last_step: tuple[bool, int] | None = (
+            None  # of which progress, a search's or the run's, and step
+        )
+        self._last_results: dict[str, float] = {}
+        self._due = -math.inf  # when the next point may be written
+        self._jobs: deque[_Job] = deque()  # this thread adds at the end, the other takes from the beginning
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
-        self._warned, self._lost = False, 0
+        self._has_warned, self._dropped = False, 0
 
-    def __call__(self, now: Progress) -> None:
+    def __call__(self, progress: Progress) -> None:
         """Have a point written, if it is new and due."""
-        if self._seen == (now.finding, now.step):
+        if self._last_step == (progress.finding, progress.step):
             return
-        self._seen, self._waiting = (now.finding, now.step), (now, time.time())
-        last = now.step >= now.steps and not now.finding  # searches only guess how long they are
-        if last or time.monotonic() >= self._due:
-            self._take_point()
-        if last:
+        self._last_step = (progress.finding, progress.step)
+        self._waiting = _Point(progress, time.time())
+        is_last = progress.step >= progress.steps and not progress.finding  # searches only guess their length
+        if is_last or time.monotonic() >= self._due:
+            self._add_waiting_point()
+        if is_last:
             self._wait()
-        self._warn()
+        self._warn_once()
 
     def log_settings(self, run: Run) -> None:
-        """Write what a run was made with, as parameters of the tracker's run: `h`, `hidden.tau`, …"""
+        """Write the settings of a run as parameters of the tracker's run: `h`, `hidden.tau`, ..."""
         if self._settings is not None:
-            self._add(_Job(partial(self._settings, settings_of(run)), again=False))
+            self._add(_Job(partial(self._settings, settings_of(run)), is_repeated=False))
             self._wait()
-            self._warn()
+            self._warn_once()
 
     def close(self) -> None:
-        """Write what is left, and end what was begun."""
+        """Write what is left, and end the contexts that were begun for the tracker."""
         self.__exit__(None, None, None)
 
     def __enter__(self) -> Tracker:
@@ -112,51 +137,55 @@ class Tracker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._waiting is not None:
-            self._take_point()
+            self._add_waiting_point()
         self._error = None  # one more try
         self._wait()
-        problems = []
-        if lost := self._lost + len(self._jobs):
-            self._lost, self._jobs = 0, deque()
-            reason = f": {_text(self._error)}" if self._error else ""
-            problems.append(f"{lost} points or settings could not be written{reason}")
+        failures = []
+        if unwritten := self._dropped + len(self._jobs):
+            self._dropped, self._jobs = 0, deque()
+            reason = f": {_as_text(self._error)}" if self._error else ""
+            failures.append(f"{unwritten} points or settings could not be written{reason}")
         try:
-            self._begun.__exit__(kind, error, trace)
+            self._contexts.__exit__(kind, error, trace)
         except Exception as failure:
-            problems.append(f"it could not be closed: {_text(failure)}")
-        if problems:
-            warn(f"{self._name}: {'; '.join(problems)}", UntrackedWarning)
+            failures.append(f"it could not be closed: {_as_text(failure)}")
+        if failures:
+            warn(f"{self._name}: {'; '.join(failures)}", UntrackedWarning)
 
-    def _take_point(self) -> None:
-        """Of what is waiting, all that is finite and new."""
+    def _add_waiting_point(self) -> None:
+        """Add the waiting point to the jobs: all of its values that are finite and new."""
         assert self._waiting is not None
-        (now, when), self._waiting = self._waiting, None
+        (progress, when), self._waiting = self._waiting, None
         self._due = time.monotonic() + self._every
-        kind = "finding/" if now.finding else ""
-        results = _finite(kind, {"loss": now.loss, "accuracy": now.accuracy})
-        heat = {f"temperature/{part}": value for part, value in now.temperature.items()}
-        point = _finite(kind, heat | ({"steps_per_second": now.speed} if now.speed > 0 else {}))
-        if results != self._results:
-            self._results = results
+        prefix = "finding/" if progress.finding else ""
+        results = _finite(prefix, {"loss": progress.loss, "accuracy": progress.accuracy})
+        values = {f"temperature/{part}": value for part, value in progress.temperature.items()}
+        if progress.speed > 0:
+            values["steps_per_second"] = progress.speed
+        point = _finite(prefix, values)
+        if results != self._last_results:
+            self._last_results = results
             point |= results
         if point:
-            self._add(_Job(partial(self._log, point, now.step, when), again=True))
+            self._add(_Job(partial(self._log, point, progress.step, when), is_repeated=True))
 
     def _add(self, job: _Job) -> None:
-        if len(self._jobs) < MOST:
+        """Add a job, unless too many wait already, and start the thread."""
+        if len(self._jobs) < MOST_JOBS:
             self._jobs.append(job)
         else:
-            self._lost += 1
-        self._begin()
+            self._dropped += 1
+        self._running_thread()
 
-    def _begin(self) -> threading.Thread:
-        """The thread that writes: a new one, where the last has ended, or has met an error."""
+    def _running_thread(self) -> threading.Thread:
+        """Return the thread that writes: a new one if the last has ended, or has met an error."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, daemon=True, name=f"heatbath: {self._name}")
             self._thread.start()
         return self._thread
 
     def _work(self) -> None:
+        """Write all jobs in order, up to the first error, which is kept."""
         jobs = self._jobs
         try:
             while jobs:
@@ -164,32 +193,41 @@ class Tracker:
                 jobs.popleft()
                 self._error = None
         except Exception as error:
-            if not jobs[0].again:
+            if not jobs[0].is_repeated:
                 jobs.popleft()
-                self._lost += 1
+                self._dropped += 1
             self._error = error
 
     def _wait(self) -> None:
-        """Until all is written, unless that fails, or nothing moves."""
+        """Wait until all jobs are written, but not after an error, nor if nothing is written for a while."""
         while (left := len(self._jobs)) and self._error is None:
-            thread = self._begin()
+            thread = self._running_thread()
             thread.join(PATIENCE)
             if thread.is_alive() and len(self._jobs) == left:
                 return
 
-    def _warn(self) -> None:
-        if self._error is not None and not self._warned:
-            self._warned = True
+    def _warn_once(self) -> None:
+        """Warn of the first error."""
+        if self._error is not None and not self._has_warned:
+            self._has_warned = True
             warn(
-                f"{self._name} cannot be written, and the run goes on: {_text(self._error)}", UntrackedWarning
+                f"{self._name} cannot be written, and the run goes on: {_as_text(self._error)}",
+                UntrackedWarning,
             )
 
 
 def tensorboard(folder: str | os.PathLike[str], *, every: float = 1.0) -> Tracker:
-    """A tracker that writes an event file in a folder, for `tensorboard --logdir`.
+    """Return a tracker that writes an event file, for `tensorboard --logdir`.
 
     TensorBoard has numbers in single precision, and shows settings on its page of hyperparameters. Needs the
     extra `heatbath[tensorboard]`.
+
+    Parameters
+    ----------
+    folder
+        The folder of the event file.
+    every
+        The least number of seconds between two points.
     """
     try:
         from tensorboard.compat.proto.event_pb2 import Event
@@ -201,26 +239,33 @@ def tensorboard(folder: str | os.PathLike[str], *, every: float = 1.0) -> Tracke
 
     def write(summary: Any, step: int, when: float) -> None:
         writer.add_event(Event(wall_time=when, step=step, summary=summary))
-        writer.flush()  # raises what its own thread has met
+        writer.flush()  # raises the error that its own thread has met
 
     def log(values: Mapping[str, float], step: int, when: float) -> None:
-        write(Summary(value=[Summary.Value(tag=n, simple_value=v) for n, v in values.items()]), step, when)
+        points = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        write(Summary(value=points), step, when)
 
-    def settings(values: Settings) -> None:
+    def log_settings(values: Settings) -> None:
         write(hparams_pb(dict(values)), 0, time.time())
 
     writer = EventFileWriter(os.fspath(folder))
-    with ExitStack() as begun:
-        begun.callback(writer.close)
-        return Tracker(log, settings, begun, every=every, name="TensorBoard")
+    with ExitStack() as contexts:
+        contexts.callback(writer.close)
+        return Tracker(log, log_settings, contexts, every=every, name="TensorBoard")
 
 
 def mlflow(run: Any = None, *, every: float = 1.0) -> Tracker:
-    """A tracker that writes to a run of MLflow: this one, the active one, or one that it begins and ends.
+    """Return a tracker that writes to a run of MLflow.
 
-    A point is one request, and is not lost where the server is gone for a while. Settings cannot be changed
-    once they are written: write those of a run that is resumed at its end. Needs the extra
-    `heatbath[mlflow]`.
+    A point is one request, and is not lost if the server is gone for a while. Settings cannot be changed once
+    they are written: write those of a run that is resumed at its end. Needs the extra `heatbath[mlflow]`.
+
+    Parameters
+    ----------
+    run
+        A run of MLflow; None for the active one, or one that the tracker begins and ends.
+    every
+        The least number of seconds between two points.
     """
     try:
         import mlflow
@@ -231,29 +276,36 @@ def mlflow(run: Any = None, *, every: float = 1.0) -> Tracker:
         raise TypeError(f"run must be a run of MLflow, such as mlflow.start_run(), or None; got {shown(run)}")
     client = mlflow.MlflowClient()
 
-    def named(name: str) -> str:
+    def accepted(name: str) -> str:
         return re.sub(r"[^\w/.\- ]", "_", name)  # what MLflow accepts on every system
 
     def log(values: Mapping[str, float], step: int, when: float) -> None:
-        metrics = [Metric(named(name), value, int(1000 * when), step) for name, value in values.items()]
+        metrics = [Metric(accepted(name), value, int(1000 * when), step) for name, value in values.items()]
         client.log_batch(run.info.run_id, metrics=metrics, synchronous=True)
 
-    def settings(values: Settings) -> None:
-        params = [Param(named(name), str(value)) for name, value in values.items()]
-        for first in range(0, len(params), 100):  # MLflow takes no more at once
-            client.log_batch(run.info.run_id, params=params[first : first + 100], synchronous=True)
+    def log_settings(values: Settings) -> None:
+        params = [Param(accepted(name), str(value)) for name, value in values.items()]
+        for first in range(0, len(params), MLFLOW_BATCH):
+            batch = params[first : first + MLFLOW_BATCH]
+            client.log_batch(run.info.run_id, params=batch, synchronous=True)
 
-    with ExitStack() as begun:
-        run = run or mlflow.active_run() or begun.enter_context(mlflow.start_run())
-        return Tracker(log, settings, begun, every=every, name="MLflow")
+    with ExitStack() as contexts:
+        run = run or mlflow.active_run() or contexts.enter_context(mlflow.start_run())
+        return Tracker(log, log_settings, contexts, every=every, name="MLflow")
 
 
 def wandb(run: Any = None, *, every: float = 1.0) -> Tracker:
-    """A tracker that logs to a run of Weights & Biases: this one, the active one, or one that it begins and
-    ends.
+    """Return a tracker that logs to a run of Weights & Biases.
 
-    The axis is a metric of its own, `step`: so others can log to the same run. Needs the extra
+    The axis is a metric, `step`, so that other code can log to the same run. Needs the extra
     `heatbath[wandb]`.
+
+    Parameters
+    ----------
+    run
+        A run of Weights & Biases; None for the active one, or one that the tracker begins and ends.
+    every
+        The least number of seconds between two points.
     """
     try:
         import wandb
@@ -265,51 +317,56 @@ def wandb(run: Any = None, *, every: float = 1.0) -> Tracker:
     def log(values: Mapping[str, float], step: int, when: float) -> None:
         run.log({**values, "step": step})
 
-    def settings(values: Settings) -> None:
-        run.config.update(dict(values), allow_val_change=True)  # of a run that is resumed
+    def log_settings(values: Settings) -> None:
+        run.config.update(dict(values), allow_val_change=True)  # they change when a run is resumed
 
-    with ExitStack() as begun:
-        run = run or wandb.run or begun.enter_context(wandb.init())
+    with ExitStack() as contexts:
+        run = run or wandb.run or contexts.enter_context(wandb.init())
         for name in ("loss", "accuracy", "steps_per_second", "temperature/*", "finding/*"):
             run.define_metric(name, step_metric="step")
-        return Tracker(log, settings, begun, every=every, name="W&B")
+        return Tracker(log, log_settings, contexts, every=every, name="W&B")
 
 
 def settings_of(run: Run) -> dict[str, bool | int | float | str]:
-    """What a run was made with, by names such as `batch`, `h` and `hidden.tau`; lists are text."""
-    plain = {
-        name: value for name, value in run.plan.plain.items() if name not in ("records", "losses", "found")
-    }
+    """Return the settings of a run by names such as `batch`, `h` and `hidden.tau`; lists are text."""
+    left_out = ("records", "losses", "found")
+    plain = {name: value for name, value in run.plan.plain.items() if name not in left_out}
     problem, partition = plain.pop("problem"), plain.pop("partition")
-    about = {"problem": problem["name"], "problem.checksum": problem["checksum"]}
-    return {**about, **dict(_flat(plain)), **dict(_flat(partition))}
+    data = {"problem": problem["name"], "problem.checksum": problem["checksum"]}
+    return {**data, **dict(_flattened(plain)), **dict(_flattened(partition))}
 
 
-def _flat(values: Mapping[str, Any], inside: str = "") -> Iterator[tuple[str, bool | int | float | str]]:
-    """Nested values one by one: a method is named by its part, of several by theirs."""
+def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, bool | int | float | str]]:
+    """Yield nested values one by one with their full names, which begin with `prefix`.
+
+    The values of a part begin with its name, and those of several methods with theirs.
+    """
     for name, value in values.items():
         if name == "methods":
-            yield from _flat(value, inside)
+            yield from _flattened(value, prefix)
         elif name == "parts":
             for part in value:
-                own = {key: item for key, item in part.items() if key != "part"}
-                yield from _flat(own, f"{inside}{part['part']}.")
+                method = {key: item for key, item in part.items() if key != "part"}
+                yield from _flattened(method, f"{prefix}{part['part']}.")
         elif isinstance(value, Mapping) and "schedule" not in value:
-            yield from _flat(value, f"{inside}{name}.")
+            yield from _flattened(value, f"{prefix}{name}.")
         elif value is not None:
-            yield f"{inside}{name}", value if isinstance(value, bool | int | float | str) else str(value)
+            yield f"{prefix}{name}", value if isinstance(value, bool | int | float | str) else str(value)
 
 
-def _finite(kind: str, values: Mapping[str, float]) -> dict[str, float]:
-    return {kind + name: float(value) for name, value in values.items() if math.isfinite(value)}
+def _finite(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
+    """Return the finite values, with a prefix in front of their names."""
+    return {prefix + name: float(value) for name, value in values.items() if math.isfinite(value)}
 
 
 def _missing(package: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return the error that says how to install a package."""
     return ModuleNotFoundError(
         f"hb.trackers.{package} needs {package}, an extra: pip install 'heatbath[{package}]' ({error})",
         name=error.name,
     )
 
 
-def _text(error: Exception) -> str:
+def _as_text(error: Exception) -> str:
+    """Return the type and message of an error."""
     return f"{type(error).__name__}: {error}"

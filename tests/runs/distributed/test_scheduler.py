@@ -365,8 +365,8 @@ def test_a_block_that_takes_long_comes_back_and_goes_on(problem):
     shared = SharedPlan.of_plan(plan)
     block = compute(Task(shared.digest, (), 1, 4, 10**9, seconds=0.01), shared.content)
     about = block.about
-    assert About.read(file.read_bytes(block.content, "the block").attrs["block"]) == about
-    assert file.read_bytes(block.state, "the state").sizes["chain"] == 3
+    assert About.read(file.read(block.content, "the block").attrs["block"]) == about
+    assert file.read(block.state, "the state").sizes["chain"] == 3
     assert 0 == about.begin < about.end < 10**9
     assert about.work == 3 * about.end
     late = compute(Task(shared.digest, (), 1, 4, 10**9, seconds=0.0), shared.content).about  # stopped at once
@@ -648,7 +648,7 @@ def test_what_was_compiled_is_told_once_for_each_block_that_had_to(problem, cut,
     def compiling(task, *others):
         block = compute(task, *others)
         about = block.about._replace(host=hosts.pop(0), compiled=3.0 * len(hosts))
-        data = file.read_bytes(block.content, "the block")
+        data = file.read(block.content, "the block")
         return block._replace(about=about, content=blocks.sealed_block(data, about))
 
     monkeypatch.setattr(pools, "compute", compiling)
@@ -822,7 +822,7 @@ class Elsewhere(pools.Pool):
         self.given, self.read, self.plans = [], [], {}
 
     def _give(self, checksum, piece):
-        self.given.append(set(file.read_bytes(piece, checksum).variables))
+        self.given.append(set(file.read(piece, checksum).variables))
 
         def read():
             self.read.append(checksum)

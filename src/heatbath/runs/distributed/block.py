@@ -200,15 +200,11 @@ class Block(NamedTuple):
 
     def read(self) -> xr.Dataset:
         """Return all data of the block."""
-        if isinstance(self.content, Path):
-            return file.read(self.content)
-        return file.read_bytes(self.content, self.about.name)
+        return file.read(self.content, self.about.name)
 
     def arrays(self, names: list[str]) -> dict[str, NDArray[Any]]:
         """Return the results with these names."""
-        if isinstance(self.content, Path):
-            return file.read_arrays(self.content, names).arrays
-        return file.read_arrays_of_bytes(self.content, self.about.name, names).arrays
+        return file.read_arrays(self.content, names, self.about.name).arrays
 
 
 def sealed_block(data: xr.Dataset, about: About) -> bytes:

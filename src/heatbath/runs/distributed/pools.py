@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import (
     CancelledError,
     Executor,
@@ -61,10 +61,12 @@ class Pool:
 
     The pieces of a plan go with every task. Subclasses give each piece to the workers once; it stays there
     until the outermost `with` ends, so that the plans of a search, which have the same data, share it.
+
+    `is_wanted` is a function that workers call to see whether somebody still waits for a block.
     """
 
-    def __init__(self, executor: Any) -> None:
-        self.executor = executor
+    def __init__(self, executor: Any, is_wanted: Callable[[], bool] | None = None) -> None:
+        self.executor, self._is_wanted = executor, is_wanted
         self._given: dict[str, Any] = {}  # pieces of plans in the form that tasks get, by their checksums
         self._entered = 0
 
@@ -102,7 +104,7 @@ class Pool:
 
     def submit(self, task: Task, content: Any) -> Future[Any]:
         """Have a block computed, and return the future of its answer."""
-        future: Future[Any] = self.executor.submit(compute, task, content, None)
+        future: Future[Any] = self.executor.submit(compute, task, content, self._is_wanted)
         return future
 
     def received(self, answer: Any) -> Finished:
@@ -125,18 +127,13 @@ class ThreadPool(Pool):
     """Workers that are threads of this process, and see whether somebody waits."""
 
     def __init__(self, executor: Any) -> None:
-        super().__init__(executor)
         self._wanted = threading.Event()
+        super().__init__(executor, self._wanted.is_set)
 
     def share(self, shared: SharedPlan) -> dict[str, Any]:
         """Give a plan to the workers, and return the `content` for its tasks."""
         self._wanted.set()
         return super().share(shared)
-
-    def submit(self, task: Task, content: Any) -> Future[Any]:
-        """Have a block computed, and return the future of its answer."""
-        future: Future[Any] = self.executor.submit(compute, task, content, self._wanted.is_set)
-        return future
 
     def cancel(self, futures: list[Future[Any]]) -> None:
         """End tasks for which nobody waits, and wait until they have ended."""
@@ -225,7 +222,7 @@ class DaskPool(Pool):
 
     def __init__(self, client: Any) -> None:
         # Not pure, as a block that comes again is another; the scheduler of blocks counts retries itself.
-        super().__init__(client.get_executor(pure=False, retries=0))
+        super().__init__(client.get_executor(pure=False, retries=0), _is_wanted_by_dask)
         self.client = client
 
     def workers(self, threads: int) -> int:
@@ -244,11 +241,6 @@ class DaskPool(Pool):
         with warnings.catch_warnings():  # Dask's own warning has no class; it is sent once, and is no graph
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             return self.client.submit(bytes, piece, key=f"heatbath-{checksum}")
-
-    def submit(self, task: Task, content: Any) -> Future[Any]:
-        """Have a block computed, and return the future of its answer."""
-        future: Future[Any] = self.executor.submit(compute, task, content, _is_wanted_by_dask)
-        return future
 
     def cancel(self, futures: list[Future[Any]]) -> None:
         """End tasks for which nobody waits, and wait for a while until they have ended."""

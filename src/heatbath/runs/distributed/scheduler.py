@@ -184,16 +184,10 @@ class BlockScheduler:
             chains = range(free.start, min(free.start + size, free.stop))
             self.left[:1] = [range(chains.stop, free.stop)] if chains.stop < free.stop else []
         return Task(
-            digest=self.shared.digest,
-            modules=self.shared.modules,
-            first=chains.start,
-            stop=chains.stop,
-            until=self.sizes.until(len(chains), step),
-            step=step,
-            state=state or self.store.state(chains),
-            seconds=self.seconds,
-            threads=self.threads,
-        )
+            digest=self.shared.digest, modules=self.shared.modules, first=chains.start, stop=chains.stop,
+            until=self.sizes.until(len(chains), step), step=step, state=state or self.store.state(chains),
+            seconds=self.seconds, threads=self.threads,
+        )  # fmt: skip
 
     def _submit(self, task: Task, content: Any) -> None:
         """Give a task to the executor."""

@@ -130,8 +130,8 @@ class Store:
         self.shared = SharedPlan.of_plan(plan, self._folder_plan and self._folder_plan.digest)
         self._machine = machine(plan, self.shared.modules)
         if folder is not None:
-            found = [Block(about_block(path), path) for path in folder.glob(NAME.format(*"****"))]
-            for block in sorted(found, key=lambda block: (block.about.first, block.about.begin)):
+            blocks = [Block(about_block(path), path) for path in folder.glob(NAME.format(*"****"))]
+            for block in sorted(blocks, key=lambda block: (block.about.first, block.about.begin)):
                 self._check(block.about, block.content)
                 self._keep(block)
 
@@ -198,20 +198,10 @@ class Store:
             for first, stop in pairwise([missing.start, *inside, missing.stop]):
                 data = file.in_order(run.data.isel(chain=slice(first, stop)).compute())
                 about = About(
-                    digest=self.shared.digest,
-                    first=first,
-                    stop=stop,
-                    begin=0,
-                    end=run.step,
-                    losses=[],
-                    machine=self._machine,
-                    host=socket.gethostname(),
-                    seconds=0.0,
-                    compiled=0.0,
-                    loss=math.nan,
-                    accuracy=math.nan,
-                    temperature={},
-                )
+                    digest=self.shared.digest, first=first, stop=stop, begin=0, end=run.step, losses=[],
+                    machine=self._machine, host=socket.gethostname(), seconds=0.0, compiled=0.0,
+                    loss=math.nan, accuracy=math.nan, temperature={},
+                )  # fmt: skip
                 self.add(Finished(about, sealed_block(data, about), None))
 
     def _keep(self, block: Block) -> None:
@@ -250,9 +240,8 @@ class Store:
 
     def _check_machine(self, about: About, name: object) -> None:
         """Raise if other code has computed a block; warn if its bits may differ."""
-        here = self._machine
-        keys = sorted({*about.machine, *here})
-        different = [key for key in keys if about.machine.get(key) != here.get(key)]
+        remote, local = about.machine, self._machine
+        different = [key for key in sorted({*remote, *local}) if remote.get(key) != local.get(key)]
         reasons = {
             "heatbath": "another version of heatbath",
             "methods": f"other sources of {', '.join(self.shared.modules)}",
@@ -267,7 +256,7 @@ class Store:
             self._reported_hosts.add(about.host)
             at_host, at_home = (
                 ", ".join(f"{key} {entries.get(key, 'unknown')}" for key in different)
-                for entries in (about.machine, here)
+                for entries in (remote, local)
             )
             warn(
                 f"{about.host} has {at_host}, and this computer {at_home}: chains that were computed there "
@@ -380,7 +369,7 @@ def check_dask() -> None:
 
 def _check_content(about: About, content: bytes) -> None:
     """Raise unless the file of a block is intact, and has the description that came with it."""
-    if file.read_arrays_of_bytes(content, about.name, []).about != json.dumps(about):
+    if file.read_arrays(content, [], about.name).about != json.dumps(about):
         raise ValueError(f"{about.name}: its file is of another block, or describes it differently")
 
 
@@ -474,14 +463,14 @@ def _plan_in_folder(folder: Path, plan: Plan, copied: EarlierRun | None) -> Fold
     if not path.exists():
         _write_plan(path, plan, copied)
     content = path.read_bytes()
-    packed = file.read_bytes(content, path)
-    saved, rest = file.unpack_plan(packed, plan.problem)
+    packed = file.read(content, path)
+    saved, coordinates = file.unpack_plan(packed, plan.problem)
     if different := plan_differences(plan, saved):
         raise ValueError(
             f"{folder} is of another run, with other {', '.join(different)}: it is left alone. Choose "
             "another name"
         )
-    labels = rest if set(plan.axes) <= set(rest.coords) else None
+    labels = coordinates if set(plan.axes) <= set(coordinates.coords) else None
     former = str(packed.attrs.get("begun_by", ""))
     return FolderPlan(hashlib.sha256(content).hexdigest(), labels, former)
 

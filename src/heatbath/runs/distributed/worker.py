@@ -80,7 +80,7 @@ def compute(
 
     check_wanted()
     plan, chains = _plan_of_task(task, content), range(task.first, task.stop)
-    state = None if task.state is None else file.read_bytes(task.state, "the state")
+    state = None if task.state is None else file.read(task.state, "the state")
     reports: list[str] = []
     with reporting(reports.append):
         simulation = Simulation(plan, task.step, state, task.threads, chains, task.until)
@@ -96,20 +96,11 @@ def compute(
     result = gather(plan, simulation.groups, task.step, None, chains)
     last = simulation.progress(0.0)
     about = About(
-        digest=task.digest,
-        first=task.first,
-        stop=task.stop,
-        begin=task.step,
-        end=simulation.step,
-        losses=simulation.losses(),
-        machine=machine(plan, task.modules),
-        host=socket.gethostname(),
-        seconds=time.perf_counter() - begin,
-        compiled=compiled,
-        loss=last.loss,
-        accuracy=last.accuracy,
+        digest=task.digest, first=task.first, stop=task.stop, begin=task.step, end=simulation.step,
+        losses=simulation.losses(), machine=machine(plan, task.modules), host=socket.gethostname(),
+        seconds=time.perf_counter() - begin, compiled=compiled, loss=last.loss, accuracy=last.accuracy,
         temperature=last.temperature,
-    )
+    )  # fmt: skip
     end_state = None if about.end == plan.steps else sealed_state(plan, result)
     return Finished(about, sealed_block(result, about), end_state)
 
@@ -189,4 +180,4 @@ def _read_piece(checksum: str, content: Mapping[str, Content]) -> xr.Dataset:
     data = piece if isinstance(piece, bytes) else piece()
     if hashlib.sha256(data).hexdigest() != checksum:
         raise ValueError("the plan that has arrived is not the one that was sent: its checksum is wrong")
-    return file.read_bytes(data, "the plan")
+    return file.read(data, "the plan")
