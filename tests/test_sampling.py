@@ -216,7 +216,7 @@ def test_noise_that_is_drawn_ahead_is_the_same():
 
 
 @pytest.mark.parametrize("metropolis", [False, True])
-def test_a_seed_tells_everything_and_a_chain_does_not_depend_on_the_others(metropolis):
+def test_the_seed_determines_everything_and_a_chain_does_not_depend_on_the_others(metropolis):
     options = {"h": 0.8, "metropolis": metropolis}
     first, again = normal(seed=3, **options), normal(seed=3, **options)
     np.testing.assert_array_equal(first.samples, again.samples)
@@ -293,7 +293,7 @@ def test_rhat_and_ess_are_those_of_arviz():
     assert result.rhat().shape == result.ess().shape == (1,)
 
 
-def test_rhat_and_ess_tell_chains_that_disagree_or_stand_still():
+def test_rhat_and_ess_detect_chains_that_disagree_or_stand_still():
     agree = np.random.default_rng(0).standard_normal((4, 500))
     assert mcmc.rhat(agree) < 1.01
     assert 1500 < mcmc.ess(agree) < 2600
@@ -364,13 +364,13 @@ METROPOLIS = [
 
 
 @pytest.mark.parametrize(("options", "message"), METROPOLIS)
-def test_what_the_metropolis_test_is_not_exact_for_is_refused(options, message):
+def test_the_metropolis_test_is_refused_where_it_is_not_exact(options, message):
     settings = {"log_density": Normal.log_density, "gradient": Normal.gradient, "start": [0.0] * 3}
     with pytest.raises(ValueError, match=f"metropolis=True would not be exact: .*{re.escape(message)}"):
         hb.sample(**settings | options, metropolis=True)
 
 
-def test_all_that_is_wrong_is_said_at_once():
+def test_all_mistakes_are_reported_at_once():
     method = hb.Langevin(Linear(1, 2, 9), 0.0, "OBA")
     with pytest.raises(
         ValueError, match=r"log_density; h must .*; .* palindrome .*; gamma must .*; tau must"
@@ -427,7 +427,7 @@ def test_all_that_is_wrong_is_said_at_once():
         ({"log_density": lambda theta: theta.sum(axis=1) * 1j}, "real numbers, got ndarray of complex128"),
     ],
 )
-def test_what_is_wrong_is_refused_in_words(options, message):
+def test_bad_arguments_are_refused_with_an_explanation(options, message):
     settings = {"log_density": Normal.log_density, "gradient": Normal.gradient, "start": [0.0] * 3}
     with pytest.raises((TypeError, ValueError), match=message):
         hb.sample(**settings | {"steps": 20} | options)

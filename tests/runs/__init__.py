@@ -12,32 +12,33 @@ SMALL = hb.MLP((20,))
 
 
 class Interrupting:
-    """A progress that presses Ctrl-C at its nth call."""
+    """A progress function that sends Ctrl-C to this process when it is called for the nth time."""
 
     def __init__(self, nth):
         self.left = nth
 
-    def __call__(self, now):
+    def __call__(self, progress):
         self.left -= 1
         if self.left == 0:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def same_bits(one, two):
-    """Whether two runs have the same data, bit for bit, and the same names for it."""
-    return not differences(one, two)
+def same_bits(first, second):
+    """Return True if two runs have the same variables with the same data, bit for bit."""
+    return not differences(first, second)
 
 
-def differences(one, two):
-    """The names of the data in which two runs differ; NaN is equal to NaN."""
-    names = one.data.variables.keys() | two.data.variables.keys()
-    return sorted(name for name in names if not _equal(one.data, two.data, name))
+def differences(first, second):
+    """Return the names of the variables in which two runs differ; NaN is equal to NaN."""
+    names = first.data.variables.keys() | second.data.variables.keys()
+    return sorted(name for name in names if not _is_equal(first.data, second.data, name))
 
 
-def _equal(one, two, name):
-    if name not in one.variables or name not in two.variables:
+def _is_equal(first, second, name):
+    """Return True if a variable is in both data sets, with the same dimensions, type and values."""
+    if name not in first.variables or name not in second.variables:
         return False
-    a, b = one[name], two[name]
+    a, b = first[name], second[name]
     if a.dims != b.dims or a.shape != b.shape:
         return False
     if a.dtype.kind in "OU":

@@ -69,14 +69,14 @@ def test_averages_over_the_last_steps_keep_nothing():
     np.testing.assert_allclose(run.averages()["variance"], np.var(said, axis=1), rtol=1e-3, atol=1e-9)
 
 
-def test_samples_and_averages_go_on_after_a_resume_as_if_it_had_not_stopped():
+def test_samples_and_averages_continue_after_a_resume_as_if_it_had_never_stopped():
     whole = short(samples=12, burn_in=60, average=X, record=[85, 120])
     cut = short(steps=85, samples=5, burn_in=60, average=X, record=1)
     assert cut.plan.thin == whole.plan.thin == 5
     assert differences(cut.resume(35, record=[120]), whole) == []
 
 
-def test_what_was_not_kept_is_asked_for_in_the_error():
+def test_the_error_says_how_to_keep_what_was_not_kept():
     run = short()
     with pytest.raises(ValueError, match="train with average=X"):
         run.averages()

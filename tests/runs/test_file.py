@@ -115,7 +115,7 @@ def test_the_checksum_of_a_problem_without_weights_is_what_it_was_in_earlier_ver
         hb.datasets.rings(n_train=30, n_test=10),
     ],
 )
-def test_of_built_in_data_a_file_has_the_recipe_only(problem, tmp_path):
+def test_a_file_of_built_in_data_has_only_the_recipe(problem, tmp_path):
     hb.train(problem, SMALL, hb.LOL(), **SHORT).save(tmp_path / "run.nc")
     assert "X_train" not in xr.load_dataset(tmp_path / "run.nc", engine="h5netcdf")
     loaded = hb.load(tmp_path / "run.nc").problem
@@ -248,7 +248,7 @@ def test_a_file_of_a_newer_version_asks_for_an_update(tmp_path):
         hb.load(path)
 
 
-def test_foreign_files_are_refused_by_name(tmp_path):
+def test_the_error_for_a_foreign_file_names_it(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     (tmp_path / "empty.nc").write_bytes(b"")
     xr.Dataset({"a": ("x", [1, 2])}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
@@ -307,7 +307,7 @@ def with_noise():
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
-def test_noise_that_is_none_is_refused(value, tmp_path):
+def test_noise_that_is_no_variance_is_refused(value, tmp_path):
     run = with_noise()
     run.data["noise_now"].values[1] = value
     run.save(tmp_path / "run.nc")
@@ -371,7 +371,7 @@ def test_a_file_that_is_not_a_run_is_never_overwritten(run, tmp_path):
     assert (tmp_path / "data.csv").read_text() == "x,y\n"
 
 
-def test_folders_that_are_not_there_or_cannot_be_written_are_named(run, tmp_path):
+def test_errors_name_folders_that_are_missing_or_cannot_be_written(run, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"run.nc cannot be written: there is no folder .*missing"):
         run.save(tmp_path / "missing" / "run.nc")
     with pytest.raises(IsADirectoryError, match="is a folder: name a file in it"):
@@ -381,7 +381,7 @@ def test_folders_that_are_not_there_or_cannot_be_written_are_named(run, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_without_permission_is_named(tmp_path):
+def test_the_error_names_a_folder_without_permission(tmp_path):
     """In a process of its own: root may write anywhere, so it becomes nobody first."""
     run = small_run()
     run.save(tmp_path / "run.nc")  # with all that it imports, which nobody may not read everywhere
@@ -436,7 +436,7 @@ def test_when_there_is_no_room_nothing_is_left_behind(tmp_path):
     assert hb.load(tmp_path / "run.nc").finished
 
 
-def test_a_checkpoint_that_fails_is_a_warning_and_the_run_goes_on(tmp_path, monkeypatch):
+def test_a_checkpoint_that_fails_is_a_warning_and_the_run_continues(tmp_path, monkeypatch):
     path = tmp_path / "run.nc"
     real, calls = os.fsync, []
 
@@ -477,7 +477,7 @@ def test_a_link_stays_a_link(run, tmp_path):
 # Checkpoints
 
 
-def test_the_same_call_goes_on_from_its_checkpoint(tmp_path):
+def test_the_same_call_continues_from_its_checkpoint(tmp_path):
     path = tmp_path / "run.nc"
     options = {"steps": 3000, "samples": 10, "checkpoint": path}
     with pytest.warns(RuntimeWarning, match="interrupted at step"):
@@ -523,7 +523,7 @@ def test_a_resumed_run_writes_over_its_own_checkpoint(tmp_path):
     assert hb.load(path).step == 60
 
 
-def test_a_resume_that_was_interrupted_goes_on_from_its_checkpoint_when_called_again(tmp_path):
+def test_an_interrupted_resume_continues_from_its_checkpoint_when_called_again(tmp_path):
     """A script that loads a base and resumes it to a checkpoint, killed, and run again."""
     base, path = small_run(), tmp_path / "long.nc"
     whole = base.resume(3000, hb.AdLaLa(h=0.1))

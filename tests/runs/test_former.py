@@ -79,7 +79,7 @@ def test_a_folder_of_the_command_line_is_resumed(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["steps"] == 80
 
 
-def test_settings_have_one_name_today(tmp_path, capsys):
+def test_every_setting_has_a_single_name(tmp_path, capsys):
     """A control: what was written before is read, but options have no second name."""
     with pytest.raises(SystemExit) as end:
         main(["train", "--problem", "spirals", "--method", "lol", "--epochs"])

@@ -134,7 +134,7 @@ def test_a_diverging_point_of_a_sweep_does_not_harm_the_others():
     assert differences(run.select(h=0.1), alone) == []
 
 
-def test_a_sweep_goes_on_and_its_coefficients_may_change():
+def test_a_resumed_sweep_may_change_its_coefficients():
     sweep = hb.AdLaLa(sigma=[0.0, 0.01], tau=[1e-5, 1e-4])
     run = hb.sweep(SPIRALS, SMALL, sweep, chains=2, **SHORT)
     cooled = run.resume(40, hb.AdLaLa(h=0.1, sigma=[0.0, 0.01], tau=0.0))
@@ -187,7 +187,7 @@ def test_one_partition_for_all_methods_of_a_comparison_must_fit_each():
         run.resume(20, {"warm": hb.LOL()})
 
 
-def test_select_says_what_there_is():
+def test_the_error_of_select_lists_the_points():
     run = hb.sweep(SPIRALS, SMALL, hb.AdLaLa(sigma=[0.0, 0.01], tau=[1e-5, 1e-4]), chains=1, **SHORT)
     with pytest.raises(ValueError, match="no axis gamma: this run has tau, sigma"):
         run.select(gamma=1.0)

@@ -61,7 +61,7 @@ def test_the_same_values_are_the_same_bytes():
     assert written(DATA).getvalue() != written(other).getvalue()
 
 
-def test_what_is_no_array_of_this_file_is_refused(tmp_path):
+def test_links_and_groups_in_a_file_are_refused(tmp_path):
     with h5py.File(tmp_path / "linked.nc", "w") as file:
         file["there"] = h5py.ExternalLink("other.nc", "/secret")
     with pytest.raises(ValueError, match="there is a link, not an array"):

@@ -41,7 +41,7 @@ def test_the_batch_has_one_default_in_python_and_on_the_command_line():
     assert BATCH == 32
 
 
-def test_all_examples_can_be_asked_for():
+def test_the_batch_may_be_all_examples():
     sampling = hb.Partition(hb.Langevin(1.0, 1e-3), 0.1)
     assert make_plan(SPIRALS, SMALL, hb.LOL(), 3, "all").batch == SPIRALS.X_train.shape[1]
     full = hb.train(SPIRALS, SMALL, sampling, 3, SPIRALS.X_train.shape[1], record=1)
@@ -198,7 +198,7 @@ def test_bad_input_is_refused_before_anything_runs(options, message):
         ),
     ],
 )
-def test_what_is_no_sweep_or_comparison_is_refused(call, told):
+def test_arguments_that_are_no_sweep_or_comparison_are_refused(call, told):
     with pytest.raises((TypeError, ValueError), match=told):
         call()
 
@@ -281,7 +281,7 @@ def test_a_change_comes_with_the_next_step_of_a_word_to_begin(word, rotated, ste
     assert change_plan(plan, after, 5).partition == hb.Partition(changed, 0.1)
 
 
-def test_a_plan_is_the_same_after_it_has_been_plain_values():
+def test_a_plan_survives_the_way_to_plain_values_and_back():
     start = np.random.default_rng(0).standard_normal((4, 81))
     partitions = {"a": hb.AdLaLa(), "b": hb.LOL(tau=hb.schedules.Linear(1e-3, 0.0, 5))}
     plan = make_plan(
@@ -291,7 +291,7 @@ def test_a_plan_is_the_same_after_it_has_been_plain_values():
     assert plan_differences(plan, again) == []
 
 
-def test_a_plan_says_what_will_be_done():
+def test_the_text_of_a_plan_describes_the_run():
     text = repr(make_plan(SPIRALS, SMALL, hb.AdLaLa(tau=[1e-5, 1e-4]), 5000, 20, 3, samples=10, seed=7))
     for piece in ("5,000 steps, batch 20, seed 7, float32", "spirals, binary, 200 training and 100 test",
                   "2-20-1, relu, 81 parameters", "hidden: AdaptiveLangevin(tau=(1e-05, 0.0001)", "h: 0.15",

@@ -47,7 +47,7 @@ def test_chains_have_the_same_bits_on_any_number_of_threads_and_in_any_company(t
         np.testing.assert_array_equal(few.data[name], many.data[name][:2], err_msg=name)
 
 
-def test_a_run_says_which_posterior_it_samples():
+def test_the_text_of_a_run_names_its_posterior():
     assert "posterior: Posterior(prior=(0.5, 1.0), noise='sampled', temperature=0.9, degrees=None)" in repr(
         trained()
     )
@@ -156,7 +156,7 @@ def test_the_points_of_a_sweep_have_the_temperature_of_the_posterior():
     hb.plotting.temperatures(run)
 
 
-def test_a_run_that_is_too_short_to_draw_the_noise_says_so():
+def test_a_run_that_is_too_short_to_draw_the_noise_warns():
     with pytest.warns(RuntimeWarning, match="drawn every 50 steps, and there are 20"):
         trained(steps=20)
 

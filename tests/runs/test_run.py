@@ -61,7 +61,7 @@ def test_a_rung_that_is_not_on_the_ladder_is_refused(rung):
         hb.Run(half.plan, half.step, altered).resume(80)
 
 
-def test_resume_in_float64_as_written_with_a_start_of_ones_own(tmp_path):
+def test_resume_in_float64_with_the_word_as_written_and_a_given_start(tmp_path):
     options = {
         "dtype": "float64",
         "rotated": False,
@@ -94,7 +94,7 @@ def test_records_of_a_longer_run():
     assert seen.tolist() == [30, 60, 80, 90, 120, 140]  # and where it stopped
 
 
-def test_a_finished_run_asks_how_many_steps_more():
+def test_resuming_a_finished_run_needs_a_number_of_steps():
     with pytest.raises(ValueError, match=r"all 160 steps are made: give the number of further ones"):
         short(hb.LOL()).resume()
     with pytest.raises(ValueError, match="steps must be a whole number >= 1"):
@@ -229,7 +229,7 @@ def test_a_change_must_be_a_partition():
 # What a run says of itself
 
 
-def test_a_run_says_what_it_is_and_how_it_went():
+def test_the_text_of_a_run_describes_it_and_its_last_losses():
     text = repr(short(hb.LOL(), dtype="float64"))
     for piece in ("Run: step 160, batch 20, seed 4, float64", "spirals, binary, 200 training and 100 test",
                   "2-20-1, relu, 81 parameters", "hidden: Langevin(gamma=0.01", "h: 0.1",

@@ -120,7 +120,7 @@ def test_the_classes_of_warnings_can_be_told_apart():
 
 
 @pytest.mark.parametrize("nth", [1, 3, 6])
-def test_ctrl_c_leaves_a_run_that_goes_on_as_if_nothing_had_happened(nth):
+def test_a_run_interrupted_by_ctrl_c_continues_as_if_nothing_had_happened(nth):
     options = {"record": 10, "chains": 3, "seed": 1, "samples": 20, "average": SPIRALS.X_test[0]}
     whole = hb.train(SPIRALS, SMALL, hb.AdLaLa(), 3000, 20, **options)
     with pytest.warns(RuntimeWarning, match=r"interrupted at step \d+ of 3000: resume\(\) continues"):

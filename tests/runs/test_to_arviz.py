@@ -323,7 +323,7 @@ def test_a_class_that_is_held_to_be_impossible_has_a_likelihood():
     np.testing.assert_allclose(Categorical(logits).log_likelihood([[0], [0]])[0, :, 0], [-800, 0])
 
 
-def test_what_cannot_be_known_is_left_out_or_refused():
+def test_groups_that_cannot_be_known_are_left_out_or_refused():
     problem = hb.datasets.from_arrays(X, Y, X[:5], Y[:5], task="regression")
     run = hb.train(problem, hb.MLP((4,)), hb.LaLa(0.05, 1.0, 1e-3), 20, 40, chains=2, samples=4)
     assert names(run.to_arviz()) == {"posterior", "observed_data"}

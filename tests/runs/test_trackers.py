@@ -161,7 +161,7 @@ def test_what_was_waiting_at_the_end_is_written():
     assert [step for step, _ in points] == [1, 3]
 
 
-def test_a_search_is_apart_and_is_never_at_its_last_step(problem):
+def test_points_of_a_search_are_separate_and_never_the_last(problem):
     points = []
     with into(points, every=1e9) as tracker:
         tracker(at(1, 1, loss=3.0, finding=True))
@@ -226,7 +226,7 @@ def test_a_tracker_that_fails_for_a_while_gets_every_point_later_with_its_time()
     assert [when for _, when in points] == sorted(when for _, when in points)
 
 
-def test_a_tracker_that_is_gone_leaves_the_run_as_it_is_and_tells_what_is_missing(problem):
+def test_a_tracker_that_is_gone_does_not_change_the_run_and_warns_of_what_is_missing(problem):
     def log(values, step, when):
         raise OSError(28, "No space left on device")
 
@@ -418,7 +418,7 @@ def test_a_package_gets_the_points_and_the_settings_of_a_run_that_is_begun_and_e
 
 
 @WITH_RUNS
-def test_a_run_that_ends_with_an_error_is_said_to_have(package):
+def test_a_run_that_ends_with_an_error_is_marked_as_failed(package):
     with pytest.raises(ZeroDivisionError), package.begin():
         raise ZeroDivisionError
     assert package.ends == ["ZeroDivisionError"]
@@ -436,7 +436,7 @@ def test_a_run_of_the_user_is_written_to_and_not_ended(package, given, monkeypat
     assert package.ends == []
 
 
-def test_what_cannot_be_begun_leaves_nothing_open(package):
+def test_a_tracker_that_cannot_begin_leaves_nothing_open(package):
     with pytest.raises(ValueError, match="every must be >= 0 and finite, got -1"):
         package.begin(every=-1)
     assert package.ends in (["well"], ["ValueError"])
@@ -521,7 +521,7 @@ def test_the_page_runs_with_stand_ins(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_example_for_torch_tells_losses_and_temperatures(monkeypatch, tmp_path, capsys):
+def test_the_example_for_torch_records_losses_and_temperatures(monkeypatch, tmp_path, capsys):
     pytest.importorskip("torch")
     points = []
     stand_in_for_tensorboard(monkeypatch, points, {}, [])

@@ -148,7 +148,7 @@ def cut(monkeypatch):
     return into
 
 
-def test_they_compute_the_same_bits_in_any_number_of_blocks(workers, asked, alone, cut, tmp_path):
+def test_every_pool_computes_the_same_bits_in_any_number_of_blocks(workers, asked, alone, cut, tmp_path):
     what, options = asked
     for count in (1, 2, 7):
         cut(14 // count)
@@ -158,7 +158,7 @@ def test_they_compute_the_same_bits_in_any_number_of_blocks(workers, asked, alon
     xr.testing.assert_identical(hb.sweep(*what, executor=workers, **options).data, alone)
 
 
-def test_joblib_names_them(workers, asked, alone, monkeypatch):
+def test_joblib_can_set_every_pool(workers, asked, alone, monkeypatch):
     what, options = asked
     if isinstance(workers, ProcessPoolExecutor):
         pytest.skip("a pool of one's own has no name there")
@@ -175,7 +175,7 @@ def test_joblib_names_them(workers, asked, alone, monkeypatch):
     assert tasks
 
 
-def test_what_is_lost_is_computed_again(workers, outside, asked, alone, cut, monkeypatch):
+def test_a_lost_block_is_computed_again(workers, outside, asked, alone, cut, monkeypatch):
     what, options = asked
     cut(7)
     monkeypatch.setattr(pools, "compute", outside.compute_the_second_time)

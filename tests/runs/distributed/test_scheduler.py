@@ -106,7 +106,7 @@ def test_methods_of_other_kinds_are_in_one_block(problem, threads, cut):
     xr.testing.assert_identical(run.data, hb.compare(problem, NETWORK, METHODS, **options).data)
 
 
-def test_data_of_one_s_own_a_start_a_posterior_and_float64_go_along(cut, threads):
+def test_user_data_a_start_a_posterior_and_float64_reach_the_workers(cut, threads):
     cut(3)
     x = np.random.default_rng(0).normal(size=(30, 2))
     problem = hb.datasets.from_arrays(x, x[:, 0] ** 2, task="regression", standardise=True)
@@ -118,7 +118,7 @@ def test_data_of_one_s_own_a_start_a_posterior_and_float64_go_along(cut, threads
     xr.testing.assert_identical(run.data, hb.sweep(problem, NETWORK, partition, **options).data)
 
 
-def test_sets_of_data_go_by_the_number_of_the_chain(threads, cut):
+def test_the_data_set_of_a_chain_depends_on_its_number(threads, cut):
     cut(3)
     problem = hb.datasets.spirals(n_train=30, n_test=10, draws=5)
     grid = hb.AdLaLa(tau=[1e-5, 1e-3])
@@ -205,7 +205,7 @@ def test_blocks_of_another_run_damaged_ones_and_those_of_another_heatbath_are_re
 @pytest.mark.parametrize(
     ("name", "outcome"), [("heatbath", ValueError), ("instructions", DifferentBitsWarning)]
 )
-def test_blocks_that_may_have_other_bits_are_refused_or_told(problem, monkeypatch, name, outcome):
+def test_blocks_whose_bits_may_differ_are_refused_or_warned_of(problem, monkeypatch, name, outcome):
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
     shared = SharedPlan.of_plan(plan)
     block = compute(Task(shared.digest, (), 0, 8, 20), shared.content)
@@ -223,7 +223,7 @@ def test_blocks_that_may_have_other_bits_are_refused_or_told(problem, monkeypatc
         assert store.done == 8
 
 
-def test_ctrl_c_leaves_no_task_behind_and_the_same_call_goes_on(problem, alone, cut, tmp_path):
+def test_ctrl_c_leaves_no_task_behind_and_the_same_call_continues(problem, alone, cut, tmp_path):
     cut(4)
     path = tmp_path / "sweep.nc"
 
@@ -360,7 +360,7 @@ def test_blocks_that_are_cut_in_time_have_the_bits_of_the_whole(problem, alone, 
     assert len(executor.tasks) == 2 * -(-60 // steps)
 
 
-def test_a_block_that_takes_long_comes_back_and_goes_on(problem):
+def test_a_slow_block_comes_back_and_continues_as_another(problem):
     plan = make_plan(problem, NETWORK, GRID, steps=10**9, chains=2, record=[1, 10**9])
     shared = SharedPlan.of_plan(plan)
     block = compute(Task(shared.digest, (), 1, 4, 10**9, seconds=0.01), shared.content)
@@ -373,7 +373,7 @@ def test_a_block_that_takes_long_comes_back_and_goes_on(problem):
     assert late.end == 1
 
 
-def test_a_run_goes_on_with_others(problem, cut, monkeypatch):
+def test_a_run_is_resumed_on_an_executor(problem, cut, monkeypatch):
     """Only the state of the chains goes to the workers, not what was noted before."""
     cut(3)
     _in_time(monkeypatch, 15)
@@ -418,7 +418,7 @@ def test_a_run_in_a_folder_does_what_runs_do(problem, cut, tmp_path):
     xr.testing.assert_identical(hb.load(tmp_path / "run.nc").data, here.data)
 
 
-def test_a_folder_that_is_not_finished_is_gone_on_with(problem, alone, cut, monkeypatch, tmp_path):
+def test_an_unfinished_folder_is_continued(problem, alone, cut, monkeypatch, tmp_path):
     pytest.importorskip("dask", reason="the extra dask is not installed")
     cut(9)
     _in_time(monkeypatch, 25)
@@ -442,7 +442,7 @@ def test_a_folder_that_is_not_finished_is_gone_on_with(problem, alone, cut, monk
     assert not run.data["died"].chunks
 
 
-def test_two_at_once_do_not_compute_for_the_same_folder(problem, tmp_path):
+def test_two_processes_cannot_compute_for_the_same_folder(problem, tmp_path):
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
     with (
         Store.locked(plan, tmp_path / "run"),
@@ -486,7 +486,7 @@ def test_without_dask_the_error_names_the_extra(problem, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []  # it is said before the work
 
 
-def test_progress_tells_of_all_blocks(problem, cut, threads):
+def test_progress_covers_all_blocks(problem, cut, threads):
     cut(7)
     seen = []
     hb.sweep(problem, NETWORK, GRID, executor=threads, progress=seen.append, **SIZES)
@@ -496,7 +496,7 @@ def test_progress_tells_of_all_blocks(problem, cut, threads):
     assert 0 < seen[-1].loss < 10
 
 
-def test_joblib_says_who_computes(problem, alone, monkeypatch):
+def test_joblib_sets_the_workers(problem, alone, monkeypatch):
     asked = []
     for pool in (pools.ThreadPool, pools.ProcessPool):
         monkeypatch.setattr(pool, "submit", _noting(pool.submit, asked))
@@ -555,7 +555,7 @@ def test_a_finished_folder_is_read_by_another_version(problem, alone, cut, monke
     xr.testing.assert_identical(hb.load(tmp_path / "run").data.load(), alone.data)
 
 
-def test_what_computes_is_known_by_its_sources(tmp_path, monkeypatch, problem):
+def test_the_description_of_a_machine_has_a_hash_of_the_sources(tmp_path, monkeypatch, problem):
     plan = make_plan(problem, NETWORK, GRID, steps=20, chains=2)
     kinds = {"heatbath", "numba", "llvmlite", "numpy", "processor", "instructions"}
     assert set(machine(plan, ())) == kinds
@@ -641,7 +641,7 @@ def test_means_forget_what_was_taken_away_however_large():
     assert means.values() == {("loss",): 0.5, ("temperature", "hidden"): 3.0}
 
 
-def test_what_was_compiled_is_told_once_for_each_block_that_had_to(problem, cut, monkeypatch):
+def test_each_block_that_had_to_compile_reports_it_once(problem, cut, monkeypatch):
     cut(14)
     told, hosts = [], ["one", "two"]
 
@@ -734,7 +734,7 @@ def called(*arguments):
     return end.value.code
 
 
-def test_the_command_line_has_others_compute(tmp_path, in_place_of_others, cut):
+def test_the_command_line_takes_an_executor(tmp_path, in_place_of_others, cut):
     cut(3)
     sweep = ["sweep", *SMALL, *LENGTH, "--method", "lol", "--tau", "1e-4,1e-3"]
     here, there = tmp_path / "here", tmp_path / "there"
@@ -760,7 +760,7 @@ def test_an_error_of_a_worker_is_one_line_on_the_command_line(tmp_path, in_place
     assert "failed on a worker: ValueError: on purpose" in lines[0]
 
 
-def test_experiments_are_computed_by_others(tmp_path, monkeypatch):
+def test_experiments_run_on_an_executor(tmp_path, monkeypatch):
     executor = AtOnce()
 
     def run(settings, tell):
@@ -776,7 +776,7 @@ def test_experiments_are_computed_by_others(tmp_path, monkeypatch):
     assert executor.tasks
 
 
-def test_without_dask_and_ray_all_else_works(tmp_path):
+def test_everything_else_works_without_dask_and_ray(tmp_path):
     """Neither is imported by anything but what needs it."""
     script = """
         import sys
@@ -879,7 +879,7 @@ def test_what_a_plan_and_its_data_are_made_of_is_checked_on_arrival():
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-def test_a_run_goes_on_in_a_folder(problem, cut, monkeypatch, tmp_path, lazy):
+def test_a_run_is_resumed_in_a_folder(problem, cut, monkeypatch, tmp_path, lazy):
     """With another h, so that the names of the points are those of before; a killed call goes on."""
     pytest.importorskip("dask", reason="the extra dask is not installed")
     cut(5)
@@ -1042,7 +1042,7 @@ def test_what_is_not_the_block_that_was_asked_for_is_refused(problem, cut, answe
         hb.sweep(problem, NETWORK, GRID, executor=_answering(answer), **SIZES)
 
 
-def test_executors_that_take_nothing_are_told_with_the_block(problem, tmp_path):
+def test_the_error_of_a_broken_executor_names_the_block(problem, tmp_path):
     with ThreadPoolExecutor(1) as ended:
         pass
     with pytest.raises(
@@ -1082,7 +1082,7 @@ def test_processes_are_as_many_as_their_name_says():
         assert pools.chosen_pool(executor).workers(1) == os.cpu_count()
 
 
-def test_a_study_asks_the_same_of_others(threads):
+def test_a_study_asks_the_same_on_an_executor(threads):
     optuna = pytest.importorskip("optuna", reason="the extra optuna is not installed")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -1094,7 +1094,7 @@ def test_a_study_asks_the_same_of_others(threads):
     assert found(executor=threads).equals(found())
 
 
-def test_processors_with_other_instructions_are_told_apart(monkeypatch):
+def test_processors_with_different_instructions_are_distinguished(monkeypatch):
     def found(**features):
         monkeypatch.setattr(worker.llvmlite.binding, "get_host_cpu_features", lambda: features)
         vector_instructions.cache_clear()
