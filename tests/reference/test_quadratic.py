@@ -248,9 +248,9 @@ def heating(word, h, gamma, k, s, reference=hb.Reference):
 class RedrawnGradient(hb.Reference):
     """Broken on purpose: the closing and the opening kick draw their gradients independently."""
 
-    def _do(self, m, substeps, n, observe=None):
+    def _apply(self, member, substeps, n, observe=None):
         self._G = self._negative_gradient(batch=0)
-        super()._do(m, substeps, n, observe)
+        super()._apply(member, substeps, n, observe)
 
 
 @pytest.mark.parametrize("word", NOISY_WORDS)

@@ -1,13 +1,15 @@
 """The definition of every method: NumPy, float64, no tricks.
 
-`Reference` puts the maps of `letters` together: words, rotated for a loop that offers one gradient per step
-or as they are written, a method for each part, many chains at once. Arrays are (chains, parameters), and G is
-the negative gradient of the loss.
+`Reference` puts the maps of letters together: words, rotated for a loop that offers one gradient per step or
+as they are written, a method for each part, many chains at once.
+
+Letters: θ parameters, p momenta, G the negative gradient of the loss, all (chains, parameters); ξ the
+friction of a thermostat; τ a temperature; s² the variance of a target's noise; n a step; k a target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,15 +29,27 @@ from heatbath.reference import random as numbers
 
 Gradient: TypeAlias = Callable[..., Array]
 Observer: TypeAlias = Callable[[Part, Substep, int], None]
+Noise: TypeAlias = Callable[[int, int], Array]
 
 
 @dataclass
 class State:
-    """Chains between two steps, with all that a run needs to go on exactly as if it had not stopped.
+    """Chains between two steps, with all that a run needs to continue as if it had not stopped.
 
-    θ and p are (chains, parameters), ξ of each adaptive part is (chains, thermostats), `rung` is the place of
-    each chain on the ladder of simulated tempering. Momentum keeps its velocity in p, and Adam its first
-    moment, with the second in `second`. `noise` are the variances of the targets, (chains, targets).
+    Attributes
+    ----------
+    theta, p : array (chains, parameters)
+        Parameters and momenta. Momentum keeps its velocity in p, and Adam its first moment.
+    xi : dict of array (chains, thermostats)
+        ξ of each adaptive part, by its name.
+    second : array (chains, parameters)
+        Adam's second moments.
+    rung : array (chains)
+        Place of each chain on the ladder of simulated tempering.
+    step : int
+        Number of steps made.
+    noise : array (chains, targets)
+        Variances of the targets; without columns if there are none.
     """
 
     theta: Array
@@ -49,7 +63,7 @@ class State:
 
 @dataclass(frozen=True)
 class _Member:
-    """A part as it is stepped: where its parameters lie among all, those of each ξ, and its rotated word."""
+    """A part as it is stepped: where its parameters are, how many each ξ serves, and its rotated word."""
 
     part: Part
     index: slice | NDArray[np.intp]
@@ -58,33 +72,58 @@ class _Member:
 
     @property
     def at_kick(self) -> bool:
+        """True if θ is seen at the kick between two steps."""
         return self.rotation.seen == "kick"
 
 
 class Reference:
     """Chains of (θ, p, ξ), advanced by a partition.
 
-    - `gradient(theta, batch)`: the gradient of the loss at θ (chains, parameters) on mini-batch number
-      `batch`. It is called once for each θ: the kick that closes a step and the one that opens the next
-      share the call. All gradients of one rotated step use one mini-batch.
-    - `start`: θ as an array (chains, parameters), or one chain as a vector; or a `State` to go on from.
-    - `layers` as in `Partition.parts`; without it the parameters are a single layer.
-    - `rotated`: cut the words for one gradient per step (see `splitting.Rotation`), or run the one word that
-      all parts share as it is written, with as many gradients as it needs.
-    - `momenta`: at the start, "zero" or "thermal" for N(0, τ).
-    - `seed`: of the noise; or `noise(step, slot)`, an array (chains, parameters), in its place. It must give
-      the same numbers whenever it is asked for the same step and slot.
-    - `loss(theta)`: the full-data loss of each chain, needed for simulated tempering.
-    - `settled`: what a posterior has set (`likelihood.settle`), in place of the partition's own values. In a
-      regression `gradient` then has a third argument, the shares of the targets in the loss, (chains,
-      targets), and where their variances are drawn `squares(theta)` is needed, the sum of the squared
-      residuals of each target over all data, (chains, targets), by their weights over the mean weight. Where
-      the noise has Student's law, the variances s² are a fourth argument, (chains, targets), and `squares`
-      are those of every single example, (chains, examples, targets), without weights; chain c has the set of
-      data c % sets.
+    Parameters
+    ----------
+    gradient : callable
+        gradient(theta, batch) returns the gradient of the loss at θ, (chains, parameters), on mini-batch
+        number `batch`. It is called once for each θ: the kick that closes a step and the one that opens the
+        next share the call. All gradients of one rotated step use one mini-batch. In a regression with
+        `settled` it has a third argument, the weights of the targets in the loss, (chains, targets); with
+        Student's law the variances s², (chains, targets), are the fourth.
+    start : array or State
+        θ as an array (chains, parameters), or one chain as a vector; or a `State` to continue from.
+    partition : Partition
+        The methods of the parts.
+    layers : Layers, optional
+        Names and sizes of the layers, as in `Partition.parts`; by default the parameters are a single layer.
+    rotated : bool
+        Cut the words for one gradient per step (see `splitting.Rotation`). Otherwise the one word that all
+        parts share is run as it is written, with as many gradients as it needs.
+    momenta : {"zero", "thermal"}
+        Momenta at the start: 0, or drawn from N(0, τ).
+    seed : int
+        The seed of all random numbers.
+    noise : callable, optional
+        noise(step, slot) returns normal numbers (chains, parameters) in place of the seed's. It must return
+        the same numbers whenever it is called with the same step and slot.
+    loss : callable, optional
+        loss(theta) returns the full-data loss of each chain, which simulated tempering needs.
+    settled : Settled, optional
+        What a posterior has set (`likelihood.settle`), in place of the partition's own values.
+    squares : callable, optional
+        squares(theta) returns the sum of squared residuals of each target over all data, (chains, targets),
+        weighted by the weights over their mean; needed where variances are drawn. With Student's law it
+        returns those of every single example, (chains, examples, targets), without weights; chain c has the
+        set of data c % sets.
 
-    `state` is the state between steps. `temperature` has p·p/N of each part with a letter that reads it, as
-    it was last read: at E, or before O.
+    Attributes
+    ----------
+    state : State
+        The state between steps.
+    temperature : dict of array (chains)
+        p·p/N of each part with a letter that reads it, as it was last read: at E, or before O.
+
+    Raises
+    ------
+    ValueError
+        If an argument is missing, has another shape, or asks for something that the reference can't run.
     """
 
     def __init__(
@@ -97,107 +136,113 @@ class Reference:
         rotated: bool = True,
         momenta: Literal["zero", "thermal"] = "zero",
         seed: int = 0,
-        noise: Callable[[int, int], Array] | None = None,
+        noise: Noise | None = None,
         loss: Callable[[Array], Array] | None = None,
         settled: Settled | None = None,
         squares: Callable[[Array], Array] | None = None,
     ) -> None:
-        if axes := partition.axes():
-            raise ValueError(f"{', '.join(axes)}: a list is an axis of a sweep, and one value is needed here")
-        if partition.finds_stepsize:
-            raise ValueError("h='auto' is found by train: say a stepsize here, such as h=0.1")
+        _check_single_run(partition)
         choice("momenta", momenta, ("zero", "thermal"))
         theta = np.array(start.theta if isinstance(start, State) else start, dtype=np.float64, ndmin=2)
         if theta.ndim != 2:
             raise ValueError(f"theta must be (chains, parameters), got an array of shape {theta.shape}")
-        chains, size = theta.shape
+        size = theta.shape[1]
         if settled is None:
-            if partition.posterior is not None:
-                raise ValueError("a partition with a posterior needs settled=, see likelihood.settle")
-            settled = Settled(partition.parts({"theta": (size,)} if layers is None else layers), None, None)
+            settled = _settle_without_posterior(partition, {"theta": (size,)} if layers is None else layers)
         if settled.draws is not None and squares is None:
             raise ValueError("variances that are drawn need squares=, the squared residuals of each target")
         parts, self.draws, self.squares = settled.parts, settled.draws, squares
         self.degrees = settled.degrees
-        if (expected := sum(part.size for part in parts)) != size:
+        expected = sum(part.size for part in parts)
+        if expected != size:
             raise ValueError(f"theta has {size} parameters, and the layers have {expected}")
         self.partition, self.gradient, self.loss = partition, gradient, loss
         self.seed = whole("seed", seed, low=0, high=2**64)
         self.word = () if rotated else _shared_word(parts)
         self.members = [_member(part, rotated) for part in parts]
         self._check_tempering()
-        self._noise = lru_cache(maxsize=8)(_checked(noise or self._numbers, theta.shape))
+        self._noise = lru_cache(maxsize=8)(_with_shape_check(noise or self._draw_noise, theta.shape))
         self._G: Array | None = None
         self._batch = 0
-        self.state = deepcopy(start) if isinstance(start, State) else self._start(theta, momenta)
-        if not isinstance(start, State):
-            variances = settled.for_chains(chains)
-            self.state.noise = np.empty((chains, 0)) if variances is None else variances
+        if isinstance(start, State):
+            self.state = deepcopy(start)
+        else:
+            self.state = self._starting_state(theta, momenta, settled)
         if settled.draws is not None and not self.state.noise.size:
             raise ValueError("variances that are drawn need a state with noise, (chains, targets)")
         self.temperature = {
-            m.part.name: np.full(chains, np.nan)
-            for m in self.members
-            if any(substep.kind.reads for substep in m.part.method.substeps)
+            member.part.name: np.full(len(theta), np.nan)
+            for member in self.members
+            if any(substep.kind.reads for substep in member.part.method.substeps)
         }
 
     def advance(self, steps: int, observe: Observer | None = None) -> None:
-        """Make steps; `observe(part, substep, step)` is called before each letter, on the state it finds."""
+        """Make some steps of all chains.
+
+        Parameters
+        ----------
+        steps : int
+        observe : callable, optional
+            observe(part, substep, step) is called before each letter acts.
+        """
         for _ in range(whole("steps", steps, low=0)):
             if self.word:
-                self._written_step(observe)
+                self._step_as_written(observe)
             else:
-                self._rotated_step(observe)
+                self._step_rotated(observe)
             self.state.step += 1
 
-    def _rotated_step(self, observe: Observer | None) -> None:
-        """Close the step that is under way and open the next, both with the gradient at the θ now seen."""
+    def _step_rotated(self, observe: Observer | None) -> None:
+        """Close the step that is under way and open the next, both with the gradient at the present θ."""
         n = self.state.step
         if n == 0:
-            for m in self.members:
-                if m.at_kick:
-                    self._do(m, m.rotation.opening, 0, observe)
+            for member in self.members:
+                if member.at_kick:
+                    self._apply(member, member.rotation.opening, 0, observe)
         self._G = self._negative_gradient(batch=n)
-        for m in self.members:
-            under_way = n if m.at_kick else n - 1
-            if under_way >= 0:
-                self._do(m, m.rotation.closing, under_way, observe)
-        self._temper(n + any(m.at_kick for m in self._tempered()))
-        self._draw(n)
-        for m in self.members:
-            self._do(m, m.rotation.opening, n + m.at_kick, observe)
+        for member in self.members:
+            closing_step = n if member.at_kick else n - 1
+            if closing_step >= 0:
+                self._apply(member, member.rotation.closing, closing_step, observe)
+        self._move_on_ladder(n + any(member.at_kick for member in self._tempered()))
+        self._draw_variances(n)
+        for member in self.members:
+            self._apply(member, member.rotation.opening, n + member.at_kick, observe)
 
-    def _written_step(self, observe: Observer | None) -> None:
-        """The word from its first letter to its last, all parts together."""
+    def _step_as_written(self, observe: Observer | None) -> None:
+        """Apply the word from its first letter to its last, to all parts together."""
         n = self.state.step
-        self._temper(n)
-        self._draw(n)
-        last_drift = max(s.place for s in self.word if s.kind.moves)
+        self._move_on_ladder(n)
+        self._draw_variances(n)
+        last_drift = max(substep.place for substep in self.word if substep.kind.moves)
         for substep in self.word:
             if substep.kind.kicks and self._G is None:
                 # a kick after the last drift shares gradient and mini-batch with the step that follows
                 self._G = self._negative_gradient(batch=n + (substep.place > last_drift))
-            for m in self.members:
-                if m.part.method.moves:
-                    self._do(m, (m.part.method.substeps[substep.place],), n, observe)
+            for member in self.members:
+                if member.part.method.moves:
+                    self._apply(member, (member.part.method.substeps[substep.place],), n, observe)
             if substep.kind.moves:
                 self._G = None
 
-    def _do(self, m: _Member, substeps: tuple[Substep, ...], n: int, observe: Observer | None = None) -> None:
-        """Some letters of step n of a part's word, with that step's stepsize, coefficients and noise."""
+    def _apply(
+        self, member: _Member, substeps: Sequence[Substep], n: int, observe: Observer | None = None
+    ) -> None:
+        """Apply letters of step n of a part's word, with that step's stepsize, coefficients and noise."""
         for substep in substeps:
             if substep.kind.reads:
-                self.temperature[m.part.name] = np.mean(self.state.p[:, m.index] ** 2, axis=1)
+                p = self.state.p[:, member.index]
+                self.temperature[member.part.name] = np.mean(p**2, axis=1)
             if observe:
-                observe(m.part, substep, n)
-            self._act(m, substep, n)
+                observe(member.part, substep, n)
+            self._apply_letter(member, substep, n)
 
-    def _act(self, m: _Member, substep: Substep, n: int) -> None:
-        """One letter, by its own map."""
-        method, i, name, state = m.part.method, m.index, m.part.name, self.state
+    def _apply_letter(self, member: _Member, substep: Substep, n: int) -> None:
+        """Apply one letter of step n to the state of a part, by the letter's own map."""
+        method, i, name, state = member.part.method, member.index, member.part.name, self.state
         h = at(self.partition.h, n)
-        none = np.empty(0)
-        now = Moment(
+        nothing = np.empty(0)
+        moment = Moment(
             method=method,
             step=n,
             h=h,
@@ -205,70 +250,81 @@ class Reference:
             theta=state.theta[:, i],
             p=state.p[:, i],
             second=state.second[:, i],
-            xi=state.xi.get(name, none),
-            G=self._G[:, i] if self._G is not None and substep.kind.kicks else none,
-            R=self._noise(n, substep.slot)[:, i] if substep.slot is not None else none,
+            xi=state.xi.get(name, nothing),
+            G=self._G[:, i] if self._G is not None and substep.kind.kicks else nothing,
+            R=self._noise(n, substep.slot)[:, i] if substep.slot is not None else nothing,
             tau=self._tau(method, n),
-            sizes=m.sizes,
-            unit=np.sqrt(self._mean_noise()) if self.draws is not None else 1.0,
+            sizes=member.sizes,
+            unit=np.sqrt(self._mean_variance()) if self.draws is not None else 1.0,
         )
-        substep.kind.act(now)
-        state.theta[:, i], state.p[:, i], state.second[:, i] = now.theta, now.p, now.second
+        substep.kind.act(moment)
+        state.theta[:, i], state.p[:, i], state.second[:, i] = moment.theta, moment.p, moment.second
         if name in state.xi:
-            state.xi[name] = now.xi
+            state.xi[name] = moment.xi
 
     def _negative_gradient(self, batch: int) -> Array:
+        """Return G at the present θ on a mini-batch; it is remembered for `_draw_variances`."""
         theta, noise = self.state.theta, self.state.noise
         self._batch = batch
-        shares = (self._mean_noise() / noise,) if noise.size else ()
+        arguments = [self._mean_variance() / noise] if noise.size else []
         if self.degrees < np.inf:
-            shares = (*shares, noise.copy())
-        gradient = np.asarray(self.gradient(theta.copy(), batch, *shares), dtype=np.float64)
+            arguments.append(noise.copy())
+        gradient = np.asarray(self.gradient(theta.copy(), batch, *arguments), dtype=np.float64)
         if gradient.shape != theta.shape:
             raise ValueError(
                 f"gradient(theta, batch) must have theta's shape {theta.shape}, got {gradient.shape}"
             )
         return -gradient
 
-    def _mean_noise(self) -> Array:
-        """The geometric mean of the variances of the targets, (chains, 1)."""
+    def _mean_variance(self) -> Array:
+        """Return the geometric mean of the variances of the targets, (chains, 1)."""
         return np.asarray(np.exp(np.log(self.state.noise).mean(axis=1, keepdims=True)))
 
-    def _draw(self, n: int) -> None:
-        """Draw the variances before step n, from their law at θ."""
+    def _draw_variances(self, n: int) -> None:
+        """Draw the variances of the state before step n, from their law at θ, if they are due."""
         draws = self.draws
         if draws is None or self.squares is None or n == 0 or n % draws.every:
             return
         chains, squares = np.arange(len(self.state.theta)), self.squares(self.state.theta.copy())
         if self.degrees < np.inf:
-            squares = self._in_tails(squares, draws.tails, n)
+            squares = self._student_squares(squares, draws.tails, n)
         for k, scale in enumerate(draws.scale):
-            drawn = numbers.gammas(draws.shape, self.seed, numbers.VARIANCE, 2 * k, chains, n)
-            self.state.noise[:, k] = (scale + draws.factor * squares[:, k]) / drawn
-        changed = len(draws.scale) > 1 or self.degrees < np.inf  # the targets have other shares in the loss
-        if changed and self._G is not None:
+            gammas = numbers.gammas(draws.shape, self.seed, numbers.VARIANCE, 2 * k, chains, n)
+            self.state.noise[:, k] = (scale + draws.factor * squares[:, k]) / gammas
+        has_other_weights = len(draws.scale) > 1 or self.degrees < np.inf  # of the targets in the loss
+        if has_other_weights and self._G is not None:
             self._G = self._negative_gradient(self._batch)
 
-    def _in_tails(self, squares: Array, tails: Array, n: int) -> Array:
-        """The sums Σλr²/ν over the examples of each target, with a λ drawn for each (`likelihood`)."""
+    def _student_squares(self, squares: Array, tails: Array, n: int) -> Array:
+        """Return Σλr²/ν over the examples for each target, with a λ drawn for each example (`likelihood`).
+
+        Parameters
+        ----------
+        squares : array (chains, examples, targets)
+            The squared residuals r².
+        tails : array (sets, examples)
+            Shapes of the gamma numbers.
+        n : int
+            The step.
+        """
         chains, count, targets = squares.shape
         shapes = tails[np.arange(chains) % len(tails)]
         sums = np.empty((chains, targets))
         for k in range(targets):
             address = self.seed, numbers.TAIL, numbers.SLOTS * k, np.arange(chains), n
-            drawn = numbers.example_gammas(shapes, *address, count)
+            gammas = numbers.example_gammas(shapes, *address, count)
             r2 = squares[:, :, k]
-            sums[:, k] = np.sum(drawn * r2 / (self.degrees + r2 / self.state.noise[:, k, None]), axis=1)
+            sums[:, k] = np.sum(gammas * r2 / (self.degrees + r2 / self.state.noise[:, k, None]), axis=1)
         return sums
 
     def _tau(self, method: Method, n: int) -> float | Array:
-        """The temperature of a method at step n: a number, or one for each chain, (chains, 1)."""
+        """Return the temperature of a method at step n: a number, or one for each chain, (chains, 1)."""
         if method.tempering:
             return np.array(method.tempering.ladder)[self.state.rung][:, None]
         return at(method.temperature, n) if method.temperature is not None else np.nan
 
-    def _temper(self, n: int) -> None:
-        """Propose a move on the ladder before step n."""
+    def _move_on_ladder(self, n: int) -> None:
+        """Make the tempering move of every chain before step n, if it is due, and scale tempered momenta."""
         tempering = self.partition.tempering
         if tempering is None or n == 0 or n % tempering.every:
             return
@@ -276,11 +332,11 @@ class Reference:
         side, chance = numbers.uniforms(self.seed, numbers.TEMPERING, 0, chains, n, 0, 2).T
         ladder, weights = np.array(tempering.ladder), np.array(tempering.weights)
         self.state.rung, factor = temper(self.state.rung, self._potential(n), side, chance, ladder, weights)
-        for m in self._tempered():
-            self.state.p[:, m.index] *= factor[:, None]
+        for member in self._tempered():
+            self.state.p[:, member.index] *= factor[:, None]
 
     def _potential(self, n: int) -> Array:
-        """The loss with the priors: what the force is the negative gradient of."""
+        """Return the loss plus the priors of step n, (chains); the force is its negative gradient."""
         assert self.loss is not None
         theta = self.state.theta
         potential = np.array(self.loss(theta.copy()), dtype=np.float64)
@@ -288,65 +344,94 @@ class Reference:
             raise ValueError(
                 f"loss(theta) must be one number for each of {len(theta)} chains, got {potential.shape}"
             )
-        for m in self.members:
-            decay = at(m.part.method.prior, n)
-            potential += decay / 2 * np.sum(theta[:, m.index] ** 2, axis=1)
+        for member in self.members:
+            decay = at(member.part.method.prior, n)
+            potential += decay / 2 * np.sum(theta[:, member.index] ** 2, axis=1)
         return potential
 
     def _tempered(self) -> list[_Member]:
-        return [m for m in self.members if m.part.method.tempering]
+        """Return the parts whose temperature moves on a ladder."""
+        return [member for member in self.members if member.part.method.tempering]
 
     def _check_tempering(self) -> None:
+        """Raise ValueError if parts are tempered without a loss, or can't be tempered together."""
         tempered = self._tempered()
         if tempered and self.loss is None:
             raise ValueError("simulated tempering needs loss=, the full-data loss of each chain")
-        if len({m.at_kick for m in tempered}) > 1:
+        if len({member.at_kick for member in tempered}) > 1:
             raise ValueError(
                 "simulated tempering moves between two steps of the word, so all tempered words must be seen "
-                f"at the kick or none; got {', '.join(m.part.method.spelling for m in tempered)}"
+                f"at the kick or none; got {', '.join(member.part.method.spelling for member in tempered)}"
             )
 
-    def _numbers(self, n: int, slot: int) -> Array:
+    def _draw_noise(self, n: int, slot: int) -> Array:
+        """Return the normal numbers (chains, parameters) of a noise letter in step n."""
         chains, size = self.state.theta.shape
         return numbers.normals(self.seed, numbers.NOISE, slot, np.arange(chains), n, 0, size)
 
-    def _start(self, theta: Array, momenta: str) -> State:
+    def _starting_state(self, theta: Array, momenta: str, settled: Settled) -> State:
+        """Return the state at step 0; it is also stored, since `_tau` reads the rungs."""
         chains, size = theta.shape
         xi = {
-            m.part.name: np.full((chains, len(m.part.thermostats)), at(m.part.method.start_of_friction, 0))
-            for m in self.members
-            if m.part.thermostats
+            member.part.name: np.full(
+                (chains, len(member.part.thermostats)), at(member.part.method.start_of_friction, 0)
+            )
+            for member in self.members
+            if member.part.thermostats
         }
         p, second, rung = np.zeros_like(theta), np.zeros_like(theta), np.zeros(chains, dtype=np.intp)
-        self.state = State(theta, p, xi, second, rung)
+        variances = settled.for_chains(chains)
+        noise = np.empty((chains, 0)) if variances is None else variances
+        self.state = State(theta, p, xi, second, rung, noise=noise)
         if momenta == "thermal":
             z = numbers.normals(self.seed, numbers.START, 1, np.arange(chains), 0, 0, size)
-            for m in self.members:
-                if m.part.method.temperature is not None:
-                    p[:, m.index] = np.sqrt(self._tau(m.part.method, 0)) * z[:, m.index]
+            for member in self.members:
+                method, i = member.part.method, member.index
+                if method.temperature is not None:
+                    p[:, i] = np.sqrt(self._tau(method, 0)) * z[:, i]
         return self.state
 
 
-def _checked(noise: Callable[[int, int], Array], shape: tuple[int, ...]) -> Callable[[int, int], Array]:
-    def checked(step: int, slot: int) -> Array:
+def _check_single_run(partition: Partition) -> None:
+    """Raise ValueError if a partition is a sweep or has a stepsize that is yet to be found."""
+    axes = partition.axes()
+    if axes:
+        raise ValueError(f"{', '.join(axes)}: a list is an axis of a sweep, and one value is needed here")
+    if partition.finds_stepsize:
+        raise ValueError("h='auto' is found by train: say a stepsize here, such as h=0.1")
+
+
+def _settle_without_posterior(partition: Partition, layers: Layers) -> Settled:
+    """Return the parts of a partition with its own values; raise ValueError if it has a posterior."""
+    if partition.posterior is not None:
+        raise ValueError("a partition with a posterior needs settled=, see likelihood.settle")
+    return Settled(partition.parts(layers), None, None)
+
+
+def _with_shape_check(noise: Noise, shape: tuple[int, ...]) -> Noise:
+    """Return noise(step, slot) as float64, with a check that it has the shape of θ."""
+
+    def checked_noise(step: int, slot: int) -> Array:
         drawn = np.asarray(noise(step, slot), dtype=np.float64)
         if drawn.shape != shape:
             raise ValueError(f"noise(step, slot) must have theta's shape {shape}, got {drawn.shape}")
         return drawn
 
-    return checked
+    return checked_noise
 
 
 def _member(part: Part, rotated: bool) -> _Member:
+    """Return a part as it is stepped; as written, its word isn't rotated."""
     index = np.concatenate([np.arange(span.start, span.stop) for span in part.tensors])
-    together = np.array_equal(index, np.arange(index[0], index[0] + len(index)))
-    where = slice(int(index[0]), int(index[-1]) + 1) if together else index  # a slice is quicker
+    is_contiguous = np.array_equal(index, np.arange(index[0], index[0] + len(index)))
+    elements = slice(int(index[0]), int(index[-1]) + 1) if is_contiguous else index  # a slice is quicker
     sizes = np.array(part.thermostats, dtype=np.intp)
-    return _Member(part, where, sizes, rotate(part.method.substeps) if rotated else Rotation((), (), "end"))
+    rotation = rotate(part.method.substeps) if rotated else Rotation((), (), "end")
+    return _Member(part, elements, sizes, rotation)
 
 
 def _shared_word(parts: tuple[Part, ...]) -> tuple[Substep, ...]:
-    """The word of all parts that move, to be run as it is written."""
+    """Return the word of all parts that move, to be run as it is written."""
     methods = {part.method.spelling: part.method for part in parts if part.method.moves}
     if len(methods) != 1:
         raise ValueError(

@@ -1,7 +1,10 @@
 """The exact law of a partition on a quadratic loss θᵀKθ/2, where a step is linear in (θ, p) and the noise.
 
 The one-step matrix is found by feeding basis vectors and unit noise through the real step of the reference,
-so what is solved is the code and not a formula. Adaptive Langevin is linear with ξ held, that is, ε = 0.
+so what is solved is the code and not a formula. Adaptive Langevin is linear with ξ held, that is, with ε = 0.
+
+Letters: K the Hessian, N the number of parameters, x = (θ, p) the state, z independent standard normal
+numbers, M and S the matrices of a step x → M x + S z, V a covariance.
 """
 
 from __future__ import annotations
@@ -24,10 +27,32 @@ def one_step(
     rotated: bool = True,
     gradient_noise: float = 0.0,
 ) -> tuple[Array, Array]:
-    """M and S of a step in mid-run: x → M x + S z, with x = (θ, p) and z independent standard normal numbers.
+    """Return the matrices of a step in mid-run, x → M x + S z with x = (θ, p) and independent normal numbers
+    z.
 
-    `gradient_noise` is the standard deviation of white noise on every component of the gradient, drawn once
-    for each mini-batch (for rotated words, where it belongs to one step only).
+    Parameters
+    ----------
+    partition : Partition
+        Methods whose steps are linear, with coefficients that don't change.
+    hessian : array (N, N)
+        K of the loss θᵀKθ/2.
+    layers : Layers, optional
+        Names and sizes of the layers, by default a single one.
+    rotated : bool
+        Cut the words for one gradient per step, or run the shared word as it is written.
+    gradient_noise : float
+        Standard deviation of white noise on every component of the gradient, drawn once for each mini-batch.
+        It needs rotated words, where a mini-batch belongs to one step only.
+
+    Returns
+    -------
+    M : array (2N, 2N)
+    S : array (2N, numbers)
+
+    Raises
+    ------
+    ValueError
+        If a step isn't linear, a coefficient changes, or gradient noise is combined with a word as written.
     """
     if gradient_noise and not rotated:
         raise ValueError("gradient noise is shared between two steps of a word as written: use rotated=True")
@@ -42,13 +67,13 @@ def one_step(
     # one chain for each column of M and S: the basis vectors, each noise letter (a rotated step, too, has
     # each of them once), and the noise of the gradient
     inputs = np.eye(2 * N + slots * N + N)
-    x, letters, kicks = np.split(inputs, [2 * N, 2 * N + slots * N], axis=1)
+    x, letter_noise, batch_noise = np.split(inputs, [2 * N, 2 * N + slots * N], axis=1)
 
     def noise(step: int, slot: int) -> Array:
-        return letters[:, slot * N : (slot + 1) * N]
+        return letter_noise[:, slot * N : (slot + 1) * N]
 
     def gradient(theta: Array, batch: int) -> Array:
-        return theta @ K + gradient_noise * kicks
+        return theta @ K + gradient_noise * batch_noise
 
     chains = Reference(gradient, x[:, :N], partition, layers, rotated=rotated, noise=noise)
     chains.state.p = x[:, N:].copy()
@@ -59,7 +84,22 @@ def one_step(
 
 
 def stationary(M: Array, S: Array) -> Array:
-    """The covariance V of the stationary law of x → M x + S z: the solution of V = M V Mᵀ + S Sᵀ."""
+    """Return the covariance V of the stationary law of x → M x + S z: the solution of V = M V Mᵀ + S Sᵀ.
+
+    Parameters
+    ----------
+    M : array (2N, 2N)
+    S : array (2N, numbers)
+
+    Returns
+    -------
+    array (2N, 2N)
+
+    Raises
+    ------
+    ValueError
+        If there is no stationary law, since M has an eigenvalue of size 1 or more.
+    """
     radius = np.max(np.abs(np.linalg.eigvals(M)))
     if radius > 1 - 1e-12:
         cure = "a smaller h" if radius > 1 + 1e-6 else "friction"
@@ -77,12 +117,12 @@ def covariance(
     rotated: bool = True,
     gradient_noise: float = 0.0,
 ) -> Array:
-    """The exact stationary covariance of (θ, p) between steps."""
+    """Return the exact stationary covariance (2N, 2N) of (θ, p) between steps; arguments as in `one_step`."""
     return stationary(*one_step(partition, hessian, layers, rotated=rotated, gradient_noise=gradient_noise))
 
 
 def _accumulate(M: Array, Q: Array) -> Array:
-    """The sum of M^i Q Mᵀ^i over i >= 0, by doubling: with Q positive nothing cancels."""
+    """Return the sum of M^i Q Mᵀ^i over i >= 0, by doubling: with Q positive nothing cancels."""
     while np.abs(M).max() > 1e-20:
         Q = Q + M @ Q @ M.T
         M = M @ M
@@ -90,6 +130,7 @@ def _accumulate(M: Array, Q: Array) -> Array:
 
 
 def _check_linear(method: Method) -> None:
+    """Raise ValueError if a method's step isn't linear in (θ, p) and the noise."""
     if not method.linear:
         raise ValueError(
             f"a step is linear for Langevin, and for AdaptiveLangevin with epsilon=0; got {method!r}"

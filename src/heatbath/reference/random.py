@@ -1,4 +1,4 @@
-"""The random numbers: each a pure function of where it is used. This page is their definition.
+"""Random numbers, each a pure function of where it is used. This page is their definition.
 
 A number has an address: (seed, stream, slot, chain, step, element). There is no state to store and no order
 to keep, so any chain, step or slice of elements can be drawn at any time, on any thread, after any resume,
@@ -7,15 +7,15 @@ and always gives the same numbers.
 **Address.** The seed (64 bits) is the key of Philox4x32. The counter (128 bits, four 32-bit words, lowest
 first) holds, from the lowest bit up:
 
-| bits | field | says |
+| bits | field | meaning |
 | --- | --- | --- |
-| 0 to 37 | block | which four elements, see below |
+| 0 to 37 | block | which four elements (see below) |
 | 38 to 69 | chain | which trajectory |
 | 70 to 109 | step | the step of the word (not of a rotated loop) |
 | 110 to 123 | slot | which noise letter of the word as written, or which use within a stream |
 | 124 to 127 | stream | what the number is for |
 
-The fields cannot overlap and values out of range are refused, so two uses never share a number.
+The fields can't overlap, and values out of range raise an error, so two uses never share a number.
 
 **Element.** The position of a parameter among all parameters of the network, in the order of torch's
 `parameters_to_vector`, whatever the partition is. A tile of 256 elements takes 64 blocks: element e is lane
@@ -60,7 +60,7 @@ assert MOST_STEPS == 2**_STEP_BITS
 assert MOST_DRAWS == 2**_SLOT_BITS
 MOST_TARGETS = MOST_DRAWS // SLOTS
 
-_LOW = np.uint64(0xFFFFFFFF)
+_LOWER_WORD = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = 0x9E3779B9, 0xBB67AE85  # the golden ratio and sqrt(3) - 1, by which the key moves each round
 
@@ -69,36 +69,81 @@ Floats = NDArray[np.float64]
 
 
 def philox(counter: Words, seed: int, rounds: int = ROUNDS) -> Words:
-    """Philox4x32 of counters, an array (4, ...) of 32-bit words; the result has the same shape."""
+    """Return the Philox4x32 words of counters.
+
+    Parameters
+    ----------
+    counter : array of uint64 (4, ...)
+        Four 32-bit words of each counter, lowest first.
+    seed : int
+        The key, 64 bits.
+    rounds : int
+
+    Returns
+    -------
+    array of uint64 (4, ...)
+        Four random 32-bit words for each counter.
+    """
     x0, x1, x2, x3 = counter
     k0, k1 = seed & 0xFFFFFFFF, seed >> 32
     for _ in range(rounds):
         left, right = x0 * _MULTIPLIERS[0], x2 * _MULTIPLIERS[1]  # 64-bit products of 32-bit words
         x0 = (right >> np.uint64(32)) ^ x1 ^ np.uint64(k0)
         x2 = (left >> np.uint64(32)) ^ x3 ^ np.uint64(k1)
-        x1, x3 = right & _LOW, left & _LOW
+        x1, x3 = right & _LOWER_WORD, left & _LOWER_WORD
         k0, k1 = (k0 + _WEYL[0]) & 0xFFFFFFFF, (k1 + _WEYL[1]) & 0xFFFFFFFF
     return np.stack([x0, x1, x2, x3])
 
 
 def pack(stream: int, slot: int, chain: ArrayLike, step: ArrayLike, block: ArrayLike) -> Words:
-    """The counters (4, ...) of an address; chain, step and block are broadcast against one another."""
+    """Return the counters of addresses.
+
+    Parameters
+    ----------
+    stream, slot : int
+    chain, step, block : int or array of int
+        Broadcast against one another.
+
+    Returns
+    -------
+    array of uint64 (4, ...)
+        Four 32-bit words of each counter, lowest first.
+
+    Raises
+    ------
+    ValueError
+        If a field is negative or too large for its bits.
+    """
     stream = whole("stream", stream, low=0, high=2**_STREAM_BITS)
     slot = whole("slot", slot, low=0, high=2**_SLOT_BITS)
     chains = _field("chain", chain, _CHAIN_BITS)
     steps = _field("step", step, _STEP_BITS)
     blocks = _field("block", block, _BLOCK_BITS)
-    use = np.uint64(stream << _SLOT_BITS | slot)
+    stream_slot = np.uint64(stream << _SLOT_BITS | slot)
     low = blocks | chains << np.uint64(38)  # the chain has 26 bits here,
-    high = chains >> np.uint64(26) | steps << np.uint64(6) | use << np.uint64(46)  # and 6 here
-    words = low & _LOW, low >> np.uint64(32), high & _LOW, high >> np.uint64(32)
+    high = chains >> np.uint64(26) | steps << np.uint64(6) | stream_slot << np.uint64(46)  # and 6 here
+    words = low & _LOWER_WORD, low >> np.uint64(32), high & _LOWER_WORD, high >> np.uint64(32)
     return np.stack(np.broadcast_arrays(*words))
 
 
 def bits(
     seed: int, stream: int, slot: int, chain: ArrayLike, step: ArrayLike, start: int, stop: int
 ) -> Words:
-    """The 32-bit words at elements start to stop - 1; shape: chain and step broadcast, then elements."""
+    """Return the random 32-bit words at elements start to stop - 1.
+
+    Parameters
+    ----------
+    seed, stream, slot : int
+    chain, step : int or array of int
+        Broadcast against each other.
+    start, stop : int
+        The first element and the stop.
+
+    Returns
+    -------
+    array of uint64 (..., stop - start)
+        The shape of chain and step, then the elements.
+    """
     blocks, span = _blocks(start, stop)
     lanes = philox(_counters(stream, slot, chain, step, blocks), _seed(seed))
     return _elements(lanes, span)
@@ -107,21 +152,30 @@ def bits(
 def uniforms(
     seed: int, stream: int, slot: int, chain: ArrayLike, step: ArrayLike, start: int, stop: int
 ) -> Floats:
-    """Uniform numbers in (0, 1) at elements start to stop - 1; shape as in `bits`."""
+    """Return uniform numbers in (0, 1) at elements start to stop - 1; arguments and shape as in `bits`."""
     return _unit(bits(seed, stream, slot, chain, step, start, stop))
 
 
 def normals(
     seed: int, stream: int, slot: int, chain: ArrayLike, step: ArrayLike, start: int, stop: int
 ) -> Floats:
-    """Standard normal numbers at elements start to stop - 1; shape as in `bits`."""
+    """Return standard normal numbers at elements start to stop - 1; arguments and shape as in `bits`.
+
+    Examples
+    --------
+    >>> from heatbath import noise
+    >>> numbers = noise.normals(7, noise.NOISE, 0, chain=3, step=11, start=0, stop=1000)
+    >>> part = noise.normals(7, noise.NOISE, 0, chain=3, step=11, start=300, stop=400)
+    >>> bool((numbers[300:400] == part).all())
+    True
+    """
     blocks, span = _blocks(start, stop)
     lanes = philox(_counters(stream, slot, chain, step, blocks), _seed(seed))
     return _elements(box_muller(lanes), span)
 
 
 def box_muller(lanes: Words) -> Floats:
-    """Four standard normal numbers for the four words of each block, an array (4, ...)."""
+    """Return four standard normal numbers for the four words of each block, an array (4, ...)."""
     radius = np.sqrt(-2.0 * np.log(_unit(lanes[0::2])))
     angle = 2.0 * np.pi * _unit(lanes[1::2])
     normal = np.empty(lanes.shape)
@@ -131,7 +185,7 @@ def box_muller(lanes: Words) -> Floats:
 
 
 def gammas(shape: float, seed: int, stream: int, slot: int, chain: ArrayLike, step: int) -> Floats:
-    """Gamma numbers of a shape >= 1, one for each chain, by Marsaglia and Tsang.
+    """Draw gamma numbers of a shape >= 1, one for each chain, by Marsaglia and Tsang.
 
     Attempt i takes the normal number of element i in `slot`, and the uniform one in slot + 1.
     """
@@ -141,9 +195,8 @@ def gammas(shape: float, seed: int, stream: int, slot: int, chain: ArrayLike, st
     x = normals(seed, stream, slot, chains, step, 0, ATTEMPTS)
     u = uniforms(seed, stream, slot + 1, chains, step, 0, ATTEMPTS)
     v = (1 + c * x) ** 3
-    with np.errstate(invalid="ignore", divide="ignore"):
-        accepted = (v > 0) & (np.log(u) < 0.5 * x**2 + d - d * v + d * np.log(v))
-    accepted[..., -1] = True  # after 64 attempts, of which one in twenty fails at the most
+    accepted = _is_gamma_accepted(u, x, v, d)
+    accepted[..., -1] = True  # after 64 attempts, of which at most one in twenty fails
     first = accepted.argmax(axis=-1)
     return np.asarray(d * np.take_along_axis(v, first[..., None], axis=-1)[..., 0])
 
@@ -151,32 +204,54 @@ def gammas(shape: float, seed: int, stream: int, slot: int, chain: ArrayLike, st
 def example_gammas(
     shape: ArrayLike, seed: int, stream: int, slot: int, chain: ArrayLike, step: int, count: int
 ) -> Floats:
-    """Gamma numbers of shapes > 0, one for each chain and example, by Marsaglia and Tsang.
+    """Draw gamma numbers of shapes > 0, one for each chain and example, by Marsaglia and Tsang.
 
     Attempt j takes the block of the example in slot + j: a normal number from words 0 and 1, and the uniform
     one from word 2. A shape below 1 is drawn as one more, times u^(1/shape) with u from word 3.
+
+    Parameters
+    ----------
+    shape : float or array
+        Shapes, broadcast against (chains, examples).
+    seed, stream, slot : int
+    chain : int or array of int (chains)
+    step : int
+    count : int
+        Number of examples.
+
+    Returns
+    -------
+    array (chains, examples)
     """
     chains, examples = np.asarray(chain)[..., None], np.arange(count)
-    made = np.full(np.broadcast_shapes(chains.shape, examples.shape), np.nan)
-    shapes = np.broadcast_to(np.asarray(shape, np.float64), made.shape)
+    drawn = np.full(np.broadcast_shapes(chains.shape, examples.shape), np.nan)
+    shapes = np.broadcast_to(np.asarray(shape, np.float64), drawn.shape)
     d = shapes + (shapes < 1) - 1 / 3
     c = 1 / np.sqrt(9 * d)
     for attempt in range(SLOTS):
         words = philox(pack(stream, slot + attempt, chains, step, examples), _seed(seed))
         x, (_, _, u, boost) = box_muller(words)[0], _unit(words)
         v = (1 + c * x) ** 3
-        with np.errstate(invalid="ignore", divide="ignore"):
-            accepted = (v > 0) & (np.log(u) < 0.5 * x**2 + d - d * v + d * np.log(v))
+        accepted = _is_gamma_accepted(u, x, v, d)
         number = d * v * np.where(shapes < 1, boost ** (1 / shapes), 1.0)
-        last = attempt == SLOTS - 1  # of which one in twenty fails at the most
-        made = np.where(np.isnan(made) & (accepted | last), number, made)
-        if not np.isnan(made).any():
+        is_last = attempt == SLOTS - 1  # of attempts, of which at most one in twenty fails
+        drawn = np.where(np.isnan(drawn) & (accepted | is_last), number, drawn)
+        if not np.isnan(drawn).any():
             break
-    return made
+    return drawn
+
+
+def _is_gamma_accepted(u: Floats, x: Floats, v: Floats, d: float | Floats) -> NDArray[np.bool_]:
+    """Return whether Marsaglia and Tsang accept d v, proposed with a uniform u and a normal x."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((v > 0) & (np.log(u) < 0.5 * x**2 + d - d * v + d * np.log(v)))
 
 
 def batch(seed: int, chain: int, step: int, count: int, size: int) -> NDArray[np.int64]:
-    """The mini-batch of a step: `size` of `count` data without replacement, each subset alike (Floyd)."""
+    """Draw the mini-batch of a step: `size` of `count` examples without replacement (Floyd).
+
+    Each subset has the same probability.
+    """
     words = bits(seed, BATCH, 0, chain, step, 0, size)
     chosen: list[int] = []
     for k, word in enumerate(words):
@@ -187,7 +262,7 @@ def batch(seed: int, chain: int, step: int, count: int, size: int) -> NDArray[np
 
 
 def epoch(seed: int, chain: int, number: int, count: int) -> NDArray[np.int64]:
-    """The order of all data in an epoch, each order alike (Fisher and Yates)."""
+    """Draw the order of all `count` examples in an epoch, each order alike (Fisher and Yates)."""
     words = bits(seed, BATCH, 1, chain, number, 0, count)
     order = np.arange(count)
     for last in range(count - 1, 0, -1):
@@ -197,13 +272,15 @@ def epoch(seed: int, chain: int, number: int, count: int) -> NDArray[np.int64]:
 
 
 def _unit(words: Words) -> Floats:
+    """Return the uniform numbers (x + 1/2) 2^-32 of 32-bit words x."""
     return (words.astype(np.float64) + 0.5) * 2.0**-32
 
 
 def _blocks(start: int, stop: int) -> tuple[NDArray[np.int64], slice]:
-    """The blocks (tiles, 64) that hold elements start to stop - 1, and where those lie among their elements.
+    """Return the blocks (tiles, 64) that hold elements start to stop - 1, and the slice of these in them.
 
-    The first elements of all are the first lane of as many blocks, and no more are needed.
+    The first 64 elements of all are the first lane of 64 blocks, of which only those that are needed are
+    returned.
     """
     start = whole("start", start, low=0)
     stop = whole("stop", stop, low=start, high=4 * 2**_BLOCK_BITS + 1)
@@ -215,22 +292,24 @@ def _blocks(start: int, stop: int) -> tuple[NDArray[np.int64], slice]:
 
 
 def _counters(stream: int, slot: int, chain: ArrayLike, step: ArrayLike, blocks: NDArray[np.int64]) -> Words:
-    """The counters (4, ..., tiles, 64)."""
+    """Return the counters (4, ..., tiles, 64) of blocks (tiles, 64), with the shape of chain and step."""
     chains, steps = (np.asarray(value)[..., None, None] for value in (chain, step))
     return pack(stream, slot, chains, steps, blocks)
 
 
 def _elements(lanes: NDArray[Any], span: slice) -> NDArray[Any]:
-    """Lanes (4, ..., tiles, 64) in the order of the elements, cut to those asked for."""
+    """Return lanes (4, ..., tiles, 64) as elements (..., element) in their order, cut to a span."""
     rows = np.moveaxis(lanes, 0, -2)
     return rows.reshape(*rows.shape[:-3], -1)[..., span]
 
 
 def _seed(seed: int) -> int:
+    """Return a seed after checking that it has at most 64 bits."""
     return whole("seed", seed, low=0, high=2**64)
 
 
 def _field(name: str, values: ArrayLike, width: int) -> Words:
+    """Return the values of a field of an address as uint64, after checking that they fit its bits."""
     array = np.asarray(values)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be a whole number or an array of them, got {array.dtype}")
