@@ -17,7 +17,7 @@ import heatbath as hb
 import heatbath.torch as ht
 from heatbath.diagnostics.drift import Watch
 from heatbath.torch.prediction.predict import outputs
-from heatbath.torch.prediction.samples import by_chain
+from heatbath.torch.prediction.samples import samples_dataset
 from heatbath.torch.streaming import Window, gradient_noise
 
 S = 0.5  # the noise of the data
@@ -481,7 +481,9 @@ def test_a_module_may_have_attributes_of_the_names_that_chains_have():
         samples.take()
     samples.renew(examples(20)[0])
     assert ht.predict(model, samples, examples(5)[0], task="regression").mean.shape == (5, 1)
-    group = by_chain(model, dict(zip(samples.steps, samples, strict=True)), np.zeros((1, 2, 5, 1)), True)
+    group = samples_dataset(
+        model, dict(zip(samples.steps, samples, strict=True)), np.zeros((1, 2, 5, 1)), True
+    )
     assert group["weight"].shape == (1, 2, 1, 2)
     assert outputs(model, samples, examples(5)[0], task="regression").shape == (1, 2, 5, 1)
 

@@ -115,13 +115,17 @@ class BlockAverage:
             self._means = pairs.mean(axis=1).tolist()
             self._length *= 2
 
+    @property
+    def mean(self) -> float:
+        """Mean of all values; NaN where there are none."""
+        count = len(self)
+        return float((sum(self._means) * self._length + self._sum) / count) if count else math.nan
+
     def estimate(self) -> Estimate:
         """The mean of all values, and its standard error."""
-        if not len(self):
-            return Estimate(math.nan, math.nan)
-        value = (sum(self._means) * self._length + self._sum) / len(self)
+        value = self.mean
         told = self._means and math.isfinite(value)
-        return Estimate(float(value), _error(np.array([self._means])) if told else math.nan)
+        return Estimate(value, _error(np.array([self._means])) if told else math.nan)
 
     def state_dict(self) -> dict[str, Any]:
         """All that it knows, as plain values."""

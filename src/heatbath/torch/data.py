@@ -1,20 +1,16 @@
-"""What a torch model is given: tensors, arrays, or the batches of a loader."""
+"""Data for torch modules: tensors, NumPy arrays or loaders, checked and cut into batches.
+
+It also checks that a module, a loss, a task and data fit together, and makes what loaders draw at random
+reproducible.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from torch import nn
-
-
-from collections.abc import Callable
-from contextlib import contextmanager
-from typing import TypeAlias, TypeGuard
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -22,10 +18,25 @@ from torch.nn import functional
 from heatbath._internal.checks import SHARE, is_real, shown, whole
 from heatbath.datasets.tasks import TASKS, Task
 
+Data: TypeAlias = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
+LossFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-def batches_of(model: nn.Module, x: Any) -> Iterator[Any]:
-    """The inputs in x, where the model is: of each batch of a loader, or all at once."""
-    return (inputs_of(model, batch) for batch in (x if is_loader(x) else [x]))
+DEFAULT_BATCH = 32  # examples per training step, where data are tensors
+CHUNK_SIZE = 1000  # examples per forward pass without gradients, which bounds the memory it needs
+TASK_LOSSES: dict[Task, LossFunction] = {
+    "binary": lambda outputs, targets: functional.binary_cross_entropy_with_logits(
+        outputs, targets.to(outputs.dtype)
+    ),
+    "classes": lambda outputs, targets: functional.cross_entropy(outputs, targets.long()),
+    "regression": lambda outputs, targets: functional.mse_loss(outputs, targets.to(outputs.dtype)),
+    "counts": lambda outputs, targets: functional.poisson_nll_loss(outputs, targets.to(outputs.dtype)),
+}
+# What torch raises where a module or a loss doesn't accept its arguments
+TORCH_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError)
+LOADER = "a loader that can be iterated repeatedly, such as a DataLoader or a list of batches"
+
+
+# Recognise what was given
 
 
 def is_loader(data: object, *, repeatable: bool = False) -> bool:
@@ -37,57 +48,80 @@ def is_loader(data: object, *, repeatable: bool = False) -> bool:
         return False
     if isinstance(data, list):
         if not data:
-            return repeatable  # a loader without batches, which training refuses by name
+            return repeatable  # training has its own message for a loader without batches
         first = data[0][0] if isinstance(data[0], (list, tuple)) and data[0] else data[0]
         return isinstance(first, (Tensor, Mapping))
     return isinstance(data, Iterable) and not isinstance(data, (Tensor, np.ndarray, Mapping, tuple, str))
 
 
-def inputs_of(model: nn.Module, batch: Any) -> Any:
-    """What the model is given of a batch: where it is, and numbers of an array in its type."""
-    if isinstance(batch, list) and batch and isinstance(batch[0], torch.Tensor):
-        batch = batch[0]  # targets stand behind it
-    elif isinstance(batch, tuple) and batch and isinstance(batch[0], (torch.Tensor, np.ndarray)):
-        batch = batch[0]
-    like = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
+def is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:
+    """Return whether data are two tensors, inputs and targets, each with an axis of examples."""
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        return False
+    return all(isinstance(tensor, Tensor) and tensor.ndim > 0 for tensor in data)
+
+
+def check_batch(batch: object) -> tuple[Tensor, Tensor]:
+    """Return a batch of a loader, and refuse one that isn't (inputs, targets) of equal length."""
+    if is_pair(batch) and len(batch[0]) == len(batch[1]):
+        return batch
+    got = f"shapes {_shapes_text(batch)}" if is_pair(batch) else type(batch).__name__
+    raise TypeError(
+        f"a batch must be two tensors, (inputs, targets), with as many targets as inputs; got {got}"
+    )
+
+
+def model_device(model: nn.Module) -> torch.device:
+    """Return the device of a module's first parameter."""
+    return next(model.parameters()).device
+
+
+# Inputs without targets
+
+
+def iterate_inputs(model: nn.Module, x: Any) -> Iterator[Any]:
+    """Yield the inputs in x, ready for the model: batch by batch from a loader, otherwise all at once."""
+    return (prepare_inputs(model, batch) for batch in (x if is_loader(x) else [x]))
+
+
+def prepare_inputs(model: nn.Module, batch: Any) -> Any:
+    """Return the inputs of a batch on the model's device.
+
+    Targets that follow the inputs are dropped. Arrays become tensors, those of floating point in the type of
+    the model's parameters. What is neither a tensor nor an array, such as a dict, is returned as it is.
+    """
+    first = batch[0] if isinstance(batch, (list, tuple)) and batch else None
+    if isinstance(first, Tensor) or (isinstance(batch, tuple) and isinstance(first, np.ndarray)):
+        batch = first
+    reference = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
     if isinstance(batch, (np.ndarray, list)):
         batch = torch.as_tensor(np.asarray(batch))
-        batch = batch.to(like.dtype) if batch.is_floating_point() else batch
-    return batch.to(like.device) if isinstance(batch, torch.Tensor) else batch
+        batch = batch.to(reference.dtype) if batch.is_floating_point() else batch
+    return batch.to(reference.device) if isinstance(batch, Tensor) else batch
 
 
-Data: TypeAlias = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
-
-BATCH = 32  # examples of a step, where data are tensors
-AT_ONCE = 1000  # validation examples at a time, where they are tensors
-LOSSES: dict[Task, Callable[[Tensor, Tensor], Tensor]] = {
-    "binary": lambda outputs, targets: functional.binary_cross_entropy_with_logits(
-        outputs, targets.to(outputs.dtype)
-    ),
-    "classes": lambda outputs, targets: functional.cross_entropy(outputs, targets.long()),
-    "regression": lambda outputs, targets: functional.mse_loss(outputs, targets.to(outputs.dtype)),
-    "counts": lambda outputs, targets: functional.poisson_nll_loss(outputs, targets.to(outputs.dtype)),
-}
-BREAKS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError)  # what torch raises
-LOADER = "a loader that can be gone through again and again, such as a DataLoader or a list of batches"
+# Reproducible batches
 
 
-class Shuffled:
-    """Tensors in batches of a size, in another order each time."""
+class ShuffledBatches:
+    """Tensors cut into batches of one size, in a new order from torch's generator at each iteration.
+
+    Examples that don't fill the last batch are left out of that iteration.
+    """
 
     def __init__(self, X: Tensor, y: Tensor, size: int) -> None:
         self.X, self.y, self.size = X, y, min(size, len(X))
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         order = torch.randperm(len(self.X))
-        for begin in range(0, len(order) - self.size + 1, self.size):
-            chosen = order[begin : begin + self.size]
-            yield self.X[chosen.to(self.X.device)], self.y[chosen.to(self.y.device)]
+        for start in range(0, len(order) - self.size + 1, self.size):
+            rows = order[start : start + self.size]
+            yield self.X[rows.to(self.X.device)], self.y[rows.to(self.y.device)]
 
 
 @contextmanager
-def as_before(*loaders: object) -> Iterator[None]:
-    """Within, torch's generators may be seeded; afterwards they, and those of loaders, are as before."""
+def preserve_random_state(*loaders: object) -> Iterator[None]:
+    """Restore torch's generators, and those of the loaders, when the block ends."""
     states = [(generator, generator.get_state()) for loader in loaders for generator in _generators(loader)]
     with torch.random.fork_rng():
         try:
@@ -98,14 +132,14 @@ def as_before(*loaders: object) -> Iterator[None]:
 
 
 def _generators(loader: object) -> list[torch.Generator]:
-    """Those that a loader draws its order from, where they are not torch's own."""
-    holders = loader, getattr(loader, "sampler", None)
-    found = (getattr(holder, "generator", None) for holder in holders)
-    return [generator for generator in found if isinstance(generator, torch.Generator)]
+    """Return the generators that a loader draws its order from, besides torch's global one."""
+    owners = loader, getattr(loader, "sampler", None)
+    generators = (getattr(owner, "generator", None) for owner in owners)
+    return [generator for generator in generators if isinstance(generator, torch.Generator)]
 
 
-def set_seed(seed: int, step: int, *loaders: object) -> None:
-    """Let what is drawn at random in a step be a function of the seed and the step."""
+def seed_generators(seed: int, step: int, *loaders: object) -> None:
+    """Seed torch's generators, and those of the loaders, with a function of the seed and the step."""
     number = int(np.random.SeedSequence((seed, step)).generate_state(1)[0])  # torch uses 32 bits
     torch.manual_seed(number)
     for loader in loaders:
@@ -113,191 +147,277 @@ def set_seed(seed: int, step: int, *loaders: object) -> None:
             generator.manual_seed(number)
 
 
-def sets(
-    data: object, validation: object, batch: object, seed: int
-) -> tuple[Iterable[Any], Iterable[Any], list[str]]:
-    """Batches for training and for validation, and all that is wrong."""
-    size = BATCH if batch is None else whole("batch", batch, low=1)
-    tensors, wrong = is_pair(data), []
-    if not tensors and not is_loader(data, repeatable=True):
-        wrong.append(f"data must be tensors (X, y), or {LOADER}; got {_kind(data)}")
-    if not tensors and batch is not None:
-        wrong.append(f"batch is for tensors, and a loader has batches of its own; got batch={shown(batch)}")
-    training: Any = data
-    judging: Any = validation
-    if not is_real(validation):
-        if not is_pair(validation) and not is_loader(validation, repeatable=True):
-            wrong.append(
-                f"there are no validation data: give tensors (X, y), {LOADER}, or a share of the tensors for "
-                f"training; got {_kind(validation)}"
-            )
-    elif not tensors:
-        wrong.append(
-            "there are no validation data: only of tensors a share can be set aside, so give tensors (X, y) "
-            "or a loader of its own as validation=, never test data"
-        )
-    elif float(validation) not in SHARE or validation == 0 or len(training[0]) < 2:
-        wrong.append(
-            f"there are no validation data: of {len(training[0])} examples a share between 0 and 1 is set "
-            f"aside; got validation={shown(validation)}"
-        )
-    for label, pair in (("data", training), ("validation", judging)):
-        if is_pair(pair) and not len(pair[0]):
-            wrong.append(f"{label} has no examples")
-        elif is_pair(pair) and len(pair[0]) != len(pair[1]):
-            wrong.append(f"{label} must have as many targets as inputs, got {_shapes(pair)}")
-    if wrong:
-        return (), (), wrong
-    if is_real(validation):
-        X, y = training
-        order = np.random.default_rng(np.random.SeedSequence((seed, len(X)))).permutation(len(X))
-        count = min(max(1, round(float(validation) * len(X))), len(X) - 1)
-        apart, rest = (torch.from_numpy(some).to(X.device) for some in (order[:count], order[count:]))
-        judging, training = (X[apart], y[apart.to(y.device)]), (X[rest], y[rest.to(y.device)])
-    if tensors:
-        training = Shuffled(training[0], training[1], size)
-    if is_pair(judging):
-        judging = list(zip(*(torch.split(tensor, AT_ONCE) for tensor in judging), strict=True))
-    return training, judging, wrong
+# Training and validation data
 
 
-def _kind(data: object) -> str:
-    within = f" of {', '.join(type(one).__name__ for one in data[:3])}" if isinstance(data, tuple) else ""
-    return type(data).__name__ + within
+class PreparedData(NamedTuple):
+    """Batches for training and for validation, and everything that is wrong with the data."""
+
+    training: Iterable[Any]
+    validation: Iterable[Any]
+    problems: list[str]
 
 
-def is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:
-    """Whether data are two tensors of examples."""
-    if not isinstance(data, (tuple, list)) or len(data) != 2:
-        return False
-    return all(isinstance(one, Tensor) and one.ndim > 0 for one in data)
+def prepare_data(data: object, validation: object, batch: object, seed: int) -> PreparedData:
+    """Cut data into batches for training and validation, and collect everything that is wrong with them.
 
-
-def _shapes(data: Any) -> str:
-    return " and ".join(str(tuple(one.shape)) for one in data)
-
-
-def checked(given: object) -> tuple[Tensor, Tensor]:
-    """A batch."""
-    if is_pair(given) and len(given[0]) == len(given[1]):
-        return given
-    raise TypeError(
-        "a batch must be two tensors, (inputs, targets), of as many examples; got "
-        + (f"shapes {_shapes(given)}" if is_pair(given) else type(given).__name__)
-    )
-
-
-def task_of(
-    task: Task | None,
-    loss: Callable[[Tensor, Tensor], Tensor] | None,
-    model: nn.Module,
-    training: Iterable[Any],
-    judging: Iterable[Any],
-    by: str,
-) -> tuple[Task, list[str]]:
-    """The task, as told or by the targets of the first batch, and all that does not go with it.
-
-    That is seen by trying: the first batches, for training and for validation, and the loss.
+    Parameters
+    ----------
+    data
+        Tensors (X, y), or a loader that can be iterated repeatedly.
+    validation
+        The same; or a share between 0 and 1 of the tensors in `data`, which is set aside at random.
+    batch
+        Examples per training step where `data` are tensors; None for 32.
+    seed
+        Seed of the random choice of validation examples.
     """
-    batch = next(iter(training), None)
-    if batch is None:
-        raise ValueError("tune: data has no batches")
-    inputs, targets = checked(batch)
-    if task is None:
-        task = "regression" if targets.is_floating_point() else "classes"
-    wrong = []
-    if by == "accuracy" and not TASKS[task].classes:
-        wrong.append(f"{task!r} has no accuracy: take by='loss'")
-    outputs, failed = outputs_of(model, inputs)
-    if outputs is None:
-        return task, [*wrong, failed]
-    everything = training.y if isinstance(training, Shuffled) else targets
-    misfit = misfit_of(task, outputs, everything) if loss is None else ""
-    misfit = misfit or misfit_of_loss(LOSSES[task] if loss is None else loss, outputs, targets)
-    if not misfit and (first := next(iter(judging), None)) is not None:
-        inputs, targets = checked(first)
-        model.eval()
-        others, misfit = outputs_of(model, inputs) if len(inputs) else (None, "")
-        misfit = misfit if others is None else misfit_of(task, others, targets, "validation ")
-    return task, [*wrong, misfit] if misfit else wrong
+    size = DEFAULT_BATCH if batch is None else whole("batch", batch, low=1)
+    problems = _data_problems(data, validation, batch)
+    if problems:
+        return PreparedData((), (), problems)
+    training: Any = data
+    held_out: Any = validation
+    if is_real(validation):
+        training, held_out = _split_examples(training, float(validation), seed)
+    if is_pair(training):
+        training = ShuffledBatches(training[0], training[1], size)
+    if is_pair(held_out):
+        held_out = list(zip(*(torch.split(tensor, CHUNK_SIZE) for tensor in held_out), strict=True))
+    return PreparedData(training, held_out, problems)
 
 
-def outputs_of(model: nn.Module, inputs: Tensor, several: bool = False) -> tuple[Tensor | None, str]:
-    """What a model says of a batch, or why that is nothing; `several`: the outputs may have more axes."""
-    given = f"inputs of shape {_described(inputs)}"
-    try:
-        outputs = model(inputs.to(device_of(model)))
-    except BREAKS as error:
-        return None, f"the model does not take {given}: {_first_line(error)}"
-    fits = isinstance(outputs, Tensor) and (outputs.ndim >= 1 if several else outputs.ndim == 2)
-    if not fits or len(outputs) != len(inputs):
-        got = _described(outputs) if isinstance(outputs, Tensor) else type(outputs).__name__
-        return None, f"the model must return a tensor ({len(inputs)}, outputs), got {got}"
-    if not bool(torch.isfinite(outputs).all()):
-        why = "" if bool(torch.isfinite(inputs).all()) else ", some of which are not finite themselves"
-        return None, f"the model's outputs are not finite for {given}{why}"
-    return outputs, ""
+def _data_problems(data: object, validation: object, batch: object) -> list[str]:
+    """Return what is wrong with training data, validation data and batch size, in plain English."""
+    problems = []
+    if not is_pair(data) and not is_loader(data, repeatable=True):
+        problems.append(f"data must be tensors (X, y), or {LOADER}; got {_type_text(data)}")
+    if not is_pair(data) and batch is not None:
+        problems.append(
+            f"batch applies to tensors only, and a loader has its own batches; got batch={shown(batch)}"
+        )
+    if problem := _validation_problem(data, validation):
+        problems.append(f"there are no validation data: {problem}")
+    for label, pair in (("data", data), ("validation", validation)):
+        if is_pair(pair) and not len(pair[0]):
+            problems.append(f"{label} has no examples")
+        elif is_pair(pair) and len(pair[0]) != len(pair[1]):
+            problems.append(f"{label} must have as many targets as inputs, got {_shapes_text(pair)}")
+    return problems
 
 
-def misfit_of(task: Task, outputs: Tensor, targets: Tensor, whose: str = "") -> str:
-    """Why targets do not go with a task and a model's outputs, if they do not."""
-    n, k = len(targets), outputs.shape[1]
-    got = f"{whose}targets of shape {_described(targets)}"
-    flat = targets.detach().reshape(n, -1).cpu()
-    if targets.is_complex() or not bool(torch.isfinite(flat).all()):
-        return f"{got} must be finite real numbers"
-    values = flat.double()
-    ends = f"got values from {values.min():g} to {values.max():g}"
-    whole = bool((values == values.round()).all())
-    if TASKS[task].classes:
-        if task == "binary" and k != 1:
-            return f"'binary' needs one logit, and the model has {k} outputs"
-        if task == "classes" and k == 1:
-            return "'classes' needs an output for each class, and the model has 1: take task='binary'"
-        shape = (n, 1) if task == "binary" else (n,)
-        if tuple(targets.shape) != shape and (not whose or flat.shape[1] != 1):
-            return f"{task!r} needs targets of shape {shape}, got {got}{_reshaping(targets, shape)}"
-        if not whole or values.min() < 0 or values.max() >= max(k, 2):
-            return f"{whose}targets of {task!r} must be whole numbers from 0 to {max(k, 2) - 1}, {ends}"
-        return ""
-    if tuple(targets.shape) != (n, k) and (not whose or tuple(flat.shape) != (n, k)):
-        hint = _reshaping(targets, (n, k))
-        return f"{task!r} needs targets of the shape of the outputs, {(n, k)}, got {got}{hint}"
-    if task == "counts" and (not whole or values.min() < 0):
-        return f"{whose}targets of 'counts' must be whole numbers >= 0, {ends}"
+def _validation_problem(data: object, validation: object) -> str:
+    """Return why `validation` yields no validation data and what to do; "" if it does."""
+    if not is_real(validation):
+        if is_pair(validation) or is_loader(validation, repeatable=True):
+            return ""
+        return (
+            f"give tensors (X, y), {LOADER}, or a share of the training tensors; got {_type_text(validation)}"
+        )
+    if not is_pair(data):
+        return (
+            "a share can be set aside only where the training data are tensors, so give tensors (X, y) or a "
+            "separate loader as validation=, never test data"
+        )
+    if float(validation) not in SHARE or validation == 0 or len(data[0]) < 2:
+        return (
+            f"a share between 0 and 1 of {len(data[0])} examples is to be set aside; got "
+            f"validation={shown(validation)}"
+        )
     return ""
 
 
-def _reshaping(targets: Tensor, shape: tuple[int, ...]) -> str:
-    """How targets would have a shape, where that is easy."""
+def _split_examples(
+    pair: tuple[Tensor, Tensor], share: float, seed: int
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Split examples at random into training pair and validation pair; the second has about that share."""
+    X, y = pair
+    order = np.random.default_rng(np.random.SeedSequence((seed, len(X)))).permutation(len(X))
+    count = min(max(1, round(share * len(X))), len(X) - 1)
+    held_out, kept = (torch.from_numpy(rows).to(X.device) for rows in (order[:count], order[count:]))
+    return (X[kept], y[kept.to(y.device)]), (X[held_out], y[held_out.to(y.device)])
+
+
+# Do the module, the loss, the task and the data fit together?
+
+
+def find_task(
+    task: Task | None, loss: LossFunction | None, model: nn.Module, data: PreparedData, by: str
+) -> tuple[Task, list[str]]:
+    """Return the task, and all that doesn't fit it, by trying the model on the first batches.
+
+    Parameters
+    ----------
+    task
+        The user's choice; None to infer it from the targets: "regression" for floating point, otherwise
+        "classes".
+    loss
+        The user's loss; None for the one of the task.
+    model
+        Called once with the first training batch, and in evaluation mode with the first validation batch.
+    data
+        Batches for training and validation.
+    by
+        The score that candidates are ranked by, "loss" or "accuracy".
+    """
+    batch = next(iter(data.training), None)
+    if batch is None:
+        raise ValueError("tune: data has no batches")
+    inputs, targets = check_batch(batch)
+    if task is None:
+        task = "regression" if targets.is_floating_point() else "classes"
+    problems = []
+    if by == "accuracy" and not TASKS[task].classes:
+        problems.append(f"{task!r} has no accuracy: choose by='loss'")
+    outputs, problem = try_model(model, inputs)
+    if outputs is None:
+        return task, [*problems, problem]
+    all_targets = data.training.y if isinstance(data.training, ShuffledBatches) else targets
+    problem = find_target_problem(task, outputs, all_targets) if loss is None else ""
+    problem = problem or find_loss_problem(TASK_LOSSES[task] if loss is None else loss, outputs, targets)
+    problem = problem or _validation_batch_problem(task, model, data.validation)
+    return task, [*problems, problem] if problem else problems
+
+
+def _validation_batch_problem(task: Task, model: nn.Module, validation: Iterable[Any]) -> str:
+    """Return what is wrong with the first validation batch, or ""; puts the model in evaluation mode."""
+    batch = next(iter(validation), None)
+    if batch is None:
+        return ""
+    inputs, targets = check_batch(batch)
+    model.eval()
+    if not len(inputs):
+        return ""
+    outputs, problem = try_model(model, inputs)
+    return problem if outputs is None else find_target_problem(task, outputs, targets, "validation ")
+
+
+def try_model(model: nn.Module, inputs: Tensor, any_shape: bool = False) -> tuple[Tensor | None, str]:
+    """Return the model's outputs for a batch and ""; or None and what is wrong.
+
+    Parameters
+    ----------
+    model
+        Any module.
+    inputs
+        One batch, (examples, ...).
+    any_shape
+        Accept outputs (examples, ...); otherwise they must be (examples, outputs).
+    """
+    description = f"inputs of shape {_tensor_text(inputs)}"
+    try:
+        outputs = model(inputs.to(model_device(model)))
+    except TORCH_ERRORS as error:
+        return None, f"the model does not take {description}: {_first_line(error)}"
+    fits = isinstance(outputs, Tensor) and (outputs.ndim >= 1 if any_shape else outputs.ndim == 2)
+    if not fits or len(outputs) != len(inputs):
+        got = _tensor_text(outputs) if isinstance(outputs, Tensor) else type(outputs).__name__
+        return None, f"the model must return a tensor ({len(inputs)}, outputs), got {got}"
+    if not bool(torch.isfinite(outputs).all()):
+        cause = "" if bool(torch.isfinite(inputs).all()) else ", and some of these are not finite either"
+        return None, f"the model's outputs are not finite for {description}{cause}"
+    return outputs, ""
+
+
+def find_target_problem(task: Task, outputs: Tensor, targets: Tensor, label: str = "") -> str:
+    """Return why targets don't fit a task and a model's outputs, with a remedy; "" if they do.
+
+    Parameters
+    ----------
+    task
+        One of the four tasks.
+    outputs
+        Outputs of the model, (examples, outputs).
+    targets
+        Targets of the same or of all examples.
+    label
+        Put before "targets" in the message, such as "validation ". With a label, targets may have any shape
+        that holds the right number of values for each example.
+    """
+    description = f"{label}targets of shape {_tensor_text(targets)}"
+    rows = targets.detach().reshape(len(targets), -1).cpu()
+    if targets.is_complex() or not bool(torch.isfinite(rows).all()):
+        return f"{description} must be finite real numbers"
+    if TASKS[task].classes:
+        return _class_problem(task, outputs.shape[1], targets, rows, label)
+    shape = (len(targets), outputs.shape[1])
+    if tuple((rows if label else targets).shape) != shape:
+        remedy = _reshape_hint(targets, shape)
+        return f"{task!r} needs targets of the shape of the outputs, {shape}, got {description}{remedy}"
+    values = rows.double()
+    if task == "counts" and (bool((values != values.round()).any()) or values.min() < 0):
+        return f"{label}targets of 'counts' must be whole numbers >= 0, {_range_text(values)}"
+    return ""
+
+
+def _class_problem(task: Task, outputs: int, targets: Tensor, rows: Tensor, label: str) -> str:
+    """Return why targets aren't class indices for this number of outputs; "" if they are.
+
+    `rows` are the targets on the CPU as (examples, values); for `label` see `find_target_problem`.
+    """
+    if task == "binary" and outputs != 1:
+        return f"'binary' needs one logit, and the model has {outputs} outputs"
+    if task == "classes" and outputs == 1:
+        return "'classes' needs an output for each class, and the model has 1: choose task='binary'"
+    shape = (len(targets), 1) if task == "binary" else (len(targets),)
+    if tuple(targets.shape) != shape and (not label or rows.shape[1] != 1):
+        description = f"{label}targets of shape {_tensor_text(targets)}"
+        return f"{task!r} needs targets of shape {shape}, got {description}{_reshape_hint(targets, shape)}"
+    values, last = rows.double(), max(outputs, 2) - 1
+    if bool((values != values.round()).any()) or values.min() < 0 or values.max() > last:
+        return f"{label}targets of {task!r} must be whole numbers from 0 to {last}, {_range_text(values)}"
+    return ""
+
+
+def find_loss_problem(loss: LossFunction, outputs: Tensor, targets: Tensor) -> str:
+    """Return why a loss of these outputs and targets can't be minimised; "" if it can."""
+    try:
+        value = loss(outputs, targets.to(outputs.device))
+    except TORCH_ERRORS as error:
+        shapes = f"outputs of shape {_tensor_text(outputs)} and targets of shape {_tensor_text(targets)}"
+        return f"the loss does not take {shapes}: {_first_line(error)}"
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        return f"the loss must be one number for a batch, such as the mean over its examples; got {got}"
+    if not value.requires_grad:
+        return (
+            "the loss has no gradient: it must depend on the outputs, and these on parameters that require "
+            "gradients"
+        )
+    return ""
+
+
+# Text for messages
+
+
+def _reshape_hint(targets: Tensor, shape: tuple[int, ...]) -> str:
+    """Return how to give targets this shape by adding or dropping an axis; "" where that isn't enough."""
     if targets.ndim == 1 and shape == (len(targets), 1):
         return ": give y[:, None]"
     return ": give y[:, 0]" if targets.ndim == 2 and shape == tuple(targets[:, 0].shape) else ""
 
 
-def misfit_of_loss(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor) -> str:
-    """Why a loss cannot be minimised, if it cannot."""
-    given = f"outputs of shape {_described(outputs)} and targets of shape {_described(targets)}"
-    try:
-        value = loss(outputs, targets.to(outputs.device))
-    except BREAKS as error:
-        return f"the loss does not take {given}: {_first_line(error)}"
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
-        return f"the loss must be one number for a batch, a tensor such as their mean; got {got}"
-    if not value.requires_grad:
-        return "the loss has no gradient: it must depend on the outputs, and they on parameters that need one"
-    return ""
+def _range_text(values: Tensor) -> str:
+    """Return the range of some values as text."""
+    return f"got values from {values.min():g} to {values.max():g}"
 
 
-def _described(tensor: Tensor) -> str:
+def _tensor_text(tensor: Tensor) -> str:
+    """Return shape and type of a tensor as text."""
     return f"{tuple(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')}"
 
 
+def _shapes_text(pair: tuple[Tensor, Tensor]) -> str:
+    """Return the shapes of two tensors as text."""
+    return " and ".join(str(tuple(tensor.shape)) for tensor in pair)
+
+
+def _type_text(data: object) -> str:
+    """Return the type of an object as text, of a tuple also the types of its first elements."""
+    elements = f" of {', '.join(type(item).__name__ for item in data[:3])}" if isinstance(data, tuple) else ""
+    return type(data).__name__ + elements
+
+
 def _first_line(error: Exception) -> str:
+    """Return the first line of an error's message."""
     return (str(error) or type(error).__name__).splitlines()[0]
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where a model is."""
-    return next(model.parameters()).device

@@ -1,4 +1,8 @@
-"""Of PyTorch models: configurational temperature, gradient noise, roughness."""
+"""Diagnose samples of torch modules: configurational temperature, convergence, gradient noise, roughness.
+
+In formulas θ are the parameters, U is the potential (the loss with the prior), and N the number of
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +16,42 @@ from heatbath.datasets.tasks import TASKS
 from heatbath.diagnostics.convergence_check import Convergence, converged
 from heatbath.diagnostics.statistics import Estimate, mean
 from heatbath.diagnostics.weights import plane
-from heatbath.torch.prediction.batchnorm import evaluating
+from heatbath.torch.prediction.batchnorm import evaluation_mode
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from heatbath.torch.optim.chains import Chains
 
 
 def module_configurational(
     model: nn.Module, samples: Iterable[Mapping[str, Any]], loss: Callable[[], Tensor]
 ) -> dict[str, Estimate]:
-    """The configurational temperature of samples of a model, for every layer and for "all" parameters.
+    """Estimate the configurational temperature <θ·∇U>/N of samples, for each layer and for all parameters.
 
-    The virial <θ·∇U>/N (see `configurational`): `samples` are evenly spaced state dicts of one chain, such as
-    a `Samples`, and `loss()` is U of the model as it stands, on all examples, with the prior in it. Layers
-    are called as their modules. The model is left as it was.
+    The model is left as it was.
+
+    Parameters
+    ----------
+    model
+        The module that was sampled.
+    samples
+        Evenly spaced states of one chain, such as a `Samples`.
+    loss
+        A function that returns U of the model as it stands, on all examples and with the prior.
+
+    Returns
+    -------
+    dict
+        An `Estimate` for each layer, by the name of its module, and for "all"; see `configurational`.
+
+    Raises
+    ------
+    ValueError
+        If there are no samples.
     """
-    before = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    previous = {name: value.detach().clone() for name, value in model.state_dict().items()}
     products: dict[str, list[float]] = {}
-    sizes = _sizes(model)
     try:
         for state in samples:
             model.load_state_dict(state)
@@ -37,56 +59,89 @@ def module_configurational(
                 theta = model.get_parameter(name).detach().double()
                 products.setdefault(name, []).append(float((theta * gradient.double()).sum()))
     finally:
-        model.load_state_dict(before)
+        model.load_state_dict(previous)
     if not products:
         raise ValueError("there are no samples: take some after the burn-in")
+    sizes = _sizes(model)
     return {
         layer: mean(np.sum([products[name] for name in names], axis=0) / sum(sizes[name] for name in names))
-        for layer, names in _layers(model).items()
+        for layer, names in _names_by_layer(model).items()
     }
 
 
-def module_convergence(chains: Any, samples: Iterable[Mapping[str, Any]], x: Any) -> Convergence:
-    """Whether the chains of a module sample one law of functions: at the inputs x.
+def module_convergence(chains: Chains, samples: Iterable[Mapping[str, Any]], x: Any) -> Convergence:
+    """Measure whether the chains of a module sample the same distribution of functions at the inputs x.
 
-    `samples` are evenly spaced states of `heatbath.torch.Chains`, such as a `Samples`: at least four, of two
-    chains or more that have not diverged. See `convergence`.
+    Parameters
+    ----------
+    chains
+        Chains, at least two of which have not diverged.
+    samples
+        At least four evenly spaced states of the chains, such as a `Samples`.
+    x
+        Inputs at which the outputs of the chains are compared.
+
+    Returns
+    -------
+    Convergence
+        R-hat and effective sample size; see `convergence`.
+
+    Raises
+    ------
+    ValueError
+        If there are too few chains or samples.
     """
     import torch
 
-    kept = chains.alive().nonzero().ravel().tolist()
-    said = []
-    for state in samples:
-        states = list(chains.states(state))
-        said.append([_said(chains.model, states[k], x) for k in kept])
-    if len(kept) < 2 or len(said) < 4:
+    alive = chains.alive().nonzero().ravel().tolist()
+    rows = []
+    for sample in samples:
+        states = list(chains.states(sample))
+        rows.append(torch.stack([_outputs(chains.model, states[chain], x) for chain in alive]))
+    if len(alive) < 2 or len(rows) < 4:
         raise ValueError(
-            f"R-hat needs at least 2 chains and 4 samples, got {len(kept)} and {len(said)}: take more of them"
+            f"R-hat needs at least 2 chains and 4 samples, got {len(alive)} chains that have not diverged "
+            f"and {len(rows)} samples: run more chains, or take more samples"
         )
-    outputs = torch.stack([torch.stack(row) for row in said], dim=1)
-    return converged(outputs.double().numpy())
+    return converged(torch.stack(rows, dim=1).double().numpy())
 
 
-def _said(model: nn.Module, state: Mapping[str, Tensor], x: Any) -> Tensor:
-    """What a model in a state says, in evaluation mode."""
+def _outputs(model: nn.Module, state: Mapping[str, Tensor], x: Any) -> Tensor:
+    """Return the outputs of a model in a state, in evaluation mode, on the CPU."""
     import torch
 
-    with evaluating(model), torch.no_grad():
-        said: Tensor = torch.func.functional_call(model, dict(state), (x,))
-    return said.cpu()
+    with evaluation_mode(model), torch.no_grad():
+        outputs: Tensor = torch.func.functional_call(model, dict(state), (x,))
+    return outputs.cpu()
 
 
 def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor]]) -> dict[str, float]:
-    """The variance s² of the mini-batch gradient of a model as it stands, for every layer and for "all".
+    """Estimate the variance s² of the mini-batch gradient of a model as it stands.
 
-    `losses` are functions, each giving the loss on one mini-batch; at least two. The mean over parameters of
-    the variance over batches (squares divided by their number less one), right for batches that are drawn
-    independently. For the batches of one shuffled epoch, b of n examples each, multiply by 1 - b/n: they
-    have no example in common, and so differ by more than independent ones.
+    It is the mean over parameters of the sample variance over batches (with the number of batches less one),
+    which is right for batches drawn independently. The batches of one shuffled epoch, b of n examples each,
+    have no example in common and so differ by more: multiply by 1 - b/n.
+
+    Parameters
+    ----------
+    model
+        The module.
+    losses
+        At least two functions, each returning the loss on one mini-batch.
+
+    Returns
+    -------
+    dict
+        The variance for each layer, by the name of its module, and for "all".
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two mini-batches.
     """
     count = 0
     means: dict[str, Any] = {}
-    squares: dict[str, Any] = {}
+    squares: dict[str, Any] = {}  # sums of squared deviations, by Welford's update
     for loss in losses:
         count += 1
         for name, gradient in _gradients(model, loss()).items():
@@ -98,42 +153,48 @@ def module_gradient_noise(model: nn.Module, losses: Iterable[Callable[[], Tensor
         raise ValueError(f"a variance over mini-batches needs at least two, got {count}")
     sizes = _sizes(model)
     return {
-        layer: sum(float(squares[name].sum()) for name in names) / (count - 1) / sum(sizes[n] for n in names)
-        for layer, names in _layers(model).items()
+        layer: sum(float(squares[name].sum()) for name in names)
+        / (count - 1)
+        / sum(sizes[name] for name in names)
+        for layer, names in _names_by_layer(model).items()
     }
 
 
 def module_roughness(
     model: nn.Module, low: float, high: float, points: int = 50, *, task: Literal["binary", "classes"]
 ) -> float:
-    """The mean norm of the gradient of a model's predicted probability over a square of the plane.
+    """Return the mean norm of the gradient of a classifier's probability over a square of the plane.
 
-    As `roughness`, but by exact backpropagation, and in the units of the model's own inputs. The model ends
-    in one logit for "binary", in one for each class for "classes". It is in evaluation mode for the time.
+    As `roughness`, but with gradients by backpropagation instead of differences, and in the units of the
+    model's inputs. The model is in evaluation mode meanwhile.
+
+    Parameters
+    ----------
+    model
+        A module of two inputs, with one logit for "binary" and one per class for "classes".
+    low, high
+        Ends of both sides of the square.
+    points
+        Number of points along each side.
+    task
+        "binary" or "classes".
     """
     import torch
 
     choice("task", task, ("binary", "classes"))
     first = next(model.parameters())
     x = torch.as_tensor(plane(low, high, points)).to(first.device, first.dtype).requires_grad_()
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.enable_grad():
-            logits = model(x)
-            probabilities = TASKS[task].decode_torch(logits)
-            squares = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-            for output in probabilities.reshape(len(x), -1).unbind(dim=1):
-                (slope,) = torch.autograd.grad(output.sum(), x, retain_graph=True)
-                squares += slope.double().square().sum(dim=1)
-    finally:
-        for module, mode in training.items():
-            module.training = mode
+    with evaluation_mode(model), torch.enable_grad():
+        probabilities = TASKS[task].decode_torch(model(x))
+        squares = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        for column in probabilities.reshape(len(x), -1).unbind(dim=1):
+            (slope,) = torch.autograd.grad(column.sum(), x, retain_graph=True)
+            squares += slope.double().square().sum(dim=1)
     return float(squares.sqrt().mean())
 
 
 def _gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
-    """The gradient of a loss by every parameter that is trained; 0 where it does not matter."""
+    """Return the gradient of a loss for each trained parameter by name; zeros where it has no influence."""
     import torch
 
     named = {name: value for name, value in model.named_parameters() if value.requires_grad}
@@ -143,11 +204,12 @@ def _gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 
 def _sizes(model: nn.Module) -> dict[str, int]:
+    """Return the number of elements of each trained parameter, by name."""
     return {name: value.numel() for name, value in model.named_parameters() if value.requires_grad}
 
 
-def _layers(model: nn.Module) -> dict[str, list[str]]:
-    """The parameters of each layer, and of all."""
+def _names_by_layer(model: nn.Module) -> dict[str, list[str]]:
+    """Return the names of the trained parameters of each layer, and of all under "all"."""
     layers: dict[str, list[str]] = {}
     for name in _sizes(model):
         layers.setdefault(name.rpartition(".")[0] or name, []).append(name)

@@ -1,4 +1,8 @@
-"""Lines and surfaces of torch modules."""
+"""Evaluate the loss of a torch module on lines and surfaces through its states.
+
+A point mixes the parameters of two or three states with weights that sum to 1; its coordinates are α, and β
+on a surface.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, SupportsFloat, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -20,24 +24,49 @@ if TYPE_CHECKING:
     import torch
 
 State: TypeAlias = Mapping[str, "torch.Tensor"]
+ModuleLoss: TypeAlias = "Callable[[torch.nn.Module], SupportsFloat]"
 
 
 def line_torch(
     model: torch.nn.Module,
-    loss_function: Callable[[torch.nn.Module], Any],
+    loss_function: ModuleLoss,
     state_a: State,
     state_b: State,
     alphas: ArrayLike,
 ) -> xr.Dataset:
-    """`loss` of any torch module on the line from one `state_dict` to another.
+    """Evaluate the loss of a torch module on the line from one state to another.
 
-    `loss_function(model)` gives the loss as one number, without gradients; whether the model is in evaluation
-    mode is up to it. Only parameters are mixed. Buffers are those of state_a at every point (the model's own
-    where it has none): the statistics of a BatchNorm belong to one network and are wrong for a mixture, so
-    for such a model loss_function should take them anew from the training examples.
+    Only parameters are mixed. The statistics of a batch norm belong to one network and are wrong for a
+    mixture, so for such a model `loss_function` should compute them from the training examples.
 
-    The model is afterwards as it was, also after an error or Ctrl-C: parameters, their gradients and
-    `requires_grad`, buffers, and modes. Whatever loss_function changes of these is undone after each point.
+    The model is left as it was, also after an error or Ctrl-C: parameters, their gradients and
+    `requires_grad`, buffers, and modes. Changes that `loss_function` makes to these are undone after each
+    point.
+
+    Parameters
+    ----------
+    model
+        Any module.
+    loss_function
+        `loss_function(model)` returns the loss as one number. It runs without gradients, and decides itself
+        whether the model is in evaluation mode.
+    state_a, state_b
+        Ends of the line, as `model.state_dict()` returns them: α = 0 and α = 1. Buffers are those of state_a
+        at every point, and the model's own where state_a has none.
+    alphas
+        Increasing values of α.
+
+    Returns
+    -------
+    xarray.Dataset
+        `loss` by `alpha`.
+
+    Raises
+    ------
+    ValueError
+        If a state is not one of this model.
+    TypeError
+        If the loss is not one number, or an argument has the wrong type.
     """
     grid, weights = line_weights(alphas)
     return _evaluate(model, loss_function, {"state_a": state_a, "state_b": state_b}, grid, weights)
@@ -45,14 +74,31 @@ def line_torch(
 
 def surface_torch(
     model: torch.nn.Module,
-    loss_function: Callable[[torch.nn.Module], Any],
+    loss_function: ModuleLoss,
     state_0: State,
     state_a: State,
     state_b: State,
     alphas: ArrayLike,
     betas: ArrayLike,
 ) -> xr.Dataset:
-    """`loss` by α and β on the surface through the start and two minima of a module; see `line_torch`."""
+    """Evaluate the loss of a torch module on the surface through a start and two minima.
+
+    The parameters at (α, β) are (1-α) θ_0 + α (β θ_a + (1-β) θ_b). Buffers are those of state_a.
+
+    Parameters
+    ----------
+    model, loss_function
+        As in `line_torch`.
+    state_0, state_a, state_b
+        The start and the two minima.
+    alphas, betas
+        Increasing values of α and β.
+
+    Returns
+    -------
+    xarray.Dataset
+        `loss` by `alpha` and `beta`.
+    """
     states = {"state_0": state_0, "state_a": state_a, "state_b": state_b}
     grid, weights = surface_weights(alphas, betas)
     return _evaluate(model, loss_function, states, grid, weights)
@@ -60,12 +106,24 @@ def surface_torch(
 
 def _evaluate(
     model: torch.nn.Module,
-    loss_function: Callable[[torch.nn.Module], Any],
+    loss_function: ModuleLoss,
     states: Mapping[str, State],
     grid: Grid,
     weights: Floats,
 ) -> xr.Dataset:
-    """The loss of a torch module at mixtures of states, by the axes of the grid."""
+    """Return the loss at every point of a grid.
+
+    Parameters
+    ----------
+    model, loss_function
+        As in `line_torch`.
+    states
+        The states to mix, by the names of the arguments they were given as.
+    grid
+        The axes.
+    weights
+        Weight of each state at each point of the grid, (points, states).
+    """
     import torch
 
     if not isinstance(model, torch.nn.Module) or not callable(loss_function):
@@ -73,7 +131,7 @@ def _evaluate(
             f"a torch module and a function of it are needed, got {model!r} and {loss_function!r}"
         )
     for label, state in states.items():
-        _check(model, label, state)
+        _check_state(model, label, state)
     corners = {}
     for name, p in model.named_parameters():
         wide = torch.promote_types(p.dtype, torch.float32)  # so that half precision is rounded once
@@ -83,21 +141,19 @@ def _evaluate(
         for point in weights.tolist():
             with _restored(model):
                 for name, p in model.named_parameters():
-                    mixture = reduce(
-                        add, (w * corner for w, corner in zip(point, corners[name], strict=True))
-                    )
-                    p.data, p.grad = mixture.to(p.dtype), None
-                _place_buffers(model, states["state_a"])
-                losses.append(_number(loss_function(model)))
+                    terms = (weight * corner for weight, corner in zip(point, corners[name], strict=True))
+                    p.data, p.grad = reduce(add, terms).to(p.dtype), None
+                _set_buffers(model, states["state_a"])
+                losses.append(_as_number(loss_function(model)))
     shape = [len(axis) for axis in grid.values()]
     return xr.Dataset({"loss": (tuple(grid), np.reshape(losses, shape))}, grid)
 
 
 @contextmanager
 def _restored(model: torch.nn.Module) -> Iterator[None]:
-    """Within, a model may be changed; afterwards its tensors are the same again, not only equal.
+    """Undo all changes to a model when the block ends: its tensors are then the same, not only equal.
 
-    Parameters get their memory back, so that neither an optimiser nor a graph that was there before notices.
+    Parameters get their memory back, so that neither an optimiser nor an existing graph notices.
     """
     parameters = [(p, p.data, p.grad, p.requires_grad) for p in model.parameters()]
     buffers = list(_buffers(model))
@@ -109,48 +165,61 @@ def _restored(model: torch.nn.Module) -> Iterator[None]:
             for p, data, grad, required in parameters:
                 p.data, p.grad = data, grad
                 p.requires_grad_(required)
-            for module, _, name, buffer in buffers:
-                setattr(module, name, buffer)
+            for buffer in buffers:
+                setattr(buffer.module, buffer.name, buffer.tensor)
             for module, training in modes:
                 module.training = training
         if interrupted():
             raise KeyboardInterrupt
 
 
-def _buffers(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, str, torch.Tensor]]:
-    """Each buffer with its module, its name in the model and its name in the module."""
+class _Buffer(NamedTuple):
+    """A buffer, its name in the model, and the submodule and name under which it is an attribute."""
+
+    full_name: str
+    module: torch.nn.Module
+    name: str
+    tensor: torch.Tensor
+
+
+def _buffers(model: torch.nn.Module) -> Iterator[_Buffer]:
+    """Yield the buffers of all submodules; a shared buffer comes once for each of its names."""
     for prefix, module in model.named_modules():
-        for name, buffer in module.named_buffers(recurse=False, remove_duplicate=False):
-            yield module, f"{prefix}.{name}" if prefix else name, name, buffer
+        for name, tensor in module.named_buffers(recurse=False, remove_duplicate=False):
+            yield _Buffer(f"{prefix}.{name}" if prefix else name, module, name, tensor)
 
 
-def _place_buffers(model: torch.nn.Module, state: State) -> None:
-    """Give a model copies of a state's buffers, or of its own; those that were one tensor are one again."""
+def _set_buffers(model: torch.nn.Module, state: State) -> None:
+    """Replace the buffers of a model by copies of a state's, or of its own; shared ones stay shared."""
     copies: dict[int, torch.Tensor] = {}
-    for module, full, name, buffer in list(_buffers(model)):
-        if id(buffer) not in copies:
-            copies[id(buffer)] = state.get(full, buffer).detach().to(buffer.device, buffer.dtype, copy=True)
-        setattr(module, name, copies[id(buffer)])
+    for full_name, module, name, tensor in list(_buffers(model)):
+        if id(tensor) not in copies:
+            source = state.get(full_name, tensor).detach()
+            copies[id(tensor)] = source.to(tensor.device, tensor.dtype, copy=True)
+        setattr(module, name, copies[id(tensor)])
 
 
-def _check(model: torch.nn.Module, label: str, state: object) -> None:
-    """Refuse a state that is not one of this model."""
+def _check_state(model: torch.nn.Module, label: str, state: object) -> None:
+    """Refuse a state that is not one of this model; `label` is the name of the argument."""
     import torch
 
     if not isinstance(state, Mapping):
         raise TypeError(f"{label} must be a state_dict, names with tensors, got {type(state).__name__}")
     parameters = dict(model.named_parameters())
     known = {**model.state_dict(), **dict(model.named_buffers()), **parameters}
-    lacking = [name for name in parameters if not isinstance(state.get(name), torch.Tensor)]
-    wrong = [n for n, v in state.items() if n not in known or np.shape(v) != np.shape(known[n])]
-    if lacking or wrong:
+    missing = [name for name in parameters if not isinstance(state.get(name), torch.Tensor)]
+    unknown = [
+        name for name, value in state.items() if name not in known or np.shape(value) != np.shape(known[name])
+    ]
+    if missing or unknown:
         raise ValueError(
-            f"{label} is not a state of this model: it lacks {lacking}, and {wrong} are not in the model or "
-            "have another shape there; take it as model.state_dict()"
+            f"{label} is not a state of this model: it lacks {missing}, and {unknown} are not in the model "
+            "or have another shape there; take it as model.state_dict()"
         )
 
 
-def _number(loss: Any) -> float:
+def _as_number(loss: SupportsFloat) -> float:
+    """Return a loss as a float, and refuse what isn't one number."""
     try:
         return float(loss)
     except (TypeError, ValueError, RuntimeError):

@@ -32,12 +32,12 @@ from heatbath._internal.warnings import CoarseStepsWarning
 from heatbath.diagnostics import statistics
 from heatbath.diagnostics.mcmc import ess, rhat
 from heatbath.diagnostics.statistics import Estimate
-from heatbath.torch.data import AT_ONCE, LOADER, Data, checked, device_of, is_loader, is_pair
+from heatbath.torch.data import CHUNK_SIZE, LOADER, Data, check_batch, is_loader, is_pair, model_device
 from heatbath.torch.optim import seeds
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.classes import Langevin
 from heatbath.torch.optim.optimizer import Partitioned
-from heatbath.torch.sampling.batches import turns
+from heatbath.torch.sampling.batches import assign_turns
 
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 Sampler: TypeAlias = Callable[[Chains, float], Optimizer]
@@ -197,7 +197,7 @@ def llc(
     centre = _restricted(deepcopy(model).eval(), only)
     if not any(p.requires_grad for p in centre.parameters()):
         raise ValueError("llc: no parameter moves: all have requires_grad=False, or only= has none")
-    batches = _Batches(data, batch, whole("llc: chains", chains, low=1), seed, device_of(model))
+    batches = _Batches(data, batch, whole("llc: chains", chains, low=1), seed, model_device(model))
     n, start = batches.judge(lambda x, y: _checked_loss(loss(centre(x), y)))
     if beta is None and n < 3:
         raise ValueError(f"llc: β = 1/log n needs 3 examples at least, got {n}: give beta=")
@@ -330,7 +330,7 @@ class _Batches:
         self.generator = torch.Generator().manual_seed(seed)
         self.batch: int | None = None
         if is_pair(data):
-            x, y = checked(data)
+            x, y = check_batch(data)
             if not len(x):
                 raise ValueError("llc: data has no examples")
             self.data = x.to(device), y.to(device)
@@ -348,7 +348,7 @@ class _Batches:
     def judge(self, loss: Callable[[Tensor, Tensor], float]) -> tuple[int, float]:
         """How many examples there are, and the mean of their losses."""
         if is_pair(self.data):
-            size = AT_ONCE if self.are_own else len(self.data[0])
+            size = CHUNK_SIZE if self.are_own else len(self.data[0])
             batches: Any = zip(*(torch.split(tensor, size) for tensor in self.data), strict=True)
         else:
             batches = self._once()
@@ -366,7 +366,7 @@ class _Batches:
 
     def _once(self) -> Iterator[tuple[Tensor, Tensor]]:
         for given in self.data:
-            x, y = checked(given)
+            x, y = check_batch(given)
             yield x.to(self.device), y.to(self.device)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -385,7 +385,7 @@ class _Batches:
                 if len(x) == size:
                     waiting.append((x, y))
                 if len(waiting) == self.chains:
-                    pairs = [waiting[place] for place in turns(step, self.chains, self.length)]
+                    pairs = [waiting[place] for place in assign_turns(step, self.chains, self.length)]
                     yield torch.stack([a for a, _ in pairs]), torch.stack([b for _, b in pairs])
                     waiting, step = [], step + 1
 

@@ -42,17 +42,17 @@ from heatbath.diagnostics.drift import FALSE_ALARMS, SETTLED, DriftWarning, Watc
 from heatbath.diagnostics.statistics import BlockAverage, Estimate
 from heatbath.models.likelihood import COST, FEWEST
 from heatbath.reference import random
-from heatbath.torch.data import inputs_of
+from heatbath.torch.data import prepare_inputs
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.optimizer import Partitioned
 from heatbath.torch.optim.param_groups import group_of_chain, values_of
 from heatbath.torch.optim.temperature import labels
-from heatbath.torch.prediction.batchnorm import evaluating
-from heatbath.torch.prediction.states import check_module, tensors
+from heatbath.torch.prediction.batchnorm import evaluation_mode
+from heatbath.torch.prediction.states import check_module, select_tensors
 
 WINDOW = 10_000  # examples that count
 MOST_BATCHES = 4096  # of which it is known how many examples they had
-AT_ONCE = 1000  # examples of which residuals are taken at a time
+CHUNK_SIZE = 1000  # examples of which residuals are taken at a time
 
 Loss = Callable[[Any, Tensor], Tensor]
 
@@ -224,7 +224,7 @@ class Stream:
 
     def _checked(self, x: Any, y: Any) -> tuple[Tensor, Tensor]:
         """The batch as tensors, where the model is."""
-        batch = inputs_of(self.model, x), inputs_of(self.model, y)
+        batch = prepare_inputs(self.model, x), prepare_inputs(self.model, y)
         if not all(isinstance(tensor, Tensor) and tensor.ndim and len(tensor) for tensor in batch):
             raise TypeError(f"learn needs inputs and targets of some examples, got {shown(x)} and {shown(y)}")
         if len(batch[0]) != len(batch[1]):
@@ -242,7 +242,7 @@ class Stream:
         if drift is not None and self.forget:
             self._forget(drift.since)
         elif self.samples.maxlen:
-            state = tensors(self.model.state_dict())
+            state = select_tensors(self.model.state_dict())
             self.samples.append({name: value.to("cpu", copy=True) for name, value in state.items()})
         return Learned(loss, self.n, drift)
 
@@ -250,7 +250,7 @@ class Stream:
     def _evaluating(self) -> Iterator[None]:
         """Evaluation mode within, of the module of chains, too."""
         inner = self.model.model if isinstance(self.model, Chains) else nn.Module()
-        with evaluating(inner), evaluating(self.model):
+        with evaluation_mode(inner), evaluation_mode(self.model):
             yield
 
     def _values(self, x: Tensor, y: Tensor) -> Tensor:
@@ -330,7 +330,7 @@ class Stream:
             return
         self._drawn = self._made
         with torch.no_grad(), self._evaluating():
-            rows = (kept.rows(chosen) for chosen in torch.split(torch.arange(kept.count), AT_ONCE))
+            rows = (kept.rows(chosen) for chosen in torch.split(torch.arange(kept.count), CHUNK_SIZE))
             self.optimizer.draw_noise(self.model(x) - y for x, y in rows)  # type: ignore[attr-defined]
 
     def _watched(self, loss: float, grown: float) -> DriftWarning | None:

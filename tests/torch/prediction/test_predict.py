@@ -170,7 +170,7 @@ def test_samples_of_another_model_are_refused_by_name():
     with pytest.raises(ValueError, match="has no 'w0', 'w1', 'w2', 'w3', 'w4' and 3 more"):
         predict(model, [many], x, task="classes")
     with pytest.raises(
-        ValueError, match=r"other shapes have 'weight', 'bias' \(\(4, 2\) in the sample, \(3, 2\)"
+        ValueError, match=r"the shapes of 'weight', 'bias' differ \(\(4, 2\) in the sample, \(3, 2\)"
     ):
         predict(model, [torch.nn.Linear(2, 4).state_dict()], x, task="classes")
     with pytest.raises(TypeError, match=r"a list of states .* got one that is 'weight' of type str"):
@@ -197,7 +197,7 @@ def test_outputs_without_an_axis_of_columns_are_one_column(task):
 
 @pytest.mark.parametrize("model", [torch.nn.Linear(2, 1), Squeezed(2, 3)], ids=["one column", "no column"])
 def test_one_column_is_not_classes(model):
-    with pytest.raises(ValueError, match=r"two or more classes, .* say task='binary'"):
+    with pytest.raises(ValueError, match=r"two or more classes, .* choose task='binary'"):
         predict(model, [model.state_dict()], torch.randn(5, 2), task="classes")
 
 

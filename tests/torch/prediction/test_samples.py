@@ -103,7 +103,7 @@ def test_a_folder_of_other_samples_is_refused_at_once(tmp_path):
     for text in ("{", "[]", json.dumps({"burn_in": 1}), None):
         settings.unlink() if text is None else settings.write_text(text)
         with pytest.raises(
-            ValueError, match=r"samples\.json, which says what made them, is missing or not as"
+            ValueError, match=r"samples\.json, which holds their settings, is missing or was altered"
         ):
             Samples(model_of(0.0), burn_in=1, folder=tmp_path)
 

@@ -76,7 +76,7 @@ def test_chains_that_diverged_are_left_out():
         chains.weight[:] = torch.nan
     for _ in range(2):
         samples.take()
-    with pytest.raises(ValueError, match="all chains diverged"):
+    with pytest.raises(ValueError, match="all chains have diverged"):
         samples.to_arviz(X, task="regression")
     with pytest.raises(ValueError, match="no samples"):
         ht.Samples(chains).to_arviz(X, task="regression")

@@ -19,7 +19,7 @@ import heatbath.torch as ht
 from heatbath.diagnostics import statistics
 from heatbath.evaluation import metrics
 from heatbath.torch.sampling import sampler as home
-from heatbath.torch.sampling.batches import Epochs
+from heatbath.torch.sampling.batches import ChainBatches
 from heatbath.torch.sampling.report import Report
 from heatbath.torch.sampling.trajectory import Trajectory
 
@@ -63,8 +63,8 @@ def same(some, others):
     return all(
         a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
         for a, b in zip(
-            [*some._course.samples, some.chains.state_dict()],
-            [*others._course.samples, others.chains.state_dict()],
+            [*some._trajectory.samples, some.chains.state_dict()],
+            [*others._trajectory.samples, others.chains.state_dict()],
             strict=True,
         )
     )
@@ -96,7 +96,7 @@ def conjugate(request):
     sampler = ht.Sampler(model, "mse_loss", (x, y), **options).run(steps=400)
     rows = [
         [torch.cat([own["weight"].ravel(), own["bias"]]).numpy() for own in sampler.chains.states(state)]
-        for state in sampler._states().values()
+        for state in sampler._states(sampler.burn_in).values()
     ]
     return T, (np.stack(rows, axis=1) - mean) @ np.linalg.cholesky(precision), sampler
 
@@ -135,7 +135,7 @@ def test_predictions_are_of_new_data_with_their_noise(conjugate):
     every = np.concatenate(
         [
             (x @ own["weight"].T + own["bias"]).numpy()[None]
-            for state in sampler._states().values()
+            for state in sampler._states(sampler.burn_in).values()
             for own in sampler.chains.states(state)
         ]
     )
@@ -147,7 +147,9 @@ def test_a_report_of_values_has_the_law_of_the_mixture(conjugate):
     sampler = conjugate[2]
     x, y = values(30)
     report = sampler.report(x, y)
-    means = np.concatenate(ht.outputs(sampler.chains, sampler._states().values(), x, task="regression"))
+    means = np.concatenate(
+        ht.outputs(sampler.chains, sampler._states(sampler.burn_in).values(), x, task="regression")
+    )
     density = np.log(norm.pdf(y.numpy(), means, 0.5).mean(axis=0))
     assert report.averaged["log_score"].value == pytest.approx(-density.mean())
     single = sampler._single(x).detach().numpy()
@@ -168,7 +170,7 @@ def test_the_noise_of_a_regression_is_sampled_with_the_parameters():
     sampler = ht.Sampler(model, "mse_loss", (x, y), chains=4, seed=1).run(steps=300)
     A = torch.cat([x, torch.ones(200, 1, dtype=x.dtype)], dim=1)
     rest = float((A @ torch.linalg.lstsq(A, y).solution - y).square().sum()) / 197
-    noises = sampler._noises()
+    noises = sampler._noise_samples(sampler._diagnose())
     mean = statistics.mean(noises)
     assert abs(mean.value - rest) < 0.1 * rest  # the bias of the priors is below 2 %, the error about 2 %
     assert noises.std() == pytest.approx(rest * math.sqrt(2 / 200), rel=0.4)
@@ -189,7 +191,7 @@ def test_temperature_targets_and_prior_are_those_of_the_posterior():
     model = torch.nn.Sequential(torch.nn.Embedding(6, 5), torch.nn.Linear(5, 3))
     sampler = quick((x, y), model, temperature=0.3, prior=[0.5, 2.0])
     assert sampler.settings.targets == 4
-    groups = sampler._course.optimizer.param_groups
+    groups = sampler._trajectory.optimizer.param_groups
     assert [group["tau"] for group in groups] == pytest.approx([0.3 / 120] * 2)
     assert [group["weight_decay"] for group in groups] == pytest.approx([1 / (0.25 * 120), 1 / (4 * 120)])
     with warnings.catch_warnings():
@@ -212,13 +214,13 @@ def test_it_is_the_loop_by_hand(n):
     chains = ht.Chains(copy.deepcopy(model).eval(), 2, "same")
     posterior = ht.LossPosterior("cross_entropy", n, temperature=0.5)
     optimizer = ht.Langevin(chains, 0.1, 0.7, posterior=posterior, seed=1)
-    batches = Epochs((x, y), None if n < 256 else 128, 2, 1, torch.device("cpu"))
+    batches = ChainBatches((x, y), None if n < 256 else 128, 2, 1, torch.device("cpu"))
     for step in range(12):
         optimizer.zero_grad()
         if n < 256:
             losses = chains.each(F.cross_entropy, chains(x), y)
         else:
-            own, targets = batches.at(step)
+            own, targets = batches.at_step(step)
             losses = torch.stack(
                 [F.cross_entropy(o, t) for o, t in zip(chains(own, each=True), targets, strict=True)]
             )
@@ -230,18 +232,18 @@ def test_it_is_the_loop_by_hand(n):
 
 def test_epochs_show_every_example_once_and_are_a_function_of_the_step():
     x = torch.arange(20)[:, None]
-    data = Epochs((x, x[:, 0]), 6, 2, 3, torch.device("cpu"))
-    assert (data.own, data.n, data.batch, data.length) == (True, 20, 6, 3)
-    steps = [data.at(step) for step in range(9)]
+    data = ChainBatches((x, x[:, 0]), 6, 2, 3, torch.device("cpu"))
+    assert (data.separate, data.n, data.batch, data.batches_per_epoch) == (True, 20, 6, 3)
+    steps = [data.at_step(step) for step in range(9)]
     for chain in range(2):
         epoch = torch.cat([inputs[chain].ravel() for inputs, _ in steps[:3]])
         assert len(set(epoch.tolist())) == 18
         assert not torch.equal(epoch, torch.cat([inputs[chain].ravel() for inputs, _ in steps[3:6]]))
     assert not torch.equal(steps[0][0][0], steps[0][0][1])
-    again = Epochs((x, x[:, 0]), 6, 2, 3, torch.device("cpu"))
+    again = ChainBatches((x, x[:, 0]), 6, 2, 3, torch.device("cpu"))
     for step in (7, 2, 2, 0):
-        assert torch.equal(again.at(step)[0], steps[step][0])
-        assert torch.equal(again.at(step)[1], steps[step][0][..., 0])
+        assert torch.equal(again.at_step(step)[0], steps[step][0])
+        assert torch.equal(again.at_step(step)[1], steps[step][0][..., 0])
 
 
 def test_loaders_give_each_chain_batches_and_an_epoch_is_a_function_of_its_number():
@@ -249,18 +251,18 @@ def test_loaders_give_each_chain_batches_and_an_epoch_is_a_function_of_its_numbe
     torch.manual_seed(5)
     before = torch.get_rng_state()
     loader = DataLoader(TensorDataset(x, x[:, 0]), 4, shuffle=True)
-    data = Epochs(loader, None, 2, 3, torch.device("cpu"))
-    assert (data.own, data.n, data.batch, data.length) == (True, 22, 4, 5)  # one is too short
-    steps = [data.at(step) for step in range(6)]
+    data = ChainBatches(loader, None, 2, 3, torch.device("cpu"))
+    assert (data.separate, data.n, data.batch, data.batches_per_epoch) == (True, 22, 4, 5)  # one is too short
+    steps = [data.at_step(step) for step in range(6)]
     assert torch.equal(torch.get_rng_state(), before)
     epoch = torch.cat([inputs.ravel() for inputs, _ in steps])[:20]
     assert len(set(epoch.tolist())) == 20
-    again = Epochs(loader, None, 2, 3, torch.device("cpu"))
+    again = ChainBatches(loader, None, 2, 3, torch.device("cpu"))
     for step in (4, 5, 1):
-        assert torch.equal(again.at(step)[0], steps[step][0])
-    whole = Epochs([(x, x[:, 0])], None, 2, 3, torch.device("cpu"))
-    assert not whole.own
-    assert torch.equal(whole.at(7)[0], x)
+        assert torch.equal(again.at_step(step)[0], steps[step][0])
+    whole = ChainBatches([(x, x[:, 0])], None, 2, 3, torch.device("cpu"))
+    assert not whole.separate
+    assert torch.equal(whole.at_step(7)[0], x)
     lists = iter([[(x[:4], x[:4, 0])] * 3, [(x[:4], x[:4, 0])]])
 
     class Shrinking:
@@ -268,7 +270,7 @@ def test_loaders_give_each_chain_batches_and_an_epoch_is_a_function_of_its_numbe
             return iter(next(lists))
 
     with pytest.raises(RuntimeError, match="gave 1 batches of 4 examples in an epoch, and 3"):
-        Epochs(Shrinking(), None, 2, 3, torch.device("cpu")).at(0)
+        ChainBatches(Shrinking(), None, 2, 3, torch.device("cpu")).at_step(0)
 
 
 @pytest.mark.parametrize("chains", [1, 2, 3, 4, 6])
@@ -276,8 +278,8 @@ def test_loaders_give_each_chain_batches_and_an_epoch_is_a_function_of_its_numbe
 def test_every_chain_comes_to_all_batches_of_a_loader_that_is_not_shuffled(chains, length):
     """Equally often: one that saw some only would sample the posterior of these."""
     batches = [(torch.full((5, 1), float(k)), torch.full((5,), k)) for k in range(length)]
-    data = Epochs(batches, None, chains, 0, torch.device("cpu"))
-    seen = torch.stack([data.at(step)[1][:, 0] for step in range(chains * length)], dim=1)
+    data = ChainBatches(batches, None, chains, 0, torch.device("cpu"))
+    seen = torch.stack([data.at_step(step)[1][:, 0] for step in range(chains * length)], dim=1)
     for own in seen:
         assert torch.bincount(own, minlength=length).tolist() == [chains] * length
 
@@ -339,13 +341,15 @@ def test_after_a_kill_the_same_calls_go_on_with_the_same_bits(kind, tmp_path, mo
             make().run(steps=9, checkpoint=path, every=1e-9).run(steps=12, checkpoint=path, every=1e-9)
         again = make().run(steps=9, checkpoint=path)
         assert again.step == (9 if step < 9 else 14)
-        assert again._course.samples.thin == 2
+        assert again._trajectory.samples.thin == 2
         again.run(steps=12, checkpoint=path)
         assert again.step == 21
         assert same(whole, again)
         assert again.gradients == whole.gradients
-        for before, after in zip(whole._course.notes.values(), again._course.notes.values(), strict=True):
-            np.testing.assert_array_equal(before.said, after.said)
+        for before, after in zip(
+            whole._trajectory.records.values(), again._trajectory.records.values(), strict=True
+        ):
+            np.testing.assert_array_equal(before.outputs, after.outputs)
             np.testing.assert_array_equal(before.noise, after.noise)
     x = values()[0] if kind in ("noise", "own") else classes()[0]
     assert torch.equal(whole.predict(x).mean, again.predict(x).mean)
@@ -361,10 +365,10 @@ def test_other_calls_and_other_samplers_do_not_go_on_from_a_checkpoint(tmp_path)
     other = network()
     other[0].weight.data += 1
     for wrong, match in [
-        (quick(temperature=0.5), "other temperature"),
-        (quick(seed=2, gamma=1.0), "other gamma, seed"),
-        (quick(model=other), "other model"),
-        (quick(data=(classes()[0] + 1, classes()[1])), "other data"),
+        (quick(temperature=0.5), "a different temperature"),
+        (quick(seed=2, gamma=1.0), "a different gamma, seed"),
+        (quick(model=other), "a different model"),
+        (quick(data=(classes()[0] + 1, classes()[1])), "a different data"),
     ]:
         with pytest.raises(ValueError, match=f"{match}: it is left alone"):
             wrong.run(steps=6, checkpoint=path)
@@ -408,7 +412,7 @@ def test_budgets_are_kept():
 
 
 def test_without_a_budget_it_ends_when_predictions_have_converged(monkeypatch):
-    monkeypatch.setattr(home, "FIRST", 100)
+    monkeypatch.setattr(home, "FIRST_CHECK", 100)
     options = {"noise": 0.5, "lr": 0.4, "samples": 64, "chains": 4}
     sampler = quick(values(), fitted(*values()), "mse_loss", **options)
     sampler.run()
@@ -573,12 +577,14 @@ def test_the_noise_is_that_of_the_chains_that_are_alive(monkeypatch):
     sampler.run(steps=20)
     with torch.no_grad():
         next(iter(sampler.chains.parameters()))[0] = math.nan
-    stays = sampler._course.optimizer.noise[0]
+    stays = sampler._trajectory.optimizer.noise[0]
     with pytest.warns(hb.DivergedWarning, match="chains 0 diverged"):
         sampler.run(steps=120)
-    now = sampler._course.optimizer.noise
+    now = sampler._trajectory.optimizer.noise
     assert now[0] == stays
-    noises = np.stack([n.noise for s, n in sampler._course.notes.items() if s > sampler.burn_in], axis=1)
+    noises = np.stack(
+        [n.noise for s, n in sampler._trajectory.records.items() if s > sampler.burn_in], axis=1
+    )
     assert sampler.noise == pytest.approx(noises[1:].mean(), rel=1e-12)
     given = []
     of_values = Report.of_values
@@ -657,7 +663,7 @@ def test_dropout_is_off_batch_norms_keep_their_statistics_and_the_module_is_not_
     sampler = quick(model=model).run(steps=10)
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    for state in sampler._course.samples:
+    for state in sampler._trajectory.samples:
         for own in sampler.chains.states(state):
             for name in ("1.running_mean", "1.running_var", "1.num_batches_tracked", "3.bias"):
                 assert torch.equal(own[name], before[name])
@@ -673,9 +679,7 @@ def test_everything_that_is_wrong_is_said_at_once():
     ):
         ht.Sampler(F.relu, "hinge", x, chains=0, lr=-1.0)
     frozen = network().requires_grad_(False)
-    with pytest.raises(
-        ValueError, match=r"no parameter.*task, which a loss of your own needs.*as many targets"
-    ):
+    with pytest.raises(ValueError, match=r"no parameter.*task, which a loss function needs.*as many targets"):
         ht.Sampler(frozen, F.cross_entropy, (x, y[:3]))
     with pytest.raises(ValueError, match=r"one of them, or none.*steps must be.*progress must be"):
         quick().run(steps=0, seconds=3.0, progress=3)
@@ -685,8 +689,8 @@ def test_everything_that_is_wrong_is_said_at_once():
     ("wrong", "match"),
     [
         ({"task": "binary"}, "the task of cross_entropy is 'classes'"),
-        ({"loss": F.mse_loss, "task": "sums"}, "task, which a loss of your own needs, must be one of"),
-        ({"data": [(classes())], "batch": 3}, "batch is for tensors"),
+        ({"loss": F.mse_loss, "task": "sums"}, "task, which a loss function needs, must be one of"),
+        ({"data": [(classes())], "batch": 3}, "batch applies to tensors"),
         ({"data": []}, "no batches"),
         ({"batch": 0}, "batch must be"),
         ({"gamma": 0.0}, "gamma must be"),

@@ -263,7 +263,7 @@ def test_models_keep_their_modes():
 
 def test_examples_for_validation_are_no_examples_for_training():
     X, y = torch.arange(50.0)[:, None], torch.arange(50)
-    training, judging, wrong = loaders.sets((X, y), 0.2, 4, seed=0)
+    training, judging, wrong = loaders.prepare_data((X, y), 0.2, 4, seed=0)
     assert not wrong
     judged = torch.cat([x for x, _ in judging]).flatten()
     trained = torch.cat([x for _ in range(3) for x, _ in training]).flatten()
@@ -397,23 +397,23 @@ NONE = "there are no validation data"
             {"methods": {"Langevin": {"tau": hb.schedules.SimulatedTempering((1e-4, 1e-3))}}},
             "simulated tempering",
         ),
-        ({"validation": 0}, f"{NONE}: of 120 examples"),
+        ({"validation": 0}, f"{NONE}: a share between 0 and 1 of 120 examples"),
         ({"validation": 1.5}, f"{NONE}.*got validation=1.5"),
         ({"validation": None}, f"{NONE}.*got NoneType"),
         ({"validation": (TENSORS[0][:0], TENSORS[1][:0])}, "validation has no examples"),
-        ({"validation": iter([])}, f"{NONE}.*again and again"),
+        ({"validation": iter([])}, f"{NONE}.*iterated repeatedly"),
         ({"validation": []}, f"{NONE}: the loader for validation has no batches"),
         ({"validation": (TENSORS[0], TENSORS[1][:3])}, "validation must have as many targets as inputs"),
         (
             {"validation": (TENSORS[0], TENSORS[1] + 1)},
             "validation targets of 'classes' must be whole numbers from 0 to 2, got values from 1 to 3",
         ),
-        ({"data": batches(*TENSORS)}, f"{NONE}: only of tensors a share"),
-        ({"data": iter(batches(*TENSORS)), "validation": TENSORS}, "data must be .* again and again"),
+        ({"data": batches(*TENSORS)}, f"{NONE}: a share can be set aside only where"),
+        ({"data": iter(batches(*TENSORS)), "validation": TENSORS}, "data must be .* iterated repeatedly"),
         ({"data": 3}, "data must be tensors"),
         ({"data": (np.ones((9, 2)), np.ones(9))}, "data must be tensors.*got tuple of ndarray, ndarray"),
         ({"data": [], "validation": TENSORS}, "data has no batches"),
-        ({"data": batches(*TENSORS), "batch": 3, "validation": TENSORS}, "batch is for tensors"),
+        ({"data": batches(*TENSORS), "batch": 3, "validation": TENSORS}, "batch applies to tensors"),
         ({"data": (TENSORS[0], TENSORS[1][:3])}, r"as many targets as inputs, got \(120, 2\) and \(3,\)"),
         ({"data": (TENSORS[0], TENSORS[1].float())}, r"'regression' needs targets of the shape"),
         ({"data": (TENSORS[0], torch.ones(120, 3)), "by": "accuracy"}, "'regression' has no accuracy"),
@@ -447,7 +447,10 @@ def single():
             r"does not take inputs of shape \(32, 2\) of float64: ",
         ),
         ({"data": (TENSORS[0][:, :1], TENSORS[1])}, r"does not take inputs of shape \(32, 1\) of float32: "),
-        ({"data": (TENSORS[0] * math.nan, TENSORS[1])}, "not finite for inputs .*, some of which are not"),
+        (
+            {"data": (TENSORS[0] * math.nan, TENSORS[1])},
+            "not finite for inputs .*, and some of these are not",
+        ),
         ({"make_model": lambda: network().bfloat16()}, "does not take inputs .* of float32"),
         ({"make_model": lambda: nn.Flatten(0), "methods": "Adam"}, "an empty parameter list"),
         (
@@ -458,7 +461,7 @@ def single():
         ({"data": (TENSORS[0], TENSORS[1] - 1)}, "whole numbers from 0 to 2, got values from -1 to 1"),
         ({"data": (TENSORS[0], ONES / 2), "task": "classes"}, "must be whole numbers from 0 to 2"),
         ({"data": (TENSORS[0], ONES.to(torch.complex64))}, "of complex64 must be finite real numbers"),
-        ({"make_model": single}, "needs an output for each class, and the model has 1: take task='binary'"),
+        ({"make_model": single}, "needs an output for each class, and the model has 1: choose task='binary'"),
         ({"make_model": single, "data": (TENSORS[0], ONES)}, r"got .* \(96,\) of float32: give y\[:, None\]"),
         ({"make_model": single, "data": (TENSORS[0], ONES), "task": "binary"}, r"give y\[:, None\]"),
         (

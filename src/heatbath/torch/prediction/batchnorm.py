@@ -1,8 +1,8 @@
-"""Statistics of batch norms: those that a model has from training are not those of its samples.
+"""Compute batch-norm statistics for samples of a model, whose running means belong to earlier parameters.
 
-In training mode a batch norm divides by what it finds in the batch, and keeps running means of that for
-evaluation: over the last steps, each of which had other parameters. A sample is one of them, so its
-statistics are renewed by passing training data through it once more.
+In training mode a batch norm normalises by the statistics of the batch, and keeps running means of them for
+evaluation: over the last steps, each of which had different parameters. A sample is one of these steps, so
+its own statistics need one more pass over training data.
 """
 
 from __future__ import annotations
@@ -12,33 +12,48 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from heatbath.torch.data import batches_of
+from heatbath._internal.warnings import StaleStatisticsWarning
+from heatbath.torch.data import iterate_inputs
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-from heatbath._internal.warnings import StaleStatisticsWarning
+    from torch.nn.modules.batchnorm import _NormBase
 
 
-def norms_of(model: nn.Module) -> dict[str, Any]:
-    """The norms that keep running statistics, by their names."""
+def find_norms(model: nn.Module) -> dict[str, _NormBase]:
+    """Return the submodules that keep running statistics, by name: batch and instance norms."""
     from torch import nn
 
-    kept = nn.modules.batchnorm._NormBase
     return {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, kept) and module.track_running_stats and module.running_mean is not None
+        if isinstance(module, nn.modules.batchnorm._NormBase)
+        and module.track_running_stats
+        and module.running_mean is not None
     }
 
 
 def renew_statistics(model: nn.Module, batches: Any) -> None:
-    """Give the batch norms of a model the statistics that its parameters have on some training data.
+    """Recompute the batch-norm statistics of a model for its present parameters, in place.
 
-    `batches` are a tensor, an array, or a loader of inputs, or of inputs with targets after them. Means and
-    variances are those of the batches, averaged, as in `torch.optim.swa_utils.update_bn`; but all else is in
-    evaluation mode, so that they are those of the network as it predicts (dropout drops nothing). Without
-    batch norms nothing is done.
+    Means and variances are averaged over the batches, as in `torch.optim.swa_utils.update_bn`. Unlike there,
+    everything else is in evaluation mode, so that the statistics are those of the network as it predicts
+    (dropout drops nothing). A model without batch norms is left alone.
 
+    Parameters
+    ----------
+    model
+        The module; its running statistics change.
+    batches
+        Training data: a tensor, an array, or a loader of inputs, or of inputs followed by targets.
+
+    Raises
+    ------
+    ValueError
+        If the loader has no batches. The statistics are then as they were, as after any error.
+
+    Examples
+    --------
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
     >>> x = torch.randn(100, 2)
@@ -48,60 +63,62 @@ def renew_statistics(model: nn.Module, batches: Any) -> None:
     """
     import torch
 
-    norms = norms_of(model)
+    norms = find_norms(model)
     if not norms:
         return
-    before = statistics_of(model)
+    previous = copy_statistics(model)
     momenta = {name: norm.momentum for name, norm in norms.items()}
     count = 0
     try:
-        with evaluating(model), torch.no_grad():
+        with evaluation_mode(model), torch.no_grad():
             for norm in norms.values():
                 norm.reset_running_stats()
-                norm.momentum = None  # the mean over all batches
+                norm.momentum = None  # averages all batches with equal weights
                 norm.training = True
-            for inputs in batches_of(model, batches):
+            for inputs in iterate_inputs(model, batches):
                 model(inputs)
                 count += 1
         if not count:
-            raise ValueError("statistics cannot be renewed without training data: the loader has no batches")
+            raise ValueError(
+                "batch-norm statistics need training data, and the loader has no batches: give one that has"
+            )
     except BaseException:
-        model.load_state_dict(before, strict=False)
+        model.load_state_dict(previous, strict=False)
         raise
     finally:
         for name, norm in norms.items():
             norm.momentum = momenta[name]
 
 
-def statistics_of(model: nn.Module) -> dict[str, Tensor]:
-    """Copies of all that norms have found, by its names in the model's state, on the CPU."""
+def copy_statistics(model: nn.Module) -> dict[str, Tensor]:
+    """Return copies on the CPU of all running statistics, by their names in the model's state."""
     return {
         f"{name}.{key}" if name else key: value.to("cpu", copy=True)
-        for name, norm in norms_of(model).items()
+        for name, norm in find_norms(model).items()
         for key, value in norm.named_buffers(recurse=False)
     }
 
 
-def are_training(model: nn.Module) -> bool:
-    """Whether there are norms that change their statistics with every pass."""
-    return any(norm.training for norm in norms_of(model).values())
+def has_training_norms(model: nn.Module) -> bool:
+    """Return whether some norm changes its running statistics at every forward pass."""
+    return any(norm.training for norm in find_norms(model).values())
 
 
-def warn_of_statistics(model: nn.Module, samples: Any) -> None:
-    """Warn of samples that were taken in training mode, and whose statistics were not renewed."""
+def warn_of_stale_statistics(model: nn.Module, samples: Any) -> None:
+    """Warn if samples were taken in training mode and their batch-norm statistics were not renewed."""
     if stale := getattr(samples, "stale", []):
         warnings.warn(
-            f"the batch norms of {type(model).__name__} have running means over the steps of training in "
-            f"{len(stale)} of {len(samples)} samples, and not statistics of their own: renew them, as in "
-            "samples.renew(loader), with training data",
+            f"{len(stale)} of {len(samples)} samples of {type(model).__name__} have batch-norm statistics "
+            "that are running means over steps of training, not their own: renew them with training "
+            "data, as in samples.renew(loader)",
             StaleStatisticsWarning,
             stacklevel=3,
         )
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode within; afterwards every module is in the mode it was in."""
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model in evaluation mode; restore the mode of every submodule when the block ends."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()

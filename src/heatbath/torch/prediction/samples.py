@@ -1,4 +1,4 @@
-"""Samples of a torch model: its states, collected while it is trained."""
+"""Collect states of a torch model while it is trained, in memory or in a folder, for predictions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,24 @@ from heatbath._internal.atomic_write import PART, Content, create, write
 from heatbath._internal.checks import shown, whole
 from heatbath.datasets.tasks import Task
 from heatbath.methods.schedules import Cycle
-from heatbath.torch.prediction.batchnorm import are_training, norms_of, renew_statistics, statistics_of
+from heatbath.torch.prediction.batchnorm import (
+    copy_statistics,
+    find_norms,
+    has_training_norms,
+    renew_statistics,
+)
+from heatbath.torch.prediction.states import (
+    check_module,
+    fingerprint,
+    gather_tensor,
+    has_fingerprint,
+    is_chains,
+    is_frozen,
+    names_text,
+    select_tensors,
+    settings_text,
+    single_module,
+)
 
 if TYPE_CHECKING:
     import arviz
@@ -24,41 +41,44 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from heatbath.datasets.problem import Floats
-from heatbath.torch.prediction.states import (
-    check_module,
-    is_chains,
-    is_frozen,
-    is_like,
-    likeness,
-    listed,
-    tensors,
-    text_of,
-    whole_tensor,
-)
 
-SETTINGS = "samples.json"  # beside the samples in a folder: what made them
-RENEWED = "renewed.json"  # and which of them have had their batch norms renewed
+SETTINGS = "samples.json"  # file in a folder of samples: the settings and the model's tensors
+RENEWED = "renewed.json"  # file beside it: the steps of samples with renewed batch-norm statistics
+PREFIX = "sample-"  # of the file of one sample, followed by the number of the step in twelve digits
 
 
 class Samples:
-    """States of a model (parameters and buffers), taken while it is trained: never more than `most`.
+    """States of a model (parameters and buffers), collected while it is trained: at most `most` of them.
 
-    Call `take()` after every step. The first `burn_in` steps are not among the samples; then every `thin`-th
-    is. Where there would be too many, every other one is dropped and `thin` doubles, so that those kept are
-    always evenly spaced. They are copies in the CPU's memory, or files in `folder`, each there whole or not
-    at all. Tied tensors are stored once, and what `get_extra_state` returns is not. Of a model that is
-    sharded (`DTensor`) every process must take, in memory, and has the whole tensors.
+    Call `take()` after every step. The first `burn_in` steps give no samples; then every `thin`-th step gives
+    one. When there would be more than `most`, every other sample is dropped and `thin` doubles, so that the
+    samples are always evenly spaced. They are copies in the CPU's memory, or files in `folder`, each written
+    completely or not at all.
 
-    `when=` a `heatbath.methods.schedules.Cycle` takes the states that it says, at the end of each cycle, and
-    `thin`
-    counts these.
+    Parameters
+    ----------
+    model
+        A module, or `heatbath.torch.Chains`. Tied tensors are stored once, and the result of
+        `get_extra_state` is not stored. If the model is sharded (`DTensor`), every process must take samples,
+        in memory, and each has the complete tensors.
+    burn_in
+        Number of steps before the first sample is due.
+    thin
+        Number of steps from one sample to the next; with `when`, the number of states of the cycle.
+    most
+        Largest number of samples that are kept, at least 2.
+    when
+        A `heatbath.methods.schedules.Cycle`, to take states at the end of each of its cycles only.
+    folder
+        Where to store the samples. A folder with samples of the same model and settings is opened again: the
+        samples are there, and the steps are counted on from the last of them, without another burn-in. To
+        start from nothing choose an empty folder. One folder is for one collector at a time: none replaces
+        the files of another.
 
-    Frozen parameters (`requires_grad=False`) are not stored, as they do not move: samples have those of the
-    model, and are refused where these have changed since. So samples of adapters are small.
-
-    A folder that has samples of such a model, made with the same settings, is opened again: the samples are
-    there, and the count of steps continues from the last of them, without another burn-in. To begin anew
-    choose an empty folder. One folder is for one collector at a time: none replaces another one's files.
+    Notes
+    -----
+    Frozen parameters (`requires_grad=False`) are not stored, because they don't change: samples contain those
+    of the model, and raise an error if these have changed. So samples of adapters are small.
     """
 
     def __init__(
@@ -82,275 +102,348 @@ class Samples:
         self._settings: dict[str, Any] = {"burn_in": self.burn_in, "thin": self.thin, "most": self.most}
         if when is not None:
             self._settings["when"] = asdict(when)
-        self._fresh: set[int] = set()  # samples whose batch norms have statistics of their own
-        self._frozen: dict[str, list[float]] = {}  # what the tensors are like that are not stored
+        self._renewed: set[int] = set()  # steps of samples with batch-norm statistics of their own
+        self._frozen: dict[str, list[float]] = {}  # fingerprints of the tensors that are not stored
         self.folder = None if folder is None else Path(folder).resolve()  # also after a change of directory
         self.step = 0
-        self._kept: dict[int, dict[str, Tensor] | Path] = {}  # by the number of the step
+        self._stored: dict[int, dict[str, Tensor] | Path] = {}  # by the number of the step
         if self.folder is not None:
             self._open(self.folder)
 
     def __repr__(self) -> str:
-        where = "in memory" if self.folder is None else f"in {self.folder}"
-        kept = f"{len(self)} of at most {self.most} states of {type(self.model).__name__}"
-        every = f"every {self.thin} {'steps' if self.when is None else f'of {self.when!r}'}"
-        return f"Samples({kept}, {every} after {self.burn_in}, at step {self.step}, {where})"
+        location = "in memory" if self.folder is None else f"in {self.folder}"
+        count = f"{len(self)} of at most {self.most} states of {type(self.model).__name__}"
+        spacing = f"every {self.thin} {'steps' if self.when is None else f'of {self.when!r}'}"
+        return f"Samples({count}, {spacing} after {self.burn_in}, at step {self.step}, {location})"
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._stored)
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        frozen = self._frozen_tensors()
+        for stored in list(self._stored.values()):
+            yield frozen | _load(stored)
 
     @property
     def steps(self) -> list[int]:
-        """The steps at which the samples were taken."""
-        return list(self._kept)
+        """Numbers of the steps at which the samples were taken."""
+        return list(self._stored)
+
+    # Taking samples
 
     def take(self, steps: int | None = None) -> None:
-        """Count a step, and keep the state if it is due.
+        """Count a step, and store the state of the model if a sample is due.
 
-        `steps`: how many have been made, where that is not one more than the last time: after a resume at a
-        step of which there is no sample, such as `samples.take(optimizer.param_groups[0]["step"])`.
+        Parameters
+        ----------
+        steps
+            Number of steps made so far, where that is not one more than at the last call: after resuming at
+            a step without a sample, for example `samples.take(optimizer.param_groups[0]["step"])`.
         """
         self.step = self.step + 1 if steps is None else whole("steps", steps, low=self.step + 1)
-        place = self._place(self.step)
-        if place <= 0 or place % self.thin or (self.when is not None and not self.when.collects(self.step)):
+        if self.when is not None and not self.when.collects(self.step):
             return
-        if len(self._kept) == self.most:
+        position = self._position(self.step)
+        if position <= 0 or position % self.thin:
+            return
+        if len(self._stored) == self.most:
             self.thin *= 2
-            self._thin_out()
-            if place % self.thin:
+            self._drop_samples()
+            if position % self.thin:
                 return
-        values = tensors(self.model.state_dict(keep_vars=True))
-        moving = {name: value for name, value in values.items() if not is_frozen(value)}
-        copies = {id(value): whole_tensor(value).to("cpu", copy=True) for value in moving.values()}
-        state = {name: copies[id(value)] for name, value in moving.items()}  # a tied tensor is there once
-        for name in values.keys() - moving.keys() - self._frozen.keys():
-            self._frozen[name] = likeness(values[name])
-        self._kept[self.step] = state if self.folder is None else self._write(self.folder, state)
-        if not are_training(self._module):
-            self._fresh.add(self.step)
+        state = self._copy_state()
+        self._stored[self.step] = state if self.folder is None else self._write(self.folder, state)
+        if not has_training_norms(single_module(self.model)):
+            self._renewed.add(self.step)
 
-    @property
-    def stale(self) -> list[int]:
-        """The steps of samples with statistics of batch norms that are not their own: taken in training mode,
-        and not renewed since."""
-        return [step for step in self._kept if step not in self._fresh] if norms_of(self._module) else []
-
-    def renew(self, batches: Any) -> None:
-        """Give every sample the statistics of batch norms that its parameters have on training data.
-
-        `batches` are a tensor, an array, or a loader that can be gone through again, which it is for each
-        sample (see `renew_statistics`). Samples that are taken later are not renewed.
-        """
-        if not norms_of(self._module):
-            return
-        if any(hasattr(p, "full_tensor") for p in self._module.parameters()):
-            raise RuntimeError("samples of a sharded model cannot be renewed: do it with the whole model")
-        if isinstance(batches, Iterator):
-            batches = list(batches)  # which are needed for every sample
-        module, frozen = deepcopy(self._module), self._still()
-        for step in self.stale:
-            kept = self._kept[step]
-            state = self._read(kept)
-            state = state | self._renewed(module, frozen | state, batches)
-            if isinstance(kept, Path):
-                write(kept, partial(_save, state))
-            else:
-                self._kept[step] = state
-            self._fresh.add(step)
-            if self.folder is not None:
-                write(self.folder / RENEWED, json.dumps(sorted(self._fresh)))
-
-    def _renewed(self, module: nn.Module, state: dict[str, Tensor], batches: Any) -> dict[str, Tensor]:
-        """The statistics of a sample, or of all chains in it."""
-        import torch
-
-        chains: Any = self.model
-        several = is_chains(chains)
-        every = []
-        for own in chains.states(state) if several else [state]:
-            module.load_state_dict(own, strict=False)
-            renew_statistics(module, batches)
-            every.append(statistics_of(module))
-        if not several:
-            return every[0]
-        return {chains.place(n): torch.stack([own[n] for own in every]) for n in every[0]}
-
-    @property
-    def _module(self) -> nn.Module:
-        """The model, or that of which there are many chains."""
-        chains: Any = self.model
-        module: nn.Module = chains.model if is_chains(chains) else chains
-        return module
-
-    def _place(self, step: int) -> int:
-        """The number of a step, or of a state that the cycle says, since the burn-in."""
+    def _position(self, step: int) -> int:
+        """Return the number of steps since the burn-in, or of states of the cycle."""
         if self.when is None:
             return step - self.burn_in
         return self.when.count(step) - self.when.count(self.burn_in)
 
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        frozen = self._still()
-        for kept in list(self._kept.values()):
-            yield frozen | self._read(kept)
+    def _drop_samples(self) -> None:
+        """Drop the samples that are not due at the present `thin`, the earliest first."""
+        for step in [step for step in self._stored if self._position(step) % self.thin]:
+            stored = self._stored.pop(step)
+            if isinstance(stored, Path):
+                stored.unlink(missing_ok=True)
 
-    def _read(self, kept: dict[str, Tensor] | Path) -> dict[str, Tensor]:
-        """A sample as it is stored."""
-        import torch
+    def _copy_state(self) -> dict[str, Tensor]:
+        """Return copies of all tensors but frozen parameters, whose fingerprints are recorded instead."""
+        values = self._model_tensors()
+        moving = {name: value for name, value in values.items() if not is_frozen(value)}
+        copies = {id(value): gather_tensor(value).to("cpu", copy=True) for value in moving.values()}
+        for name in values.keys() - moving.keys() - self._frozen.keys():
+            self._frozen[name] = list(fingerprint(values[name]))
+        return {name: copies[id(value)] for name, value in moving.items()}  # tied tensors share one copy
 
-        if not isinstance(kept, Path):
-            return kept
-        state: dict[str, Tensor] = torch.load(kept, map_location="cpu", weights_only=True)
-        return state
+    def _model_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of the model by name; parameters are parameters."""
+        return select_tensors(self.model.state_dict(keep_vars=True))
 
-    def _still(self) -> dict[str, Tensor]:
-        """The tensors of the model that samples do not have, which must be as they were."""
-        values = tensors(self.model.state_dict(keep_vars=True)) if self._frozen else {}
-        if changed := sorted(n for n, old in self._frozen.items() if not is_like(values[n], old)):
+    def _frozen_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of the model that samples don't contain; refuse if they have changed."""
+        values = self._model_tensors() if self._frozen else {}
+        changed = [
+            name for name, recorded in self._frozen.items() if not has_fingerprint(values[name], recorded)
+        ]
+        if changed:
             raise ValueError(
-                "the samples have no values of what was frozen when they were taken, and that has changed in "
-                f"the model since: {listed(changed)}. Use them with the model as it was"
+                "the samples don't contain the parameters that were frozen when they were taken, and the "
+                f"model's have changed since: {names_text(sorted(changed))}. Use the samples with the model "
+                "as it was"
             )
-        return {name: whole_tensor(values[name]).to("cpu") for name in self._frozen}
+        return {name: gather_tensor(values[name]).to("cpu") for name in self._frozen}
 
     def resume(self, step: int, thin: int, states: Mapping[int, dict[str, Tensor]]) -> None:
-        """Go on in memory from samples by the number of their step, at a step, with the `thin` of then. They
-        are whole, and were taken in evaluation mode."""
+        """Continue in memory at a step, from complete samples that were taken in evaluation mode.
+
+        Parameters
+        ----------
+        step
+            Number of steps made so far.
+        thin
+            The spacing of the samples.
+        states
+            The samples by the number of their step, in order.
+        """
         self.step, self.thin = whole("step", step, low=0), whole("thin", thin, low=1)
-        self._kept, self._fresh = dict(states), set(states)
+        self._stored, self._renewed = dict(states), set(states)
+
+    # Batch norms
+
+    @property
+    def stale(self) -> list[int]:
+        """Steps of the samples whose batch-norm statistics are running means over other parameters.
+
+        These samples were taken in training mode and not renewed since.
+        """
+        if not find_norms(single_module(self.model)):
+            return []
+        return [step for step in self._stored if step not in self._renewed]
+
+    def renew(self, batches: Any) -> None:
+        """Compute the batch-norm statistics of every stale sample by a pass over training data.
+
+        Samples that are taken later are not renewed. A model without batch norms is left alone.
+
+        Parameters
+        ----------
+        batches
+            A tensor, an array, or a loader, which is iterated once for each sample; see `renew_statistics`.
+
+        Raises
+        ------
+        RuntimeError
+            If the model is sharded.
+        """
+        original = single_module(self.model)
+        if not find_norms(original):
+            return
+        if any(hasattr(p, "full_tensor") for p in original.parameters()):
+            raise RuntimeError("samples of a sharded model cannot be renewed: do it with the complete model")
+        if isinstance(batches, Iterator):
+            batches = list(batches)  # because every sample needs them
+        module, frozen = deepcopy(original), self._frozen_tensors()
+        for step in self.stale:
+            stored = self._stored[step]
+            state = _load(stored)
+            state = state | self._renewed_statistics(module, frozen | state, batches)
+            if isinstance(stored, Path):
+                write(stored, partial(_save, state))
+            else:
+                self._stored[step] = state
+            self._renewed.add(step)
+            if self.folder is not None:
+                write(self.folder / RENEWED, json.dumps(sorted(self._renewed)))
+
+    def _renewed_statistics(
+        self, module: nn.Module, state: dict[str, Tensor], batches: Any
+    ) -> dict[str, Tensor]:
+        """Return the batch-norm statistics of a sample for its parameters; those of all chains are stacked.
+
+        `module` is a working copy of the module, whose parameters and statistics change.
+        """
+        import torch
+
+        statistics = []
+        for single_state in self.model.states(state) if is_chains(self.model) else [state]:
+            module.load_state_dict(single_state, strict=False)
+            renew_statistics(module, batches)
+            statistics.append(copy_statistics(module))
+        if not is_chains(self.model):
+            return statistics[0]
+        return {
+            self.model.place(name): torch.stack([values[name] for values in statistics])
+            for name in statistics[0]
+        }
+
+    # Export
 
     def to_arviz(self, x: Any, *, task: Task, parameters: bool = False) -> arviz.InferenceData | xr.DataTree:
-        """The samples for ArviZ: `prediction`, what they say of x, chain x draw x point x output.
+        """Return the samples' predictions for ArviZ: `prediction`, (chain, draw, point, output).
 
-        x and `task` are as in `predict`. Of `heatbath.torch.Chains` the chains are chains, and those that
-        are not finite are left out; other models have one. The draws are called by their steps. Weights can
-        be exchanged without changing the function, so that R-hat and ESS mean something for the function
-        only; with `parameters` the parameters are there too, each by its name.
+        Weights of hidden units can be exchanged without changing the function, so R-hat and ESS are
+        meaningful for predictions only. Needs the extra `heatbath[arviz]`.
 
-        An InferenceData for ArviZ before 1.0, a DataTree since. Needs the extra `heatbath[arviz]`.
+        Parameters
+        ----------
+        x, task
+            Inputs and task, as in `predict`.
+        parameters
+            Add every parameter under its name.
+
+        Returns
+        -------
+        arviz.InferenceData or xarray.DataTree
+            An InferenceData for ArviZ before 1.0, a DataTree since. Draws are labelled by their steps. The
+            chains of `heatbath.torch.Chains` are chains, without those that are not finite; other models have
+            one chain.
         """
         from heatbath.torch.prediction.predict import outputs
 
-        said = outputs(self.model, self, x, task=task)
-        return for_arviz(
-            {"posterior": by_chain(self.model, dict(zip(self.steps, self, strict=True)), said, parameters)}
-        )
+        predictions = outputs(self.model, self, x, task=task)
+        states = dict(zip(self.steps, self, strict=True))
+        return for_arviz({"posterior": samples_dataset(self.model, states, predictions, parameters)})
 
-    def _thin_out(self) -> None:
-        """Drop the samples that are not due at the present `thin`, the earliest first."""
-        for step in [n for n in self._kept if self._place(n) % self.thin]:
-            dropped = self._kept.pop(step)
-            if isinstance(dropped, Path):
-                dropped.unlink(missing_ok=True)
+    # The folder
+
+    def _open(self, folder: Path) -> None:
+        """Create the folder, or continue with the samples in it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in folder.glob(f"sample*{PART}"):
+            part.unlink(missing_ok=True)  # left behind by a program that was killed
+        files = sorted(folder.glob(f"{PREFIX}{'[0-9]' * 12}.pt"))
+        if files or (folder / SETTINGS).exists():
+            self._check_folder(folder)
+        if not files:
+            return
+        self._stored = {int(path.stem.removeprefix(PREFIX)): path for path in files}
+        self.step = self.steps[-1]
+        while self._position(self.steps[0]) > self.thin:  # the first sample is always at `thin`
+            self.thin *= 2
+        self._drop_samples()  # which a program that was killed may not have finished
+        self._renewed = _read_renewed(folder)
 
     def _write(self, folder: Path, state: dict[str, Tensor]) -> Path:
-        self._claim(folder)
-        path = folder / f"sample-{self.step:012d}.pt"
+        """Write a sample to a new file, and return its path."""
+        self._claim_folder(folder)
+        path = folder / f"{PREFIX}{self.step:012d}.pt"
         _create(path, partial(_save, state))
         return path
 
-    def _open(self, folder: Path) -> None:
-        """Begin in a folder, or continue with the samples that are there."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for part in folder.glob(f"sample*{PART}"):
-            part.unlink(missing_ok=True)  # of a program that was killed
-        files = sorted(folder.glob(f"sample-{'[0-9]' * 12}.pt"))
-        if files or (folder / SETTINGS).exists():
-            self._check(folder)
-        if files:
-            self._kept = {int(path.stem.removeprefix("sample-")): path for path in files}
-            self.step = self.steps[-1]
-            while self._place(self.steps[0]) > self.thin:  # the first is always at `thin`, doubled or not
-                self.thin *= 2
-            self._thin_out()  # what a program that was killed had still to drop
-            self._fresh = self._known_fresh(folder)
-
-    def _known_fresh(self, folder: Path) -> set[int]:
-        """The samples in a folder that were renewed."""
-        try:
-            return {int(step) for step in json.loads((folder / RENEWED).read_text())}
-        except FileNotFoundError:
-            return set()
-        except (OSError, ValueError, TypeError) as error:
-            raise ValueError(f"{folder / RENEWED} is not as it was written ({error}): remove it") from None
-
-    def _claim(self, folder: Path) -> None:
-        """Write down what makes the samples in a folder, or see that it is the same."""
+    def _claim_folder(self, folder: Path) -> None:
+        """Write the settings to a new folder; refuse one with other settings."""
         if (folder / SETTINGS).exists():
-            self._check(folder)
-        else:
-            content = {**self._settings, "tensors": self._shapes()}
-            text = json.dumps(content | ({"frozen": self._frozen} if self._frozen else {}), indent=1)
-            _create(folder / SETTINGS, text)
+            self._check_folder(folder)
+            return
+        content = self._settings | {"tensors": self._tensor_descriptions()}
+        content |= {"frozen": self._frozen} if self._frozen else {}
+        _create(folder / SETTINGS, json.dumps(content, indent=1))
 
-    def _check(self, folder: Path) -> None:
-        """Refuse a folder whose samples are of another model, or were made with other settings."""
+    def _check_folder(self, folder: Path) -> None:
+        """Refuse a folder with samples of another model or with other settings; read its fingerprints."""
         remedy = "choose an empty folder, or the same model and settings"
         try:
-            there = json.loads((folder / SETTINGS).read_text())
-            settings, shapes = {name: there[name] for name in self._settings}, dict(there["tensors"])
-            frozen = {str(name): [float(x) for x in like] for name, like in there.get("frozen", {}).items()}
-            settings |= {"when": there["when"]} if "when" in there else {}
+            content = json.loads((folder / SETTINGS).read_text())
+            settings, tensors = {name: content[name] for name in self._settings}, dict(content["tensors"])
+            frozen = {
+                str(name): [float(number) for number in pair]
+                for name, pair in content.get("frozen", {}).items()
+            }
+            settings |= {"when": content["when"]} if "when" in content else {}
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ValueError(
-                f"{folder} has samples, and {SETTINGS}, which says what made them, is missing or not as it "
-                f"was written ({type(error).__name__}): {remedy}"
+                f"{folder} has samples, and {SETTINGS}, which holds their settings, is missing or was "
+                f"altered ({type(error).__name__}): {remedy}"
             ) from None
-        here = self._shapes()
-        names = here.keys() | shapes.keys()
-        if differ := sorted(name for name in names if here.get(name) != shapes.get(name)):
+        expected = self._tensor_descriptions()
+        names = expected.keys() | tensors.keys()
+        if different := sorted(name for name in names if expected.get(name) != tensors.get(name)):
             raise ValueError(
-                f"{folder} has samples of another model, which differs in {listed(differ)}: {remedy}"
+                f"{folder} has samples of another model, which differs in {names_text(different)}: {remedy}"
             )
         if settings != self._settings:
             raise ValueError(
-                f"{folder} has samples made with {text_of(settings)}, got {text_of(self._settings)}: {remedy}"
+                f"{folder} has samples made with {settings_text(settings)}, got "
+                f"{settings_text(self._settings)}: {remedy}"
             )
         self._frozen |= frozen
 
-    def _shapes(self) -> dict[str, str]:
-        """What the model's tensors are like."""
-        values = tensors(self.model.state_dict(keep_vars=True))
-        return {name: f"{value.dtype} {tuple(value.shape)}" for name, value in values.items()}
+    def _tensor_descriptions(self) -> dict[str, str]:
+        """Return type and shape of the model's tensors as text, by name."""
+        return {name: f"{value.dtype} {tuple(value.shape)}" for name, value in self._model_tensors().items()}
 
 
-def by_chain(
-    model: Any, states: Mapping[int, Mapping[str, Tensor]], said: Floats, parameters: bool
+def samples_dataset(
+    model: nn.Module, states: Mapping[int, Mapping[str, Tensor]], predictions: Floats, parameters: bool
 ) -> xr.Dataset:
-    """What the samples of a model say, (chains, samples, points, ...), and their parameters if wanted, as a
-    data set; the states are by the number of their step."""
+    """Return predictions of samples, and their parameters if wanted, without chains that are not finite.
+
+    Parameters
+    ----------
+    model
+        A module, or `Chains` of one.
+    states
+        Samples by the number of their step.
+    predictions
+        Predictions of each, (chains, samples, points, ..., outputs).
+    parameters
+        Add the parameters, each under its name.
+    """
     import numpy as np
     import xarray as xr
 
-    alive = np.isfinite(said.reshape(len(said), -1)).all(axis=1)
+    alive = np.isfinite(predictions.reshape(len(predictions), -1)).all(axis=1)
     if not alive.any():
-        raise ValueError("all chains diverged: there are no samples to give")
-    last = [f"output_{axis}" for axis in range(1, said.ndim - 3)] + ["output"]  # of several axes too
-    found = {"prediction": (("chain", "draw", "point", *last), said[alive])}
+        raise ValueError("all chains have diverged: there are no finite samples; choose a smaller stepsize")
+    inner_axes = [f"output_{axis}" for axis in range(1, predictions.ndim - 3)]
+    variables = {"prediction": (("chain", "draw", "point", *inner_axes, "output"), predictions[alive])}
     if parameters:
-        chains = [[own] for own in states.values()]
-        if is_chains(model):
-            chains = [list(model.states(state)) for state in states.values()]
-        for name, _ in (model.model if is_chains(model) else model).named_parameters():
-            values = np.array([[own[name].double().numpy() for own in row] for row in chains])
+        rows = [list(model.states(state)) if is_chains(model) else [state] for state in states.values()]
+        for name, _ in single_module(model).named_parameters():
+            values = np.array([[state[name].double().numpy() for state in row] for row in rows])
             values = np.moveaxis(values, 0, 1)[alive]
-            dims = [f"{name}_dim_{axis}" for axis in range(values.ndim - 2)]
-            found[name] = (("chain", "draw", *dims), values)
+            axes = [f"{name}_dim_{axis}" for axis in range(values.ndim - 2)]
+            variables[name] = (("chain", "draw", *axes), values)
     coordinates = {"chain": np.flatnonzero(alive), "draw": list(states)}
-    return xr.Dataset(found, coords=coordinates)
+    return xr.Dataset(variables, coords=coordinates)
+
+
+def _read_renewed(folder: Path) -> set[int]:
+    """Return the steps of samples in a folder whose batch-norm statistics were renewed."""
+    try:
+        return {int(step) for step in json.loads((folder / RENEWED).read_text())}
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{folder / RENEWED} was altered ({error}): remove it") from None
+
+
+def _load(stored: dict[str, Tensor] | Path) -> dict[str, Tensor]:
+    """Return a sample without frozen parameters, from memory or from its file."""
+    import torch
+
+    if not isinstance(stored, Path):
+        return stored
+    state: dict[str, Tensor] = torch.load(stored, map_location="cpu", weights_only=True)
+    return state
 
 
 def _save(state: dict[str, Tensor], file: IO[bytes]) -> None:
+    """Write a state to an open file."""
     import torch
 
     torch.save(state, file)
 
 
 def _create(path: Path, content: Content) -> None:
-    """Make a file that is there whole or not at all, and replaces no other."""
+    """Create a file, completely or not at all; refuse to replace one."""
     try:
         create(path, content)
     except FileExistsError:
         raise FileExistsError(
-            f"{path} is there already, or being written: another collector uses this folder. Give each a "
-            "folder of its own, and with several processes take samples in one of them"
+            f"{path} exists, or is being written: another collector uses this folder. Give each its own "
+            "folder, and with several processes take samples in only one of them"
         ) from None

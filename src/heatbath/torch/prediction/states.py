@@ -1,55 +1,67 @@
-"""State dicts of a module: check them, compare them, and tell chains from single modules."""
+"""State dicts of a module: select their tensors, detect changes, and tell chains from single modules."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from heatbath._internal.checks import shown
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
-ROUNDING = 1e-12  # relative, of sums in double
-EXTRA = "_extra_state"  # torch's name for what get_extra_state returns: anything, so it is not kept
+    from heatbath.torch.optim.chains import Chains
+
+ROUNDING = 1e-12  # relative difference of two sums in double precision that were added up in different orders
+EXTRA_STATE = "_extra_state"  # torch's name for the result of get_extra_state, which can be anything
 
 
-def whole_tensor(value: Any) -> Tensor:
-    """A tensor, gathered where it is sharded over processes."""
+def gather_tensor(value: Any) -> Tensor:
+    """Return a tensor without its graph, gathered from all processes where it is sharded (`DTensor`)."""
     tensor: Tensor = value.detach()
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def is_frozen(value: Any) -> bool:
-    """Whether it is a parameter that does not move."""
+def is_frozen(value: object) -> bool:
+    """Return whether this is a parameter with `requires_grad=False`."""
     from torch import nn
 
     return isinstance(value, nn.Parameter) and not value.requires_grad
 
 
-def likeness(value: Any) -> list[float]:
-    """Two numbers by which a change of a tensor is seen: its sum and its norm."""
+class Fingerprint(NamedTuple):
+    """Two numbers that change when a tensor changes."""
+
+    total: float
+    norm: float
+
+
+def fingerprint(value: Any) -> Fingerprint:
+    """Return sum and norm of a tensor, computed in double precision."""
     import torch
 
-    tensor = whole_tensor(value)
+    tensor = gather_tensor(value)
     if not tensor.numel():
-        return [0.0, 0.0]
+        return Fingerprint(0.0, 0.0)
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     wide = torch.float64 if tensor.is_floating_point() else torch.int64
     total = torch.sum(tensor, dtype=wide)
-    size = torch.linalg.vector_norm(tensor.flatten().to(torch.float64))
-    return [float(total), float(size)]
+    norm = torch.linalg.vector_norm(tensor.flatten().to(torch.float64))
+    return Fingerprint(float(total), float(norm))
 
 
-def is_like(value: Any, old: list[float]) -> bool:
-    """Whether a tensor has the sum and the norm that it had, but for the order in which they were added up,
-    which depends on threads and devices: in double that is some 1e-16 of the sum of sizes, at most √n norms.
+def has_fingerprint(value: Any, recorded: list[float] | Fingerprint) -> bool:
+    """Return whether a tensor still has the sum and the norm that were recorded, up to rounding.
+
+    The order of summation depends on threads and devices. In double precision that changes the sum by some
+    1e-16 of the sum of absolute values, which is at most √n norms.
     """
-    total, size = likeness(value)
-    bounds = ROUNDING * math.sqrt(2 * value.numel()) * old[1], ROUNDING * old[1]
-    return abs(total - old[0]) <= bounds[0] and abs(size - old[1]) <= bounds[1]
+    total, norm = fingerprint(value)
+    tolerance = ROUNDING * recorded[1]
+    sum_agrees = abs(total - recorded[0]) <= tolerance * math.sqrt(2 * value.numel())
+    return sum_agrees and abs(norm - recorded[1]) <= tolerance
 
 
 def check_module(model: object) -> None:
@@ -60,29 +72,36 @@ def check_module(model: object) -> None:
         raise TypeError(f"model must be a torch module, got {shown(model)}")
 
 
-def is_chains(model: object) -> bool:
-    """Whether it is `heatbath.torch.Chains`, many chains of a module: its class says so, as modules may have
-    attributes of any name."""
+def is_chains(model: object) -> TypeGuard[Chains]:
+    """Return whether this is a `heatbath.torch.Chains`.
+
+    Its class says so, because a module may have an attribute of any name.
+    """
     return getattr(type(model), "are_chains", False) is True
 
 
-def tensors(state: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The parameters and buffers in a state: what is no tensor is left out, and so is extra state."""
+def single_module(model: nn.Module) -> nn.Module:
+    """Return the module of which `Chains` are copies; any other module is returned as it is."""
+    return model.model if is_chains(model) else model
+
+
+def select_tensors(state: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return parameters and buffers of a state by name, without extra state and without other objects."""
     from torch import Tensor
 
     return {
         name: value
         for name, value in state.items()
-        if isinstance(value, Tensor) and name.rpartition(".")[2] != EXTRA
+        if isinstance(value, Tensor) and name.rpartition(".")[2] != EXTRA_STATE
     }
 
 
-def listed(names: list[str], most: int = 5) -> str:
-    """Some names, for an error."""
-    text = ", ".join(map(repr, names[:most])) or "none"
-    return text + (f" and {len(names) - most} more" if len(names) > most else "")
+def names_text(names: list[str], limit: int = 5) -> str:
+    """Return the first names of a list as text for a message, and how many are left out."""
+    text = ", ".join(map(repr, names[:limit])) or "none"
+    return text + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def text_of(settings: Mapping[str, object]) -> str:
+def settings_text(settings: Mapping[str, object]) -> str:
     """Return settings as "name=value, ..." for messages."""
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())

@@ -1,118 +1,138 @@
-"""What chains see at each step, as a function of a seed and the step: all examples, or batches of their own.
+"""Choose the examples that chains see at each step, as a function of a seed and the step.
 
-Of tensors every chain goes through shuffled epochs of its own; what is left over at the end of one, fewer
-examples than a batch, is not seen in it. Of a loader the chains take batches in turn, those that are shorter
-than the first left out, and what it draws at random in an epoch is a function of the seed and the epoch. The
-turns change, so that every chain comes to all batches of a loader that has the same ones in every epoch: with
-some of them alone it would sample the posterior of these, as if they were all.
+Chains see all examples, or each chain has its own batches. Where the data are tensors, every chain goes
+through shuffled epochs of its own; examples left over at the end of an epoch, fewer than a batch, are not
+seen in it. Of a loader the chains take batches in turn, without those shorter than the first, and what the
+loader draws at random in an epoch is a function of the seed and the epoch. The turns rotate, so that every
+chain sees all batches of a loader that has the same batches in every epoch: otherwise each would sample the
+posterior of the same few of them, as if they were all.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from heatbath.torch.data import AT_ONCE, as_before, checked, is_pair, set_seed
+from heatbath.torch.data import (
+    CHUNK_SIZE,
+    Data,
+    check_batch,
+    is_pair,
+    preserve_random_state,
+    seed_generators,
+)
 
 
-class Epochs:
-    """The examples of chains: tensors (x, y), or a loader, which is gone through once to count them.
+class ChainBatches:
+    """Training examples for chains: tensors (x, y), or a loader, which is iterated once to count them.
 
-    `n` is how many there are, `batch` how many a chain sees at a step, and `own` whether each chain has a
-    batch of its own; otherwise all see all of them.
+    Attributes
+    ----------
+    n
+        Number of examples.
+    batch
+        Number of examples that a chain sees at a step.
+    batches_per_epoch
+        Number of complete batches in an epoch.
+    separate
+        True if each chain has its own batches; otherwise all chains see all examples.
     """
 
-    def __init__(self, data: Any, batch: int | None, chains: int, seed: int, device: torch.device) -> None:
+    def __init__(self, data: Data, batch: int | None, chains: int, seed: int, device: torch.device) -> None:
         self.data, self.chains, self.seed, self.device = data, chains, seed, device
         if not is_pair(data):
-            sizes = [len(x) for x, _ in self.all()]
+            sizes = [len(x) for x, _ in self.iterate_all()]
             if not sizes:
                 raise ValueError("the loader has no batches")
             self.n, self.batch = sum(sizes), sizes[0]
-            self.length = sum(size == self.batch for size in sizes)  # batches of an epoch
-            if len(sizes) == 1:  # it has all examples in one
-                self.data = next(iter(self.all()))
+            self.batches_per_epoch = sum(size == self.batch for size in sizes)
+            if len(sizes) == 1:  # all examples in one batch, as tensors
+                self.data = next(iter(self.iterate_all()))
         if is_pair(self.data):
-            self.data = tuple(tensor.to(device) for tensor in self.data)
-            self.n = len(self.data[0])
+            x, y = self.data
+            self.data = x.to(device), y.to(device)
+            self.n = len(x)
             self.batch = self.n if batch is None else min(batch, self.n)
-            self.length = self.n // self.batch
-        self.own = self.batch < self.n
-        self._orders: dict[int, tuple[int, Tensor]] = {}  # of each chain, the epoch and its order
-        self._open: tuple[int, Iterator[Any]] | None = None  # the next batch of the loader, and the rest
+            self.batches_per_epoch = self.n // self.batch
+        self.separate = self.batch < self.n
+        self._orders: dict[int, tuple[int, Tensor]] = {}  # by chain: the epoch and its order of examples
+        self._reading: tuple[int, Iterator[tuple[Tensor, Tensor]]] | None = None  # next number, its batches
 
-    def all(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """All examples once, some at a time; random generators are left as they were."""
+    def iterate_all(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield all examples once, in chunks or batches; the state of random generators doesn't change."""
         if is_pair(self.data):
-            yield from zip(*(torch.split(tensor, AT_ONCE) for tensor in self.data), strict=True)
+            yield from zip(*(torch.split(tensor, CHUNK_SIZE) for tensor in self.data), strict=True)
             return
-        with as_before(self.data):
-            for given in self.data:
-                x, y = checked(given)
+        with preserve_random_state(self.data):
+            for batch in self.data:
+                x, y = check_batch(batch)
                 yield x.to(self.device), y.to(self.device)
 
-    def at(self, step: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets at a step: (chains, examples, ...) where chains have their `own`."""
-        if not self.own:
-            x, y = self.data
-            return x, y
+    def at_step(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of a step: (chains, examples, ...) with separate batches."""
         if not is_pair(self.data):
-            given = [self._from_loader(step * self.chains + place) for place in range(self.chains)]
-            pairs = [given[place] for place in turns(step, self.chains, self.length)]
+            pairs = [self._read_batch(step * self.chains + turn) for turn in range(self.chains)]
+            pairs = [pairs[turn] for turn in assign_turns(step, self.chains, self.batches_per_epoch)]
             return torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs])
+        x, y = self.data
+        if not self.separate:
+            return x, y
         rows = torch.stack([self._rows(chain, step) for chain in range(self.chains)]).to(self.device)
-        return self.data[0][rows], self.data[1][rows]
+        return x[rows], y[rows]
 
     def _rows(self, chain: int, step: int) -> Tensor:
-        epoch, place = divmod(step, self.length)
-        known, order = self._orders.get(chain, (-1, torch.empty(0)))
-        if known != epoch:
+        """Return the indices of the examples that a chain sees at a step."""
+        epoch, position = divmod(step, self.batches_per_epoch)
+        if chain not in self._orders or self._orders[chain][0] != epoch:
             number = np.random.SeedSequence((self.seed, chain, epoch)).generate_state(1, np.uint64)[0]
             generator = torch.Generator().manual_seed(int(number) % 2**63)
-            order = torch.randperm(self.n, generator=generator)
-            self._orders[chain] = epoch, order
-        return order[place * self.batch : (place + 1) * self.batch]
+            self._orders[chain] = epoch, torch.randperm(self.n, generator=generator)
+        order = self._orders[chain][1]
+        return order[position * self.batch : (position + 1) * self.batch]
 
-    def _from_loader(self, number: int) -> tuple[Tensor, Tensor]:
-        """The batch with this number, those that are too short not counted."""
-        if self._open is None or self._open[0] != number or number % self.length == 0:
-            epoch, place = divmod(number, self.length)
-            self._open = number - place, self._epoch(epoch)
+    def _read_batch(self, number: int) -> tuple[Tensor, Tensor]:
+        """Return a batch of the loader by its number, counted over all epochs without short batches.
+
+        Reading goes on from the last batch; any other number starts its epoch from the first batch.
+        """
+        if self._reading is None or self._reading[0] != number or number % self.batches_per_epoch == 0:
+            epoch, position = divmod(number, self.batches_per_epoch)
+            self._reading = number - position, self._iterate_epoch(epoch)
         while True:
-            following, batches = self._open
+            following, batches = self._reading
             pair = next(batches, None)
             if pair is None:
                 raise RuntimeError(
-                    f"the loader gave {following % self.length} batches of {self.batch} examples in an "
-                    f"epoch, and {self.length} when they were counted: it must give as many every time"
+                    f"the loader gave {following % self.batches_per_epoch} batches of {self.batch} examples "
+                    f"in an epoch, and {self.batches_per_epoch} when they were counted: it must give the same "
+                    "number every time"
                 )
-            self._open = following + 1, batches
+            self._reading = following + 1, batches
             if following == number:
-                x, y = pair
-                return x, y
+                return pair
 
-    def _epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        with as_before(self.data):  # it draws its order when it is asked for the first batch
-            set_seed(self.seed, epoch, self.data)
+    def _iterate_epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the complete batches of an epoch of the loader, whose order depends on seed and epoch only."""
+        with preserve_random_state(self.data):  # the loader draws its order when asked for the first batch
+            seed_generators(self.seed, epoch, self.data)
             batches = iter(self.data)
-            given = next(batches, None)
-        while given is not None:
-            x, y = checked(given)
+            batch = next(batches, None)
+        while batch is not None:
+            x, y = check_batch(batch)
             if len(x) == self.batch:
                 yield x.to(self.device), y.to(self.device)
-            given = next(batches, None)
+            batch = next(batches, None)
 
 
-def turns(step: int, chains: int, length: int) -> list[int]:
-    """Which of the batches that a loader gives at a step each chain takes; `length`: of them in an epoch.
+def assign_turns(step: int, chains: int, batches_per_epoch: int) -> list[int]:
+    """Return for each chain which of the batches that a loader gives at a step it takes.
 
-    After length/gcd(chains, length) steps the same batches come in the same places again, and each chain
-    takes the place of the next one.
+    After batches_per_epoch / gcd(chains, batches_per_epoch) steps the same batches come in the same order
+    again, and then each chain takes the turn of the next one.
     """
-    shift = step // (length // math.gcd(chains, length))
+    shift = step // (batches_per_epoch // math.gcd(chains, batches_per_epoch))
     return [(chain + shift) % chains for chain in range(chains)]

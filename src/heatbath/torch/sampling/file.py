@@ -1,6 +1,6 @@
-"""Files of tensors and settings: safetensors, with a checksum of everything in the metadata, without pickle.
+"""Write and read files of tensors and settings: safetensors with a checksum of everything, without pickle.
 
-Other readers of safetensors open them, too. Nothing in a file is executed, and one that was truncated or
+Other readers of safetensors can open them. Nothing in a file is executed, and a file that was truncated or
 altered is refused.
 """
 
@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -18,13 +19,25 @@ from torch import Tensor
 
 from heatbath._internal import atomic_write
 
-KEY = "heatbath"  # of the settings in the metadata; the checksum is beside it
+KEY = "heatbath"  # of the settings in the metadata, where the checksum stands beside it
 FORMAT = 1
 
 
-def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], settings: Any) -> None:
-    """Write a file, replacing one of the same kind; any other is left alone."""
-    save = _library().torch.save
+def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], settings: object) -> None:
+    """Write a file completely or not at all; it replaces a file of the same kind only.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        What is in it, such as "sampler".
+    tensors
+        Tensors by name.
+    settings
+        Anything that can be written as JSON.
+    """
+    save = _import_safetensors().torch.save
     target = Path(os.path.realpath(path))
     atomic_write.check_place(target)
     if target.exists():
@@ -32,21 +45,21 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
             read(target, kind)
         except ValueError as error:
             raise FileExistsError(f"{error}, so it is left alone: choose another name") from None
-    plain: dict[str, Tensor] = {}
-    homes: set[int] = set()
+    separate: dict[str, Tensor] = {}
+    storages: set[int] = set()
     for name, tensor in tensors.items():
-        own = tensor.detach().cpu().contiguous()
-        home = own.untyped_storage().data_ptr()
-        plain[name] = own.clone() if home in homes else own  # tied ones are written twice: none may share
-        homes.add(home)
+        copy = tensor.detach().cpu().contiguous()
+        storage = copy.untyped_storage().data_ptr()
+        separate[name] = copy.clone() if storage in storages else copy  # safetensors refuses shared memory
+        storages.add(storage)
     text = json.dumps({"kind": kind, "format": FORMAT, "settings": settings}, allow_nan=False)
-    metadata = {KEY: text, "sha256": _checksum(plain, text)}
-    atomic_write.write(target, save(plain, metadata))
+    metadata = {KEY: text, "sha256": _checksum(separate, text)}
+    atomic_write.write(target, save(separate, metadata))
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], Any]:
-    """The tensors and settings in a file of a kind."""
-    library = _library()
+    """Return the tensors and settings in a file; refuse one that is damaged or of another kind."""
+    library = _import_safetensors()
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -62,33 +75,35 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], An
             f"{path} is not a file of a {kind}, or it is truncated ({type(error).__name__}: {reason})"
         ) from None
     if checksum != _checksum(tensors, text):
-        raise ValueError(f"{path} is damaged: its checksum is wrong; take another copy of it")
-    there = json.loads(text)
-    if there["kind"] != kind:
-        raise ValueError(f"{path} is not a file of a {kind}, but of a {there['kind']}")
-    if there["format"] > FORMAT:
+        raise ValueError(f"{path} is damaged: its checksum is wrong; use another copy of it")
+    header = json.loads(text)
+    if header["kind"] != kind:
+        raise ValueError(f"{path} is not a file of a {kind}, but of a {header['kind']}")
+    if header["format"] > FORMAT:
         raise ValueError(
-            f"{path} has format {there['format']}, and this version reads up to {FORMAT}: update heatbath"
+            f"{path} has format {header['format']}, and this version reads up to {FORMAT}: update heatbath"
         )
-    return tensors, there["settings"]
+    return tensors, header["settings"]
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
-    """A checksum of tensors by name."""
-    total = hashlib.sha256()
+    """Return a checksum of tensors, their types, shapes and names."""
+    checksum = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
-        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        checksum.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         if tensor.numel():
-            total.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return total.hexdigest()
+            checksum.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return checksum.hexdigest()
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    """Return the checksum of tensors and the text in the metadata."""
     return hashlib.sha256(f"{digest(tensors)} {text}".encode()).hexdigest()
 
 
-def _library() -> Any:
+def _import_safetensors() -> ModuleType:
+    """Return the package safetensors, which is an extra."""
     try:
         import safetensors
         import safetensors.torch

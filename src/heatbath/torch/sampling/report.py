@@ -1,16 +1,17 @@
-"""What an averaged prediction is worth, beside that of the single network: measures, a verdict, a picture."""
+"""Compare the averaged prediction of a sampler with that of the single network: scores, verdict, picture."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heatbath._internal.warnings import warn
+from heatbath._internal.warnings import WorseThanSingleWarning, warn
+from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, Task, each_class
 from heatbath.diagnostics.statistics import Measured, student
 from heatbath.evaluation import metrics
@@ -19,19 +20,30 @@ from heatbath.prediction.predictive_distributions import POISSON, Mixture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-from heatbath._internal.warnings import WorseThanSingleWarning
 
-Floats = NDArray[np.float64]
+
+class NoiseVariances(NamedTuple):
+    """Variances of the data around the outputs: of each sampled network, and of the single network."""
+
+    sampled: Floats  # (networks,)
+    single: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """Measures of the averaged prediction and of the single network, by name, on the same examples.
+    """Scores of the averaged prediction and of the single network, on the same examples.
 
-    Each is a `Measured`, with its 95 % interval over the examples, which are taken to be independent.
-    `difference` is how much larger the log score of the average is (half the squared error, where the law of
-    the data is not known), paired: below 0 the average is better. `forecasts` are what both say beside what
-    is true, for `heatbath.plotting`.
+    Attributes
+    ----------
+    forecasts : dict
+        Both predictions with the targets, as "averaged" and "single", for `heatbath.plotting`.
+    averaged, single : dict
+        Scores by name. Each is a `Measured` with its 95 % interval over the examples, which are taken to be
+        independent.
+    difference : Measured
+        Log score of the average minus that of the single network, paired by example: the average is better
+        where it's below 0. Half the squared error takes the place of the log score where the law of the data
+        is not known.
     """
 
     forecasts: dict[str, Forecast]
@@ -41,68 +53,89 @@ class Report:
 
     @classmethod
     def of_classes(cls, task: Task, y: NDArray[Any], averaged: Tensor, single: Tensor) -> Report:
-        """Of probabilities (..., outputs), and the classes."""
-        means = [np.asarray(said).reshape(-1, said.shape[-1]) for said in (averaged, single)]
-        truth = np.asarray(y, np.float64).reshape(-1, 1)
-        if len(truth) != len(means[0]):
+        """Return the report for a classification.
+
+        Parameters
+        ----------
+        task
+            "classes" or "binary".
+        y
+            Class of each example.
+        averaged, single
+            Probabilities, (..., outputs).
+        """
+        probabilities = [np.asarray(p).reshape(-1, p.shape[-1]) for p in (averaged, single)]
+        labels = np.asarray(y, np.float64).reshape(-1, 1)
+        if len(labels) != len(probabilities[0]):
             raise ValueError(
-                f"report: {len(means[0])} predictions and {len(truth)} targets do not go together"
+                f"report: there must be one target for each prediction, got {len(probabilities[0])} "
+                f"predictions and {len(labels)} targets"
             )
-        metrics.accuracy(means[0], truth)  # which refuses what are no classes
-        names = tuple(map(str, range(each_class(means[0]).shape[1])))
-        both = [Forecast(task, names, truth, mean) for mean in means]
-        each = [metrics.log_scores(one.mean, one.labels) for one in both]
-        return cls._made(both, each[0] - each[1])
+        metrics.accuracy(probabilities[0], labels)  # refuses targets that are not indices of classes
+        names = tuple(map(str, range(each_class(probabilities[0]).shape[1])))
+        averaged_forecast, single_forecast = (Forecast(task, names, labels, p) for p in probabilities)
+        difference = metrics.log_scores(averaged_forecast.mean, averaged_forecast.labels)
+        difference = difference - metrics.log_scores(single_forecast.mean, single_forecast.labels)
+        return cls._compare(averaged_forecast, single_forecast, difference)
 
     @classmethod
     def of_values(
-        cls,
-        task: Task,
-        y: NDArray[Any],
-        every: Floats,
-        single: Tensor,
-        noise: tuple[Floats, float] | None,
+        cls, task: Task, y: NDArray[Any], values: Floats, single: Tensor, noise: NoiseVariances | None
     ) -> Report:
-        """Of what each of many networks says, (networks, examples, outputs), and the single one; `noise` has
-        the variances of the data around them. Without, and where it is no count, the law is not known."""
-        means = [every.reshape(*every.shape[:2], -1), np.asarray(single).reshape(1, every.shape[1], -1)]
-        truth = np.asarray(y, np.float64).reshape(len(y), -1)
-        if truth.shape != means[0].shape[1:]:
+        """Return the report for a regression or for counts.
+
+        Parameters
+        ----------
+        task
+            "regression" or "counts".
+        y
+            Targets.
+        values
+            Values or rates of each sampled network, (networks, examples, ..., outputs).
+        single
+            Those of the single network, (examples, ..., outputs).
+        noise
+            Variances of the data; None for counts, and where the law of the data is not known.
+        """
+        networks = values.reshape(*values.shape[:2], -1)
+        targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        if targets.shape != networks.shape[1:]:
             raise ValueError(
-                f"report: targets of shape {truth.shape} and outputs of {means[0].shape[1:]} do not go "
-                "together"
+                "report: targets and outputs must have the same shape, got targets of shape "
+                f"{targets.shape} and outputs of shape {networks.shape[1:]}"
             )
-        names = tuple(map(str, range(truth.shape[1])))
-        both = []
-        for place, mean in enumerate(means):
-            law = None
-            if task == "counts":
-                law = Mixture(mean, np.sqrt(mean), POISSON)
-            elif noise is not None:
-                deviations = np.sqrt(np.atleast_1d(noise[place]))[:, None]
-                law = Mixture(mean, np.broadcast_to(deviations, (len(mean), len(names))))
-            low, high = (None, None) if law is None else law.interval(COVERAGE)
-            density = None if law is None else law.log_density(truth)
-            both.append(Forecast(task, names, truth, mean.mean(axis=0), low, high, density))
-        return cls._made(both, _loss(both[0]) - _loss(both[1]))
+        single_network = np.asarray(single).reshape(1, values.shape[1], -1)
+        averaged = _forecast_values(task, targets, networks, None if noise is None else noise.sampled)
+        alone = _forecast_values(
+            task, targets, single_network, None if noise is None else np.array([noise.single])
+        )
+        return cls._compare(averaged, alone, _example_losses(averaged) - _example_losses(alone))
 
     @classmethod
-    def _made(cls, both: list[Forecast], difference: Floats) -> Report:
-        averaged, single = both
-        report = cls(
-            {"averaged": averaged, "single": single}, measure(averaged), measure(single), student(difference)
-        )
+    def _compare(cls, averaged: Forecast, single: Forecast, difference: Floats) -> Report:
+        """Return the report of two forecasts; warn if the averaged one is worse by more than chance.
+
+        `difference` are the losses of the averaged forecast minus those of the single one, (examples,).
+        """
+        forecasts = {"averaged": averaged, "single": single}
+        report = cls(forecasts, measure(averaged), measure(single), student(difference))
         if report.difference.low > 0:
             warn(
-                f"on these examples the averaged prediction is worse than that of the single network: its "
-                f"log score is larger by {report.difference.text(digits=4)}. Where it is too unsure, a cold "
-                "posterior (temperature=0.1) or another prior may help; see the report",
+                "on these examples the averaged prediction is worse than that of the single network: its "
+                f"log score is larger by {report.difference.text(digits=4)}. Where it is too uncertain, a "
+                "cold posterior (temperature=0.1) or another prior may help; see the report",
                 WorseThanSingleWarning,
             )
         return report
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Reliability diagram of both, of classes; of values, predicted against true with intervals."""
+        """Plot the reliability of both forecasts of classes, or the averaged forecast against the targets.
+
+        Parameters
+        ----------
+        ax
+            Axes to draw on; None for new ones.
+        """
         from heatbath import plotting
 
         if TASKS[self.forecasts["averaged"].task].classes:
@@ -112,26 +145,57 @@ class Report:
     def __repr__(self) -> str:
         rows: list[tuple[str, ...]] = [("", "averaged", "single")]
         for name in self.averaged:
-            one, target = find_measure(name)
-            label = f"{one.label} of {target}" if target else one.label
-            percent = (100, 1, " %") if one.percent else (1.0, 4, "")
-            cells = (
-                found[name].text(*percent) if name in found else "" for found in (self.averaged, self.single)
-            )
-            rows.append((label, *cells))
+            kind, target = find_measure(name)
+            label = f"{kind.label} of {target}" if target else kind.label
+            style = (100, 1, " %") if kind.percent else (1.0, 4, "")
+            columns = self.averaged, self.single
+            rows.append((label, *(scores[name].text(*style) if name in scores else "" for scores in columns)))
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         lines = [
-            "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
         ]
-        gap = self.difference
-        verdict = "better" if gap.high < 0 else "worse" if gap.low > 0 else "not told apart by these examples"
-        lines.append(f"log score, averaged less single: {gap.text(digits=4)}: {verdict}")
+        lines.append(f"log score, averaged minus single: {self.difference.text(digits=4)}: {self._verdict}")
         return "\n".join([f"Report of {len(self.forecasts['averaged'].y):,} examples", *lines])
 
+    @property
+    def _verdict(self) -> str:
+        """Whether the averaged prediction is better, in words."""
+        if self.difference.high < 0:
+            return "better"
+        return "worse" if self.difference.low > 0 else "no detectable difference on these examples"
 
-def _loss(said: Forecast) -> Floats:
-    """What is compared of each example: -log density, or half the squared error where no law is known."""
-    if said.log_density is None:
-        return np.asarray(0.5 * np.square(said.mean - said.y).sum(axis=1))
-    each = -said.log_density.sum(axis=1)
-    return np.asarray(np.where(np.isfinite(each), each, -math.log(metrics.FLOOR)))
+
+def _forecast_values(task: Task, targets: Floats, networks: Floats, noise: Floats | None) -> Forecast:
+    """Return the forecast that is the mixture of networks, with an interval where the law of data is known.
+
+    Parameters
+    ----------
+    task
+        "regression" or "counts".
+    targets
+        Targets, (examples, outputs).
+    networks
+        Values or rates of each network, (networks, examples, outputs).
+    noise
+        Variance of the data around each network, (networks,), or None.
+    """
+    names = tuple(map(str, range(targets.shape[1])))
+    mean = networks.mean(axis=0)
+    if task == "counts":
+        law = Mixture(networks, np.sqrt(networks), POISSON)
+    elif noise is not None:
+        deviations = np.sqrt(np.atleast_1d(noise))[:, None]
+        law = Mixture(networks, np.broadcast_to(deviations, (len(networks), len(names))))
+    else:
+        return Forecast(task, names, targets, mean)
+    low, high = law.interval(COVERAGE)
+    return Forecast(task, names, targets, mean, low, high, law.log_density(targets))
+
+
+def _example_losses(forecast: Forecast) -> Floats:
+    """Return -log density of each example; half its squared error where no law is known."""
+    if forecast.log_density is None:
+        return metrics.losses(forecast.task, forecast.mean, forecast.y)
+    losses = -forecast.log_density.sum(axis=1)
+    return np.asarray(np.where(np.isfinite(losses), losses, -math.log(metrics.FLOOR)))

@@ -1,16 +1,18 @@
-"""From a trained module to an answer: chains around it, what they say together, and what that is worth.
+"""Sample around a trained module: chains of Langevin dynamics, their predictions, and what these are worth.
 
-Chains of Langevin dynamics (BAOAB) begin at the module as it is and sample the posterior of a `Posterior`, in
-evaluation mode: dropout is off and batch norms keep the statistics that they have, so that the loss is a
-function of the parameters. Each chain sees batches of its own (see `epochs`). What is not said is found:
+The chains (BAOAB) start at the module as it is and sample the posterior of a `Posterior`, in evaluation mode:
+dropout is off and batch norms keep their statistics, so that the loss is a function of the parameters. Each
+chain has its own batches (see `heatbath.torch.sampling.batches`). What isn't given is found:
 
-- The stepsize: chains begin at 0.4, and begin anew at half of it where one diverges, or where after a time of
-  2/γ the kinetic temperature is more than 10 % off, unless half the stepsize does not help.
-- The burn-in: an eighth or a quarter of the steps, if after it the predictions of the chains agree (R-hat)
-  and the kinetic temperature is right, or half.
-- How far apart samples are: every so many steps that there are never more than `samples` of each chain.
+- The stepsize h: chains start at 0.4. They start again at half of it if one diverges, or if after a time of
+  2/γ the kinetic temperature is not right by the rule of `heatbath.training.stepsize`, unless half the
+  stepsize doesn't help. (The configurational temperature with full gradients would see the bias of the
+  parameters, but costs passes over all data.)
+- The burn-in: an eighth or a quarter of the steps if after it the chains have converged at the right kinetic
+  temperature, otherwise half.
+- The spacing of samples: it doubles whenever a chain would have more than `samples`.
 
-The friction is 0.3. Measured on 8x8 digits with a dense network and a narrow prior (1500 steps of four
+The friction γ is 0.3. Measured on 8x8 digits with a dense network and a narrow prior (1500 steps of four
 chains, batches of 64 of 1000): at h = 0.4 the median effective size of the predictions is 32 with γ = 0.3
 and 11 with γ = 1, and batches heat by 3 to 10 % and 1 to 4 %, more in the output layer; with γ = 0.1 it is 44
 at h = 0.2, and they heat by 4 to 13 %. Adaptive Langevin with a ξ for each layer had 5 to 6 at h = 0.2, as
@@ -22,75 +24,139 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import Tensor, nn
 
 from heatbath._internal.arviz import for_arviz
-from heatbath._internal.checks import POSITIVE, choice, real, shown, whole
+from heatbath._internal.checks import POSITIVE, real, shown, whole
 from heatbath._internal.interrupts import deferred_interrupts
-from heatbath._internal.warnings import DivergedWarning, InterruptedWarning, OffTemperatureWarning, warn
+from heatbath._internal.warnings import (
+    DivergedWarning,
+    InterruptedWarning,
+    NotConvergedWarning,
+    OffTemperatureWarning,
+    warn,
+)
+from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, Task
-from heatbath.diagnostics import statistics
-from heatbath.diagnostics.convergence_check import CONVERGED, Convergence, converged
+from heatbath.diagnostics.convergence_check import CONVERGED, EFFECTIVE, Convergence
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.prediction import Prediction
 from heatbath.runs.progress import Progress
-from heatbath.torch.data import (
-    LOADER,
-    Data,
-    device_of,
-    is_loader,
-    is_pair,
-)
+from heatbath.torch.data import Data, LossFunction, is_pair, model_device
 from heatbath.torch.optim import seeds
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.posterior import LossPosterior
 from heatbath.torch.prediction.predict import outputs, predict
-from heatbath.torch.prediction.samples import by_chain
-from heatbath.torch.prediction.states import tensors
+from heatbath.torch.prediction.samples import samples_dataset
+from heatbath.torch.prediction.states import EXTRA_STATE, select_tensors
 from heatbath.torch.sampling import file
-from heatbath.torch.sampling.batches import Epochs
-from heatbath.torch.sampling.report import Report
+from heatbath.torch.sampling.batches import ChainBatches
+from heatbath.torch.sampling.records import Diagnosis, PartTemperatures, diagnose, parts_off_temperature
+from heatbath.torch.sampling.report import NoiseVariances, Report
+from heatbath.torch.sampling.settings import (
+    CUSTOM_LOSS,
+    TASK_OF_LOSS,
+    ArgumentChecks,
+    LossName,
+    NamedLoss,
+    Prior,
+    SamplerSettings,
+    data_checksum,
+    find_data_problems,
+    find_loss_problems,
+    find_model_problems,
+    inspect_data,
+    split_examples,
+    split_inputs,
+)
+from heatbath.torch.sampling.trajectory import Trajectory
 from heatbath.training.auto import BUDGET
-from heatbath.training.stepsize import OFF, SURELY
+from heatbath.training.stepsize import UNKNOWN, StepsizeTrial, Verdict, judge_trials
 
 if TYPE_CHECKING:
     import arviz
     import xarray as xr
-from heatbath._internal.warnings import NotConvergedWarning
-from heatbath.torch.sampling.settings import (
-    MEANINGS,
-    Named,
-    SamplerSettings,
-    checksum,
-    examples_of,
-    look_at,
-    parts_of,
-)
-from heatbath.torch.sampling.trajectory import Trajectory
 
-Loss: TypeAlias = (
-    Literal["cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "poisson_nll_loss"]
-    | Callable[[Tensor, Tensor], Tensor]
-)
-BATCH, ALL = 128, 256  # examples of a step of a chain; so few are all seen at every step
-TOP, FACTOR, FINEST = 0.4, 2.0, 1e-4  # the stepsizes that are tried
-STUBBORN = 0.75  # of what a temperature was off by, at half the stepsize: it is not that
-SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the steps, that the burn-in may have
-EFFECTIVE = 50.0  # samples that tell as much: the mean is known to a seventh of the spread
-FIRST = 500  # steps before it is first asked whether a run of no given length has converged
-KIND = "sampler"
+Loss: TypeAlias = LossName | LossFunction
+
+DEFAULT_BATCH = 128  # examples of a chain at a step
+FULL_BATCH_UP_TO = 256  # examples that chains see all at every step, unless a batch size is given
+LARGEST_STEPSIZE = 0.4  # the first one that is tried
+STEPSIZE_FACTOR = 2.0  # of neighbouring stepsizes that are tried
+SMALLEST_STEPSIZE = 1e-4  # below it something else must be wrong
+FIRST_CHECK = 500  # steps before the first check whether a run without a given length has converged
+PROGRESS_INTERVAL = 0.1  # seconds between two calls of a progress function
+KIND = "sampler"  # of files
+SINGLE = "single/"  # prefix of the tensors of the module as it was given, in files
+
+
+class RunCall(NamedTuple):
+    """A call of `run`: "steps", "seconds" or "auto", the amount, and the step or second at which it ends."""
+
+    kind: str
+    amount: float
+    end: float
 
 
 class Sampler:
-    """Chains around a trained module: `run` them, then `predict`, `report`, `save`.
+    """Chains around a trained module: `run` them, then `predict`, `report` and `save`.
 
+    The module is copied and doesn't change; parameters with `requires_grad=False` don't move. How everything
+    that isn't given is found is described in the module `heatbath.torch.sampling.sampler`.
+
+    Parameters
+    ----------
+    model
+        A trained module.
+    loss
+        Name of torch's function, for outputs whose last axis has the classes, or of the shape of the targets;
+        or a function of outputs and targets that is the mean over examples of -log likelihood.
+    data
+        Tensors (x, y), or a loader, whose examples are counted by going through it once.
+    task
+        For a loss function, the meaning of the outputs: "classes", "binary", "regression" or "counts"; see
+        `predict`.
+    prior, temperature, noise
+        As in `Posterior`. A temperature below 1 gives a cold posterior. The noise of a regression is sampled
+        with the parameters unless its standard deviation is given.
+    chains
+        Number of chains.
+    samples
+        Largest number of samples of each chain that are kept, at least 8.
+    batch
+        Number of examples that a chain sees at a step, where data are tensors. By default 128, and all where
+        there are at most 256.
+    lr
+        Stepsize of Langevin dynamics, or "auto" to find it.
+    gamma
+        Friction of Langevin dynamics.
+    seed
+        Seed of noise and batches; None to derive one as an optimiser does.
+
+    Attributes
+    ----------
+    settings : SamplerSettings
+        All settings, with what was found out about the data.
+    seconds : float
+        Time spent in `run`.
+    gradients : int
+        Number of gradients of mini-batches computed so far, trials of stepsizes included.
+    tried : list
+        Rejected stepsizes, each with the kinetic temperature at it over the right one (NaN if it diverged).
+
+    Raises
+    ------
+    ValueError
+        If arguments are wrong (the message has all of them), or module, loss and data don't fit together.
+
+    Examples
+    --------
     >>> import torch
     >>> from heatbath.torch import Sampler
     >>> X = torch.linspace(-2, 2, 100)[:, None]
@@ -104,24 +170,9 @@ class Sampler:
     ...     return loss
     >>> loss = fit.step(closure)
     >>> sampler = Sampler(model, "cross_entropy", (X, y), seed=1).run(steps=600)
-    >>> prediction = sampler.predict(X)  # mean, variance, entropy and what the networks disagree about
+    >>> prediction = sampler.predict(X)  # mean, variance, entropy, and disagreement of the networks
     >>> prediction.mean.shape, sampler.report(X, y).averaged["log_loss"].value < 0.4
     (torch.Size([100, 2]), True)
-
-    - `loss`: the name of torch's function, for outputs whose last axis has the classes, or of the shape of
-      the targets; or a function of outputs and targets that is the mean over examples of -log likelihood, and
-      then `task` says what predictions mean (see `predict`).
-    - `data`: tensors (x, y), or a loader, whose examples are counted by going through it once.
-    - `prior`, `temperature`, `noise`: as in `Posterior`; a temperature below 1 is a cold posterior. The noise
-      of a regression is sampled with the parameters unless its standard deviation is given.
-    - `chains`: how many, and `samples`: how many of each are kept at most.
-    - `batch`: examples that a chain sees at a step, where data are tensors: 128 unless told, and all where
-      there are 256 or fewer.
-    - `lr`, `gamma`: stepsize and friction of Langevin dynamics; "auto" finds the stepsize.
-    - `seed`: of noise and batches; None for one that is made as an optimiser makes it.
-
-    The module is copied, and not changed; what has `requires_grad=False` does not move. How all else is found
-    stands in `sampler`, the module.
     """
 
     def __init__(
@@ -131,7 +182,7 @@ class Sampler:
         data: Data,
         *,
         task: Task | None = None,
-        prior: Any = 1.0,
+        prior: Prior = 1.0,
         noise: float | Literal["sampled"] = "sampled",
         temperature: float = 1.0,
         chains: int = 4,
@@ -141,71 +192,73 @@ class Sampler:
         gamma: float = 0.3,
         seed: int | None = None,
     ) -> None:
-        wrong: list[str] = []
-
-        def checked(check: Callable[..., Any], *given: Any, **bounds: Any) -> Any:
-            try:
-                return check(*given, **bounds)
-            except (TypeError, ValueError) as error:
-                wrong.append(str(error))
-                return None
-
-        if not isinstance(model, nn.Module) or isinstance(model, Chains):
-            wrong.append(f"model must be a torch module, got {shown(model)}")
-        elif not any(p.requires_grad for p in model.parameters()):
-            wrong.append("no parameter of the model moves: all have requires_grad=False")
-        named = isinstance(loss, str)
-        if (named and loss not in MEANINGS) or (not named and not callable(loss)):
-            wrong.append(f"loss must be a function, or one of {', '.join(MEANINGS)}; got {shown(loss)}")
-        elif named and task not in (None, MEANINGS[str(loss)]):
-            wrong.append(f"the task of {loss} is {MEANINGS[str(loss)]!r}: leave it out, got {shown(task)}")
-        elif not named:
-            checked(choice, "task, which a loss of your own needs,", task, tuple(TASKS))
-        if is_pair(data):
-            if len(data[0]) != len(data[1]) or not len(data[0]):
-                wrong.append(
-                    f"data must have as many targets as inputs, and some, got {len(data[0])} inputs and "
-                    f"{len(data[1])} targets"
-                )
-        elif not is_loader(data, repeatable=True):
-            wrong.append(f"data must be tensors (x, y), or {LOADER}; got {shown(data)}")
-        elif batch is not None:
-            wrong.append(f"batch is for tensors, and a loader has its own; got {shown(batch)}")
-        chains = checked(whole, "chains", chains, low=1, high=2**31)
-        samples = checked(whole, "samples", samples, low=8)
-        batch = None if batch is None else checked(whole, "batch", batch, low=1)
+        checks = ArgumentChecks()
+        checks.problems += find_model_problems(model)
+        checks.problems += find_loss_problems(loss, task)
+        checks.problems += find_data_problems(data, batch)
+        chains = checks.run(whole, "chains", chains, low=1, high=2**31) or 1
+        samples = checks.run(whole, "samples", samples, low=8) or 8
+        batch = None if batch is None else checks.run(whole, "batch", batch, low=1)
         if lr != "auto":
-            lr = checked(real, "lr, unless it is 'auto',", lr, POSITIVE)
-        gamma = checked(real, "gamma", gamma, POSITIVE)
-        checked(real, "temperature", temperature, POSITIVE)
-        seed = seeds.new_seed() if seed is None else checked(whole, "seed", seed, low=0, high=2**63)
-        if not wrong:
-            name = loss if isinstance(loss, str) else "negative_log_likelihood"
-            checked(LossPosterior, name, 2, prior, noise if name == "mse_loss" else "sampled", temperature)
-            if noise != "sampled" and name != "mse_loss":
-                wrong.append(f"noise is for mse_loss, got {shown(noise)}")
-        if wrong:
-            raise ValueError(f"Sampler: {'; '.join(wrong)}")
-        size = None if is_pair(data) and len(data[0]) <= ALL and batch is None else batch or BATCH
-        self._single = deepcopy(model).eval()
-        self._data: Epochs | None = Epochs(data, size, chains, seed, device_of(model))
-        self._checksum = checksum(self._data)
-        self._loss = loss if callable(loss) else Named(MEANINGS[loss])
-        self.settings = replace(
-            look_at(self._single, self._loss, self._data, loss, task),
-            prior=list(prior) if isinstance(prior, tuple) else prior, noise=noise, temperature=temperature,
-            chains=chains, samples=samples, lr=lr, gamma=gamma, seed=seed,
-        )  # fmt: skip
-        self._begin()
+            lr = checks.run(real, "lr, unless it is 'auto',", lr, POSITIVE) or LARGEST_STEPSIZE
+        gamma = checks.run(real, "gamma", gamma, POSITIVE) or 1.0
+        checks.run(real, "temperature", temperature, POSITIVE)
+        seed = seeds.made() if seed is None else checks.run(whole, "seed", seed, low=0, high=2**63) or 0
+        if not checks.problems:
+            name = loss if isinstance(loss, str) else CUSTOM_LOSS
+            known_noise = noise if name == "mse_loss" else "sampled"
+            checks.run(LossPosterior, name, 2, prior, known_noise, temperature)
+            if noise != known_noise:
+                checks.problems.append(f"noise is for mse_loss, got {shown(noise)}")
+        checks.refuse("Sampler")
+        meaning: Task = TASK_OF_LOSS[loss] if isinstance(loss, str) else task  # type: ignore[assignment]
+        function = NamedLoss(meaning) if isinstance(loss, str) else loss
+        single = deepcopy(model).eval()
+        all_at_once = is_pair(data) and batch is None and len(data[0]) <= FULL_BATCH_UP_TO
+        size = None if all_at_once else batch or DEFAULT_BATCH
+        batches = ChainBatches(data, size, chains, seed, model_device(model))
+        properties = inspect_data(single, function, batches, meaning, named=isinstance(loss, str))
+        settings = SamplerSettings(
+            loss=loss if isinstance(loss, str) else CUSTOM_LOSS,
+            task=meaning,
+            n=batches.n,
+            targets=properties.targets,
+            target_variance=properties.target_variance,
+            residual_variance=properties.residual_variance,
+            prior=list(prior) if isinstance(prior, tuple) else prior,
+            noise=noise,
+            temperature=temperature,
+            chains=chains,
+            batch=batches.batch,
+            separate_batches=batches.separate,
+            lr=lr,
+            gamma=gamma,
+            samples=samples,
+            seed=seed,
+        )
+        self._start(single, settings, function, batches, data_checksum(batches))
 
-    def _begin(self) -> None:
-        """Nothing has been run yet."""
+    def _start(
+        self,
+        single: nn.Module,
+        settings: SamplerSettings,
+        loss: LossFunction,
+        data: ChainBatches | None,
+        checksum: str,
+    ) -> None:
+        """Set all attributes of a sampler that has made no steps; without data it can't make any."""
+        self._single, self.settings, self._loss = single, settings, loss
+        self._data, self._checksum = data, checksum
         self.seconds, self.gradients = 0.0, 0
         self.tried: list[tuple[float, float]] = []
-        self._calls: list[tuple[str, float, float]] = []  # of run: what was asked for, and where it ends
-        self._former: list[tuple[str, float, float]] = []  # those of a checkpoint, to be asked for again
-        self._lost: set[int] = set()
-        self._course = Trajectory(self, TOP if self.settings.lr == "auto" else self.settings.lr)
+        self._calls: list[RunCall] = []
+        self._calls_to_repeat: list[RunCall] = []  # those in a checkpoint
+        self._diverged: set[int] = set()  # chains of which a warning was given
+        self._trajectory = self._start_chains(LARGEST_STEPSIZE if settings.lr == "auto" else settings.lr)
+
+    def _start_chains(self, h: float) -> Trajectory:
+        """Return chains at the start, with a stepsize."""
+        return Trajectory(self._single, self.settings, self._data, self._loss, h)
 
     # Running
 
@@ -218,335 +271,424 @@ class Sampler:
         checkpoint: str | os.PathLike[str] | None = None,
         every: float = 60.0,
     ) -> Sampler:
-        """Sample: for so many `steps` of every chain, or so many `seconds`, or until the predictions have
-        converged, at most 20,000 steps. Called again, it goes on.
+        """Sample for a number of steps or seconds, or until the predictions have converged.
 
-        Steps at stepsizes that were too large do not count as steps, but take their time. Ctrl-C warns
-        (`InterruptedWarning`) and returns the sampler with what is there.
+        Without `steps` and `seconds` the limit is 20,000 steps. A further call continues. Steps at rejected
+        stepsizes don't count as steps, but take their time. After Ctrl-C the sampler is returned as it is,
+        with an `InterruptedWarning`.
 
-        - `progress`: a function that is called with a `Progress` about ten times a second.
-        - `checkpoint`: a file that has the whole sampler up to now, replaced every `every` seconds and at the
-          end. A new sampler of the same settings, model and data goes on from it with the same calls, and
-          has the same bits at each step as one that was never stopped.
+        Parameters
+        ----------
+        steps
+            Number of steps of every chain.
+        seconds
+            Time in seconds.
+        progress
+            Function that is called with a `Progress` about ten times a second.
+        checkpoint
+            File with the complete sampler, replaced every `every` seconds and at the end. A new sampler with
+            the same settings, model and data continues from it with the same calls, and has the same bits at
+            each step as one that was never stopped.
+        every
+            Seconds between two checkpoints.
 
-        At the end it warns where chains have not converged (`NotConvergedWarning`), where they are not at
-        their temperature (`OffTemperatureWarning`), and of chains that diverged (`DivergedWarning`).
+        Returns
+        -------
+        Sampler
+            The sampler itself.
+
+        Raises
+        ------
+        ValueError
+            If arguments are wrong, or the checkpoint belongs to another sampler.
+        FloatingPointError
+            If all chains diverged, or no stepsize is small enough.
+
+        Warns
+        -----
+        NotConvergedWarning
+            If the chains have not converged.
+        OffTemperatureWarning
+            If they are not at their temperature.
+        DivergedWarning
+            If some chains diverged.
         """
-        wrong = [] if steps is None or seconds is None else ["steps and seconds: say one of them, or none"]
-        try:
-            steps = None if steps is None else whole("steps", steps, low=1)
-            seconds = None if seconds is None else real("seconds", seconds, POSITIVE)
-            every = real("every", every, POSITIVE)
-        except (TypeError, ValueError) as error:
-            wrong.append(str(error))
+        checks = ArgumentChecks()
+        if steps is not None and seconds is not None:
+            checks.problems.append("steps and seconds: give one of them, or none")
+        steps = None if steps is None else checks.run(whole, "steps", steps, low=1)
+        seconds = None if seconds is None else checks.run(real, "seconds", seconds, POSITIVE)
+        checks.run(real, "every", every, POSITIVE)
         if progress is not None and not callable(progress):
-            wrong.append(f"progress must be a function or None, got {shown(progress)}")
+            checks.problems.append(f"progress must be a function or None, got {shown(progress)}")
         if self._data is None:
-            wrong.append("there are no data: a sampler that was loaded goes on with load(path, model, data=)")
-        if wrong:
-            raise ValueError(f"run: {'; '.join(wrong)}")
+            checks.problems.append(
+                "there are no data: a sampler from a file can continue after load(path, model, data=)"
+            )
+        checks.refuse("run")
         if checkpoint is not None and not self._calls and os.path.exists(checkpoint):
-            self._adopt(checkpoint)
-        asked = ("steps", steps) if steps else ("seconds", seconds) if seconds else ("auto", BUDGET)
-        end = self._end_of(*asked)
-        finished = self._sample(asked[0], end, progress, checkpoint, every)
+            self._adopt_checkpoint(checkpoint)
+        if steps:
+            call = self._register_call("steps", steps)
+        else:
+            call = self._register_call("seconds", seconds) if seconds else self._register_call("auto", BUDGET)
+        finished = self._sample(call, progress, checkpoint, every)
         if checkpoint is not None:
             self.save(checkpoint)
         if not finished:
             warn(
-                f"interrupted at step {self.step}: what is there can be used, and run() goes on",
+                f"interrupted at step {self.step}: the samples so far can be used, and run() continues",
                 InterruptedWarning,
             )
-        self._warn()
+        self._warn_of_problems()
         return self
 
-    def _end_of(self, kind: str, amount: float) -> float:
-        """Where a call ends: at a step, or after so many seconds in all; that of a checkpoint again."""
-        if self._former:
-            known = self._former.pop(0)
-            if known[:2] != (kind, amount):
+    def _register_call(self, kind: str, amount: float) -> RunCall:
+        """Append a call of `run`, and return it with its end; in a checkpoint that is known already."""
+        if self._calls_to_repeat:
+            call = self._calls_to_repeat.pop(0)
+            if call[:2] != (kind, amount):
                 raise ValueError(
-                    f"the checkpoint was made by run({known[0]}={known[1]:g}), and this is run({kind}="
-                    f"{amount:g}): make the same calls, or load it and go on from there"
+                    f"the checkpoint was made by run({call.kind}={call.amount:g}), and this is run({kind}="
+                    f"{amount:g}): make the same calls, or continue from it with Sampler.load"
                 )
         else:
-            known = kind, amount, amount + (self.seconds if kind == "seconds" else self.step)
-        self._calls.append(known)
-        return known[2]
+            call = RunCall(kind, amount, amount + (self.seconds if kind == "seconds" else self.step))
+        self._calls.append(call)
+        return call
 
-    def _sample(self, kind: str, end: float, progress: Any, checkpoint: Any, every: float) -> bool:
-        """Make the steps of a call; False if Ctrl-C came first."""
-        begin = saved = told = time.perf_counter()
-        before, first = self.seconds, self.step
-
-        def done() -> bool:
-            if kind == "seconds":
-                return self.seconds >= end
-            if kind == "auto" and self.step >= FIRST and math.log2(self.step / FIRST).is_integer():
-                return self.step >= end or self.has_converged
-            return self.step >= end
-
+    def _sample(
+        self,
+        call: RunCall,
+        progress: Callable[[Progress], None] | None,
+        checkpoint: str | os.PathLike[str] | None,
+        every: float,
+    ) -> bool:
+        """Make the steps of a call; return False if Ctrl-C came first."""
+        start = saved = reported = time.perf_counter()
+        seconds_before, first_step = self.seconds, self.step
         with deferred_interrupts() as interrupted:
-            while not done():
+            while not self._is_done(call):
                 if interrupted():
                     return False
                 losses = self._advance()
                 now = time.perf_counter()
-                self.seconds = before + now - begin
-                if progress is not None and now - told >= 0.1:
-                    told, spent = now, now - begin
-                    speed = max(self.step - first, 1) / max(spent, 1e-9)
-                    last = self.step + speed * (end - self.seconds) if kind == "seconds" else end
-                    heat = {part: float(v) for part, v in self._course.heat_now().items()}
-                    loss = float(losses.mean())
-                    trying = self.settings.lr == "auto" and self.step <= self._course.trial
-                    progress(Progress(self.step, int(last), spent, loss, heat, first, finding=trying))
+                self.seconds = seconds_before + now - start
+                if progress is not None and now - reported >= PROGRESS_INTERVAL:
+                    reported = now
+                    progress(self._progress(call, first_step, now - start, losses))
                 if checkpoint is not None and now - saved >= every:
                     self.save(checkpoint)
                     saved = time.perf_counter()
         return True
 
+    def _is_done(self, call: RunCall) -> bool:
+        """Return whether a call has reached its end, or has converged where no length was given."""
+        if call.kind == "seconds":
+            return self.seconds >= call.end
+        if self.step >= call.end:
+            return True
+        if call.kind != "auto" or self.step < FIRST_CHECK:
+            return False
+        return math.log2(self.step / FIRST_CHECK).is_integer() and self.has_converged
+
+    def _progress(self, call: RunCall, first_step: int, spent: float, losses: Tensor) -> Progress:
+        """Return the progress of a call that began at a step and has taken this many seconds."""
+        last_step = call.end
+        if call.kind == "seconds":
+            steps_per_second = max(self.step - first_step, 1) / max(spent, 1e-9)
+            last_step = self.step + steps_per_second * (call.end - self.seconds)
+        temperatures = self._trajectory.last_temperatures()
+        is_trial = self.settings.lr == "auto" and self.step <= self._trajectory.trial_steps
+        loss = float(losses.mean())
+        return Progress(self.step, int(last_step), spent, loss, temperatures, first_step, finding=is_trial)
+
     def _advance(self) -> Tensor:
-        """A step of all chains; at a stepsize that is too large they begin anew."""
-        course, settings = self._course, self.settings
-        losses = course.advance()
-        self.gradients += settings.chains
-        lost = set((~losses.isfinite()).nonzero().flatten().tolist())
-        if settings.lr != "auto":
-            if len(lost) == settings.chains:
-                raise FloatingPointError(
-                    f"all chains diverged by step {self.step}: choose a smaller lr than {course.h:g}"
-                )
-            if lost - self._lost:
-                text = ", ".join(map(str, sorted(lost)))
-                warn(f"chains {text} diverged by step {self.step}: a smaller lr may help", DivergedWarning)
-            self._lost |= lost
-            return losses
-        heat = course.trial_heat() if course.step == course.trial and not lost else math.nan
-        if lost or (abs(heat - 1) > OFF + course.unsure and (course.grows() or self._falls(heat))):
-            self.tried.append((course.h, heat))
-            if course.h / FACTOR < FINEST:
-                raise FloatingPointError(
-                    f"no stepsize down to {course.h:.2g} holds the temperature (the last was at {heat:.2g} "
-                    "times what it should be): look at the loss and the scales of the data, take larger "
-                    "batches or more friction"
-                )
-            self._course = Trajectory(self, course.h / FACTOR)
+        """Make a step of all chains, and return their losses; restart them if the stepsize is too large."""
+        losses = self._trajectory.advance()
+        self.gradients += self.settings.chains
+        diverged = set((~losses.isfinite()).nonzero().flatten().tolist())
+        if self.settings.lr == "auto":
+            self._judge_stepsize(bool(diverged))
+        elif diverged:
+            self._check_diverged(diverged)
         return losses
 
-    def _falls(self, heat: float) -> bool:
-        """Whether a temperature that is off depends on the stepsize, as far as the one before can tell: what
-        a start far from equilibrium sets free does not, and takes its time at any."""
-        before = self.tried[-1][1] if self.tried else math.nan
-        return not abs(heat - 1) > STUBBORN * abs(before - 1)
+    def _check_diverged(self, diverged: set[int]) -> None:
+        """Warn of chains that have diverged at a given stepsize; raise an error if all have."""
+        if len(diverged) == self.settings.chains:
+            raise FloatingPointError(
+                f"all chains diverged by step {self.step}: choose a smaller lr than {self.lr:g}"
+            )
+        if diverged - self._diverged:
+            text = ", ".join(map(str, sorted(diverged)))
+            warn(f"chains {text} diverged by step {self.step}: a smaller lr may help", DivergedWarning)
+        self._diverged |= diverged
 
-    # What there is
+    def _judge_stepsize(self, diverged: bool) -> None:
+        """Restart the chains at half the stepsize if one diverged, or if the trial ends off temperature."""
+        trajectory = self._trajectory
+        if not diverged and trajectory.step != trajectory.trial_steps:
+            return
+        temperature = UNKNOWN if diverged else trajectory.trial_temperature()
+        trials = [StepsizeTrial(h, Estimate(ratio, temperature.error)) for h, ratio in self.tried]
+        verdict = judge_trials([*trials, StepsizeTrial(trajectory.h, temperature)], side_by_side=False)
+        if verdict is Verdict.ACCEPTED:
+            return
+        if verdict is Verdict.COOLER_START and not trajectory.is_heating_up():
+            return  # the chains cool down while they run
+        self.tried.append((trajectory.h, temperature.value))
+        if trajectory.h / STEPSIZE_FACTOR < SMALLEST_STEPSIZE:
+            raise FloatingPointError(
+                f"no stepsize down to {trajectory.h:.2g} holds the temperature (at the last it was "
+                f"{temperature.value:.2g} times the right one): check the loss and the scales of the data, or "
+                "choose larger batches or more friction"
+            )
+        self._trajectory = self._start_chains(trajectory.h / STEPSIZE_FACTOR)
+
+    # Results
 
     @property
     def step(self) -> int:
-        """How many steps every chain has made."""
-        return self._course.step
+        """Number of steps that every chain has made."""
+        return self._trajectory.step
 
     @property
     def lr(self) -> float:
-        """The stepsize."""
-        return self._course.h
+        """Stepsize."""
+        return self._trajectory.h
 
     @property
     def chains(self) -> Chains:
-        """The chains as they are now."""
-        return self._course.chains
+        """Chains as they are now."""
+        return self._trajectory.chains
 
     @property
     def burn_in(self) -> int:
-        """The steps before the samples that count: by what the chains say."""
-        for share in SHARES[:-1]:
-            burn_in = int(share * self.step)
-            agreed = self._agreement(burn_in)
-            if agreed is not None and agreed.rhat <= CONVERGED and not _off(self._heats(burn_in), 0):
-                return burn_in
-        return int(SHARES[-1] * self.step)
+        """Number of steps before the samples that count, chosen by the samples."""
+        return self._diagnose().burn_in
 
     @property
     def convergence(self) -> Convergence | None:
-        """R-hat and effective size of the predictions for training examples after the burn-in; None where
-        there are too few samples, or chains."""
-        return self._agreement(self.burn_in)
+        """R-hat and effective size of predictions for up to 100 training examples after the burn-in.
+
+        None where there are too few samples or chains.
+        """
+        return self._diagnose().convergence
 
     @property
     def has_converged(self) -> bool:
-        """Whether the median R-hat is at most 1.1 and the median effective size at least 50."""
-        known = self.convergence
-        return known is not None and known.rhat <= CONVERGED and known.ess >= EFFECTIVE
+        """True if the worst R-hat is at most 1.1 and the median effective size at least 100."""
+        return self._diagnose().has_converged
 
-    def _agreement(self, after: int) -> Convergence | None:
-        said = [note.said for step, note in self._course.notes.items() if step > after]
-        if len(said) < 4:
-            return None
-        every, alive = np.stack(said, axis=1), self._alive(after)
-        return converged(every[alive]) if np.count_nonzero(alive) > 1 else None
+    def temperatures(self) -> dict[str, PartTemperatures]:
+        """Return the kinetic and the configurational temperature of each part after the burn-in.
 
-    def temperatures(self) -> dict[str, tuple[Estimate, Estimate]]:
-        """The kinetic and the configurational temperature of each part after the burn-in, in units of what
-        they should be: both are 1 where the law is right."""
-        return self._heats(self.burn_in)
-
-    def _heats(self, after: int) -> dict[str, tuple[Estimate, Estimate]]:
-        heats = [note.heat for step, note in self._course.notes.items() if step > after]
-        if not heats:
-            return {}
-        every = np.stack(heats, axis=-1)  # (parts, 2, chains, samples)
-        every = every[:, :, self._alive(after) & np.isfinite(every).all(axis=(0, 1, 3))]
-        if not every.shape[2]:
-            return {}
-        pairs = [tuple(statistics.mean(series) for series in part) for part in every]
-        return dict(zip(self._course.parts, pairs, strict=True))  # type: ignore[arg-type]
+        Returns
+        -------
+        dict
+            For each part a pair of `Estimate`, in units of the right temperature: both should be 1.
+        """
+        return self._diagnose().temperatures
 
     @property
     def noise(self) -> float | None:
-        """The mean variance of the data around a regression after the burn-in."""
-        if self.settings.task != "regression" or self.settings.loss != "mse_loss":
+        """Mean variance of the data around a regression after the burn-in; None for other losses."""
+        return self._mean_noise(self._diagnose())
+
+    def _diagnose(self) -> Diagnosis:
+        """Choose the burn-in, and return what the samples after it tell."""
+        trajectory = self._trajectory
+        return diagnose(trajectory.records, trajectory.step, self.settings.chains, trajectory.parts)
+
+    def _mean_noise(self, diagnosis: Diagnosis) -> float | None:
+        """Return the mean variance of the data, over samples and the chains that are alive."""
+        if self.settings.loss != "mse_loss":
             return None
         if self.settings.noise != "sampled":
             return float(self.settings.noise) ** 2
-        return float(np.mean(self._noises()[self._alive()]))
+        return float(np.mean(self._noise_samples(diagnosis)[diagnosis.alive]))
 
-    def _alive(self, after: int | None = None) -> NDArray[np.bool_]:
-        """Which chains have been finite at every sample, since the burn-in or another step."""
-        after = self.burn_in if after is None else after
-        notes = [note for step, note in self._course.notes.items() if step > after]
-        finite = [np.isfinite(n.said.reshape(len(n.said), -1)).all(axis=1) for n in notes]
-        return np.asarray(np.all([np.ones(self.settings.chains, bool), *finite], axis=0))
+    def _noise_samples(self, diagnosis: Diagnosis) -> Floats:
+        """Return the sampled variances of the data after the burn-in, (chains, samples)."""
+        records = self._trajectory.records.items()
+        return np.stack([record.noise for step, record in records if step > diagnosis.burn_in], axis=1)
 
-    def _noises(self) -> NDArray[np.float64]:
-        """(chains, samples), of all chains."""
-        burn_in = self.burn_in
-        return np.stack([v.noise for step, v in self._course.notes.items() if step > burn_in], axis=1)
-
-    def _states(self) -> dict[int, dict[str, Tensor]]:
-        """The samples after the burn-in, by their steps."""
-        burn_in, samples = self.burn_in, self._course.samples
+    def _states(self, burn_in: int) -> dict[int, dict[str, Tensor]]:
+        """Return the samples after the burn-in, states of all chains, by their steps."""
+        samples = self._trajectory.samples
         pairs = zip(samples.steps, samples, strict=True)
         states = {step: state for step, state in pairs if step > burn_in}
         if not states:
-            raise ValueError("there are no samples yet: run() the sampler first")
+            raise ValueError("there are no samples yet: call run() first")
         return states
 
-    def _networks(self) -> list[dict[str, Tensor]]:
-        """The module's states in the samples after the burn-in, of all chains that are alive."""
-        alive = self._alive()
+    def _networks(self, diagnosis: Diagnosis) -> list[dict[str, Tensor]]:
+        """Return states of the module in the samples after the burn-in, of all chains that are alive."""
+        alive = diagnosis.alive
         if not alive.all():
-            lost = ", ".join(map(str, np.flatnonzero(~alive)))
+            diverged = ", ".join(map(str, np.flatnonzero(~alive)))
             warn(
-                f"chains {lost} are not finite, or were not since the burn-in: they are left out",
+                f"chains {diverged} are not finite, or were not since the burn-in: they are left out",
                 DivergedWarning,
             )
-        every = (enumerate(self.chains.states(state)) for state in self._states().values())
-        return [own for chains in every for chain, own in chains if alive[chain]]
+        networks = []
+        for state in self._states(diagnosis.burn_in).values():
+            by_chain = zip(self.chains.states(state), alive, strict=True)
+            networks += [network for network, chain_is_alive in by_chain if chain_is_alive]
+        return networks
 
-    def _warn(self) -> None:
-        """Say what is wrong with the samples."""
-        batches = "larger batches, " if self.settings.own else ""
-        if not self.has_converged:
-            known = self.convergence
-            told = "too few samples, or chains, to tell"
-            if known is not None:
-                told = f"median R-hat {known.rhat:.2f}, effective size {known.ess:.0f}"
+    def _warn_of_problems(self) -> None:
+        """Warn if the chains have not converged, or are not at their temperature."""
+        diagnosis = self._diagnose()
+        if not diagnosis.has_converged:
+            reason = "too few samples, or chains, to tell"
+            if diagnosis.convergence is not None:
+                rhat, ess = diagnosis.convergence.rhat_worst, diagnosis.convergence.ess
+                reason = f"worst R-hat {rhat:.2f}, median effective size {ess:.0f}"
             warn(
-                f"the chains have not converged in {self.step} steps ({told}; wanted are R-hat below "
-                f"{CONVERGED} and {EFFECTIVE:.0f}): run() goes on. What they say together may be of use all "
-                "the same: see report()",
+                f"the chains have not converged in {self.step} steps ({reason}; needed are {CONVERGED} or "
+                f"less and {EFFECTIVE:.0f} or more): run() continues. Their average may be useful all the "
+                "same: see report()",
                 NotConvergedWarning,
             )
-        heats = self.temperatures()
-        for label, place in (("kinetic", 0), ("configurational", 1)):
-            if off := _off(heats, place):
-                text = ", ".join(f"{part}: {h.value:.2f} ± {h.error:.2f}" for part, h in off.items())
-                remedy = f"{batches}a smaller lr or more friction" + (" or more steps" if place else "")
+        batches = "larger batches, " if self.settings.separate_batches else ""
+        for kind, further in (("kinetic", ""), ("configurational", " or more steps")):
+            if off := parts_off_temperature(diagnosis.temperatures, kind):
+                text = ", ".join(
+                    f"{part}: {ratio.value:.2f} ± {ratio.error:.2f}" for part, ratio in off.items()
+                )
                 warn(
-                    f"the {label} temperature is not what it should be, in units of that ({text}): {remedy} "
-                    "bring it closer",
+                    f"the {kind} temperature is wrong, in units of the right one ({text}): {batches}a smaller "
+                    f"lr, more friction{further} bring it closer",
                     OffTemperatureWarning,
                 )
 
     def __repr__(self) -> str:
         own = self.settings
         law = f"{own.loss}, T = {own.temperature:g}, prior {own.prior}, {own.n:,} examples"
+        found = " (found by kinetic temperatures)" if own.lr == "auto" else ""
         lines = [
             f"{own.chains} chains around {type(self._single).__name__}, {law}",
-            f"{self.step:,} steps at lr = {self.lr:g}, γ = {own.gamma:g}, batches of {own.batch}, "
+            f"{self.step:,} steps at lr = {self.lr:g}{found}, γ = {own.gamma:g}, batches of {own.batch}, "
             f"{self.seconds:.1f} s",
         ]
         if self.step:
-            burn_in, known = self.burn_in, self.convergence
-            kept = sum(step > burn_in for step in self._course.notes)
-            agreed = "" if known is None else f", R-hat {known.rhat:.2f}, effective size {known.ess:.0f}"
-            lines.append(f"{own.chains * kept} samples after {burn_in:,} steps{agreed}")
-            for part, (kinetic, other) in self.temperatures().items():
+            diagnosis = self._diagnose()
+            known = diagnosis.convergence
+            kept = sum(step > diagnosis.burn_in for step in self._trajectory.records)
+            agreed = (
+                "" if known is None else f", R-hat {known.rhat_worst:.2f}, effective size {known.ess:.0f}"
+            )
+            lines.append(f"{own.chains * kept} samples after {diagnosis.burn_in:,} steps{agreed}")
+            for part, (kinetic, configurational) in diagnosis.temperatures.items():
                 lines.append(
-                    f"temperature of {part}: {kinetic.value:.3f}, configurational {other.value:.3f} "
-                    "(1 is right)"
+                    f"temperature of {part}: {kinetic.value:.3f}, configurational "
+                    f"{configurational.value:.3f} (1 is right)"
                 )
         return "\n  ".join(["Sampler(", *lines]) + "\n)"
 
-    # Answers
+    # Predictions
 
     def predict(self, x: Any) -> Prediction[Tensor]:
-        """What all samples after the burn-in say together of x: mean, spread and entropies, in a
-        `Prediction`. x is what the module takes, an array, or a loader of batches; of a regression the
-        spread is that of new data, with their noise."""
-        return predict(self._single, self._networks(), parts_of(x), task=self.settings.task, noise=self.noise)
+        """Average the predictions of all samples after the burn-in.
+
+        Parameters
+        ----------
+        x
+            What the module takes, an array, or a loader of batches.
+
+        Returns
+        -------
+        Prediction
+            Mean, spread and entropies. For a regression the spread is that of new data, noise included.
+        """
+        diagnosis = self._diagnose()
+        networks, noise = self._networks(diagnosis), self._mean_noise(diagnosis)
+        return predict(self._single, networks, split_inputs(x), task=self.settings.task, noise=noise)
 
     def report(self, x: Any, y: Any = None) -> Report:
-        """What the averaged prediction is worth on examples that were not trained on, beside the single
-        network that the sampler began with: log loss, Brier score, calibration error, accuracy, or what a
-        task has, with their intervals. x and y are tensors or arrays, or x is a loader of both.
+        """Compare the averaged prediction with the module as it was given, on examples not trained on.
 
-        `WorseThanSingleWarning` warns where the average is worse by more than chance.
+        Parameters
+        ----------
+        x, y
+            Inputs and targets, tensors or arrays; or x is a loader of both.
+
+        Returns
+        -------
+        Report
+            Log loss, Brier score, calibration error, accuracy, or the scores of the task, with intervals.
+
+        Warns
+        -----
+        WorseThanSingleWarning
+            If the average is worse by more than chance.
         """
-        x, y = examples_of(x, y)
-        law = None
-        single = predict(self._single, [self._single.state_dict()], x, task=self.settings.task)
-        if TASKS[self.settings.task].classes:
-            said = predict(self._single, self._networks(), x, task=self.settings.task)
-            return Report.of_classes(self.settings.task, y, said.mean, single.mean)
-        every = outputs(self.chains, self._states().values(), x, task=self.settings.task)
-        alive = self._alive() & np.isfinite(every.reshape(len(every), -1)).all(axis=1)
-        every = every[alive]
-        if self.settings.loss == "mse_loss":
-            known = self.settings.noise
-            noises = self._noises()[alive] if known == "sampled" else np.full(every.shape[:2], known**2)
-            law = noises.reshape(-1), self.settings.squares if known == "sampled" else known**2
-        return Report.of_values(self.settings.task, y, every.reshape(-1, *every.shape[2:]), single.mean, law)
+        x, y = split_examples(x, y)
+        task, diagnosis = self.settings.task, self._diagnose()
+        single = predict(self._single, [self._single.state_dict()], x, task=task)
+        if TASKS[task].classes:
+            averaged = predict(self._single, self._networks(diagnosis), x, task=task)
+            return Report.of_classes(task, y, averaged.mean, single.mean)
+        values = outputs(self.chains, self._states(diagnosis.burn_in).values(), x, task=task)
+        alive = diagnosis.alive & np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        values = values[alive]
+        noise = None
+        if self.settings.loss == "mse_loss" and self.settings.noise == "sampled":
+            variances = self._noise_samples(diagnosis)[alive].reshape(-1)
+            noise = NoiseVariances(variances, self.settings.residual_variance)
+        elif self.settings.loss == "mse_loss":
+            variance = float(self.settings.noise) ** 2
+            noise = NoiseVariances(np.full(values.shape[0] * values.shape[1], variance), variance)
+        return Report.of_values(task, y, values.reshape(-1, *values.shape[2:]), single.mean, noise)
 
     def to_arviz(self, x: Any, parameters: bool = False) -> arviz.InferenceData | xr.DataTree:
-        """The samples after the burn-in for ArviZ, see `Samples.to_arviz`; with `sigma`, the standard
-        deviation of the noise, where that is sampled."""
-        states = self._states()
-        said = outputs(self.chains, states.values(), parts_of(x), task=self.settings.task)
-        group = by_chain(self.chains, states, said, parameters)
-        if self.settings.task == "regression" and self.settings.noise == "sampled":
-            sigma = np.sqrt(self._noises())[group["chain"].values]
+        """Return the samples after the burn-in for ArviZ, with their predictions for x.
+
+        Parameters
+        ----------
+        x
+            Inputs, as in `predict`.
+        parameters
+            Add every parameter under its name.
+
+        Returns
+        -------
+        arviz.InferenceData or xarray.DataTree
+            As `Samples.to_arviz`; with `sigma`, the standard deviation of the noise, where it is sampled.
+        """
+        diagnosis, task = self._diagnose(), self.settings.task
+        states = self._states(diagnosis.burn_in)
+        predictions = outputs(self.chains, states.values(), split_inputs(x), task=task)
+        group = samples_dataset(self.chains, states, predictions, parameters)
+        if task == "regression" and self.settings.noise == "sampled":
+            sigma = np.sqrt(self._noise_samples(diagnosis))[group["chain"].values]
             group = group.assign(sigma=(("chain", "draw"), sigma))
         return for_arviz({"posterior": group})
 
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything but the architecture and the data to a file (safetensors), whole or not at all."""
-        found, plain = self._course.pack()
-        found |= {f"single/{name}": value for name, value in tensors(self._single.state_dict()).items()}
-        told = {
-            "settings": asdict(self.settings),
+        """Write everything but the architecture and the data to a safetensors file, completely or not at all.
+
+        Parameters
+        ----------
+        path
+            The file; a sampler in it is replaced, and any other file is left alone with an error.
+        """
+        trajectory = self._trajectory.pack()
+        content = {
+            "settings": self.settings.to_plain(),
             "seconds": self.seconds,
             "gradients": self.gradients,
-            "tried": [(h, None if math.isnan(heat) else heat) for h, heat in self.tried],
-            "calls": self._calls + self._former,
-            "lost": sorted(self._lost),
+            "tried": [(h, None if math.isnan(ratio) else ratio) for h, ratio in self.tried],
+            "calls": self._calls + self._calls_to_repeat,
+            "lost": sorted(self._diverged),
             "data": self._checksum,
-            "course": plain,
+            "course": trajectory.plain,
         }
-        file.write(path, KIND, found, told)
+        file.write(path, KIND, trajectory.tensors | self._single_tensors(), content)
 
     @classmethod
     def load(
@@ -554,85 +696,92 @@ class Sampler:
         path: str | os.PathLike[str],
         model: nn.Module,
         data: Data | None = None,
-        loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+        loss: LossFunction | None = None,
     ) -> Sampler:
-        """The sampler in a file, for a module of the same architecture, whose parameters do not matter.
+        """Return the sampler in a file.
 
-        It predicts and reports; to go on it needs the data again, and the loss where that was a function.
+        Parameters
+        ----------
+        path
+            File that `save` or a checkpoint wrote.
+        model
+            A module of the same architecture; its parameters don't matter.
+        data
+            The same data; None for a sampler that predicts and reports, but doesn't continue.
+        loss
+            The same loss, where it was a function and the sampler is to continue.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or is not a sampler of this model and these data.
         """
-        found, told = file.read(path, KIND)
+        tensors, content = file.read(path, KIND)
         try:
-            self = cls.__new__(cls)
-            self.settings = SamplerSettings(**told["settings"])
-            self._single = deepcopy(model).eval()
-            single = {
-                name.removeprefix("single/"): value
-                for name, value in found.items()
-                if name.startswith("single/")
+            settings = SamplerSettings.from_plain(content["settings"])
+            single = deepcopy(model).eval()
+            values = {
+                name.removeprefix(SINGLE): value for name, value in tensors.items() if name.startswith(SINGLE)
             }
-            self._single.load_state_dict(single, strict=not _has_extra(self._single))
-            own, named = self.settings, self.settings.loss in MEANINGS
-            self._loss = Named(own.task) if named else loss or _missing
-            self._data = None
+            has_extra_state = any(name.endswith(EXTRA_STATE) for name in single.state_dict())
+            single.load_state_dict(values, strict=not has_extra_state)
+            function = NamedLoss(settings.task) if settings.loss in TASK_OF_LOSS else loss or _missing_loss
+            batches = None
             if data is not None:
-                if not named and loss is None:
+                if function is _missing_loss:
                     raise ValueError("its loss was a function: give it as loss=")
-                size = own.batch if own.own else None
-                if not is_pair(data) and not is_loader(data, repeatable=True):
-                    raise TypeError(f"data must be tensors (x, y), or {LOADER}; got {shown(data)}")
-                self._data = Epochs(data, size, own.chains, own.seed, device_of(model))
-                if self._data.n != own.n or checksum(self._data) != told["data"]:
-                    raise ValueError("these are not the data that it has sampled with")
-            self._checksum = str(told["data"])
-            self._begin()
-            self._restore(found, told)
+                batches = _matching_batches(data, settings, str(content["data"]), model_device(model))
+            sampler = cls.__new__(cls)
+            sampler._start(single, settings, function, batches, str(content["data"]))
+            sampler._restore(tensors, content)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            raise ValueError(f"{path} is not a sampler of this model: {_short(error)}") from error
-        return self
+            reason = " ".join(str(error).split())[:300]
+            raise ValueError(f"{path} is not a sampler of this model: {reason}") from error
+        return sampler
 
-    def _restore(self, found: dict[str, Tensor], told: dict[str, Any]) -> None:
-        self.seconds, self.gradients = float(told["seconds"]), int(told["gradients"])
-        self.tried = [(h, math.nan if heat is None else heat) for h, heat in told["tried"]]
-        self._calls = [(kind, amount, end) for kind, amount, end in told["calls"]]
-        self._lost = set(told["lost"])
-        self._course = Trajectory(self, float(told["course"]["h"]))
-        self._course.unpack(found, told["course"])
+    def _single_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of the module as it was given, by their names in files."""
+        return {f"{SINGLE}{name}": value for name, value in select_tensors(self._single.state_dict()).items()}
 
-    def _adopt(self, checkpoint: str | os.PathLike[str]) -> None:
-        """Go on from the checkpoint of a sampler like this one."""
-        found, told = file.read(checkpoint, KIND)
-        here = asdict(self.settings)
-        wrong = [name for name, value in told["settings"].items() if here.get(name) != value]
-        single = {f"single/{name}": value for name, value in tensors(self._single.state_dict()).items()}
-        there = {name: value for name, value in found.items() if name.startswith("single/")}
-        wrong += ["model"] if file.digest(single) != file.digest(there) else []
-        wrong += ["data"] if told["data"] != self._checksum else []
-        if wrong:
+    def _restore(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
+        """Continue from the tensors and the content of a file."""
+        self.seconds, self.gradients = float(content["seconds"]), int(content["gradients"])
+        self.tried = [(h, math.nan if ratio is None else ratio) for h, ratio in content["tried"]]
+        self._calls = [RunCall(*call) for call in content["calls"]]
+        self._diverged = set(content["lost"])
+        self._trajectory = self._start_chains(float(content["course"]["h"]))
+        self._trajectory.unpack(tensors, content["course"])
+
+    def _adopt_checkpoint(self, checkpoint: str | os.PathLike[str]) -> None:
+        """Continue from the checkpoint of a sampler like this one, whose calls are to be repeated."""
+        tensors, content = file.read(checkpoint, KIND)
+        settings = self.settings.to_plain()
+        different = [name for name, value in content["settings"].items() if settings.get(name) != value]
+        single = {name: value for name, value in tensors.items() if name.startswith(SINGLE)}
+        different += ["model"] if file.digest(self._single_tensors()) != file.digest(single) else []
+        different += ["data"] if content["data"] != self._checksum else []
+        if different:
             raise ValueError(
-                f"{checkpoint} is of another sampler, with other {', '.join(wrong)}: it is left alone. "
-                "Choose another name, or go on with Sampler.load"
+                f"{checkpoint} belongs to a sampler with a different {', '.join(different)}: it is left "
+                "alone. Choose another file name, or continue that sampler with Sampler.load"
             )
-        self._restore(found, told)
-        self._former, self._calls = self._calls, []
+        self._restore(tensors, content)
+        self._calls_to_repeat, self._calls = self._calls, []
 
 
-def _off(heats: dict[str, tuple[Estimate, Estimate]], place: int) -> dict[str, Estimate]:
-    """The parts whose kinetic or configurational temperature is off by more than its error."""
-    return {
-        part: pair[place]
-        for part, pair in heats.items()
-        if math.isfinite(pair[place].error)
-        and abs(pair[place].value - 1) > OFF + min(2 * pair[place].error, SURELY)
-    }
+def _matching_batches(
+    data: Data, settings: SamplerSettings, checksum: str, device: torch.device
+) -> ChainBatches:
+    """Return the batches of a sampler from a file; refuse data that it has not sampled with."""
+    if problems := find_data_problems(data, None):
+        raise ValueError("; ".join(problems))
+    size = settings.batch if settings.separate_batches else None
+    batches = ChainBatches(data, size, settings.chains, settings.seed, device)
+    if batches.n != settings.n or data_checksum(batches) != checksum:
+        raise ValueError("these are not the data that it has sampled with")
+    return batches
 
 
-def _has_extra(model: nn.Module) -> bool:
-    return any(name.endswith("_extra_state") for name in model.state_dict())
-
-
-def _missing(*_: object) -> Tensor:
+def _missing_loss(*_: object) -> Tensor:
+    """Refuse to compute a loss, for a sampler from a file whose loss was a function."""
     raise ValueError("the loss of this sampler was a function, and is not in its file: load with loss=")
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -1,67 +1,164 @@
-"""Settings of a `Sampler`, and what it finds out about the data and the loss."""
+"""Check the arguments of a `Sampler`, inspect its data, and hold the settings that follow."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from heatbath.datasets.tasks import Task
+from heatbath._internal.checks import choice, shown
+from heatbath.datasets.tasks import TASKS, Task
 from heatbath.torch.data import (
-    AT_ONCE,
-    LOSSES,
+    CHUNK_SIZE,
+    LOADER,
+    TASK_LOSSES,
+    LossFunction,
+    find_loss_problem,
+    find_target_problem,
     is_loader,
     is_pair,
-    misfit_of,
-    misfit_of_loss,
-    outputs_of,
+    try_model,
 )
+from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.posterior import LossPosterior
 from heatbath.torch.sampling import file
-from heatbath.torch.sampling.batches import Epochs
+from heatbath.torch.sampling.batches import ChainBatches
 
-if TYPE_CHECKING:
-    pass
+Checked = TypeVar("Checked")
+LossName: TypeAlias = Literal[
+    "cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "poisson_nll_loss"
+]
+Prior: TypeAlias = float | Sequence[float] | Literal["fan_in"]
 
-MEANINGS: dict[str, Task] = {
+TASK_OF_LOSS: dict[str, Task] = {
     "cross_entropy": "classes",
     "binary_cross_entropy_with_logits": "binary",
     "mse_loss": "regression",
     "poisson_nll_loss": "counts",
-}  # of torch's losses
-DRAWING = 0.1  # the share of the work for drawing the noise of the data
+}
+CUSTOM_LOSS = "negative_log_likelihood"  # name of a loss that is a function
+NOISE_SHARE = 0.1  # share of the work that may be spent on drawing the noise of the data
+FEWEST_STEPS_PER_DRAW = 4  # between two draws of the noise, also where these are cheap
+FILE_KEYS = {  # of settings whose names in files differ
+    "target_variance": "variance",
+    "residual_variance": "squares",
+    "separate_batches": "own",
+}
+
+
+class ArgumentChecks:
+    """Run checks of arguments, and collect the messages of those that fail."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def run(self, check: Callable[..., Checked], *arguments: Any, **bounds: Any) -> Checked | None:
+        """Return the result of a check; or None after collecting the message of its error."""
+        try:
+            return check(*arguments, **bounds)
+        except (TypeError, ValueError) as error:
+            self.problems.append(str(error))
+            return None
+
+    def refuse(self, caller: str) -> None:
+        """Raise one error with all that was collected, if there is anything."""
+        if self.problems:
+            raise ValueError(f"{caller}: {'; '.join(self.problems)}")
+
+
+def find_model_problems(model: object) -> list[str]:
+    """Return why this is no module to sample around."""
+    if not isinstance(model, nn.Module) or isinstance(model, Chains):
+        return [f"model must be a torch module, got {shown(model)}"]
+    if not any(p.requires_grad for p in model.parameters()):
+        return ["no parameter of the model moves: all have requires_grad=False"]
+    return []
+
+
+def find_loss_problems(loss: object, task: object) -> list[str]:
+    """Return why a loss, or a task beside it, is not accepted."""
+    if isinstance(loss, str) and loss in TASK_OF_LOSS:
+        expected = TASK_OF_LOSS[loss]
+        if task in (None, expected):
+            return []
+        return [f"the task of {loss} is {expected!r}: leave it out, got {shown(task)}"]
+    if isinstance(loss, str) or not callable(loss):
+        return [f"loss must be a function, or one of {', '.join(TASK_OF_LOSS)}; got {shown(loss)}"]
+    checks = ArgumentChecks()
+    checks.run(choice, "task, which a loss function needs,", task, tuple(TASKS))
+    return checks.problems
+
+
+def find_data_problems(data: object, batch: object) -> list[str]:
+    """Return why training data are not accepted, or a batch size beside them."""
+    if is_pair(data):
+        inputs, targets = len(data[0]), len(data[1])
+        if inputs == targets and inputs:
+            return []
+        return [
+            f"data must have at least one example, and as many targets as inputs; got {inputs} inputs and "
+            f"{targets} targets"
+        ]
+    if not is_loader(data, repeatable=True):
+        return [f"data must be tensors (x, y), or {LOADER}; got {shown(data)}"]
+    if batch is not None:
+        return [f"batch applies to tensors, and a loader has its own batches; got {shown(batch)}"]
+    return []
 
 
 @dataclass(frozen=True)
 class SamplerSettings:
-    """All that decides what is sampled, and how: plain values."""
+    """Plain values that decide what is sampled, and how.
+
+    Attributes
+    ----------
+    loss
+        Name of torch's loss function, or "negative_log_likelihood" for a function.
+    task
+        Meaning of the outputs.
+    n
+        Number of training examples.
+    targets
+        Number of targets of each example.
+    target_variance
+        Variance of the targets of a regression, where the noise starts.
+    residual_variance
+        Mean square of the residuals of the module as it was given.
+    prior, noise, temperature, chains, lr, gamma, samples, seed
+        Arguments of the sampler.
+    batch
+        Number of examples that a chain sees at each step.
+    separate_batches
+        True if each chain has its own batches, False if all see all examples.
+    """
 
     loss: str
     task: Task
     n: int
     targets: int
-    variance: float
-    squares: float
-    prior: Any
+    target_variance: float
+    residual_variance: float
+    prior: Prior
     noise: float | Literal["sampled"]
     temperature: float
     chains: int
     batch: int
-    own: bool
+    separate_batches: bool
     lr: float | Literal["auto"]
     gamma: float
     samples: int
     seed: int
 
-    @property
+    @cached_property
     def posterior(self) -> LossPosterior:
-        """What is sampled."""
+        """Posterior that is sampled."""
         return LossPosterior(
             self.loss,  # type: ignore[arg-type]
             self.n,
@@ -69,102 +166,140 @@ class SamplerSettings:
             self.noise,
             self.temperature,
             self.targets,
-            variance=self.variance,
+            variance=self.target_variance,
         )
 
-    @property
-    def draws(self) -> int:
-        """Steps between two draws of the noise, which pass all examples forward once."""
-        return max(4, math.ceil(self.n / self.batch / (3 * DRAWING)))
+    @cached_property
+    def steps_per_draw(self) -> int:
+        """Steps between two draws of the noise, each of which needs the outputs for all examples once."""
+        passes_per_step = 3  # a forward pass, and a backward pass that takes twice as long
+        return max(FEWEST_STEPS_PER_DRAW, math.ceil(self.n / self.batch / (passes_per_step * NOISE_SHARE)))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the settings by their names in files."""
+        return {FILE_KEYS.get(name, name): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> SamplerSettings:
+        """Return settings from their names in files and values."""
+        names = {key: name for name, key in FILE_KEYS.items()}
+        return cls(**{names.get(key, key): value for key, value in plain.items()})
 
 
-class Named:
-    """A loss of torch, of outputs and targets in the shapes in which the task has them."""
+class NamedLoss:
+    """A loss of torch by its task, for outputs and targets in the shapes that the task has."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
 
-    def __call__(self, said: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of outputs and targets, with their shapes aligned."""
-        return LOSSES[self.task](*aligned(self.task, said, targets))
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean loss over all targets."""
+        return TASK_LOSSES[self.task](*align_shapes(self.task, outputs, targets))
 
 
-def aligned(task: Task, said: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs as rows, and targets for them: of classes a row for each target, otherwise for each example."""
+def align_shapes(task: Task, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return outputs as rows, and targets that belong to the rows.
+
+    For classes, whose outputs are (..., classes), each target has a row. Otherwise each example has one.
+    """
     if task == "classes":
-        return said.reshape(-1, said.shape[-1]), targets.reshape(-1)
-    return said.reshape(len(said), -1), targets.reshape(len(targets), -1)
+        return outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1)
+    return outputs.reshape(len(outputs), -1), targets.reshape(len(targets), -1)
 
 
-def look_at(
-    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], data: Epochs, given: object, task: Task | None
-) -> SamplerSettings:
-    """What the data and the module tell: sizes, the variance of targets, and that all fits together."""
-    x, y = next(iter(data.all()))
-    said, wrong = outputs_of(model, x, several=True)
-    named = isinstance(given, str)
-    known: Task = MEANINGS[given] if isinstance(given, str) else task  # type: ignore[assignment]
-    if said is not None and named:
-        rows, targets = aligned(known, said, y)
-        wrong = misfit_of(known, rows, targets)
-        if not wrong and len(rows) != len(targets):
-            wrong = f"{len(rows)} rows of outputs and {len(targets)} targets do not go together"
-    if said is not None and not wrong:
-        wrong = misfit_of_loss(loss, said, y)
-    if wrong:
-        raise ValueError(f"Sampler: {wrong}")
-    assert said is not None
-    count = y.numel() // len(y) if named else 1
-    variance = squares = 1.0
-    if known == "regression" and named:
-        variance, squares = spread_of_data(model, data)
-    return SamplerSettings(
-        given if isinstance(given, str) else "negative_log_likelihood",
-        known, data.n, count, variance, squares, 1.0, "sampled", 1.0, 1, data.batch, data.own, "auto", 1.0,
-        1, 0,
-    )  # fmt: skip
+class DataProperties(NamedTuple):
+    """Properties of the training data that the posterior needs; the variances are 1 except in a regression."""
+
+    targets: int  # of each example
+    target_variance: float = 1.0
+    residual_variance: float = 1.0  # mean square of the residuals of the module
+
+
+def inspect_data(
+    model: nn.Module, loss: LossFunction, data: ChainBatches, task: Task, named: bool
+) -> DataProperties:
+    """Check that module, loss and data fit together, and return what the posterior needs of the data.
+
+    Parameters
+    ----------
+    model
+        The module, in evaluation mode.
+    loss
+        Function of outputs and targets.
+    data
+        Training data.
+    task
+        Meaning of the outputs.
+    named
+        True if the loss was given by the name of torch's function: then shapes of targets are checked.
+    """
+    x, y = next(iter(data.iterate_all()))
+    outputs, problem = try_model(model, x, any_shape=True)
+    if outputs is not None and named:
+        rows, targets = align_shapes(task, outputs, y)
+        problem = find_target_problem(task, rows, targets)
+        if not problem and len(rows) != len(targets):
+            problem = (
+                f"there must be one target for each of the {len(rows)} rows of outputs, got {len(targets)}"
+            )
+    if outputs is not None and not problem:
+        problem = find_loss_problem(loss, outputs, y)
+    if problem:
+        raise ValueError(f"Sampler: {problem}")
+    if not named:
+        return DataProperties(targets=1)
+    count = y.numel() // len(y)
+    if task != "regression":
+        return DataProperties(count)
+    return DataProperties(count, *regression_variances(model, data))
 
 
 @torch.no_grad()
-def spread_of_data(model: nn.Module, data: Epochs) -> tuple[float, float]:
-    """The variance of the targets of a regression, and that around what the module says."""
-    count, total, squares, residuals = 0, 0.0, 0.0, 0.0
-    for x, y in data.all():
-        values = y.double()
-        count, total, squares = (
-            count + y.numel(),
-            total + float(values.sum()),
-            squares + float(values.square().sum()),
-        )
-        residuals += float((model(x).double().reshape(values.shape) - values).square().sum())
+def regression_variances(model: nn.Module, data: ChainBatches) -> tuple[float, float]:
+    """Return the variance of the targets of a regression, and their mean square around the outputs."""
+    count, total, squares, residual_squares = 0, 0.0, 0.0, 0.0
+    for x, y in data.iterate_all():
+        targets = y.double()
+        count += y.numel()
+        total += float(targets.sum())
+        squares += float(targets.square().sum())
+        residual_squares += float((model(x).double().reshape(targets.shape) - targets).square().sum())
     variance = squares / count - (total / count) ** 2
-    if not variance > 0 or not math.isfinite(residuals):
-        raise ValueError("Sampler: the targets of a regression must vary, and what the model says be finite")
-    return variance, max(residuals / count, 1e-12 * variance)
+    if not variance > 0 or not math.isfinite(residual_squares):
+        raise ValueError(
+            "Sampler: the targets of a regression must vary and the module's outputs must be finite, got "
+            f"targets of variance {variance:g} and residuals whose squares add up to {residual_squares:g}"
+        )
+    return variance, max(residual_squares / count, 1e-12 * variance)
 
 
-def checksum(data: Epochs) -> str:
-    """Of data that are tensors."""
+def data_checksum(data: ChainBatches) -> str:
+    """Return a checksum of data that are tensors; "" for a loader."""
     if not is_pair(data.data):
         return ""
     return file.digest(dict(zip("xy", data.data, strict=True)))
 
 
-def parts_of(x: Any) -> Any:
-    """Some inputs at a time, where they are a tensor."""
-    return list(torch.split(x, AT_ONCE)) if isinstance(x, Tensor) and len(x) > AT_ONCE else x
+def split_inputs(x: Any) -> Any:
+    """Return a long tensor as a list of chunks, anything else as it is."""
+    return list(torch.split(x, CHUNK_SIZE)) if isinstance(x, Tensor) and len(x) > CHUNK_SIZE else x
 
 
-def examples_of(x: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-    """Inputs for `predict`, and the targets: of a loader both are in it."""
+def split_examples(x: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+    """Return inputs for `predict`, and targets as an array; with y=None both are in the batches of x."""
     if y is None:
-        if not is_loader(x, repeatable=True):
-            raise ValueError("report: targets are needed, as y or in the batches of a loader")
-        pairs = [(given[0], given[1]) for given in x]
-        if not pairs:
-            raise ValueError("report: the loader has no batches")
-        return [inputs for inputs, _ in pairs], np.concatenate([np.asarray(targets) for _, targets in pairs])
+        return _split_loader(x)
     targets = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if not len(targets) or len(targets) != len(x):
         raise ValueError(f"report: as many targets as inputs are needed, got {len(x)} and {len(targets)}")
-    return parts_of(x), targets
+    return split_inputs(x), targets
+
+
+def _split_loader(loader: Iterable[Any]) -> tuple[list[Any], NDArray[Any]]:
+    """Return the inputs of all batches, and all targets as an array."""
+    if not is_loader(loader, repeatable=True):
+        raise ValueError("report: targets are needed, as y or in the batches of a loader")
+    pairs = [(batch[0], batch[1]) for batch in loader]
+    if not pairs:
+        raise ValueError("report: the loader has no batches")
+    return [inputs for inputs, _ in pairs], np.concatenate([np.asarray(targets) for _, targets in pairs])

@@ -1,207 +1,280 @@
-"""Chains of a `Sampler` at one stepsize."""
+"""Advance the chains of a `Sampler` at one stepsize, with their samples and measurements.
+
+h: stepsize. γ: friction. τ: temperature.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from heatbath._internal.checks import whole
+from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS
-from heatbath.torch.data import (
-    is_pair,
-)
+from heatbath.diagnostics.convergence_check import MOST as PROBES
+from heatbath.diagnostics.statistics import Estimate
+from heatbath.torch.data import LossFunction, is_pair
 from heatbath.torch.optim.chains import Chains
 from heatbath.torch.optim.classes import Langevin
 from heatbath.torch.optim.state import TENSORS
 from heatbath.torch.optim.temperature import labels
 from heatbath.torch.prediction.samples import Samples
+from heatbath.torch.sampling.batches import ChainBatches
+from heatbath.torch.sampling.records import SampleRecord
+from heatbath.torch.sampling.settings import SamplerSettings
 
-if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
-    from heatbath.torch.sampling.sampler import Sampler
-TRIAL, LATE = 2.0, 1.25  # after which the temperature is looked at, over what is late: in units of 1/γ
-UNSTABLE = 2.0  # how much a temperature grows in that time
-PROBES = 50  # training examples whose predictions are compared
+TRIAL_TIME = 2.0  # length of the trial of a stepsize in units of 1/γ, the time in which momenta forget
+SETTLING_TIME = 1.25  # part of the trial before temperatures count, in the same units
+FEWEST_TRIAL_STEPS = 20  # of a trial, where 2/γ are fewer
+UNSTABLE_GROWTH = 2.0  # factor by which the temperature grows late in the trial where steps are unstable
+RECORD_KEYS = {"outputs": "said", "temperatures": "heat", "noise": "noise"}  # of a record, in files
 
 
-@dataclass
-class Note:
-    """What is noted with a sample: what the chains say of the probes, (chains, ...), the temperatures since
-    the sample before, (parts, 2, chains), in units of what they should be, and the noise, (chains,)."""
+class PackedTrajectory(NamedTuple):
+    """A trajectory as tensors by name, and as values that can be written as JSON."""
 
-    said: NDArray[np.float64]
-    heat: NDArray[np.float64]
-    noise: NDArray[np.float64]
+    tensors: dict[str, Tensor]
+    plain: dict[str, Any]
 
 
 class Trajectory:
-    """Chains on their way at a stepsize, from the start: their optimiser, their samples and notes."""
+    """Chains that move at one stepsize, from the module as it is: optimiser, samples and their records.
 
-    def __init__(self, sampler: Sampler, h: float) -> None:
-        own = sampler.settings
-        self.h, self.settings, self.data, self.loss = h, own, sampler._data, sampler._loss
-        self.chains = Chains(sampler._single, own.chains, "same")
-        self.optimizer = Langevin(self.chains, h, own.gamma, posterior=own.posterior, seed=own.seed)
-        self.samples = Samples(self.chains, most=own.samples)
-        self.notes: dict[int, Note] = {}
+    Parameters
+    ----------
+    module
+        Where all chains start; it does not change.
+    settings
+        What is sampled.
+    data
+        Training examples; None for chains that will not move.
+    loss
+        Function of outputs and targets.
+    h
+        The stepsize.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        settings: SamplerSettings,
+        data: ChainBatches | None,
+        loss: LossFunction,
+        h: float,
+    ) -> None:
+        posterior = settings.posterior
+        self.h, self.settings, self.data, self.loss = h, settings, data, loss
+        self.chains = Chains(module, settings.chains, "same")
+        self.optimizer = Langevin(self.chains, h, settings.gamma, posterior=posterior, seed=settings.seed)
+        self.samples = Samples(self.chains, most=settings.samples)
+        self.records: dict[int, SampleRecord] = {}
         self.step = 0
-        self.trial = max(20, math.ceil(TRIAL / (own.gamma * h)))
-        self.probes = self._probes()
+        self.trial_steps = max(FEWEST_TRIAL_STEPS, math.ceil(TRIAL_TIME / (settings.gamma * h)))
+        self.probes = self._choose_probes(PROBES)
+        self._draws_noise = posterior.samples_noise
 
-    def _probes(self) -> Tensor | None:
-        """Training examples at which predictions are compared."""
+    def _choose_probes(self, count: int) -> Tensor | None:
+        """Return about that many training examples, evenly spaced, at which predictions are compared."""
         if self.data is None:
             return None
-        x = self.data.data[0] if is_pair(self.data.data) else next(iter(self.data.all()))[0]
-        return x[torch.linspace(0, len(x) - 1, min(PROBES, len(x))).long().to(x.device)]
+        x, _ = self.data.data if is_pair(self.data.data) else next(iter(self.data.iterate_all()))
+        return x[torch.linspace(0, len(x) - 1, min(count, len(x))).long().to(x.device)]
 
     @property
     def parts(self) -> list[str]:
-        """Their names."""
+        """Names of the optimiser's parts."""
         return list(labels(self.optimizer.param_groups))
 
+    # Steps
+
     def advance(self) -> Tensor:
-        """A step of all chains: their losses."""
+        """Make a step of all chains, take a sample if one is due, and return the losses, (chains,)."""
         assert self.data is not None
-        own = self.settings
-        if own.posterior.samples_noise and self.step % own.draws == 0:
-            self._draw()
-        x, y = self.data.at(self.step)
+        separate = self.settings.separate_batches
+        if self._draws_noise and self.step % self.settings.steps_per_draw == 0:
+            self._draw_noise(self.data)
+        x, y = self.data.at_step(self.step)
         self.optimizer.zero_grad()
-        said = self.chains(x, each=own.own)
-        losses = torch.func.vmap(self.loss, in_dims=(0, 0 if own.own else None))(said, y)
+        outputs = self.chains(x, each=separate)
+        losses = torch.func.vmap(self.loss, in_dims=(0, 0 if separate else None))(outputs, y)
         torch.autograd.backward(losses.sum())  # the sum: each chain has the gradient of its own loss
         self.optimizer.step()
         self.step += 1
         self.samples.take()
-        self._note()
+        self._update_records()
         return losses.detach()
 
     @torch.no_grad()
-    def _draw(self) -> None:
-        """Draw the noise of the data given the chains as they are; of one that diverged it stays."""
-        assert self.data is not None
-        residuals = torch.cat([self._residuals(x, y) for x, y in self.data.all()], dim=1)
-        if residuals.isfinite().flatten(1).all(dim=1).any():  # or all diverged, which the loss will show
+    def _draw_noise(self, data: ChainBatches) -> None:
+        """Draw the noise of the data given the chains as they are; that of diverged chains doesn't change."""
+        residuals = torch.cat([self._residuals(x, y) for x, y in data.iterate_all()], dim=1)
+        if residuals.isfinite().flatten(1).all(dim=1).any():  # otherwise the loss will show the divergence
             self.optimizer.draw_noise(residuals)
 
     def _residuals(self, x: Tensor, y: Tensor) -> Tensor:
-        """(chains, examples, targets)."""
-        said: Tensor = self.chains(x)
-        return said.reshape(len(said), len(x), -1) - y.reshape(len(y), -1)
+        """Return the residuals of all chains, (chains, examples, targets)."""
+        outputs: Tensor = self.chains(x)
+        return outputs.reshape(len(outputs), len(x), -1) - y.reshape(len(y), -1)
 
-    def _note(self) -> None:
-        """Note what belongs to a sample that was taken, and join what belongs to those that were dropped."""
-        kept, dropped = set(self.samples.steps), list[Note]()
-        notes = {}
-        for step, note in self.notes.items():
-            if step not in kept:
-                dropped.append(note)
-                continue
-            if dropped:
-                heats = [each.heat for each in (*dropped, note)]
-                note, dropped = replace(note, heat=np.mean(heats, axis=0)), []
-            notes[step] = note
-        if self.step in kept:
-            notes[self.step] = Note(self._said(), self._heat(), self._noise())
+    # Records of samples
+
+    def _update_records(self) -> None:
+        """Add a record if a sample was taken; merge the records of samples that were dropped."""
+        steps = self.samples.steps
+        if len(steps) < len(self.records):
+            self.records = merge_dropped(self.records, steps)
+        if steps and steps[-1] == self.step:
+            self.records[self.step] = SampleRecord(
+                self._probe_outputs(), self._temperature_ratios(), self._current_noise()
+            )
             self.optimizer.forget_past()
-        self.notes = notes
 
     @torch.no_grad()
-    def _said(self) -> NDArray[np.float64]:
+    def _probe_outputs(self) -> Floats:
+        """Return the predictions of all chains for the probe examples, in double precision."""
         assert self.probes is not None
-        said = TASKS[self.settings.task].decode_torch(self.chains(self.probes).double())
-        return np.asarray(said.cpu().numpy())
+        outputs = TASKS[self.settings.task].decode_torch(self.chains(self.probes).double())
+        return np.asarray(outputs.cpu().numpy())
 
-    def _heat(self) -> NDArray[np.float64]:
+    def _temperature_ratios(self) -> Floats:
+        """Return kinetic and configurational temperature over τ since the last sample, (parts, 2, chains).
+
+        They are NaN where one of them was not measured.
+        """
         groups, chains = self.optimizer.param_groups, range(self.settings.chains)
-        by_chain = [self.optimizer.temperature(chain) for chain in chains]
-        heat = np.full((len(groups), 2, len(chains)), np.nan)
-        for place, (part, group) in enumerate(zip(self.parts, groups, strict=True)):
-            for chain in chains:
-                if (found := by_chain[chain].get(part)) is not None and found.configurational is not None:
-                    pair = found.value, found.configurational.value
-                    heat[place, :, chain] = np.array(pair) / float(group["tau"])
-        return heat
+        ratios = np.full((len(groups), 2, len(chains)), np.nan)
+        observations = (
+            self.optimizer._observations
+        )  # all means, without the errors that temperature() computes
+        for chain in chains:
+            means = observations[chain].series if chain in observations else {}
+            for index, group in enumerate(groups):
+                kinetic, configurational = (
+                    means.get((index, "temperature")),
+                    means.get((index, "configurational")),
+                )
+                if kinetic is not None and configurational is not None:
+                    pair = np.array([kinetic.mean, configurational.mean])
+                    ratios[index, :, chain] = pair / float(group["tau"])
+        return ratios
 
-    def heat_now(self) -> dict[str, float]:
-        """The kinetic temperatures at the last sample, in units of what they should be."""
-        last = next(reversed(self.notes.values()), None)
-        return (
-            {} if last is None else dict(zip(self.parts, last.heat[:, 0].mean(axis=1).tolist(), strict=True))
-        )
+    def _current_noise(self) -> Floats:
+        """Return the variance of the data as last drawn, (chains,); empty where it is not sampled."""
+        return np.array(self.optimizer.noise if self._draws_noise else [])
 
-    def trial_heat(self) -> float:
-        """The kinetic temperature of all parameters late in the trial, in units of what it should be."""
-        return float(np.mean(self._late()))
+    def last_temperatures(self) -> dict[str, float]:
+        """Return the kinetic temperatures over τ at the last sample, by part; {} without a sample."""
+        if not self.records:
+            return {}
+        last = next(reversed(self.records.values()))
+        return dict(zip(self.parts, last.temperatures[:, 0].mean(axis=1).tolist(), strict=True))
 
-    def grows(self) -> bool:
-        """Whether the temperature grows late in the trial, as it does where the stepsize is unstable."""
-        first, *_, last = self._late()
-        return last > UNSTABLE * first
+    # The trial of the stepsize
 
-    def _late(self) -> list[float]:
-        """The kinetic temperatures late in the trial."""
-        late = [note.heat[:, 0] for step, note in self.notes.items() if step > self.trial * LATE / TRIAL]
-        return [float(np.average(heat.mean(axis=1), weights=self._sizes)) for heat in late]
+    def trial_temperature(self) -> Estimate:
+        """Return the kinetic temperature of all parameters over τ, late in the trial.
 
-    @property
-    def unsure(self) -> float:
-        """How far the kinetic temperature of all parameters may be off by chance, at a single look: three
-        standard deviations."""
-        return 3 * math.sqrt(2 / sum(self._sizes))
+        Its error is that of a single look at all momenta, whose squares are independent.
+        """
+        error = math.sqrt(2 / sum(self._part_sizes()))
+        return Estimate(float(np.mean(self._late_temperatures())), error)
 
-    @property
-    def _sizes(self) -> list[int]:
-        """How many parameters the parts of all chains have."""
-        return [sum(p.numel() for p in g["params"] if p.requires_grad) for g in self.optimizer.param_groups]
+    def is_heating_up(self) -> bool:
+        """Return whether the temperature grows late in the trial, as it does where steps are unstable."""
+        first, *_, last = self._late_temperatures()
+        return last > UNSTABLE_GROWTH * first
 
-    def _noise(self) -> NDArray[np.float64]:
-        return np.array(self.optimizer.noise if self.settings.posterior.samples_noise else [])
+    def _late_temperatures(self) -> list[float]:
+        """Return the kinetic temperatures over τ of all parameters, at the late samples of the trial."""
+        settled = self.trial_steps * SETTLING_TIME / TRIAL_TIME
+        late = [record.temperatures[:, 0] for step, record in self.records.items() if step > settled]
+        sizes = self._part_sizes()
+        return [float(np.average(ratios.mean(axis=1), weights=sizes)) for ratios in late]
 
-    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything as tensors by name, and as plain values."""
+    def _part_sizes(self) -> list[int]:
+        """Return how many parameters of all chains each part moves."""
+        return [
+            sum([p.numel() for p in group["params"] if p.requires_grad])
+            for group in self.optimizer.param_groups
+        ]
+
+    # Files
+
+    def pack(self) -> PackedTrajectory:
+        """Return everything, for a file."""
         state = self.optimizer.state_dict()
-        found = {f"chains/{name}": value for name, value in self.chains.state_dict().items()}
-        for place, one in state["state"].items():
-            found |= {f"{name}/{place}": one[name] for name in TENSORS if name in one}
+        tensors = {f"chains/{name}": value for name, value in self.chains.state_dict().items()}
+        for index, parameter_state in state["state"].items():
+            tensors |= {
+                f"{name}/{index}": parameter_state[name] for name in TENSORS if name in parameter_state
+            }
         for step, sample in zip(self.samples.steps, self.samples, strict=True):
-            found |= {f"samples/{step}/{name}": value for name, value in sample.items()}
-            for name, value in vars(self.notes[step]).items():
-                found[f"notes/{step}/{name}"] = torch.from_numpy(np.ascontiguousarray(value))
-        groups = [{k: v for k, v in group.items()} for group in state["param_groups"]]
-        plain = {"h": self.h, "step": self.step, "thin": self.samples.thin, "groups": groups}
-        plain["steps"] = {place: one["step"] for place, one in state["state"].items()}
-        return found, plain
+            tensors |= {f"samples/{step}/{name}": value for name, value in sample.items()}
+            for name, key in RECORD_KEYS.items():
+                values = np.ascontiguousarray(getattr(self.records[step], name))
+                tensors[f"notes/{step}/{key}"] = torch.from_numpy(values)
+        plain = {
+            "h": self.h,
+            "step": self.step,
+            "thin": self.samples.thin,
+            "groups": [dict(group) for group in state["param_groups"]],
+            "steps": {index: parameter_state["step"] for index, parameter_state in state["state"].items()},
+        }
+        return PackedTrajectory(tensors, plain)
 
-    def unpack(self, found: dict[str, Tensor], plain: dict[str, Any]) -> None:
-        """Go on from what was packed."""
-        tree: dict[str, Any] = {}
-        for name, value in found.items():
-            *path, last = name.split("/", 2 if name.startswith(("samples/", "notes/")) else 1)
-            level = tree
-            for key in path:
-                level = level.setdefault(key, {})
-            level[last] = value
+    def unpack(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+        """Continue from what `pack` returned."""
+        tree = _nest(tensors)
         self.chains.load_state_dict(tree["chains"])
         states = {
-            int(place): {"step": step} | {name: tree[name][place] for name in TENSORS if name in tree}
-            for place, step in plain["steps"].items()
+            int(index): {"step": step} | {name: tree[name][index] for name in TENSORS if name in tree}
+            for index, step in plain["steps"].items()
         }
         self.optimizer.load_state_dict({"state": states, "param_groups": plain["groups"]})
         self.step = whole("step", plain["step"], low=0)
         samples = {int(step): state for step, state in tree.get("samples", {}).items()}
         self.samples.resume(self.step, plain["thin"], {step: samples[step] for step in sorted(samples)})
         notes = {int(step): note for step, note in tree.get("notes", {}).items()}
-        self.notes = {
-            step: Note(**{name: value.numpy() for name, value in notes[step].items()})
+        self.records = {
+            step: SampleRecord(**{name: notes[step][key].numpy() for name, key in RECORD_KEYS.items()})
             for step in sorted(notes)
         }
+        if self.records:  # of an earlier version they have fewer probes
+            first = next(iter(self.records.values()))
+            self.probes = self._choose_probes(first.outputs.shape[1])
+
+
+def merge_dropped(records: Mapping[int, SampleRecord], steps: Sequence[int]) -> dict[int, SampleRecord]:
+    """Return the records of the samples at these steps, whose temperatures include dropped ones before them.
+
+    The temperatures of dropped samples are averaged into those of the next sample that was kept.
+    """
+    kept, merged = set(steps), dict[int, SampleRecord]()
+    pending: list[Floats] = []
+    for step, record in records.items():
+        pending.append(record.temperatures)
+        if step not in kept:
+            continue
+        if len(pending) > 1:
+            record = replace(record, temperatures=np.mean(pending, axis=0))
+        merged[step] = record
+        pending = []
+    return merged
+
+
+def _nest(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return tensors in nested dicts by the parts of their names: kind/name, or kind/step/name."""
+    tree: dict[str, Any] = {}
+    for name, value in tensors.items():
+        *path, last = name.split("/", 2 if name.startswith(("samples/", "notes/")) else 1)
+        level = tree
+        for key in path:
+            level = level.setdefault(key, {})
+        level[last] = value
+    return tree

@@ -20,16 +20,16 @@ from heatbath.datasets.tasks import TASKS, Task, each_class
 from heatbath.evaluation.metrics import losses
 from heatbath.runs.progress import Progress
 from heatbath.torch.data import (
-    BREAKS,
-    LOSSES,
+    TASK_LOSSES,
+    TORCH_ERRORS,
     Data,
-    as_before,
-    checked,
-    device_of,
-    misfit_of,
-    set_seed,
-    sets,
-    task_of,
+    check_batch,
+    find_target_problem,
+    find_task,
+    model_device,
+    prepare_data,
+    preserve_random_state,
+    seed_generators,
 )
 from heatbath.torch.optim.seeds import counted_anew
 from heatbath.torch.prediction.predict import predict
@@ -150,25 +150,25 @@ def tune(
     for name, function in (("loss", loss), ("progress", progress)):
         if function is not None and not callable(function):
             raise TypeError(f"{name} must be a function or None, got {shown(function)}")
-    with as_before(data, validation):
+    with preserve_random_state(data, validation):
         torch.manual_seed(seed)
         model = _made(make_model)
         with counted_anew():
             given, wrong_methods = families(methods, model, seed)
-        training, judging, wrong_data = sets(data, validation, batch, seed)
-        _refuse(wrong_methods + wrong_data)
-        task, wrong_task = task_of(task, loss, model, training, judging, by)
+        prepared = prepare_data(data, validation, batch, seed)
+        _refuse(wrong_methods + prepared.problems)
+        task, wrong_task = find_task(task, loss, model, prepared, by)
         _refuse(wrong_task)
         search = _Search(
             make_model=make_model,
-            training=training,
-            judging=judging,
+            training=prepared.training,
+            judging=prepared.validation,
             families=given,
             counts=rounds(candidates),
             steps=steps,
             by=by,
             task=task,
-            loss=LOSSES[task] if loss is None else loss,
+            loss=TASK_LOSSES[task] if loss is None else loss,
             seed=seed,
             progress=progress,
         )
@@ -300,7 +300,7 @@ class _Search:
         looks = min(LOOKS, length)
         thin = max(1, length // (2 * looks))
         one.samples = Samples(one.model, burn_in=length - looks * thin, thin=thin, most=max(2, looks))
-        device = device_of(one.model)
+        device = model_device(one.model)
         for inputs, targets in self._batches(first, last):
             x, y = inputs.to(device), targets.to(device)
 
@@ -309,8 +309,8 @@ class _Search:
                 outputs = one.model(x)
                 try:
                     loss = self.loss(outputs, y)
-                except BREAKS as error:
-                    if misfit := misfit_of(self.task, outputs, y):
+                except TORCH_ERRORS as error:
+                    if misfit := find_target_problem(self.task, outputs, y):
                         raise ValueError(f"tune: {misfit}") from error
                     raise
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -332,15 +332,15 @@ class _Search:
         step = max(epoch for epoch in self.epochs if epoch <= first)
         while step < last:
             begin = step
-            set_seed(self.seed, step, self.training)
+            seed_generators(self.seed, step, self.training)
             batches = iter(self.training)
             while step < last:
-                set_seed(self.seed, step)
+                seed_generators(self.seed, step)
                 batch = next(batches, None)
                 if batch is None:
                     break
                 if step >= first:
-                    yield checked(batch)
+                    yield check_batch(batch)
                 step += 1
             if step == begin:
                 raise ValueError("tune: the loader has no more batches: it must be one that can begin again")
@@ -349,10 +349,10 @@ class _Search:
 
     def _judge(self, one: Trained, device: torch.device) -> dict[str, float]:
         """What the averaged prediction is worth on the validation examples, and the single networks."""
-        set_seed(self.seed, 0, self.judging)
+        seed_generators(self.seed, 0, self.judging)
         sums, count = np.zeros(4), 0
         for batch in self.judging:
-            inputs, targets = checked(batch)
+            inputs, targets = check_batch(batch)
             if not len(targets):
                 continue
             x, y = inputs.to(device), targets.detach().cpu().double().numpy().reshape(len(targets), -1)
