@@ -108,15 +108,15 @@ class ChainBatches:
             if pair is None:
                 raise RuntimeError(
                     f"the loader gave {following % self.batches_per_epoch} batches of {self.batch} examples "
-                    f"in an epoch, and {self.batches_per_epoch} when they were counted: it must give the same "
-                    "number every time"
+                    f"in an epoch, and {self.batches_per_epoch} when they were counted: it must give the "
+                    "same number every time"
                 )
             self._reading = following + 1, batches
             if following == number:
                 return pair
 
     def _iterate_epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the complete batches of an epoch of the loader, whose order depends on seed and epoch only."""
+        """Yield the complete batches of an epoch, in an order that depends on seed and epoch only."""
         with preserve_random_state(self.data):  # the loader draws its order when asked for the first batch
             seed_generators(self.seed, epoch, self.data)
             batches = iter(self.data)

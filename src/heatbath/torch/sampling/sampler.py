@@ -441,8 +441,8 @@ class Sampler:
         if trajectory.h / STEPSIZE_FACTOR < SMALLEST_STEPSIZE:
             raise FloatingPointError(
                 f"no stepsize down to {trajectory.h:.2g} holds the temperature (at the last it was "
-                f"{temperature.value:.2g} times the right one): check the loss and the scales of the data, or "
-                "choose larger batches or more friction"
+                f"{temperature.value:.2g} times the right one): check the loss and the scales of the data, "
+                "or choose larger batches or more friction"
             )
         self._trajectory = self._start_chains(trajectory.h / STEPSIZE_FACTOR)
 
@@ -559,8 +559,8 @@ class Sampler:
                     f"{part}: {ratio.value:.2f} ± {ratio.error:.2f}" for part, ratio in off.items()
                 )
                 warn(
-                    f"the {kind} temperature is wrong, in units of the right one ({text}): {batches}a smaller "
-                    f"lr, more friction{further} bring it closer",
+                    f"the {kind} temperature is wrong, in units of the right one ({text}): {batches}a "
+                    f"smaller lr, more friction{further} bring it closer",
                     OffTemperatureWarning,
                 )
 

@@ -208,7 +208,7 @@ def align_shapes(task: Task, outputs: Tensor, targets: Tensor) -> tuple[Tensor, 
 
 
 class DataProperties(NamedTuple):
-    """Properties of the training data that the posterior needs; the variances are 1 except in a regression."""
+    """Properties of the training data that the posterior needs; variances are 1 except in a regression."""
 
     targets: int  # of each example
     target_variance: float = 1.0
