@@ -304,12 +304,12 @@ def test_chains_that_diverge_are_an_error():
     ("wrong", "match"),
     [
         ({"data": X}, r"tensors \(X, y\), or a loader"),
-        ({"data": iter([(X, Y)])}, "again and again"),
+        ({"data": iter([(X, Y)])}, "iterated repeatedly"),
         ({"data": []}, "no batches"),
         ({"data": (X[:0], Y[:0])}, "no examples"),
-        ({"data": (X, Y[:3])}, "as many examples"),
+        ({"data": (X, Y[:3])}, "as many targets as inputs"),
         ({"data": (X[:2], Y[:2])}, "give beta"),
-        ({"data": [(X, Y)], "batch": 10}, "batch is for tensors"),
+        ({"data": [(X, Y)], "batch": 10}, "batch applies to tensors"),
         ({"batch": N + 1}, "batch must be"),
         ({"model": half_square}, "a module is needed"),
         ({"localization": -1.0}, "localization must be"),
@@ -319,12 +319,12 @@ def test_chains_that_diverge_are_an_error():
         ({"chains": 0}, "chains must be"),
         ({"seed": 0.5}, "seed must be"),
         ({"only": ["weight"]}, "a dict of masks"),
-        ({"only": {"bias": True}}, "'bias'; there are weight"),
+        ({"only": {"bias": True}}, "'bias'; the parameters are weight"),
         ({"only": {"weight": torch.ones(3, dtype=torch.bool)}}, r"with shape \(1, 20\)"),
         ({"only": {"weight": torch.ones(1, SIZE)}}, "float32"),
         ({"only": {"weight": 1}}, "or True"),
         ({"only": {}}, "no parameter moves"),
-        ({"sampler": lambda chains, tau: None}, "must make an optimiser"),
+        ({"sampler": lambda chains, tau: None}, "must return an optimiser"),
     ],
 )
 def test_what_is_wrong_is_said(wrong, match):
@@ -337,7 +337,7 @@ def test_a_wrong_loss_a_stepsize_of_no_use_and_shared_elements_are_refused():
         ht.llc(MODEL, lambda f, y: f - y, (X, Y))
     with pytest.raises(ValueError, match="finite"):
         ht.llc(MODEL, lambda f, y: f.sum() * math.nan, (X, Y))
-    with pytest.raises(ValueError, match="lr is that of the default"):
+    with pytest.raises(ValueError, match="lr belongs to the default"):
         ht.llc(MODEL, half_square, (X, Y), lr=0.1, sampler=lambda chains, tau: None)
     tied = torch.nn.Sequential(torch.nn.Linear(SIZE, SIZE), torch.nn.Linear(SIZE, SIZE))
     tied[1].weight = tied[0].weight

@@ -99,6 +99,3 @@ def convergence_of(outputs: Floats) -> Convergence:
 def has_converged(agreement: Convergence) -> bool:
     """Return True if the worst R-hat is at most 1.1 and the median effective size at least 100."""
     return agreement.rhat_worst <= RULE.rhat and agreement.ess >= RULE.ess
-
-
-MOST, CONVERGED, converged = RULE.inputs, RULE.rhat, convergence_of  # until torch uses those above

@@ -13,7 +13,7 @@ import numpy as np
 
 from heatbath._internal.checks import choice
 from heatbath.datasets.tasks import TASKS
-from heatbath.diagnostics.convergence_check import Convergence, converged
+from heatbath.diagnostics.convergence_check import Convergence, convergence_of
 from heatbath.diagnostics.statistics import Estimate, mean
 from heatbath.diagnostics.weights import plane
 from heatbath.torch.prediction.batchnorm import evaluation_mode
@@ -103,7 +103,7 @@ def module_convergence(chains: Chains, samples: Iterable[Mapping[str, Any]], x: 
             f"R-hat needs at least 2 chains and 4 samples, got {len(alive)} chains that have not diverged "
             f"and {len(rows)} samples: run more chains, or take more samples"
         )
-    return converged(torch.stack(rows, dim=1).double().numpy())
+    return convergence_of(torch.stack(rows, dim=1).double().numpy())
 
 
 def _outputs(model: nn.Module, state: Mapping[str, Tensor], x: Any) -> Tensor:

@@ -1,13 +1,15 @@
-"""The local learning coefficient of a trained module, with its interval and the temperature it was found at.
+"""Estimate the local learning coefficient of a trained module, with an interval and the measured temperature.
 
-The law that is sampled has the density exp(-nβ L(θ) - g/2 |θ - θ0|²), where L is the mean loss over the n
-examples, θ0 the module as it is, β the inverse temperature and g the strength of the localisation, in the
-units of nβ L: it is the precision of a Gaussian prior around θ0. The coefficient is
+Legend: θ are the parameters, θ0 those of the module as it is, L is the mean loss over the n examples, β the
+inverse temperature, τ the temperature, g the strength of the localisation, h the stepsize, U a potential.
+
+The sampled law has the density exp(-nβ L(θ) - g/2 |θ - θ0|²). So g, in the units of nβ L, is the precision of
+a Gaussian prior around θ0. The coefficient is
 
     λ = nβ (E[L(θ)] - L(θ0)).
 
-Divided by nβ this is the loss L + g/(2nβ) |θ - θ0|² at the temperature τ = 1/(nβ), and so a sampler sees it:
-the gradient of every step is that of the whole. For a quadratic L with minimum θ0, whose Hessian times nβ has
+Divided by nβ the exponent is the potential U = L + g/(2nβ) |θ - θ0|² at the temperature τ = 1/(nβ), and the
+gradients of a sampler's steps are those of U. For a quadratic L with minimum θ0, whose Hessian times nβ has
 the eigenvalues k, λ = ½ Σ k/(k + g): without localisation half the number of parameters.
 """
 
@@ -22,13 +24,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.optim import Optimizer
 
 from heatbath._internal.checks import NON_NEGATIVE, POSITIVE, real, shown, whole
-from heatbath._internal.warnings import CoarseStepsWarning
+from heatbath._internal.warnings import CoarseStepsWarning, OffTemperatureWarning
+from heatbath.datasets.problem import Floats
 from heatbath.diagnostics import statistics
 from heatbath.diagnostics.mcmc import ess, rhat
 from heatbath.diagnostics.statistics import Estimate
@@ -42,38 +44,57 @@ from heatbath.torch.sampling.batches import assign_turns
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 Sampler: TypeAlias = Callable[[Chains, float], Optimizer]
 
-LR, GAMMA = 0.1, 1.0  # stable for curvatures of the mean loss below 400
-SURE = 0.01  # the chance of a warning, at most, where the sampler is at its temperature
-COARSE = 0.5  # of the curvature at which steps are unstable; see `CoarseStepsWarning`
-LOOK = 100  # steps between two looks for chains that diverged
+DEFAULT_LR, DEFAULT_GAMMA = 0.1, 1.0  # stable for curvatures of the mean loss below 400
+FALSE_WARNINGS = 0.01  # chance of a warning, at most, where the sampler is at its temperature
+COARSENESS_LIMIT = 0.5  # of h²k/4, which is 1 where steps become unstable; see `CoarseStepsWarning`
+STEPS_PER_CHECK = 100  # between two checks for chains that diverged
 
 
 @dataclass(frozen=True, repr=False)
 class LearningCoefficient:
-    """A local learning coefficient, and all that tells what it is worth.
+    """A local learning coefficient, with all that tells how good it is.
 
-    - `value`, `interval`: the mean over chains and draws, and its 95 % interval, correlation taken into
-      account (see `statistics.mean`). Where every step saw all examples it also has the interval of
-      `corrected`, so that a bias which is too small for the temperatures to show is not left out.
-    - `corrected`: the value at the right temperature, if the coefficient follows the temperature on the whole
-      as it does from draw to draw: value - α (T - 1), T the configurational temperature and α the slope of
-      the draws. For a quadratic loss without localisation it is just half the number of parameters. None
-      where steps saw mini-batches, whose noise is in the slope.
-    - `trace`: nβ (L(θ) - L(θ0)) of each draw, (chain, draw); of mini-batches both on the same batch.
-    - `heat`: the configurational temperature of each draw, in units of the one it should have.
-    - `temperatures`: what the sampler had, in units of the one it should have, so that all should be 1. The
-      "configurational" one is that of (θ - θ0)·∇U/N with the gradients of the steps, and for a quadratic loss
-      without localisation the coefficient is off by just this factor. Those of momenta are there for each
-      part of an optimiser of ours, as "kinetic".
-    - `off`: the names of those that are off by more than their errors allow.
-    - `coarseness`: the largest h²k/4 on the way, k = |∇U(θ') - ∇U(θ)|/|θ' - θ| from draw to draw; steps are
-      unstable from 1 on (`CoarseStepsWarning`). NaN with mini-batches, and for samplers that are not ours or
-      have no momenta.
-    - `n`, `beta`, `localization`: as above; `loss`: L(θ0); `size`: how many parameters moved.
+    Attributes
+    ----------
+    value : float
+        Mean over chains and draws.
+    interval : tuple of float
+        Its 95 % interval, which takes correlation into account (see `statistics.mean`). Where every step saw
+        all examples, it also contains the interval of `corrected`, so that a bias too small to show in the
+        temperatures is not left out.
+    corrected : Estimate or None
+        Value at the right temperature, if the coefficient depends on the temperature as it does from draw to
+        draw: value - α (T - 1), with the configurational temperature T and the slope α of the draws. For a
+        quadratic loss without localisation it is exactly half the number of parameters. None where steps saw
+        mini-batches, whose noise is in the slope.
+    trace : numpy.ndarray
+        nβ (L(θ) - L(θ0)) of each draw, (chain, draw); with mini-batches both on the same batch.
+    heat : numpy.ndarray
+        Configurational temperature of each draw over the right one, (chain, draw).
+    temperatures : dict
+        Mean temperatures of the sampler over the right one, so all should be 1. The "configurational" one is
+        that of (θ - θ0)·∇U/N with the gradients of the steps; for a quadratic loss without localisation the
+        coefficient is off by just this factor. Optimisers of heatbath also have the "kinetic" one of each
+        part.
+    off : tuple of str
+        Names of the temperatures that are off by more than their errors allow.
+    coarseness : float
+        Largest h²k/4 on the way, k = |∇U(θ') - ∇U(θ)|/|θ' - θ| from draw to draw; steps are unstable from 1
+        on (`CoarseStepsWarning`). NaN with mini-batches, and for optimisers of others or without momenta.
+    batches : bool
+        True if steps saw mini-batches.
+    n : int
+        Number of examples.
+    beta, localization : float
+        β and g.
+    loss : float
+        L(θ0).
+    size : int
+        Number of parameters that moved.
     """
 
-    trace: NDArray[np.float64] = field(compare=False)
-    heat: NDArray[np.float64] = field(compare=False)
+    trace: Floats = field(compare=False)
+    heat: Floats = field(compare=False)
     temperatures: dict[str, Estimate]
     coarseness: float
     batches: bool
@@ -85,61 +106,66 @@ class LearningCoefficient:
 
     @property
     def value(self) -> float:
-        """The coefficient."""
+        """Learning coefficient λ."""
         return self._estimate.value
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Its 95 % interval."""
+        """95 % interval of the learning coefficient."""
         low, high = self._estimate.interval
         if self.corrected is None:
             return low, high
-        least, most = self.corrected.interval
-        return min(low, least), max(high, most)
+        corrected_low, corrected_high = self.corrected.interval
+        return min(low, corrected_low), max(high, corrected_high)
 
     @property
     def corrected(self) -> Estimate | None:
-        """The value at the right temperature, as far as the draws tell."""
+        """Learning coefficient at the right temperature, by regression on the draws."""
         if self.batches:
             return None
-        away = self.heat - self.heat.mean()
-        spread = float(np.square(away).sum())
-        slope = float((away * self.trace).sum()) / spread if spread else 0.0
+        deviations = self.heat - self.heat.mean()
+        spread = float(np.square(deviations).sum())
+        slope = float((deviations * self.trace).sum()) / spread if spread else 0.0
         return statistics.mean(self.trace - slope * (self.heat - 1.0))
 
     @property
     def _estimate(self) -> Estimate:
+        """Mean of the trace with its error."""
         return statistics.mean(self.trace)
 
     @property
     def off(self) -> tuple[str, ...]:
-        """Which temperatures are not the one that the sampler should have."""
-        chance = SURE / len(self.temperatures)
-        return tuple(name for name, heat in self.temperatures.items() if heat.p_value(1.0) < chance)
+        """Names of the temperatures that differ from the right one by more than chance."""
+        level = FALSE_WARNINGS / len(self.temperatures)
+        return tuple(name for name, ratio in self.temperatures.items() if ratio.p_value(1.0) < level)
 
     def __repr__(self) -> str:
         low, high = self.interval
-        known = math.isfinite(low)
+        interval = f"95 % interval {low:.4g} to {high:.4g}"
         chains, draws = self.trace.shape
-        wrong = f"OFF TEMPERATURE ({', '.join(self.off)})" if self.off else "none off by more than its error"
-        heats = ", ".join(f"{name} {_text(heat)}" for name, heat in self.temperatures.items())
-        return "\n".join(
-            [
-                f"LearningCoefficient({self.value:.4g}, "
-                + (f"95 % interval {low:.4g} to {high:.4g}" if known else "of too few draws for an interval"),
-                f"  n = {self.n}, β = {self.beta:.4g}, localisation {self.localization:g}, "
-                f"{self.size} parameters, loss {self.loss:.4g} at the start",
-                f"  {chains} chains of {draws} draws: {ess(self.trace):.0f} effective, "
-                f"R-hat {rhat(self.trace):.3f}",
-                f"  temperatures in units of 1/(nβ): {heats}: {wrong}",
-                *([f"  h²k/4 = {self.coarseness:.2g} at most"] if math.isfinite(self.coarseness) else []),
-                ")",
-            ]
+        verdict = (
+            f"OFF TEMPERATURE ({', '.join(self.off)})" if self.off else "none off by more than its error"
         )
+        ratios = ", ".join(f"{name} {_ratio_text(ratio)}" for name, ratio in self.temperatures.items())
+        lines = [
+            f"LearningCoefficient({self.value:.4g}, "
+            + (interval if math.isfinite(low) else "too few draws for an interval"),
+            f"n = {self.n}, β = {self.beta:.4g}, localisation {self.localization:g}, {self.size} parameters, "
+            f"loss {self.loss:.4g} at the start",
+            f"{chains} chains of {draws} draws: {ess(self.trace):.0f} effective, "
+            f"R-hat {rhat(self.trace):.3f}",
+            f"temperatures in units of 1/(nβ): {ratios}: {verdict}",
+        ]
+        if math.isfinite(self.coarseness):
+            lines.append(f"h²k/4 = {self.coarseness:.2g} at most")
+        return "\n  ".join(lines) + "\n)"
 
 
-def _text(heat: Estimate) -> str:
-    return f"{heat.value:.3f} ± {heat.error:.3f}" if math.isfinite(heat.error) else f"{heat.value:.3f} ± ?"
+def _ratio_text(ratio: Estimate) -> str:
+    """Return an estimate with its error as text."""
+    return (
+        f"{ratio.value:.3f} ± {ratio.error:.3f}" if math.isfinite(ratio.error) else f"{ratio.value:.3f} ± ?"
+    )
 
 
 def llc(
@@ -158,177 +184,263 @@ def llc(
     only: Mapping[str, Tensor | bool] | None = None,
     seed: int | None = None,
 ) -> LearningCoefficient:
-    """The local learning coefficient of a trained module: λ = nβ (E[L(θ)] - L(θ0)), θ0 the module as it is.
+    """Estimate the local learning coefficient of a trained module by sampling around it.
 
+    It is λ = nβ (E[L(θ)] - L(θ0)), θ0 the module as it is. The module doesn't change. It is sampled in
+    evaluation mode, so that the loss L is a function of θ.
+
+    Parameters
+    ----------
+    model
+        A module at a minimum of the loss.
+    loss
+        Function of outputs and targets: the mean of -log likelihood over examples.
+    data
+        Tensors (X, y), all of which every step sees unless `batch` is given; or a loader, from which each
+        chain takes its own batches (those shorter than the first are left out). Mini-batches heat a sampler
+        and raise the coefficient: `OffTemperatureWarning` warns of it.
+    sampler
+        Function that makes an optimiser of the chains and the temperature τ = 1/(nβ), for example
+        `lambda chains, tau: AdaptiveLangevin(chains, lr=0.05, tau=tau, sigma=0.1, epsilon=1.0)`. By default
+        Langevin dynamics with friction 1.
+    lr
+        Stepsize of the default sampler, by default 0.1.
+    beta
+        Inverse temperature β, by default 1/log n.
+    localization
+        g, the precision of a Gaussian around θ0 in the density exp(-nβ L - g/2 |θ - θ0|²), as in devinterp; 0
+        for none.
+    chains
+        Number of chains.
+    burn_in
+        Steps of each chain before the draws.
+    draws
+        Draws of each chain, one at each step.
+    batch
+        Number of examples drawn at random for each chain and step, where data are tensors.
+    only
+        Parameters that move, by name, each with a mask of its elements, or True for all of them.
+    seed
+        Seed of the noise of the default sampler, and of the batches drawn from tensors.
+
+    Returns
+    -------
+    LearningCoefficient
+        The coefficient with its interval, its traces, and the temperatures of the sampler.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is wrong.
+    RuntimeError
+        If a chain diverges.
+
+    Examples
+    --------
     >>> import torch
     >>> from heatbath.torch import llc
     >>> X = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
     >>> model = torch.nn.Linear(3, 1, bias=False)
     >>> torch.nn.init.ones_(model.weight).sum().item()
     3.0
-    >>> found = llc(model, lambda f, y: 0.5 * (f - y).square().mean(), (X, X.sum(1, keepdim=True)), seed=1)
-    >>> abs(found.value - 1.5) < 0.3, found.off  # half of three
+    >>> result = llc(model, lambda f, y: 0.5 * (f - y).square().mean(), (X, X.sum(1, keepdim=True)), seed=1)
+    >>> abs(result.value - 1.5) < 0.3, result.off  # half of three
     (True, ())
-
-    The module itself is not changed. It is sampled in evaluation mode, so that L is a function of θ.
-
-    - `loss`: of outputs and targets, the mean of -log likelihood over examples.
-    - `data`: tensors (X, y), all of which every step sees, or with `batch` so many drawn at random for each
-      chain; or a loader, of which each chain takes batches of its own (those that are shorter than the first
-      are left out). Mini-batches heat a sampler, and with it the coefficient: `OffTemperatureWarning` warns
-      of it.
-    - `sampler`: makes an optimiser of the chains and the temperature τ = 1/(nβ), such as
-      `lambda chains, tau: AdaptiveLangevin(chains, lr=0.05, tau=tau, sigma=0.1, epsilon=1.0)`. By default it
-      is Langevin dynamics with friction 1 and stepsize `lr` (0.1).
-    - `beta`: 1/log n unless given.
-    - `localization`: g, the precision of a Gaussian around θ0 in the density exp(-nβ L - g/2 |θ - θ0|²), as
-      in devinterp; 0 for none.
-    - `burn_in`, `draws`: steps of each chain before the draws, and draws, one at each step.
-    - `only`: the parameters that move, by name, each with a mask of its elements, or True for all of them.
-    - `seed`: of the noise of the default sampler and of the batches drawn from tensors.
     """
     if not isinstance(model, nn.Module) or isinstance(model, Chains):
         raise TypeError(f"llc: a module is needed, got {shown(model)} of type {type(model).__name__}")
     if sampler is not None and lr is not None:
-        raise ValueError(f"llc: lr is that of the default sampler: set yours in sampler=, got lr={shown(lr)}")
+        raise ValueError(
+            f"llc: lr belongs to the default sampler: set yours in sampler=, and leave out lr={shown(lr)}"
+        )
     g = real("llc: localization", localization, NON_NEGATIVE)
     burn_in, draws = whole("llc: burn_in", burn_in, low=0), whole("llc: draws", draws, low=4)
-    seed = seeds.new_seed() if seed is None else whole("llc: seed", seed, low=0, high=2**63)
-    centre = _restricted(deepcopy(model).eval(), only)
+    seed = seeds.made() if seed is None else whole("llc: seed", seed, low=0, high=2**63)
+    centre = _restrict_parameters(deepcopy(model).eval(), only)
     if not any(p.requires_grad for p in centre.parameters()):
         raise ValueError("llc: no parameter moves: all have requires_grad=False, or only= has none")
     batches = _Batches(data, batch, whole("llc: chains", chains, low=1), seed, model_device(model))
-    n, start = batches.judge(lambda x, y: _checked_loss(loss(centre(x), y)))
-    if beta is None and n < 3:
-        raise ValueError(f"llc: β = 1/log n needs 3 examples at least, got {n}: give beta=")
-    beta = 1 / math.log(n) if beta is None else real("llc: beta", beta, POSITIVE)
+    n, start_loss = batches.measure(lambda x, y: _checked_loss(loss(centre(x), y)))
+    beta = _inverse_temperature(beta, n)
     tau = 1 / (n * beta)
-    walk = _Walk(Chains(centre, chains, "same"), loss, g * tau, start)
+    walk = _RandomWalk(Chains(centre, chains, "same"), loss, g * tau, start_loss)
     if sampler is None:
-        optimizer: Optimizer = Langevin(walk.chains, LR if lr is None else lr, GAMMA, tau, seed=seed)
+        stepsize = DEFAULT_LR if lr is None else lr
+        optimizer: Optimizer = Langevin(walk.chains, stepsize, DEFAULT_GAMMA, tau, seed=seed)
     else:
         optimizer = sampler(walk.chains, tau)
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"llc: sampler(chains, tau) must make an optimiser, got {shown(optimizer)}")
-    for step, (x, y) in zip(range(burn_in + draws), batches, strict=False):
-        if step == burn_in and isinstance(optimizer, Partitioned):
-            optimizer.forget_past()
-        walk.step(optimizer, x, y, batches.are_own)
-        if step < burn_in:
-            walk.forget()
-        if step % LOOK == 0 or step == burn_in + draws - 1:
-            _check_alive(walk.chains, step)
-    heat = walk.trace(walk.virials) / tau
-    temperatures = {"configurational": statistics.mean(heat)}
-    if isinstance(optimizer, Partitioned):
-        heats = optimizer.temperature()
-        for part, own in heats.items():
-            name = "kinetic" if len(heats) == 1 else f"kinetic of {part}"
-            temperatures[name] = Estimate(own.value / tau, own.error / tau)
-    found = LearningCoefficient(
-        walk.trace(walk.losses) / tau, heat, temperatures, walk.coarseness, batches.are_own, n, beta, g,
-        start, walk.size,
-    )  # fmt: skip
-    _warn(found)
-    return found
+        raise TypeError(f"llc: sampler(chains, tau) must return an optimiser, got {shown(optimizer)}")
+    walk.run(optimizer, batches, burn_in, draws)
+    ratios = walk.trace(walk.virials) / tau
+    result = LearningCoefficient(
+        trace=walk.trace(walk.losses) / tau,
+        heat=ratios,
+        temperatures={"configurational": statistics.mean(ratios)} | _kinetic_ratios(optimizer, tau),
+        coarseness=walk.coarseness,
+        batches=batches.separate,
+        n=n,
+        beta=beta,
+        localization=g,
+        loss=start_loss,
+        size=walk.size,
+    )
+    _warn_of_problems(result)
+    return result
 
 
-class _Walk:
-    """Chains on their way, with the losses above that of θ0 and the virials (θ - θ0)·∇U/N of all steps."""
+def _inverse_temperature(beta: float | None, n: int) -> float:
+    """Return β as given, or 1/log n for n examples."""
+    if beta is not None:
+        return real("llc: beta", beta, POSITIVE)
+    if n < 3:
+        raise ValueError(f"llc: β = 1/log n needs at least 3 examples, got {n}: give beta=")
+    return 1 / math.log(n)
 
-    def __init__(self, chains: Chains, loss: Loss, pull: float, start: float) -> None:
-        self.chains, self.loss, self.pull, self.start = chains, loss, pull, start
-        self.free = [p for p in chains.parameters() if p.requires_grad]
-        self.centre = [p.detach()[:1].clone() for p in self.free]
+
+def _kinetic_ratios(optimizer: Optimizer, tau: float) -> dict[str, Estimate]:
+    """Return the kinetic temperatures over τ of each part of an optimiser; {} for those of others."""
+    if not isinstance(optimizer, Partitioned):
+        return {}
+    temperatures = optimizer.temperature()
+    return {
+        "kinetic" if len(temperatures) == 1 else f"kinetic of {part}": Estimate(
+            temperature.value / tau, temperature.error / tau
+        )
+        for part, temperature in temperatures.items()
+    }
+
+
+class _RandomWalk:
+    """Chains that move around θ0, and traces of their losses and virials.
+
+    Parameters
+    ----------
+    chains
+        The chains, all at θ0.
+    loss
+        Function of outputs and targets.
+    pull
+        g/(nβ), the precision of the localisation in the units of the mean loss.
+    start_loss
+        L(θ0) over all examples.
+    """
+
+    def __init__(self, chains: Chains, loss: Loss, pull: float, start_loss: float) -> None:
+        self.chains, self.loss, self.pull, self.start_loss = chains, loss, pull, start_loss
+        self.moving = [p for p in chains.parameters() if p.requires_grad]
+        self.centre = [p.detach()[:1].clone() for p in self.moving]
         self.size = 0
-        self.losses: list[Tensor] = []
-        self.virials: list[Tensor] = []
+        self.losses: list[Tensor] = []  # L(θ) - L(θ0) of each step, (chains,)
+        self.virials: list[Tensor] = []  # (θ - θ0)·∇U/N of each step, (chains,)
         self.coarseness = math.nan
-        self._last: list[tuple[Tensor, Tensor]] = []  # θ and gradients of the draw before
+        self._previous: list[tuple[Tensor, Tensor]] = []  # parameters and gradients of the last draw
 
-    def step(self, optimizer: Optimizer, x: Tensor, y: Tensor, own: bool) -> None:
-        """A step, noted as the chains are at its first gradient."""
-        seen = False
+    def run(self, optimizer: Optimizer, batches: _Batches, burn_in: int, draws: int) -> None:
+        """Make all steps, and keep the traces of those after the burn-in."""
+        steps = burn_in + draws
+        for step, (x, y) in zip(range(steps), batches, strict=False):
+            if step == burn_in and isinstance(optimizer, Partitioned):
+                optimizer.forget_past()
+            self.step(optimizer, x, y, batches.separate)
+            if step < burn_in:
+                self._forget()
+            if step % STEPS_PER_CHECK == 0 or step == steps - 1:
+                _check_alive(self.chains, step)
+
+    def step(self, optimizer: Optimizer, x: Tensor, y: Tensor, separate: bool) -> None:
+        """Make a step, and record the chains as they are at its first gradient.
+
+        With `separate` batches, inputs and targets are (chains, examples, ...).
+        """
+        recorded = False
 
         def closure() -> Tensor:
-            nonlocal seen
+            nonlocal recorded
             optimizer.zero_grad()
-            losses = torch.func.vmap(self.loss, in_dims=(0, 0 if own else None))(self.chains(x, each=own), y)
-            away = [p - c for p, c in zip(self.free, self.centre, strict=True)]
+            outputs = self.chains(x, each=separate)
+            losses = torch.func.vmap(self.loss, in_dims=(0, 0 if separate else None))(outputs, y)
+            offsets = [p - c for p, c in zip(self.moving, self.centre, strict=True)]
             potentials = losses
             if self.pull:
-                squares = torch.stack([d.square().flatten(1).sum(1) for d in away])
+                squares = torch.stack([offset.square().flatten(1).sum(1) for offset in offsets])
                 potentials = losses + 0.5 * self.pull * squares.sum(0)
-            torch.autograd.backward(potentials.sum())  # the sum: each chain has the gradient of its own
-            if not seen:
-                self._note(losses.detach() - self._at_centre(x, y, own), away)
-                if not own:
-                    self._look_at_curvature(_edge(optimizer))
-            seen = True
+            torch.autograd.backward(potentials.sum())  # the sum: each chain has its own gradient
+            if not recorded:
+                self._record(losses.detach() - self._loss_at_centre(x, y, separate), offsets)
+                if not separate:
+                    self._record_curvature(_stability_factor(optimizer))
+            recorded = True
             return potentials.detach()
 
         optimizer.step(closure)  # type: ignore[arg-type]
 
-    def _note(self, losses: Tensor, away: list[Tensor]) -> None:
-        moving = [(d.detach(), p.grad) for d, p in zip(away, self.free, strict=True) if p.grad is not None]
-        self.size = sum(d[0].numel() for d, _ in moving)
-        products = torch.stack([(d * gradient).flatten(1).sum(1) for d, gradient in moving])
+    def _record(self, losses: Tensor, offsets: list[Tensor]) -> None:
+        """Record losses above that of θ0, (chains,), and the virials of the offsets from θ0."""
+        pairs = [
+            (offset.detach(), p.grad)
+            for offset, p in zip(offsets, self.moving, strict=True)
+            if p.grad is not None
+        ]
+        self.size = sum(offset[0].numel() for offset, _ in pairs)
+        products = torch.stack([(offset * gradient).flatten(1).sum(1) for offset, gradient in pairs])
         self.losses.append(losses)
         self.virials.append(products.sum(0) / self.size)
 
-    def _look_at_curvature(self, edge: float) -> None:
-        """Note the curvature between the draw before and this one, where the edge of stability is known."""
-        if not math.isfinite(edge):
+    def _record_curvature(self, factor: float) -> None:
+        """Record the largest curvature between the last draw and this one, times `factor`, if it's known."""
+        if not math.isfinite(factor):
             return
-        now = [(p.detach().clone(), p.grad.clone()) for p in self.free if p.grad is not None]
-        if len(self._last) == len(now):
-            pairs = [
-                [a - b for a, b in zip(*both, strict=True)] for both in zip(now, self._last, strict=True)
-            ]
-            steps, changes = (
-                sum(d.square().flatten(1).sum(1) for d in kind) for kind in zip(*pairs, strict=True)
-            )
-            largest = edge * float((changes / steps).nan_to_num(0.0, posinf=0.0).max().sqrt())
-            self.coarseness = largest if math.isnan(self.coarseness) else max(self.coarseness, largest)
-        self._last = now
+        current = [(p.detach().clone(), p.grad.clone()) for p in self.moving if p.grad is not None]
+        if len(self._previous) == len(current):
+            distances = changes = torch.zeros(())
+            for (theta, gradient), (old_theta, old_gradient) in zip(current, self._previous, strict=True):
+                distances = distances + (theta - old_theta).square().flatten(1).sum(1)
+                changes = changes + (gradient - old_gradient).square().flatten(1).sum(1)
+            ratios = (changes / distances).nan_to_num(0.0, posinf=0.0)
+            coarseness = factor * float(ratios.max().sqrt())
+            self.coarseness = coarseness if math.isnan(self.coarseness) else max(self.coarseness, coarseness)
+        self._previous = current
 
     @torch.no_grad()
-    def _at_centre(self, x: Tensor, y: Tensor, own: bool) -> Tensor | float:
-        """The loss of θ0 on the same examples."""
-        if not own:
-            return self.start
+    def _loss_at_centre(self, x: Tensor, y: Tensor, separate: bool) -> Tensor | float:
+        """Return the loss of θ0 on the same examples, of each chain's batch if they are separate."""
+        if not separate:
+            return self.start_loss
         return torch.stack([self.loss(self.chains.model(a), b) for a, b in zip(x, y, strict=True)])
 
-    def forget(self) -> None:
-        """Forget the steps so far."""
+    def _forget(self) -> None:
+        """Forget the records of all steps so far."""
         self.losses.clear()
         self.virials.clear()
         self.coarseness = math.nan
 
     @staticmethod
-    def trace(values: list[Tensor]) -> NDArray[np.float64]:
-        """Values of all steps, (chain, step)."""
-        return torch.stack(values, dim=1).double().cpu().numpy()
+    def trace(values: list[Tensor]) -> Floats:
+        """Return values of all steps as an array, (chain, step)."""
+        return np.asarray(torch.stack(values, dim=1).double().cpu().numpy())
 
 
-def _edge(optimizer: Optimizer) -> float:
-    """h²/4, times which a curvature is 1 where steps with momenta become unstable; NaN of other steps."""
+def _stability_factor(optimizer: Optimizer) -> float:
+    """Return h²/4, which times the curvature is 1 where steps become unstable; NaN without momenta."""
     if not isinstance(optimizer, Partitioned):
         return math.nan
-    sizes = [
-        float(group["lr"]) if "A" in group.get("word", "") else math.nan for group in optimizer.param_groups
-    ]
-    return max(sizes) ** 2 / 4 if not any(map(math.isnan, sizes)) else math.nan
+    groups = optimizer.param_groups
+    if not all("A" in group.get("word", "") for group in groups):
+        return math.nan
+    return max(float(group["lr"]) for group in groups) ** 2 / 4
 
 
 class _Batches:
-    """What the chains see at each step: all examples, or batches of their own, (chains, examples, ...)."""
+    """Examples that the chains see at each step: all of them, or separate batches (chains, examples, ...)."""
 
     def __init__(self, data: object, batch: object, chains: int, seed: int, device: torch.device) -> None:
         self.data: Any = data
         self.chains, self.device = chains, device
         self.generator = torch.Generator().manual_seed(seed)
         self.batch: int | None = None
+        self.batches_per_epoch = 0
+        self.separate = True
         if is_pair(data):
             x, y = check_batch(data)
             if not len(x):
@@ -336,113 +448,149 @@ class _Batches:
             self.data = x.to(device), y.to(device)
             size = len(x) if batch is None else whole("llc: batch", batch, low=1, high=len(x) + 1)
             self.batch = size if size < len(x) else None
-            self.are_own = self.batch is not None
+            self.separate = self.batch is not None
         elif not is_loader(data, repeatable=True):
             raise TypeError(f"llc: data must be tensors (X, y), or {LOADER}; got {shown(data)}")
         elif batch is not None:
-            raise ValueError(f"llc: batch is for tensors, and a loader has its own; got batch={shown(batch)}")
-        else:
-            self.are_own = True
+            raise ValueError(
+                f"llc: batch applies to tensors, and a loader has its own batches; got batch={shown(batch)}"
+            )
 
     @torch.no_grad()
-    def judge(self, loss: Callable[[Tensor, Tensor], float]) -> tuple[int, float]:
-        """How many examples there are, and the mean of their losses."""
-        if is_pair(self.data):
-            size = CHUNK_SIZE if self.are_own else len(self.data[0])
-            batches: Any = zip(*(torch.split(tensor, size) for tensor in self.data), strict=True)
-        else:
-            batches = self._once()
-        total, first, sizes = 0.0, None, list[int]()
-        for x, y in batches:
+    def measure(self, loss: Callable[[Tensor, Tensor], float]) -> tuple[int, float]:
+        """Go through all examples once; return their number and the mean of their losses.
+
+        A loader with all examples in one batch is replaced by its tensors.
+        """
+        total, sizes = 0.0, list[int]()
+        for x, y in self._chunks():
             total += len(x) * loss(x, y)
             sizes.append(len(x))
-            first = (x, y) if len(sizes) == 1 else None
+            only_batch = x, y
         if not sum(sizes):
             raise ValueError("llc: the loader has no batches")
-        if first is not None and not is_pair(self.data):  # it has all examples in one
-            self.data, self.are_own = first, False
-        self.length = sizes.count(sizes[0])
+        if len(sizes) == 1 and not is_pair(self.data):
+            self.data, self.separate = only_batch, False
+        self.batches_per_epoch = sizes.count(sizes[0])
         return sum(sizes), total / sum(sizes)
 
-    def _once(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for given in self.data:
-            x, y = check_batch(given)
+    def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield all examples once: those of tensors at once if the steps see them so, otherwise in chunks."""
+        if not is_pair(self.data):
+            return self._read_loader()
+        size = CHUNK_SIZE if self.separate else len(self.data[0])
+        x, y = (torch.split(tensor, size) for tensor in self.data)
+        return zip(x, y, strict=True)
+
+    def _read_loader(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the batches of the loader once."""
+        for batch in self.data:
+            x, y = check_batch(batch)
             yield x.to(self.device), y.to(self.device)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        while not self.are_own:
-            yield self.data
-        if self.batch is not None:
-            x, y = self.data
+        """Yield the examples of each step, without end."""
+        if not self.separate:
             while True:
-                rows = torch.randint(len(x), (self.chains, self.batch), generator=self.generator)
-                yield x[rows.to(self.device)], y[rows.to(self.device)]
+                yield self.data
+        if self.batch is None:
+            yield from self._batches_in_turn()
+        x, y = self.data
+        while True:
+            rows = torch.randint(len(x), (self.chains, self.batch or 0), generator=self.generator)
+            yield x[rows.to(self.device)], y[rows.to(self.device)]
+
+    def _batches_in_turn(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield complete batches of the loader, one for each chain, over epochs without end."""
         waiting: list[tuple[Tensor, Tensor]] = []
         size = step = 0
         while True:
-            for x, y in self._once():
+            for x, y in self._read_loader():
                 size = size or len(x)
                 if len(x) == size:
                     waiting.append((x, y))
-                if len(waiting) == self.chains:
-                    pairs = [waiting[place] for place in assign_turns(step, self.chains, self.length)]
-                    yield torch.stack([a for a, _ in pairs]), torch.stack([b for _, b in pairs])
-                    waiting, step = [], step + 1
+                if len(waiting) < self.chains:
+                    continue
+                turns = assign_turns(step, self.chains, self.batches_per_epoch)
+                yield (
+                    torch.stack([waiting[turn][0] for turn in turns]),
+                    torch.stack([waiting[turn][1] for turn in turns]),
+                )
+                waiting, step = [], step + 1
 
 
-class _Elements(nn.Module):
-    """A tensor of which some elements move, from a vector of these."""
+# Parameters that move
+
+
+class _MaskedTensor(nn.Module):
+    """Parametrization of a tensor by the vector of those elements that move."""
 
     def __init__(self, tensor: Tensor, mask: Tensor) -> None:
         super().__init__()
         self.shape, self.index = tensor.shape, mask.flatten().nonzero().flatten()
-        self.rest = tensor.detach().clone().flatten()
+        self.values = tensor.detach().clone().flatten()
 
-    def forward(self, chosen: Tensor) -> Tensor:
-        """The whole tensor."""
-        return self.rest.scatter(0, self.index, chosen).view(self.shape)
+    def forward(self, elements: Tensor) -> Tensor:
+        """Return the complete tensor."""
+        return self.values.scatter(0, self.index, elements).view(self.shape)
 
     def right_inverse(self, tensor: Tensor) -> Tensor:
-        """Those that move."""
+        """Return the elements that move."""
         return tensor.detach().flatten()[self.index]
 
 
-def _restricted(model: nn.Module, only: Mapping[str, Tensor | bool] | None) -> nn.Module:
-    """A module of which only these elements of its parameters move: those are its parameters then."""
+def _restrict_parameters(model: nn.Module, only: Mapping[str, Tensor | bool] | None) -> nn.Module:
+    """Let only some elements of a module's parameters move, in place; return the module.
+
+    Parameters
+    ----------
+    model
+        The module. Parameters that move in part are replaced by vectors of the elements that do.
+    only
+        Masks by the names of parameters, True for a complete parameter; None for all parameters.
+    """
     if only is None:
         return model
     if not isinstance(only, Mapping):
         raise TypeError(f"llc: only must be a dict of masks by the names of parameters, got {shown(only)}")
-    known = dict(model.named_parameters())
-    if unknown := [name for name in only if name not in known]:
-        raise ValueError(f"llc: only has {', '.join(map(repr, unknown))}; there are {', '.join(known)}")
-    places: dict[int, int] = {}
-    for _, parameter in model.named_parameters(remove_duplicate=False):
-        places[id(parameter)] = places.get(id(parameter), 0) + 1
-    for name, parameter in known.items():
-        mask: Tensor | bool = only.get(name, False)
-        if isinstance(mask, Tensor) and (mask.dtype != torch.bool or mask.shape != parameter.shape):
-            raise ValueError(
-                f"llc: the mask of {name!r} must be of bool, with shape {tuple(parameter.shape)}; got "
-                f"{shown(mask)} of {mask.dtype}"
-            )
-        if not isinstance(mask, (Tensor, bool)):
-            raise TypeError(f"llc: the mask of {name!r} must be a tensor of bool, or True; got {shown(mask)}")
-        every = bool(mask.all()) if isinstance(mask, Tensor) else mask
-        some = bool(mask.any()) if isinstance(mask, Tensor) else mask
-        if some and not every and places[id(parameter)] > 1:
-            raise ValueError(f"llc: {name!r} is shared between layers, so that it moves as a whole: say True")
-        parameter.requires_grad_(some)
-        if some and not every:
-            assert isinstance(mask, Tensor)
-            owner, _, own = name.rpartition(".")
-            rule = _Elements(parameter, mask.to(parameter.device))
-            parametrize.register_parametrization(model.get_submodule(owner), own, rule)
+    parameters = dict(model.named_parameters())
+    if unknown := [name for name in only if name not in parameters]:
+        raise ValueError(
+            f"llc: only has {', '.join(map(repr, unknown))}; the parameters are {', '.join(parameters)}"
+        )
+    uses = [id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False)]
+    for name, parameter in parameters.items():
+        mask = _checked_mask(name, only.get(name, False), parameter)
+        parameter.requires_grad_(bool(mask.any()))
+        if bool(mask.all()) or not bool(mask.any()):
+            continue
+        if uses.count(id(parameter)) > 1:
+            raise ValueError(f"llc: {name!r} is shared between layers and moves as a whole: give it True")
+        owner, _, attribute = name.rpartition(".")
+        rule = _MaskedTensor(parameter, mask)
+        parametrize.register_parametrization(model.get_submodule(owner), attribute, rule)
     return model
 
 
+def _checked_mask(name: str, mask: object, parameter: Tensor) -> Tensor:
+    """Return the mask of a parameter as a tensor of bool of its shape; refuse any other."""
+    if isinstance(mask, bool):
+        return torch.full_like(parameter, mask, dtype=torch.bool)
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"llc: the mask of {name!r} must be a tensor of bool, or True; got {shown(mask)}")
+    if mask.dtype != torch.bool or mask.shape != parameter.shape:
+        raise ValueError(
+            f"llc: the mask of {name!r} must be of bool, with shape {tuple(parameter.shape)}; got "
+            f"{shown(mask)} of {mask.dtype}"
+        )
+    return mask.to(parameter.device)
+
+
+# Checks and warnings
+
+
 def _checked_loss(value: object) -> float:
-    """The loss of a batch."""
+    """Return the loss of a batch as a float; refuse what isn't one finite number."""
     if not isinstance(value, Tensor) or value.numel() != 1:
         raise TypeError(f"llc: the loss must be one number for a batch, such as a mean; got {shown(value)}")
     if not math.isfinite(float(value)):
@@ -451,33 +599,36 @@ def _checked_loss(value: object) -> float:
 
 
 def _check_alive(chains: Chains, step: int) -> None:
-    if not bool((alive := chains.alive()).all()):
-        lost = ", ".join(str(k) for k, living in enumerate(alive.tolist()) if not living)
+    """Raise an error if chains are not finite after a step."""
+    alive = chains.alive()
+    if not bool(alive.all()):
+        diverged = ", ".join(map(str, (~alive).nonzero().flatten().tolist()))
         raise RuntimeError(
-            f"llc: chains {lost} have diverged by step {step}: take a smaller lr, or a stronger localization"
+            f"llc: chains {diverged} have diverged by step {step}: choose a smaller lr, or a stronger "
+            "localization"
         )
 
 
-def _warn(found: LearningCoefficient) -> None:
-    """Warn of a sampler that is not at its temperature, or too coarse."""
-    from heatbath._internal.warnings import OffTemperatureWarning  # which loads the engine
-
-    if found.coarseness > COARSE:
+def _warn_of_problems(result: LearningCoefficient) -> None:
+    """Warn if the steps were too coarse, or the sampler was not at its temperature."""
+    if result.coarseness > COARSENESS_LIMIT:
         warnings.warn(
-            f"h²k/4 was {found.coarseness:.2g}, and steps are unstable from 1 on: a smaller lr is needed, as "
-            f"excursions may raise the coefficient {found.value:.4g}, and its interval need not show it",
+            f"h²k/4 was {result.coarseness:.2g}, and steps are unstable from 1 on: choose a smaller lr, "
+            f"because excursions may raise the coefficient {result.value:.4g} without showing in its "
+            "interval",
             CoarseStepsWarning,
             stacklevel=3,
         )
-    if not found.off:
+    if not result.off:
         return
-    heats = ", ".join(f"{name} {_text(found.temperatures[name])}" for name in found.off)
-    remedy = f"{'larger batches, ' if found.batches else ''}a smaller lr or a longer burn_in bring it closer"
-    if found.interval[1] < 0:
-        remedy = "the loss falls below that of the module as it is: train it to a minimum before"
+    ratios = ", ".join(f"{name} {_ratio_text(result.temperatures[name])}" for name in result.off)
+    batches = "larger batches, " if result.batches else ""
+    remedy = f"{batches}a smaller lr or a longer burn_in bring it closer"
+    if result.interval[1] < 0:
+        remedy = "the loss falls below that of the module as it is: train it to a minimum first"
     warnings.warn(
-        f"the sampler is not at its temperature, and the coefficient {found.value:.4g} is that of another "
-        f"law: in units of 1/(nβ), {heats}; {remedy}",
+        f"the sampler is not at its temperature, so the coefficient {result.value:.4g} is that of another "
+        f"law: in units of 1/(nβ), {ratios}; {remedy}",
         OffTemperatureWarning,
         stacklevel=3,
     )

@@ -235,8 +235,9 @@ def _decode_output(output: object, task: Task) -> Floats:
     import torch
 
     if not isinstance(output, torch.Tensor) or not output.is_floating_point() or not output.ndim:
-        is_tensor = isinstance(output, torch.Tensor)
-        got = f"a tensor of {output.dtype}, {tuple(output.shape)}" if is_tensor else type(output).__name__
+        got = type(output).__name__
+        if isinstance(output, torch.Tensor):
+            got = f"a tensor of {output.dtype}, {tuple(output.shape)}"
         raise TypeError(
             "the model must return one tensor of logits or values, (examples, outputs), got "
             f"{got}: wrap it in a module whose forward returns that tensor alone"

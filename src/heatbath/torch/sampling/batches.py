@@ -54,7 +54,7 @@ class ChainBatches:
                 self.data = next(iter(self.iterate_all()))
         if is_pair(self.data):
             x, y = self.data
-            self.data = x.to(device), y.to(device)
+            self.data = self._pair = x.to(device), y.to(device)
             self.n = len(x)
             self.batch = self.n if batch is None else min(batch, self.n)
             self.batches_per_epoch = self.n // self.batch
@@ -75,13 +75,12 @@ class ChainBatches:
     def at_step(self, step: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of a step: (chains, examples, ...) with separate batches."""
         if not self.separate:
-            x, y = self.data  # which are tensors, as a loader with one batch became a pair
-            return x, y
+            return self._pair
         if not is_pair(self.data):
             pairs = [self._read_batch(step * self.chains + turn) for turn in range(self.chains)]
             pairs = [pairs[turn] for turn in assign_turns(step, self.chains, self.batches_per_epoch)]
             return torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs])
-        x, y = self.data
+        x, y = self._pair
         rows = torch.stack([self._rows(chain, step) for chain in range(self.chains)]).to(self.device)
         return x[rows], y[rows]
 

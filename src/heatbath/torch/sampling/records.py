@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from heatbath.datasets.problem import Floats
 from heatbath.diagnostics import statistics
-from heatbath.diagnostics.convergence_check import Convergence, converged, has_converged
+from heatbath.diagnostics.convergence_check import Convergence, convergence_of, has_converged
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.training.stepsize import is_surely_off
 
@@ -109,7 +109,7 @@ def _measure_convergence(records: Sequence[SampleRecord], alive: NDArray[np.bool
     if len(records) < FEWEST_SAMPLES or np.count_nonzero(alive) < 2:
         return None
     outputs = np.stack([record.outputs for record in records], axis=1)
-    return converged(outputs[alive])
+    return convergence_of(outputs[alive])
 
 
 def _mean_temperatures(

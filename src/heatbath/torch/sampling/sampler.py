@@ -44,7 +44,7 @@ from heatbath._internal.warnings import (
 )
 from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, Task
-from heatbath.diagnostics.convergence_check import CONVERGED, EFFECTIVE, Convergence
+from heatbath.diagnostics.convergence_check import RULE, Convergence
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.prediction import Prediction
 from heatbath.runs.progress import Progress
@@ -76,7 +76,7 @@ from heatbath.torch.sampling.settings import (
     split_inputs,
 )
 from heatbath.torch.sampling.trajectory import Trajectory
-from heatbath.training.auto import BUDGET
+from heatbath.training.budget import LENGTH
 from heatbath.training.stepsize import UNKNOWN, StepsizeTrial, Verdict, judge_trials
 
 if TYPE_CHECKING:
@@ -330,8 +330,10 @@ class Sampler:
             self._adopt_checkpoint(checkpoint)
         if steps:
             call = self._register_call("steps", steps)
+        elif seconds:
+            call = self._register_call("seconds", seconds)
         else:
-            call = self._register_call("seconds", seconds) if seconds else self._register_call("auto", BUDGET)
+            call = self._register_call("auto", LENGTH.steps)
         finished = self._sample(call, progress, checkpoint, every)
         if checkpoint is not None:
             self.save(checkpoint)
@@ -547,8 +549,8 @@ class Sampler:
                 rhat, ess = diagnosis.convergence.rhat_worst, diagnosis.convergence.ess
                 reason = f"worst R-hat {rhat:.2f}, median effective size {ess:.0f}"
             warn(
-                f"the chains have not converged in {self.step} steps ({reason}; needed are {CONVERGED} or "
-                f"less and {EFFECTIVE:.0f} or more): run() continues. Their average may be useful all the "
+                f"the chains have not converged in {self.step} steps ({reason}; needed are {RULE.rhat} or "
+                f"less and {RULE.ess:.0f} or more): run() continues. Their average may be useful all the "
                 "same: see report()",
                 NotConvergedWarning,
             )

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from heatbath._internal.checks import whole
 from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS
-from heatbath.diagnostics.convergence_check import MOST as PROBES
+from heatbath.diagnostics.convergence_check import RULE
 from heatbath.diagnostics.statistics import Estimate
 from heatbath.torch.data import LossFunction, is_pair
 from heatbath.torch.optim.chains import Chains
@@ -76,7 +76,7 @@ class Trajectory:
         self.records: dict[int, SampleRecord] = {}
         self.step = 0
         self.trial_steps = max(FEWEST_TRIAL_STEPS, math.ceil(TRIAL_TIME / (settings.gamma * h)))
-        self.probes = self._choose_probes(PROBES)
+        self.probes = self._choose_probes(RULE.inputs)
         self._draws_noise = posterior.samples_noise
 
     def _choose_probes(self, count: int) -> Tensor | None:
