@@ -88,9 +88,9 @@ def test_with_all_of_the_window_it_is_the_posterior_of_the_latest_examples(tempe
     assert (stream.n, stream.seen) == (n, seen)
     late = x[-n:], y[-n:]
     if seen < window:  # it goes on with the same examples, so that the window does not change
-        stream.window = stream._kept.most = n
-        stream._kept = Window(n)
-        stream._kept.add(*late)
+        stream.window = stream._recent.capacity = n
+        stream._recent = Window(n)
+        stream._recent.add(*late)
     mean, covariance = law_of(stream, late)
     precision = late[0].T @ late[0] / S**2 + torch.eye(2, dtype=torch.float64) / 2.0**2
     exact = torch.linalg.inv(precision)
@@ -404,7 +404,7 @@ def test_ctrl_c_waits_for_the_end_of_the_batch():
         (
             np.full((4, INPUTS), np.nan),
             np.zeros((4, 1)),
-            "not finite, and nothing was learned of it; is it the data",
+            "not finite, and nothing was learned of it; check the data",
         ),
         (np.zeros((4, INPUTS)), np.full((4, 1), np.inf), "not finite"),
         (np.zeros((4, INPUTS)), np.zeros((3, 1)), "4 inputs and 3 targets"),
@@ -492,7 +492,7 @@ def test_a_model_that_has_diverged_says_so():
     stream = small()
     with torch.no_grad():
         stream.model[0].weight[0, 0] = math.nan
-    with pytest.raises(ValueError, match=r"0.weight of the model are: it has diverged"):
+    with pytest.raises(ValueError, match=r"0.weight of the model are not finite either: it has diverged"):
         stream.learn(*next(regression(0, 0.0)))
 
 
@@ -500,7 +500,7 @@ def test_a_model_that_has_diverged_says_so():
     ("options", "problem"),
     [
         ({"window": 0}, "window"),
-        ({"window": None, "batch": 5}, "without a window nothing is kept"),
+        ({"window": None, "batch": 5}, "without a window no examples are kept"),
         ({"batch": "some"}, "batch must be"),
         ({"batch": 0}, "batch"),
         ({"steps": 0}, "steps"),

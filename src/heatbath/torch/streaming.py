@@ -1,24 +1,28 @@
-"""Streams: training on examples that never end, of which the latest count.
+"""Train a model on a stream that never ends, of which the latest examples count.
 
-What is sampled. Let n be how many examples count: all since the start, or the last `window`, or those since
-the data changed. Before each batch is learned the posterior's n is set to that, so that τ = Tκ/n and
-`weight_decay` = κ/(ς²n) (see `posteriors`). Then
+Legend: n is the number of examples that count: all since the start, or the last `window`, or those since the
+data changed. τ is the temperature, T that of the posterior (1 unless it's cold), κ the factor of the loss, ς
+the standard deviation of the prior, h the stepsize, γ the friction, θ the parameters, s² the variance of the
+gradient's noise for each parameter, ξ the friction of a thermostat, σ its noise.
+
+What is sampled: before each batch is learned, the posterior's n is set, so that τ = Tκ/n and `weight_decay` =
+κ/(ς²n) (see `heatbath.torch.optim.posterior`). Then
 
 - with batch="all" every step has the gradient of the mean loss of the n examples that count. The law that the
   chain would have if the stream stood still is their posterior, as exactly as the method samples any. While
-  the stream goes on, some of the n are exchanged with each batch, and the chain follows as it relaxes;
-- with batch=m (None: as many as came) a step has m of these n, drawn uniformly. That is the same, and the
-  noise of the gradient, of variance s² for each parameter, heats as mini-batches always do;
-- with batch="fresh" a step has the examples that just came, and nothing is kept. Then the mean is that of the
-  law of the data, and not of n examples of it. The spread around it is that of a posterior of n examples, and
-  that of the gradient's noise beside it: for U = kθ²/2 by BAOAB
+  the stream continues, some of the n are exchanged with each batch, and the chain follows as it relaxes;
+- with batch=m (None: as many as arrived) a step has m of these n, drawn uniformly. That is the same, and the
+  gradient's noise heats as mini-batches always do;
+- with batch="fresh" a step has the examples that just arrived, and nothing is kept. Then the mean is that of
+  the law of the data, and not of n examples of it. The spread around it is that of a posterior of n examples,
+  plus that of the gradient's noise: for U = kθ²/2 by BAOAB
 
       k var θ = τ + h² s² (1 + a)/((1 - a)(4 - h²k)),  a = exp(-γh),
 
   which for small γh is τ + h s²/(2γ). Where the model is right s² is kκ/b for b examples, so that even at
   τ = 0 the spread is that of a posterior of 2γb/(hk) examples: so long a window a chain on fresh examples has
-  by itself, and an n beyond it changes little. An adaptive part takes the noise of the gradient out as far as
-  it is the same for all of its parameters, so that its n means what it says.
+  by itself, and a larger n changes little. An adaptive part removes the gradient's noise as far as it is the
+  same for all of its parameters, so that its n means what it says.
 """
 
 from __future__ import annotations
@@ -42,24 +46,31 @@ from heatbath.diagnostics.drift import FALSE_ALARMS, SETTLED, DriftWarning, Watc
 from heatbath.diagnostics.statistics import BlockAverage, Estimate
 from heatbath.models.likelihood import COST, FEWEST
 from heatbath.reference import random
-from heatbath.torch.data import prepare_inputs
-from heatbath.torch.optim.chains import Chains
+from heatbath.torch.data import CHUNK_SIZE, prepare_inputs
 from heatbath.torch.optim.optimizer import Partitioned
 from heatbath.torch.optim.param_groups import group_of_chain, values_of
 from heatbath.torch.optim.temperature import labels
 from heatbath.torch.prediction.batchnorm import evaluation_mode
-from heatbath.torch.prediction.states import check_module, select_tensors
+from heatbath.torch.prediction.states import check_module, is_chains, select_tensors, single_module
 
-WINDOW = 10_000  # examples that count
-MOST_BATCHES = 4096  # of which it is known how many examples they had
-CHUNK_SIZE = 1000  # examples of which residuals are taken at a time
+DEFAULT_WINDOW = 10_000  # examples that count
+MOST_BATCHES = 4096  # whose sizes are remembered, so that a drift can be dated
 
 Loss = Callable[[Any, Tensor], Tensor]
 
 
 class Learned(NamedTuple):
-    """What came of a batch: its loss before it was learned, how many examples count, and the drift, if the
-    data are seen to have changed."""
+    """What came of a batch.
+
+    Attributes
+    ----------
+    loss
+        Mean loss of the batch before it was learned.
+    n
+        Number of examples that count now.
+    drift
+        The drift, if the data were seen to have changed; otherwise None.
+    """
 
     loss: float
     n: int
@@ -67,51 +78,125 @@ class Learned(NamedTuple):
 
 
 class Window:
-    """The latest examples, in the order in which they came, in tensors that are written round and round."""
+    """The latest examples in the order of their arrival, in tensors that are overwritten cyclically.
 
-    def __init__(self, most: int) -> None:
-        self.most, self.first, self.count = most, 0, 0
+    Attributes
+    ----------
+    capacity
+        Largest number of examples that are kept.
+    first
+        Row of the oldest example in the tensors.
+    count
+        Number of examples.
+    tensors
+        Storage: one tensor each for inputs and targets, at most twice as long as needed so far.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.first, self.count = capacity, 0, 0
         self.tensors: tuple[Tensor, ...] = ()
 
     def add(self, *batch: Tensor) -> None:
-        """Take examples in, and the oldest out where there are too many."""
-        batch = tuple(tensor.detach()[-self.most :] for tensor in batch)
-        for home, given in zip(self.tensors, batch, strict=False):  # before anything is written
-            if (home.dtype, home.shape[1:]) != (given.dtype, given.shape[1:]):
-                raise ValueError(
-                    f"examples that are kept have one shape and type: those before were {home.dtype} "
-                    f"{tuple(home.shape[1:])}, got {given.dtype} {tuple(given.shape[1:])}; make them alike, "
-                    "or learn with batch='fresh', which keeps none"
-                )
+        """Append examples, given as tensors of equal length; the oldest are dropped if there are too many."""
+        batch = tuple(tensor.detach()[-self.capacity :] for tensor in batch)
+        self._check_types(batch)
         size = len(batch[0])
-        room = len(self.tensors[0]) if self.tensors else 0
-        if self.count + size > room and room < self.most:
-            room = min(self.most, max(2 * room, self.count + size))
-            old = self.rows(torch.arange(self.count)) if self.count else ()
-            self.tensors = tuple(like.new_empty((room, *like.shape[1:])) for like in batch)
-            self.first = 0
-            for home, values in zip(self.tensors, old, strict=False):
-                home[: self.count] = values
-        places = (self.first + self.count + torch.arange(size)) % room
-        for home, values in zip(self.tensors, batch, strict=True):
-            home[places.to(home.device)] = values
-        dropped = max(0, self.count + size - self.most)
+        self._grow(self.count + size, batch)
+        room = len(self.tensors[0])
+        rows = (self.first + self.count + torch.arange(size)) % room
+        for storage, values in zip(self.tensors, batch, strict=True):
+            storage[rows.to(storage.device)] = values
+        dropped = max(0, self.count + size - self.capacity)
         self.first, self.count = (self.first + dropped) % room, self.count + size - dropped
 
-    def rows(self, chosen: Tensor) -> tuple[Tensor, ...]:
-        """Some of them: 0 is the oldest."""
-        places = (self.first + chosen) % len(self.tensors[0])
-        return tuple(tensor[places.to(tensor.device)] for tensor in self.tensors)
+    def _check_types(self, batch: tuple[Tensor, ...]) -> None:
+        """Refuse examples whose type or shape differs from those that are kept."""
+        for storage, values in zip(self.tensors, batch, strict=False):
+            if (storage.dtype, storage.shape[1:]) != (values.dtype, values.shape[1:]):
+                raise ValueError(
+                    "examples that are kept must have the same shape and type: those before were "
+                    f"{storage.dtype} {tuple(storage.shape[1:])}, got {values.dtype} "
+                    f"{tuple(values.shape[1:])}; make them alike, or learn with batch='fresh', which keeps "
+                    "none"
+                )
+
+    def _grow(self, needed: int, batch: tuple[Tensor, ...]) -> None:
+        """Make room for this many examples, up to the capacity; new tensors are of the types of the batch."""
+        room = len(self.tensors[0]) if self.tensors else 0
+        if needed <= room or room >= self.capacity:
+            return
+        room = min(self.capacity, max(2 * room, needed))
+        previous = self.rows(torch.arange(self.count)) if self.count else ()
+        self.tensors = tuple(values.new_empty((room, *values.shape[1:])) for values in batch)
+        self.first = 0
+        for storage, values in zip(self.tensors, previous, strict=False):
+            storage[: self.count] = values
+
+    def rows(self, indices: Tensor) -> tuple[Tensor, ...]:
+        """Return inputs and targets of some examples by their age: 0 is the oldest."""
+        rows = (self.first + indices) % len(self.tensors[0])
+        return tuple(tensor[rows.to(tensor.device)] for tensor in self.tensors)
 
     def keep(self, latest: int) -> None:
-        """Forget all but the latest."""
+        """Drop all but this many of the latest examples."""
         dropped = self.count - min(latest, self.count)
         self.first, self.count = self.first + dropped, self.count - dropped
 
 
 class Stream:
-    """A model that learns from batches as they come, for as long as they come: `stream.learn(x, y)`.
+    """A model that learns from batches as they arrive, for as long as they do: `stream.learn(x, y)`.
 
+    What is sampled is described in the module `heatbath.torch.streaming`. The loss of a batch before it is
+    learned is watched, and so is the friction of adaptive parts once n has settled: the gradient noise that
+    follows from it, (2τξ - σ²)/h, rises when data change, while the kinetic temperature stays at τ.
+    `DriftWarning` warns, and is in the result of `learn`.
+
+    A batch whose loss is not finite, or that doesn't have the shape of those that are kept, is refused, and
+    nothing changes; one with which a step raises an error (as batch norms do with one example) counts as
+    seen. Ctrl-C waits for the end of the batch. A noise that is sampled (`LossPosterior("mse_loss", ...)`) is
+    drawn here, now and then.
+
+    Parameters
+    ----------
+    model
+        A module, or `Chains` of one.
+    optimizer
+        An optimiser of heatbath with a posterior, whose n then follows; one without a posterior, and any of
+        torch, is stepped as it is.
+    loss
+        Function of outputs and targets: the mean over the batch.
+    window
+        How many of the latest examples count. They are kept in memory, on their device. None: all count that
+        were seen since the data changed, and none is kept.
+    batch
+        Examples of a step: a number of those that count, drawn for each step (None: as many as arrived);
+        "all" of them; or "fresh", those that just arrived.
+    steps
+        Number of steps with each batch.
+    forget
+        On a drift, let only the examples since the change count.
+    false_alarms
+        Average number of batches between two false alarms, at least; see `drift`. Infinite: watch nothing.
+    samples
+        How many of the latest states of the model to keep, one after each batch, for
+        `predict(model, stream.samples, x, task=...)`.
+
+    Attributes
+    ----------
+    seen, batches : int
+        Number of examples and of batches that arrived.
+    n : int
+        Number of examples that count.
+    samples : deque
+        The latest states of the model.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is wrong, or a sampled noise has no window to be drawn from.
+
+    Examples
+    --------
     >>> import torch
     >>> from heatbath.torch import LaLa, LossPosterior, Stream
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
@@ -125,31 +210,6 @@ class Stream:
     (600, 500)
     >>> stream.loss  # of each batch before it was learned  # doctest: +ELLIPSIS
     Estimate(value=..., error=...)
-
-    - `model`: a module, or `Chains` of one; `optimizer`: one of ours with a posterior, whose n then follows;
-      one without, or any of torch, is stepped as it is. `loss`: a function of outputs and targets, the mean
-      over the batch.
-    - `window`: how many of the latest examples count. They are kept in memory, where they are. None: all
-      count that were seen since the data changed, and none is kept.
-    - `batch`: what a step has: so many of the examples that count, drawn anew each time (None: as many as
-      came); "all" of them; or "fresh", those that just came.
-    - `steps`: how many steps are made with each batch.
-    - `forget`: on a drift what came before it counts no more.
-    - `false_alarms`: how many batches there are at least, on average, between two false alarms; see
-      `drift`. Infinite: nothing is watched.
-    - `samples`: how many of the latest states of the model to keep, one after each batch, for
-      `predict(model, stream.samples, x, task=...)`.
-
-    What is sampled, see `streams`. The loss of a batch before it is learned is watched, and so is the
-    friction of adaptive parts, where n has settled: the noise of the gradients that it tells, (2τξ - σ²)/h,
-    rises when data change, while the kinetic temperature is held at τ. `Drift` warns, and is in what `learn`
-    returns.
-
-    A batch that has a loss which is not finite, or that does not go with those that are kept, is refused, and
-    nothing has changed; one with which a step raises (as batch norms do with one example) counts as seen.
-    Ctrl-C waits for the end of the batch. `state_dict` has everything, the model and the optimiser included,
-    as tensors and plain values: with the batches that follow, the stream goes on bit for bit. A noise that is
-    sampled (`Posterior("mse_loss", ...)`) is drawn here, now and then.
     """
 
     def __init__(
@@ -158,7 +218,7 @@ class Stream:
         optimizer: Optimizer,
         loss: Loss,
         *,
-        window: int | None = WINDOW,
+        window: int | None = DEFAULT_WINDOW,
         batch: int | Literal["all", "fresh"] | None = None,
         steps: int = 1,
         forget: bool = True,
@@ -173,33 +233,26 @@ class Stream:
             )
         self.model, self.optimizer, self._loss = model, optimizer, loss
         self.window = None if window is None else whole("Stream: window", window, low=1)
-        if not isinstance(batch, str) and batch is not None:
-            batch = whole("Stream: batch", batch, low=1)
-        elif batch not in (None, "all", "fresh"):
-            raise ValueError(f"Stream: batch must be a number, 'all', 'fresh' or None, got {shown(batch)}")
-        if self.window is None and batch not in (None, "fresh"):
-            raise ValueError(f"Stream: without a window nothing is kept, so batch is 'fresh', got {batch!r}")
-        self.batch = "fresh" if self.window is None else batch
+        self.batch = _checked_batch(batch, self.window)
         self.steps = whole("Stream: steps", steps, low=1)
         self.forget = bool(forget)
         self.samples: deque[dict[str, Tensor]] = deque(maxlen=whole("Stream: samples", samples, low=0))
         self.seen, self.batches, self.n = 0, 0, 0
-        self._lost: set[int] = set()  # chains of which was said that they diverged
-        self._made, self._drawn = 0, 0  # steps, and those at the last draw of the noise
+        self._diverged: set[int] = set()  # chains of which a warning was given
+        self._steps_made, self._step_of_draw = 0, 0  # steps so far, and at the last draw of the noise
         self._losses = BlockAverage()
         self._sizes: deque[int] = deque(maxlen=MOST_BATCHES)  # of the batches that count
-        self._kept = None if self.batch == "fresh" else Window(self.window or 1)
-        self._groups = optimizer.param_groups if isinstance(optimizer, Partitioned) else []
-        self._follows = any("n" in group for group in self._groups)
-        if self._kept is None and any("noise" in group for group in self._groups):
+        self._recent = None if self.batch == "fresh" else Window(self.window or 1)
+        if self._recent is None and self._samples_noise:
             raise ValueError(
                 "Stream: a noise that is sampled needs the residuals of all examples that count: give the "
                 "posterior noise= a number, or the stream a window and another batch than 'fresh'"
             )
-        adaptive = [(i, name) for i, name in enumerate(labels(self._groups)) if "xi" in self._groups[i]]
-        bound = false_alarms * (1 + len(adaptive))  # any of them may raise a false alarm
+        groups = self._groups
+        adaptive = [(i, label) for i, label in enumerate(labels(groups)) if "xi" in groups[i]]
+        bound = false_alarms * (1 + len(adaptive))  # because each series may raise a false alarm
         self._watch = Watch("the loss before learning", bound)
-        self._frictions = {i: Watch(f"the friction of part {name!r}", bound) for i, name in adaptive}
+        self._frictions = {i: Watch(f"the friction of part {label!r}", bound) for i, label in adaptive}
 
     def __repr__(self) -> str:
         value, error = self.loss
@@ -209,38 +262,79 @@ class Stream:
 
     @property
     def loss(self) -> Estimate:
-        """The mean over all batches of their losses before they were learned, and its standard error."""
+        """Mean over all batches of their losses before they were learned, with its standard error."""
         return self._losses.estimate()
 
+    @property
+    def _groups(self) -> list[Any]:
+        """Groups of an optimiser of heatbath; [] for any other."""
+        return self.optimizer.param_groups if isinstance(self.optimizer, Partitioned) else []
+
+    @property
+    def _samples_noise(self) -> bool:
+        """True if the noise of the data is sampled with the parameters."""
+        return any("noise" in group for group in self._groups)
+
+    @property
+    def _watches(self) -> list[Watch]:
+        """Watches of the loss and of the frictions."""
+        return [self._watch, *self._frictions.values()]
+
+    # Learning
+
     def learn(self, x: Any, y: Any) -> Learned:
-        """Judge the model by a batch, and then learn it."""
+        """Compute the loss of a batch, and then learn the batch.
+
+        Parameters
+        ----------
+        x, y
+            Inputs and targets, tensors or arrays of equal length.
+
+        Returns
+        -------
+        Learned
+            Loss before learning, number of examples that count, and the drift if there is one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the batch is refused; nothing has changed then.
+
+        Warns
+        -----
+        DriftWarning
+            If the data have changed.
+        """
         with deferred_interrupts() as interrupted:
-            learned = self._learn(*self._checked(x, y))
+            learned = self._learn(*self._checked_examples(x, y))
         if learned.drift is not None:
             warnings.warn(learned.drift, stacklevel=2)
         if interrupted():
             raise KeyboardInterrupt
         return learned
 
-    def _checked(self, x: Any, y: Any) -> tuple[Tensor, Tensor]:
-        """The batch as tensors, where the model is."""
-        batch = prepare_inputs(self.model, x), prepare_inputs(self.model, y)
-        if not all(isinstance(tensor, Tensor) and tensor.ndim and len(tensor) for tensor in batch):
+    def _checked_examples(self, x: Any, y: Any) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets as tensors on the device of the model."""
+        inputs, targets = prepare_inputs(self.model, x), prepare_inputs(self.model, y)
+        if not all(
+            isinstance(tensor, Tensor) and tensor.ndim and len(tensor) for tensor in (inputs, targets)
+        ):
             raise TypeError(f"learn needs inputs and targets of some examples, got {shown(x)} and {shown(y)}")
-        if len(batch[0]) != len(batch[1]):
-            raise ValueError(f"there are {len(batch[0])} inputs and {len(batch[1])} targets in a batch")
-        return batch
+        if len(inputs) != len(targets):
+            raise ValueError(f"there are {len(inputs)} inputs and {len(targets)} targets in a batch")
+        return inputs, targets
 
     def _learn(self, x: Tensor, y: Tensor) -> Learned:
-        loss = self._judged(x, y)
-        grown = self._take(x, y)
+        """Learn checked examples."""
+        loss = self._loss_before_learning(x, y)
+        growth = self._add_examples(x, y)
         for _ in range(self.steps):
             self._step(x, y)
         self._draw_noise()
         self._losses.add(loss)
-        drift = self._watched(loss, grown)
+        drift = self._find_drift(loss, growth)
         if drift is not None and self.forget:
-            self._forget(drift.since)
+            self._forget_before(drift.since)
         elif self.samples.maxlen:
             state = select_tensors(self.model.state_dict())
             self.samples.append({name: value.to("cpu", copy=True) for name, value in state.items()})
@@ -248,163 +342,224 @@ class Stream:
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Evaluation mode within, of the module of chains, too."""
-        inner = self.model.model if isinstance(self.model, Chains) else nn.Module()
-        with evaluation_mode(inner), evaluation_mode(self.model):
+        """Put the model in evaluation mode, and the module of chains; restore both when the block ends."""
+        with evaluation_mode(single_module(self.model)), evaluation_mode(self.model):
             yield
 
-    def _values(self, x: Tensor, y: Tensor) -> Tensor:
-        """The loss of a batch; one of each chain, if there are several."""
-        if isinstance(self.model, Chains):
+    def _compute_losses(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of a batch; for chains that of each, (chains,)."""
+        if is_chains(self.model):
             return self.model.each(self._loss, self.model(x), y)
         return self._loss(self.model(x), y)
 
-    def _judged(self, x: Tensor, y: Tensor) -> float:
-        """The loss before learning, the mean over the chains that are finite."""
+    def _loss_before_learning(self, x: Tensor, y: Tensor) -> float:
+        """Return the loss, the mean over the chains that are finite; refuse a batch without finite loss."""
         with torch.no_grad(), self._evaluating():
-            losses = self._values(x, y).double().flatten()
+            losses = self._compute_losses(x, y).double().flatten()
         alive = losses.isfinite()
         finite = losses[alive]
-        if len(losses) != (self.model.count if isinstance(self.model, Chains) else 1):
+        if len(losses) != (self.model.count if is_chains(self.model) else 1):
             raise ValueError(
-                f"the loss must be one number, the mean over the batch; got {len(losses)} of them"
+                f"the loss must be one number, the mean over the batch; got {len(losses)} numbers"
             )
         if not len(finite):
-            lost = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
-            what = f"{', '.join(lost[:3])} of the model are: it has diverged" if lost else "is it the data?"
-            raise ValueError(f"the loss of a batch is not finite, and nothing was learned of it; {what}")
-        if new := set((~alive).nonzero().flatten().tolist()) - self._lost:
-            self._lost |= new
+            broken = [name for name, p in self.model.named_parameters() if not p.isfinite().all()]
+            cause = "check the data"
+            if broken:
+                cause = f"{', '.join(broken[:3])} of the model are not finite either: it has diverged"
+            raise ValueError(f"the loss of a batch is not finite, and nothing was learned of it; {cause}")
+        if new := set((~alive).nonzero().flatten().tolist()) - self._diverged:
+            self._diverged |= new
             text = ", ".join(map(str, sorted(new)))
-            warn(f"chains {text} diverged by batch {self.batches}, and the others go on", DivergedWarning)
+            warn(f"chains {text} diverged by batch {self.batches}, and the others continue", DivergedWarning)
         return float(finite.mean())
 
-    def _take(self, x: Tensor, y: Tensor) -> float:
-        """Count a batch in, and return by how much of itself n has grown."""
-        before, size = self.n, len(x)
-        if self._kept is not None:
-            self._kept.add(x, y)
+    def _add_examples(self, x: Tensor, y: Tensor) -> float:
+        """Count a batch, keep it if there is a window, and return by which share of itself n has grown."""
+        previous, size = self.n, len(x)
+        if self._recent is not None:
+            self._recent.add(x, y)
         self.seen, self.batches = self.seen + size, self.batches + 1
         self._sizes.append(size)
-        self._set(min(before + size, self.window or math.inf))
-        return abs(self.n - before) / self.n
+        self._set_count(min(previous + size, self.window or math.inf))
+        return abs(self.n - previous) / self.n
 
-    def _set(self, n: float) -> None:
-        """Let n examples count."""
+    def _set_count(self, n: float) -> None:
+        """Let n examples count, also in the posterior of the optimiser."""
         self.n = int(n)
         while len(self._sizes) > 1 and sum(self._sizes) - self._sizes[0] >= self.n:
             self._sizes.popleft()
-        if self._follows:
-            self.optimizer.set_examples(self.n)  # type: ignore[attr-defined]
+        if isinstance(self.optimizer, Partitioned) and any("n" in group for group in self._groups):
+            self.optimizer.set_examples(self.n)
 
     def _step(self, x: Tensor, y: Tensor) -> None:
-        """A step with the examples that it is to have."""
-        if self._kept is not None:
-            size = self._kept.count if self.batch == "all" else min(self._size(len(x)), self._kept.count)
-            chosen = np.arange(size)
-            if size < self._kept.count:
-                group = self._groups[0] if self._groups else {}
-                address = group.get("seed", 0), group.get("chain", 0), self._made
-                chosen = random.batch(*address, self._kept.count, size)
-            x, y = self._kept.rows(torch.as_tensor(chosen))
+        """Make a step, with the batch that just arrived or with examples from the window."""
+        if self._recent is not None:
+            x, y = self._draw_examples(self._recent, len(x))
 
         def closure() -> Tensor:
             self.optimizer.zero_grad()
-            losses = self._values(x, y)
-            losses.sum().backward()  # type: ignore[no-untyped-call]
+            losses = self._compute_losses(x, y)
+            torch.autograd.backward(losses.sum())  # the sum: each chain has the gradient of its own loss
             return losses
 
         self.optimizer.step(closure)  # type: ignore[arg-type]
-        self._made += 1
+        self._steps_made += 1
 
-    def _size(self, came: int) -> int:
-        return self.batch if isinstance(self.batch, int) else came
+    def _draw_examples(self, window: Window, arrived: int) -> tuple[Tensor, ...]:
+        """Return the inputs and targets of a step from the window, when this many examples arrived."""
+        size = min(self._step_size(window, arrived), window.count)
+        indices = np.arange(size)
+        if size < window.count:
+            group = self._groups[0] if self._groups else {}
+            seed, chain = group.get("seed", 0), group.get("chain", 0)
+            indices = random.batch(seed, chain, self._steps_made, window.count, size)
+        return window.rows(torch.as_tensor(indices))
+
+    def _step_size(self, window: Window, arrived: int) -> int:
+        """Return how many examples a step is to have, when this many arrived."""
+        if self.batch == "all":
+            return window.count
+        return self.batch if isinstance(self.batch, int) else arrived
 
     def _draw_noise(self) -> None:
-        """Draw the noise of the data, if it is sampled and that is due."""
-        kept = self._kept
-        if kept is None or not any("noise" in group for group in self._groups):
+        """Draw the noise of the data, if it is sampled and a draw is due."""
+        window = self._recent
+        if window is None or not self._samples_noise:
             return
-        size = kept.count if self.batch == "all" else self._size(self._sizes[-1])
-        if self._made - self._drawn < max(FEWEST, COST * kept.count / (3 * size)):
+        assert isinstance(self.optimizer, Partitioned)
+        size = self._step_size(window, self._sizes[-1])
+        if self._steps_made - self._step_of_draw < max(FEWEST, COST * window.count / (3 * size)):
             return
-        self._drawn = self._made
+        self._step_of_draw = self._steps_made
         with torch.no_grad(), self._evaluating():
-            rows = (kept.rows(chosen) for chosen in torch.split(torch.arange(kept.count), CHUNK_SIZE))
-            self.optimizer.draw_noise(self.model(x) - y for x, y in rows)  # type: ignore[attr-defined]
+            chunks = (window.rows(indices) for indices in torch.split(torch.arange(window.count), CHUNK_SIZE))
+            self.optimizer.draw_noise(self.model(x) - y for x, y in chunks)
 
-    def _watched(self, loss: float, grown: float) -> DriftWarning | None:
-        """The drift that is seen in the loss or in a friction."""
-        drifts = [self._watch.add(loss)] if self._watch.false_alarms < math.inf else []
-        for place, watch in self._frictions.items():
-            told = gradient_noise(self.optimizer, place)
-            if grown < SETTLED and told is not None and drifts:
-                drifts.append(watch.add(told))
+    # Drift
+
+    def _find_drift(self, loss: float, growth: float) -> DriftWarning | None:
+        """Return the drift that shows in the loss or in a friction, after adding them to their watches."""
+        if self._watch.false_alarms == math.inf:
+            return None
+        drifts = [self._watch.add(loss)]
+        for index, watch in self._frictions.items():
+            noise = gradient_noise(self.optimizer, index)
+            if growth < SETTLED and noise is not None:
+                drifts.append(watch.add(noise))
         drift = next(filter(None, drifts), None)
-        for watch in (self._watch, *self._frictions.values()) if drift else ():
-            watch.forget()  # the others would tell of the same change
+        if drift is not None:
+            for watch in self._watches:
+                watch.forget()  # otherwise the others would report the same change
         return drift
 
-    def _forget(self, since: int) -> None:
-        """Let only the examples of the latest batches count."""
+    def _forget_before(self, since: int) -> None:
+        """Let only the examples of this many latest batches count, and drop all samples."""
         latest = sum(list(self._sizes)[-since:])
-        if self._kept is not None:
-            self._kept.keep(latest)
+        if self._recent is not None:
+            self._recent.keep(latest)
         self.samples.clear()
-        self._set(min(latest, self.n))
+        self._set_count(min(latest, self.n))
+
+    # Saving
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as tensors and plain values, so that `torch.load(..., weights_only=True)` reads it."""
-        kept = self._kept
+        """Return everything, model and optimiser included, as tensors and plain values.
+
+        `torch.load(..., weights_only=True)` reads it. With the batches that follow, a stream continues from
+        it bit for bit.
+
+        Returns
+        -------
+        dict
+            The state, for `load_state_dict`.
+        """
+        window = self._recent
+        has_rows = window is not None and window.count
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "window": [] if kept is None or not kept.count else list(kept.rows(torch.arange(kept.count))),
-            "counts": [self.seen, self.batches, self.n, self._made, self._drawn],
+            "window": list(window.rows(torch.arange(window.count))) if has_rows else [],
+            "counts": [self.seen, self.batches, self.n, self._steps_made, self._step_of_draw],
             "sizes": list(self._sizes),
             "losses": self._losses.state_dict(),
-            "watches": [watch.state_dict() for watch in (self._watch, *self._frictions.values())],
+            "watches": [watch.state_dict() for watch in self._watches],
             "samples": list(self.samples),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave, of a stream that was made with the same arguments."""
-        watches = [self._watch, *self._frictions.values()]
+        """Continue from the state of a stream that was made with the same arguments.
+
+        Parameters
+        ----------
+        state_dict
+            What `state_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If window, batch or optimiser are different.
+        """
         rows, sizes = state_dict["window"], state_dict["sizes"]
         n = state_dict["counts"][2]
-        if (
-            len(state_dict["watches"]) != len(watches)
-            or n > (self.window or math.inf)
-            or (n and bool(rows) != (self._kept is not None))
-        ):
+        has_other_watches = len(state_dict["watches"]) != len(self._watches)
+        has_other_window = n > (self.window or math.inf) or (n and bool(rows) != (self._recent is not None))
+        if has_other_watches or has_other_window:
             raise ValueError(
                 "this is the state of a stream with another window, batch or optimiser: make the stream with "
                 "the arguments that it had"
             )
         self.model.load_state_dict(state_dict["model"])
         self.optimizer.load_state_dict(state_dict["optimizer"])
-        self.seen, self.batches, self.n, self._made, self._drawn = state_dict["counts"]
+        self.seen, self.batches, self.n, self._steps_made, self._step_of_draw = state_dict["counts"]
         self._sizes = deque(sizes, MOST_BATCHES)
         self._losses.load_state_dict(state_dict["losses"])
-        for watch, state in zip(watches, state_dict["watches"], strict=True):
+        for watch, state in zip(self._watches, state_dict["watches"], strict=True):
             watch.load_state_dict(state)
         self.samples = deque(state_dict["samples"], self.samples.maxlen)
-        self._groups = self.optimizer.param_groups if isinstance(self.optimizer, Partitioned) else []
-        if self._kept is not None:
-            self._kept = Window(self._kept.most)
+        if self._recent is not None:
+            self._recent = Window(self._recent.capacity)
             if rows:
-                self._kept.add(*rows)
+                self._recent.add(*rows)
 
 
-def gradient_noise(optimizer: Optimizer, place: int) -> float | None:
-    """The variance of the noise of the gradient that the thermostats of a part tell, by what ξ is now; of
-    several chains the mean over those that are finite."""
+def _checked_batch(batch: object, window: int | None) -> int | str | None:
+    """Return the batch option of a stream with this window; refuse what doesn't go with it."""
+    if isinstance(batch, str) or batch is None:
+        if batch not in (None, "all", "fresh"):
+            raise ValueError(f"Stream: batch must be a number, 'all', 'fresh' or None, got {shown(batch)}")
+    else:
+        batch = whole("Stream: batch", batch, low=1)
+    if window is not None:
+        return batch
+    if batch not in (None, "fresh"):
+        raise ValueError(
+            f"Stream: without a window no examples are kept, so batch must be 'fresh', got {batch!r}"
+        )
+    return "fresh"
+
+
+def gradient_noise(optimizer: Optimizer, index: int) -> float | None:
+    """Return the variance of the gradient's noise that follows from the present ξ of an adaptive part.
+
+    Parameters
+    ----------
+    optimizer
+        An optimiser of heatbath.
+    index
+        Index of the part's group.
+
+    Returns
+    -------
+    float or None
+        The mean over the chains for which it is finite; None if there are none, or the method doesn't tell.
+    """
     assert isinstance(optimizer, Partitioned)
-    group, values = optimizer.param_groups[place], []
-    method = optimizer._method_of_last_step(place)  # of the last step: its choices count
+    group, variances = optimizer.param_groups[index], []
+    method = optimizer._cooked[index, 0].recipe.method  # of the last step: its choices count
     for chain in range(group["chains"] or 1):
-        own = group_of_chain(group, chain)
-        told = method.gradient_noise(values_of(own), float(own["lr"]), float(np.mean(own["xi"])))
-        values.append(math.nan if told is None else told * own.get("noise", 1.0))
-    finite = [value for value in values if math.isfinite(value)]
-    return sum(finite) / len(finite) if finite else None
+        values = of_chain(group, chain)
+        variance = method.gradient_noise(values, float(values["lr"]), float(np.mean(values["xi"])))
+        if variance is not None and math.isfinite(variance * values.get("noise", 1.0)):
+            variances.append(variance * values.get("noise", 1.0))
+    return sum(variances) / len(variances) if variances else None
