@@ -538,5 +538,5 @@ def test_after_a_drift_the_window_has_what_came_since():
     stream = small()
     for batch in islice(regression(0, 0.0), 5):
         stream.learn(*batch)
-    stream._forget(2)
+    stream._forget_before(2)
     assert stream.n == len(stream.state_dict()["window"][0]) == 2 * SIZE

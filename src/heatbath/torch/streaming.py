@@ -126,7 +126,7 @@ class Window:
         if needed <= room or room >= self.capacity:
             return
         room = min(self.capacity, max(2 * room, needed))
-        previous = self.rows(torch.arange(self.count)) if self.count else ()
+        previous = self.to_list()
         self.tensors = tuple(values.new_empty((room, *values.shape[1:])) for values in batch)
         self.first = 0
         for storage, values in zip(self.tensors, previous, strict=False):
@@ -136,6 +136,10 @@ class Window:
         """Return inputs and targets of some examples by their age: 0 is the oldest."""
         rows = (self.first + indices) % len(self.tensors[0])
         return tuple(tensor[rows.to(tensor.device)] for tensor in self.tensors)
+
+    def to_list(self) -> list[Tensor]:
+        """Return all examples in order, inputs and targets; [] where there are none."""
+        return list(self.rows(torch.arange(self.count))) if self.count else []
 
     def keep(self, latest: int) -> None:
         """Drop all but this many of the latest examples."""
@@ -475,11 +479,10 @@ class Stream:
             The state, for `load_state_dict`.
         """
         window = self._recent
-        has_rows = window is not None and window.count
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "window": list(window.rows(torch.arange(window.count))) if has_rows else [],
+            "window": [] if window is None else window.to_list(),
             "counts": [self.seen, self.batches, self.n, self._steps_made, self._step_of_draw],
             "sizes": list(self._sizes),
             "losses": self._losses.state_dict(),

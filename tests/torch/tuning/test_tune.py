@@ -16,7 +16,9 @@ from heatbath.evaluation import metrics
 from heatbath.torch import data as loaders
 from heatbath.torch.tuning import tune
 from heatbath.torch.tuning.search_space import SEARCHED as tuning_ranges
+from heatbath.tuning import halving
 from heatbath.tuning.halving import Rung
+from heatbath.tuning.trials import Trial
 
 TAU = 1e-5
 
@@ -209,7 +211,7 @@ def test_epochs_and_dropout_go_on_where_a_rung_ended(kind, monkeypatch):
     given = {"LOL": {"lr": 0.1, "gamma": 0.5, "tau": TAU}}
     options = {"steps": 48, "validation": classes(30, 1)}
     rungs = ht.tune(dropping, data, given, **options)
-    monkeypatch.setattr(tune, "ladder", lambda steps, count: [Rung(steps, count)])
+    monkeypatch.setattr(halving, "ladder", lambda steps, count: [Rung(steps, count)])
     once = ht.tune(dropping, data, given, **options)
     assert torch.equal(parameters(rungs.model), parameters(once.model))
     other = ht.tune(dropping, data, given, seed=1, **options)
@@ -303,13 +305,14 @@ def test_candidates_that_diverge_are_out_and_cost_nothing_more():
 
 def diverging(monkeypatch, chosen):
     """Let candidates diverge on the last rung, of the values that are chosen."""
-    climb = tune._Search._climb
+    train_steps = tune.ModuleTrainer._train_steps
 
-    def breaking(search, one, first, last):
-        lost = last == 16 and chosen(one.optimizer.param_groups[0]["lr"])
-        return {"diverged": True} if lost else climb(search, one, first, last)
+    def breaking(trainer, candidate, trained, first, last):
+        if last == 16 and chosen(trained.optimizer.param_groups[0]["lr"]):
+            return Trial(candidate, diverged=True)
+        return train_steps(trainer, candidate, trained, first, last)
 
-    monkeypatch.setattr(tune._Search, "_climb", breaking)
+    monkeypatch.setattr(tune.ModuleTrainer, "_train_steps", breaking)
 
 
 def test_where_the_last_ones_diverge_the_next_best_are_trained_to_the_end(monkeypatch):

@@ -1,13 +1,12 @@
-"""`tune` for a PyTorch model: candidates one after the other, the better half of them going on."""
+"""Tune optimisers for a PyTorch model: train candidates in turn, and continue with the better half."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from torch.optim import Optimizer
 
 from heatbath._internal.checks import choice, shown, whole
 from heatbath._internal.warnings import InterruptedWarning, warn
+from heatbath.datasets.problem import Floats
 from heatbath.datasets.tasks import TASKS, Task, each_class
 from heatbath.evaluation.metrics import losses
 from heatbath.runs.progress import Progress
@@ -23,6 +23,8 @@ from heatbath.torch.data import (
     TASK_LOSSES,
     TORCH_ERRORS,
     Data,
+    LossFunction,
+    PreparedData,
     check_batch,
     find_target_problem,
     find_task,
@@ -35,26 +37,35 @@ from heatbath.torch.optim.seeds import counted_anew
 from heatbath.torch.prediction.predict import predict
 from heatbath.torch.prediction.samples import Samples
 from heatbath.torch.tuning.search_space import Methods, families
-from heatbath.tuning.halving import FACTOR, Rung, check_outcome, ladder
-from heatbath.tuning.search_space import Candidate, Family
-from heatbath.tuning.trials import (
-    RESERVES,
-    RUNGS,
-    Trial,
-    Trials,
-    in_round,
-    ranked,
-    reserves,
-    rounds,
-    warn_of_edges,
+from heatbath.tuning.halving import (
+    FACTOR,
+    Rung,
+    SuccessiveHalving,
+    check_outcome,
+    ladder,
+    planned_steps,
+    propose_candidates,
+    round_sizes,
 )
+from heatbath.tuning.search_space import Candidate, Family
+from heatbath.tuning.trials import RUNGS, Trial, Trials, warn_of_edges
 
-LOOKS = 10  # samples whose predictions are averaged, from the second half of a rung
+SAMPLES_PER_RUNG = 10  # whose predictions are averaged, from the second half of the rung
 
 
 @dataclass(eq=False)
 class Trained:
-    """A model, the optimiser that has trained it, and its samples, of the second half of its last rung."""
+    """A model with the optimiser that has trained it.
+
+    Attributes
+    ----------
+    model : torch.nn.Module
+        The model at the end of its last rung.
+    optimizer : torch.optim.Optimizer
+        Its optimiser.
+    samples : Samples
+        States of the model from the second half of its last rung.
+    """
 
     model: nn.Module
     optimizer: Optimizer
@@ -63,26 +74,29 @@ class Trained:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TunedModels(Trials):
-    """What `heatbath.torch.tune` has found: the `arguments` of each optimiser, and all that was tried.
+    """Result of `heatbath.torch.tune`: the best arguments of each optimiser, and all trials.
 
-    `trained` are the models of the best of each method, as far as they came.
+    Attributes
+    ----------
+    trained : dict
+        The best model of each method, as a `Trained`, at the end of its last rung.
     """
 
     trained: Mapping[str, Trained]
 
     @property
     def arguments(self) -> dict[str, dict[str, float]]:
-        """The values that were found for each method, by name: keyword arguments."""
+        """Best values for each method, by its name: keyword arguments."""
         return {name: dict(trial.candidate.values) for name, trial in self.best.items()}
 
     @property
     def model(self) -> nn.Module:
-        """The model of the best of all."""
+        """Model of the best trial of all."""
         return self.trained[self.winner].model
 
     @property
     def samples(self) -> Samples:
-        """Its samples, for `predict`."""
+        """Samples of that model, for `predict`."""
         return self.trained[self.winner].samples
 
 
@@ -97,48 +111,85 @@ def tune(
     by: Literal["loss", "accuracy"] = "loss",
     validation: float | Data = 0.2,
     task: Task | None = None,
-    loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+    loss: LossFunction | None = None,
     seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> TunedModels:
-    """Coefficients with which an optimiser serves a model well, found by trying many: `heatbath.tune` for
-    PyTorch.
+    """Find good coefficients of optimisers for a model by trying many: `heatbath.tune` for PyTorch.
 
-    `make_model` makes a new model at every call. `data` are tensors (X, y), or a loader: batches (inputs,
-    targets) that can be gone through again and again. `methods` is one, several in a list, or several in a
-    dict with keyword arguments for each; a method is
+    The `candidates` of each method make an eighth of the `steps`, one after the other. The better half of
+    each method continues to a quarter of the steps, and so on to the end, every model and optimiser from
+    where it was. A candidate whose loss is not finite is out. Where all that came to the end are out, the
+    next best of the method is trained to the end, up to three times.
 
-    - an optimiser of heatbath.torch or its name (`AdLaLa`, "LOL"). Its lr, temperature, friction and the like
-      are searched in ranges of their own; a number in their place is kept, and another range is searched:
-      `{"AdLaLa": {"lr": hb.between(0.1, 0.4), "tau": 1e-5}, "Adam": {}}`;
-    - an optimiser of torch, `{torch.optim.AdamW: {"lr": hb.between(1e-4, 0.1), "weight_decay": 0.01}}`;
-    - a function that makes an optimiser of a model and of the arguments in the dict, such as
-      `{sgd: {"lr": hb.between(1e-3, 1.0)}}` with `def sgd(model, lr): ...`.
+    Parameters
+    ----------
+    make_model
+        Function that makes a new model at every call.
+    data
+        Tensors (X, y), or a loader: batches (inputs, targets) that can be iterated repeatedly.
+    methods
+        One method, several in a list, or several in a dict with keyword arguments for each. A method is
 
-    `candidates` of each method make an eighth of the `steps`, one after the other; the better half of each
-    goes on to a quarter, and so on, to the end, every model and optimiser from where it was. They are judged
-    `by` the loss or the accuracy of their prediction, averaged over samples from the second half of a rung.
-    A candidate whose loss is not finite is out; where all that came to the end are out, the next best of the
-    method are trained to the end, three if need be. `SearchEdgeWarning` warns of best values at an end of
-    their range. Ctrl-C warns (`InterruptedWarning`) and returns what has been found until then, or is passed
-    on if that is nothing.
+        - an optimiser of heatbath.torch or its name (`AdLaLa`, "LOL"). Its lr, temperature, friction and the
+          like are searched in ranges of its own. A number in their place is kept, and another range is
+          searched: `{"AdLaLa": {"lr": hb.between(0.1, 0.4), "tau": 1e-5}, "Adam": {}}`;
+        - an optimiser of torch: `{torch.optim.AdamW: {"lr": hb.between(1e-4, 0.1), "weight_decay": 0.01}}`;
+        - a function that makes an optimiser of a model and of the arguments in the dict, for example
+          `{sgd: {"lr": hb.between(1e-3, 1.0)}}` with `def sgd(model, lr): ...`.
+    steps
+        Number of steps of a candidate that comes to the end, at least 8.
+    batch
+        Number of examples of a step where data are tensors, by default 32.
+    candidates
+        Number of candidates of each method.
+    by
+        Score that ranks candidates: "loss" or "accuracy" of their prediction for the validation data,
+        averaged over samples from the second half of a rung.
+    validation
+        Validation data, tensors or a loader; or the share of the training tensors that is set aside. Never
+        give it test data.
+    task
+        "classes", "regression", "binary" or "counts" (see `predict`). By default "regression" where targets
+        are of floating point, otherwise "classes".
+    loss
+        Function of outputs and targets that is minimised, by default that of the task. Candidates are ranked
+        by the loss of the task in any case.
+    seed
+        The same seed gives the same result. All candidates start at the model that `make_model` makes after
+        `torch.manual_seed(seed)`, and see the same batches. Torch's generators are restored at the end.
+    progress
+        Function that is called after every step with a `Progress`, which counts the steps of all candidates.
 
-    - `batch`: examples of a step where data are tensors, 32 unless told.
-    - `validation`: what they are judged on, tensors or a loader; or a share of the tensors for training,
-      which is set aside. Never give it test data.
-    - `task`: "classes" or "regression", by the targets, unless told; "binary" or "counts" (see `predict`).
-    - `loss`: what is minimised, a function of outputs and targets; that of the task, unless told, by which
-      they are judged in any case.
-    - `seed`: the same gives the same answer. All candidates begin at the model that `make_model` makes after
-      `torch.manual_seed(seed)` and see the same batches. Torch's generators are as before at the end.
-    - `progress`: called after every step; a `Progress` counts the steps of all candidates.
+    Returns
+    -------
+    TunedModels
+        The best arguments and model of each method, and a table of all trials.
 
+    Raises
+    ------
+    ValueError, TypeError
+        If arguments are wrong, or don't fit together.
+    FloatingPointError
+        If every candidate diverges.
+    KeyboardInterrupt
+        After Ctrl-C, if no candidate has been judged yet.
+
+    Warns
+    -----
+    SearchEdgeWarning
+        If the best value of a coefficient lies at an end of its range.
+    InterruptedWarning
+        After Ctrl-C: the result is what was found until then.
+
+    Examples
+    --------
     >>> import torch
     >>> X = torch.linspace(-1, 1, 200)[:, None]
     >>> def make_model():
     ...     return torch.nn.Sequential(torch.nn.Linear(1, 10), torch.nn.Tanh(), torch.nn.Linear(10, 1))
-    >>> found = tune(make_model, (X, X.sin()), "LOL", steps=80, candidates=4)
-    >>> sorted(found.arguments["LOL"]), found.code()[:14]
+    >>> result = tune(make_model, (X, X.sin()), "LOL", steps=80, candidates=4)
+    >>> sorted(result.arguments["LOL"]), result.code()[:14]
     (['gamma', 'lr', 'tau'], 'LOL(model, lr=')
     """
     steps = whole("steps", steps, low=FACTOR ** (RUNGS - 1))
@@ -152,188 +203,244 @@ def tune(
             raise TypeError(f"{name} must be a function or None, got {shown(function)}")
     with preserve_random_state(data, validation):
         torch.manual_seed(seed)
-        model = _made(make_model)
+        model = _checked_model(make_model)
         with counted_anew():
-            given, wrong_methods = families(methods, model, seed)
+            searched, method_problems = families(methods, model, seed)
         prepared = prepare_data(data, validation, batch, seed)
-        _refuse(wrong_methods + prepared.problems)
-        task, wrong_task = find_task(task, loss, model, prepared, by)
-        _refuse(wrong_task)
-        search = _Search(
-            make_model=make_model,
-            training=prepared.training,
-            judging=prepared.validation,
-            families=given,
-            counts=rounds(candidates),
-            steps=steps,
-            by=by,
-            task=task,
-            loss=TASK_LOSSES[task] if loss is None else loss,
-            seed=seed,
-            progress=progress,
-        )
-        found = search.run()
-    warn_of_edges(found)
-    return found
+        _refuse(method_problems + prepared.problems)
+        task, task_problems = find_task(task, loss, model, prepared, by)
+        _refuse(task_problems)
+        counts = round_sizes(candidates)
+        loss = TASK_LOSSES[task] if loss is None else loss
+        counter = StepCounter(progress, planned_steps(searched, counts, steps))
+        trainer = ModuleTrainer(make_model, prepared, task, loss, by, seed, steps, counter)
+        result = _search(trainer, searched, counts)
+    warn_of_edges(result)
+    return result
 
 
-def _refuse(wrong: list[str]) -> None:
-    if wrong:
-        raise ValueError(f"tune: {'; '.join(wrong)}")
+def _refuse(problems: list[str]) -> None:
+    """Raise one error with all problems, if there are any."""
+    if problems:
+        raise ValueError(f"tune: {'; '.join(problems)}")
 
 
-def _made(make_model: Callable[[], nn.Module]) -> nn.Module:
-    model = make_model() if callable(make_model) and not isinstance(make_model, nn.Module) else None
+def _checked_model(make_model: Callable[[], nn.Module]) -> nn.Module:
+    """Return a model that `make_model` makes; refuse anything but a function that makes new modules."""
+    if not callable(make_model) or isinstance(make_model, nn.Module):
+        raise TypeError(f"make_model must be a function that makes a torch module, got {shown(make_model)}")
+    model = make_model()
     if not isinstance(model, nn.Module):
-        got = make_model if model is None else model
-        raise TypeError(f"make_model must be a function that makes a torch module, got {shown(got)}")
-    another = make_model()
-    if {id(p) for p in model.parameters()} & {id(p) for p in another.parameters()}:
+        raise TypeError(f"make_model must be a function that makes a torch module, got {shown(model)}")
+    second = make_model()
+    if {id(p) for p in model.parameters()} & {id(p) for p in second.parameters()}:
         raise ValueError("make_model must make a new model at every call, and two have the same parameters")
     return model
 
 
+def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -> TunedModels:
+    """Search in the full ranges and then near the best candidates; return the result, also after Ctrl-C."""
+    halving = SuccessiveHalving(trainer, searched, trainer.steps, trainer.by)
+    finished = True
+    try:
+        for number, count in enumerate(counts):
+            candidates = [
+                candidate
+                for family in searched
+                for candidate in propose_candidates(
+                    number, counts, family, halving.trials, trainer.by, trainer.seed
+                )
+            ]
+            halving.run_round(candidates, count)
+        halving.run_finalists(1, RUNGS)
+    except KeyboardInterrupt:
+        finished = False
+        _end_early(trainer, halving)
+    trials = list(halving.trials.values())
+    found = Trials(halving.families, trials, trainer.by, finished=finished)
+    check_outcome(found, trainer.steps, "lr")
+    trained = {name: trainer.finished[trial.candidate.family].trained for name, trial in found.best.items()}
+    return TunedModels(found.families, found.trials, found.by, trained, finished=finished)
+
+
+def _end_early(trainer: ModuleTrainer, halving: SuccessiveHalving) -> None:
+    """Leave only trials whose models are as they were judged; pass Ctrl-C on if there are none."""
+    halving.trials.pop(trainer.in_training, None)
+    trainer.drop([halving.trials[name] for name in trainer.waiting if name in halving.trials])
+    if not trainer.finished:
+        raise KeyboardInterrupt
+    halving.trials = {name: trial for name, trial in halving.trials.items() if trial.rung}
+    judged = [trial.candidate.family for trial in halving.trials.values()]
+    halving.families = [family for family in halving.families if family in judged]
+    counter = trainer.counter
+    warn(
+        f"interrupted after {counter.made:,} of {counter.planned:,} steps: the search is incomplete",
+        InterruptedWarning,
+    )
+
+
+class StepCounter:
+    """Count the steps of all candidates, and report them to a progress function.
+
+    Attributes
+    ----------
+    made, planned : int
+        Steps so far, and steps of the whole search if no candidate diverges.
+    """
+
+    def __init__(self, progress: Callable[[Progress], None] | None, planned: int) -> None:
+        self.progress, self.planned, self.made = progress, planned, 0
+        self._start = time.perf_counter()
+
+    def add_step(self, loss: float) -> None:
+        """Count a step with its loss."""
+        self.made += 1
+        if self.progress is not None:
+            seconds = time.perf_counter() - self._start
+            total = max(self.planned, self.made)  # more than planned where the best diverge
+            self.progress(Progress(self.made, total, seconds, loss, {}, finding=True))
+
+
+class Finished(NamedTuple):
+    """A candidate that trains no further, with its model."""
+
+    trial: Trial
+    trained: Trained
+
+
 @dataclass(eq=False)
-class _Search:
+class ModuleTrainer:
+    """Trains one model after the other, and keeps only those that continue: a `CandidateTrainer`.
+
+    Parameters
+    ----------
+    make_model
+        Function that makes a new model.
+    data
+        Batches for training and validation.
+    task
+        Meaning of the outputs.
+    loss
+        Function of outputs and targets that is minimised.
+    by
+        Score that ranks candidates.
+    seed
+        Seed of models, noise and batches, the same for all candidates.
+    steps
+        Steps of a candidate that comes to the end.
+    counter
+        Counts the steps.
+    waiting
+        Models of the candidates that may continue, by name.
+    finished
+        The best candidate of each method among those that don't continue.
+    in_training
+        Name of the candidate whose model has changed since it was judged; "" for none.
+    epoch_starts
+        Steps at which the training loader started again.
+    """
+
     make_model: Callable[[], nn.Module]
-    training: Iterable[Any]
-    judging: Iterable[Any]
-    families: list[Family]
-    counts: list[int]  # candidates of each method in each round
-    steps: int
-    by: Literal["loss", "accuracy"]
+    data: PreparedData
     task: Task
-    loss: Callable[[Tensor, Tensor], Tensor]
+    loss: LossFunction
+    by: Literal["loss", "accuracy"]
     seed: int
-    progress: Callable[[Progress], None] | None
-    epochs: set[int] = field(default_factory=lambda: {0})  # the steps at which the loader began again
-    trials: dict[str, Trial] = field(default_factory=dict)
-    alive: dict[str, Trained] = field(default_factory=dict)  # at the end of a rung
-    ends: dict[str, Trained] = field(default_factory=dict)  # of each method, the best that goes no further
-    begin: float = field(default_factory=time.perf_counter)
-    done: int = 0  # steps of all candidates
+    steps: int
+    counter: StepCounter
+    waiting: dict[str, Trained] = field(default_factory=dict)
+    finished: dict[Family, Finished] = field(default_factory=dict)
+    in_training: str = ""
+    epoch_starts: set[int] = field(default_factory=lambda: {0})
 
-    def run(self) -> TunedModels:
-        """Search in the whole ranges, and then near the best that were found."""
-        finished = True
-        try:
-            for number, count in enumerate(self.counts):
-                tried = [
-                    one
-                    for family in self.families
-                    for one in in_round(number, self.counts, family, self.trials, self.by, self.seed)
-                ]
-                self._halve(ladder(self.steps, count), tried)
-            for family in self.families:
-                self._replace(family)
-        except KeyboardInterrupt:
-            self._stop()
-            finished = False
-        found = Trials(self.families, list(self.trials.values()), self.by, finished=finished)
-        check_outcome(found, self.steps, "lr")
-        trained = {name: self.ends[trial.name] for name, trial in found.best.items()}
-        return TunedModels(found.families, found.trials, found.by, trained, finished=finished)
+    def train(self, candidates: Sequence[Candidate], rung: Rung, number: int) -> Iterator[Trial]:
+        """Train candidates in turn to the end of a rung, and yield the score of each."""
+        first_step = 0 if number == 1 else rung.steps // FACTOR
+        for candidate in candidates:
+            self.in_training = candidate.name
+            trained = self._start(candidate) if number == 1 else self.waiting.pop(candidate.name)
+            trial = self._train_steps(candidate, trained, first_step, rung.steps)
+            if not trial.diverged:
+                self.waiting[candidate.name] = trained
+            yield trial
+            self.in_training = ""
 
-    def _halve(self, rungs: list[Rung], tried: list[Candidate]) -> None:
-        self.trials |= {one.name: Trial(one) for one in tried}
-        going, first = [one.name for one in tried], 0
-        for place, rung in enumerate(rungs, start=1):
-            following = rungs[place].size if place < len(rungs) else 0
-            for name in going:
-                candidate = self.trials[name].candidate
-                one = self.alive.pop(name, None) or self._start(candidate)
-                self.trials[name] = replace(self.trials[name], rung=0)  # until it has come further
-                scores = self._climb(one, first, rung.steps)
-                self.trials[name] = Trial(candidate, place, rung.steps, **scores)
-                if not self.trials[name].diverged:
-                    self.alive[name] = one
-                arrived = [name for name in self.alive if self.trials[name].rung == place]
-                self._retire(candidate.family, arrived, following)
-            going, first = list(self.alive), rung.steps
+    def train_again(self, candidates: Sequence[Candidate], attempt: int) -> Iterator[Trial]:
+        """Train candidates in turn from the start to the end, and yield the score of each."""
+        for candidate in candidates:
+            trained, first_step = self._start(candidate), 0
+            for rung in ladder(self.steps, 1):
+                trial = self._train_steps(candidate, trained, first_step, rung.steps)
+                first_step = rung.steps
+                if trial.diverged:
+                    break
+            else:
+                self.finished[candidate.family] = Finished(trial, trained)
+            yield trial
 
-    def _replace(self, family: Family) -> None:
-        """Where none of a family came to the end, train the next best anew, and to the end."""
-        for _ in range(RESERVES):
-            for trial in reserves(self.trials, family, self.by, RUNGS, count=1):
-                one, first, scores = self._start(trial.candidate), 0, {"diverged": True}
-                for rung in ladder(self.steps, 1):
-                    scores = self._climb(one, first, rung.steps)
-                    first = rung.steps
-                    if "diverged" in scores:
-                        break
-                self.trials[trial.name] = Trial(trial.candidate, RUNGS, first, **scores)
-                if not self.trials[trial.name].diverged:
-                    self.alive[trial.name] = one
-                self._retire(family, list(self.alive), 0)
+    def drop(self, losers: Sequence[Trial]) -> None:
+        """Keep the best of each method among the losers and those dropped before, and forget the others."""
+        for trial in losers:
+            family, trained = trial.candidate.family, self.waiting.pop(trial.name)
+            best = self.finished.get(family)
+            if best is None or trial.worth(self.by) < best.trial.worth(self.by):
+                self.finished[family] = Finished(trial, trained)
 
     def _start(self, candidate: Candidate) -> Trained:
+        """Return a new model with the candidate's optimiser; all candidates have the same seeds."""
         torch.manual_seed(self.seed)
         model = self.make_model()
-        with counted_anew():  # all have the same noise, also where a function makes them
+        with counted_anew():
             optimizer = candidate.made(model)
         return Trained(model, optimizer, Samples(model))
 
-    def _retire(self, family: Family, names: list[str], following: int) -> None:
-        """Let only the better ones of a family go on, and keep the best of those that do not."""
-        for worse in ranked({name: self.trials[name] for name in names}, family, self.by)[following:]:
-            self.ends[worse.name] = self.alive.pop(worse.name)
-        for worse in ranked({name: self.trials[name] for name in self.ends}, family, self.by)[1:]:
-            del self.ends[worse.name]
-
-    def _stop(self) -> None:
-        """Leave it at what has been judged."""
-        for family in self.families:
-            self._retire(family, list(self.alive), 0)
-        if not self.ends:
-            raise KeyboardInterrupt
-        self.trials = {name: trial for name, trial in self.trials.items() if trial.rung}
-        tried = [trial.candidate.family for trial in self.trials.values()]
-        self.families = [family for family in self.families if family in tried]
-        warn(
-            f"interrupted after {self.done:,} of {self.work:,} steps: the search is not at its end",
-            InterruptedWarning,
-        )
-
-    def _climb(self, one: Trained, first: int, last: int) -> dict[str, Any]:
-        """Train from a step to another, and judge the samples of the second half."""
+    def _train_steps(self, candidate: Candidate, trained: Trained, first: int, last: int) -> Trial:
+        """Train a model from one step to another; return the score of samples from the second half."""
         length = last - first
-        looks = min(LOOKS, length)
-        thin = max(1, length // (2 * looks))
-        one.samples = Samples(one.model, burn_in=length - looks * thin, thin=thin, most=max(2, looks))
-        device = model_device(one.model)
-        for inputs, targets in self._batches(first, last):
-            x, y = inputs.to(device), targets.to(device)
-
-            def closure(x: Tensor = x, y: Tensor = y) -> Tensor:
-                one.optimizer.zero_grad()
-                outputs = one.model(x)
-                try:
-                    loss = self.loss(outputs, y)
-                except TORCH_ERRORS as error:
-                    if misfit := find_target_problem(self.task, outputs, y):
-                        raise ValueError(f"tune: {misfit}") from error
-                    raise
-                loss.backward()  # type: ignore[no-untyped-call]
-                return loss.detach()
-
-            try:
-                loss = float(one.optimizer.step(closure))  # type: ignore[arg-type]
-            except OverflowError:
-                loss = math.inf
+        count = min(SAMPLES_PER_RUNG, length)
+        thin = max(1, length // (2 * count))
+        samples = Samples(trained.model, burn_in=length - count * thin, thin=thin, most=max(2, count))
+        trained.samples = samples
+        device = model_device(trained.model)
+        for inputs, targets in self._iterate_batches(first, last):
+            loss = self._train_step(trained, inputs.to(device), targets.to(device))
             if not math.isfinite(loss):
-                return {"diverged": True}
-            one.samples.take()
-            self._tell(loss)
-        scores = self._judge(one, device)
-        return scores if math.isfinite(scores["loss"]) else {"diverged": True}
+                return Trial(candidate, diverged=True)
+            samples.take()
+            self.counter.add_step(loss)
+        trial = self._judge(candidate, trained, device)
+        return trial if math.isfinite(trial.loss) else Trial(candidate, diverged=True)
 
-    def _batches(self, first: int, last: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The batches of the steps from `first` to `last`: the same whether the epoch is begun or resumed."""
-        step = max(epoch for epoch in self.epochs if epoch <= first)
+    def _train_step(self, trained: Trained, x: Tensor, y: Tensor) -> float:
+        """Make one step of a model on a batch, and return its loss, infinite where it overflows."""
+
+        def closure() -> Tensor:
+            trained.optimizer.zero_grad()
+            outputs = trained.model(x)
+            try:
+                loss = self.loss(outputs, y)
+            except TORCH_ERRORS as error:
+                if problem := find_target_problem(self.task, outputs, y):
+                    raise ValueError(f"tune: {problem}") from error
+                raise
+            torch.autograd.backward(loss)
+            return loss.detach()
+
+        try:
+            return float(trained.optimizer.step(closure))  # type: ignore[arg-type]
+        except OverflowError:
+            return math.inf
+
+    def _iterate_batches(self, first: int, last: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the training batches of the steps from `first` to `last`, which don't depend on the rung.
+
+        If an epoch began before `first`, its earlier batches are skipped.
+        """
+        step = max(start for start in self.epoch_starts if start <= first)
         while step < last:
-            begin = step
-            seed_generators(self.seed, step, self.training)
-            batches = iter(self.training)
+            epoch_start = step
+            seed_generators(self.seed, step, self.data.training)
+            batches = iter(self.data.training)
             while step < last:
                 seed_generators(self.seed, step)
                 batch = next(batches, None)
@@ -342,60 +449,59 @@ class _Search:
                 if step >= first:
                     yield check_batch(batch)
                 step += 1
-            if step == begin:
-                raise ValueError("tune: the loader has no more batches: it must be one that can begin again")
+            if step == epoch_start:
+                raise ValueError(
+                    "tune: the loader has no more batches: it must be one that can be iterated repeatedly"
+                )
             if step < last:
-                self.epochs.add(step)
+                self.epoch_starts.add(step)
 
-    def _judge(self, one: Trained, device: torch.device) -> dict[str, float]:
-        """What the averaged prediction is worth on the validation examples, and the single networks."""
-        seed_generators(self.seed, 0, self.judging)
+    def _judge(self, candidate: Candidate, trained: Trained, device: torch.device) -> Trial:
+        """Return the scores of the averaged prediction and of single samples on the validation data."""
+        seed_generators(self.seed, 0, self.data.validation)
         sums, count = np.zeros(4), 0
-        for batch in self.judging:
+        for batch in self.data.validation:
             inputs, targets = check_batch(batch)
             if not len(targets):
                 continue
             x, y = inputs.to(device), targets.detach().cpu().double().numpy().reshape(len(targets), -1)
-            said = np.array(
-                [predict(one.model, [state], x, task=self.task).mean.numpy() for state in one.samples]
+            predictions = np.array(
+                [predict(trained.model, [state], x, task=self.task).mean.numpy() for state in trained.samples]
             )
-            columns = 1 if TASKS[self.task].classes else said.shape[-1]
-            known = not TASKS[self.task].classes or np.isin(y, range(max(2, said.shape[-1]))).all()
-            if y.shape != (len(x), columns) or not known:
-                raise ValueError(
-                    f"tune: validation targets of shape {tuple(targets.shape)}, from {y.min():g} to "
-                    f"{y.max():g}, do not go with {self.task!r} and outputs of shape {said.shape[1:]}"
-                )
-            sums += [value * len(x) for p in (said.mean(axis=0)[None], said) for value in self._values(p, y)]
+            self._check_validation(targets, y, predictions)
+            averaged = self._mean_scores(predictions.mean(axis=0)[None], y)
+            sums += [score * len(x) for score in (*averaged, *self._mean_scores(predictions, y))]
             count += len(x)
         if not count:
             raise ValueError("tune: there are no validation data: the loader for validation has no batches")
-        names = ("loss", "accuracy", "single_loss", "single_accuracy")
-        return dict(zip(names, (sums / count).tolist(), strict=True))
+        loss, accuracy, single_loss, single_accuracy = (sums / count).tolist()
+        return Trial(
+            candidate,
+            loss=loss,
+            accuracy=accuracy,
+            single_loss=single_loss,
+            single_accuracy=single_accuracy,
+        )
 
-    def _values(self, said: Any, y: Any) -> tuple[float, float]:
-        """Mean loss and accuracy of predictions (samples, examples, outputs)."""
-        everywhere = np.broadcast_to(y, (len(said), *y.shape))
-        loss = float(losses(self.task, said, everywhere).mean())
+    def _check_validation(self, targets: Tensor, y: Floats, predictions: Floats) -> None:
+        """Refuse validation targets that don't fit predictions (samples, examples, outputs).
+
+        `y` are the targets as (examples, values).
+        """
+        outputs = predictions.shape[-1]
+        classes = TASKS[self.task].classes
+        columns = 1 if classes else outputs
+        known = not classes or np.isin(y, range(max(2, outputs))).all()
+        if y.shape != (predictions.shape[1], columns) or not known:
+            raise ValueError(
+                f"tune: validation targets of shape {tuple(targets.shape)}, from {y.min():g} to {y.max():g}, "
+                f"do not go with {self.task!r} and outputs of shape {predictions.shape[1:]}"
+            )
+
+    def _mean_scores(self, predictions: Floats, y: Floats) -> tuple[float, float]:
+        """Return mean loss and accuracy of predictions (samples, examples, outputs); NaN without classes."""
+        repeated = np.broadcast_to(y, (len(predictions), *y.shape))
+        loss = float(losses(self.task, predictions, repeated).mean())
         if not TASKS[self.task].classes:
             return loss, math.nan
-        return loss, float(np.mean(each_class(said).argmax(axis=-1) == y[:, 0]))
-
-    def _tell(self, loss: float) -> None:
-        self.done += 1
-        if self.progress is not None:
-            seconds = time.perf_counter() - self.begin
-            work = max(self.work, self.done)  # there may be more, where the best diverge
-            self.progress(Progress(self.done, work, seconds, loss, {}, finding=True))
-
-    @cached_property
-    def work(self) -> int:
-        """The steps of all candidates, if none diverges."""
-        work = 0
-        for number, count in enumerate(self.counts):
-            before = 0
-            for rung in ladder(self.steps, count):
-                sizes = (rung.size if family.ranges else int(number == 0) for family in self.families)
-                work += (rung.steps - before) * sum(sizes)
-                before = rung.steps
-        return work
+        return loss, float(np.mean(each_class(predictions).argmax(axis=-1) == y[:, 0]))
