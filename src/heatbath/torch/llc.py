@@ -255,7 +255,7 @@ def llc(
         )
     g = real("llc: localization", localization, NON_NEGATIVE)
     burn_in, draws = whole("llc: burn_in", burn_in, low=0), whole("llc: draws", draws, low=4)
-    seed = seeds.made() if seed is None else whole("llc: seed", seed, low=0, high=2**63)
+    seed = seeds.new_seed() if seed is None else whole("llc: seed", seed, low=0, high=2**63)
     centre = _restrict_parameters(deepcopy(model).eval(), only)
     if not any(p.requires_grad for p in centre.parameters()):
         raise ValueError("llc: no parameter moves: all have requires_grad=False, or only= has none")

@@ -559,9 +559,9 @@ def gradient_noise(optimizer: Optimizer, index: int) -> float | None:
     """
     assert isinstance(optimizer, Partitioned)
     group, variances = optimizer.param_groups[index], []
-    method = optimizer._cooked[index, 0].recipe.method  # of the last step: its choices count
+    method = optimizer._method_of_last_step(index)  # of the last step: its choices count
     for chain in range(group["chains"] or 1):
-        values = of_chain(group, chain)
+        values = values_of(group_of_chain(group, chain))
         variance = method.gradient_noise(values, float(values["lr"]), float(np.mean(values["xi"])))
         if variance is not None and math.isfinite(variance * values.get("noise", 1.0)):
             variances.append(variance * values.get("noise", 1.0))

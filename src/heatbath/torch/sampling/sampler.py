@@ -203,7 +203,7 @@ class Sampler:
             lr = checks.run(real, "lr, unless it is 'auto',", lr, POSITIVE) or LARGEST_STEPSIZE
         gamma = checks.run(real, "gamma", gamma, POSITIVE) or 1.0
         checks.run(real, "temperature", temperature, POSITIVE)
-        seed = seeds.made() if seed is None else checks.run(whole, "seed", seed, low=0, high=2**63) or 0
+        seed = seeds.new_seed() if seed is None else checks.run(whole, "seed", seed, low=0, high=2**63) or 0
         if not checks.problems:
             name = loss if isinstance(loss, str) else CUSTOM_LOSS
             known_noise = noise if name == "mse_loss" else "sampled"
