@@ -43,7 +43,7 @@ def ess(trace: ArrayLike) -> float:
 
 def rhat_and_ess(traces: Array) -> tuple[Array, Array]:
     """Those of many traces at once, (trace, chain, record): as `rhat` and `ess` have them, bit for bit."""
-    halves = np.stack([_halves(trace) for trace in traces])
+    halves = _split_chains(checked_trace(traces.reshape(-1, traces.shape[-1])).reshape(traces.shape))
     return _ratios(halves), _sizes(halves)
 
 
@@ -139,8 +139,12 @@ def _scores(values: Array) -> Array:
 
 def _halves(trace: ArrayLike) -> Array:
     """The halves of every chain as chains of their own."""
-    values = checked_trace(trace)
-    half = values.shape[1] // 2
+    return _split_chains(checked_trace(trace))
+
+
+def _split_chains(values: Array) -> Array:
+    """Return the halves of chains, (..., chain, record), as chains, (..., half, record)."""
+    half = values.shape[-1] // 2
     if half < 2:
-        raise ValueError(f"R-hat and ESS need at least 4 records of each chain, got {values.shape[1]}")
-    return np.concatenate([values[:, :half], values[:, -half:]])
+        raise ValueError(f"R-hat and ESS need at least 4 records of each chain, got {values.shape[-1]}")
+    return np.concatenate([values[..., :half], values[..., -half:]], axis=-2)

@@ -99,14 +99,16 @@ class BlockAverage:
         self._most = whole("most", most, low=2 * FEWEST)
         self._means: list[float] = []
         self._length, self._sum, self._filled = 1, 0.0, 0
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._means) * self._length + self._filled
+        return self._count
 
     def add(self, value: float) -> None:
         """Append a value."""
         self._sum += value
         self._filled += 1
+        self._count += 1
         if self._filled == self._length:
             self._means.append(self._sum / self._length)
             self._sum, self._filled = 0.0, 0
@@ -114,12 +116,13 @@ class BlockAverage:
             pairs = np.array(self._means[: self._most // 2 * 2]).reshape(-1, 2)
             self._means = pairs.mean(axis=1).tolist()
             self._length *= 2
+            self._count = len(self._means) * self._length  # without the last block of an odd number
 
     @property
     def mean(self) -> float:
         """Mean of all values; NaN where there are none."""
-        count = len(self)
-        return float((sum(self._means) * self._length + self._sum) / count) if count else math.nan
+        total = sum(self._means) * self._length + self._sum
+        return float(total / self._count) if self._count else math.nan
 
     def estimate(self) -> Estimate:
         """The mean of all values, and its standard error."""
@@ -135,6 +138,7 @@ class BlockAverage:
         """Go on from what `state_dict` gave."""
         self._means, self._length = list(state["means"]), state["length"]
         self._sum, self._filled = state["sum"], state["filled"]
+        self._count = len(self._means) * self._length + self._filled
 
 
 def mean(trace: ArrayLike) -> Estimate:
