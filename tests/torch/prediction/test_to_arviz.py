@@ -93,7 +93,7 @@ def test_a_sampler_gives_what_is_after_its_burn_in_and_the_noise():
     np.testing.assert_allclose(
         data.posterior["prediction"].mean(("chain", "draw")), sampler.predict(X).mean, rtol=1e-6
     )
-    np.testing.assert_allclose(data.posterior["sigma"] ** 2, sampler._noises())
+    np.testing.assert_allclose(data.posterior["sigma"] ** 2, sampler._noise_samples(sampler._diagnose()))
 
 
 def test_without_arviz_the_error_names_the_extra(monkeypatch):

@@ -628,7 +628,7 @@ def test_a_report_has_the_numbers_of_scikit_learn_for_both(loss):
     assert report.difference.value == pytest.approx(gap)
     assert "calibration error" in repr(report)
     legend = [text.get_text() for text in report.plot().get_legend().get_texts()]
-    assert [text.partition(",")[0] for text in legend] == ["averaged", "single"]
+    assert [text.partition(" (")[0] for text in legend] == ["averaged", "single"]
     loader = DataLoader(TensorDataset(x, y), 30)
     assert repr(sampler.report(loader)) == repr(report)
 

@@ -387,8 +387,8 @@ NONE = "there are no validation data"
         ({"methods": []}, "at least one method is needed"),
         ({"methods": [3]}, "a method to tune is an optimiser of heatbath.torch.*got 3"),
         ({"methods": ["LOL", ht.LOL]}, "several LOL"),
-        ({"methods": hb.LOL}, "heatbath.LOL is no optimiser: take heatbath.torch.LOL"),
-        ({"methods": hb.Adam}, "heatbath.Adam is no optimiser: take heatbath.torch.Adam"),
+        ({"methods": hb.LOL}, "heatbath.LOL is no optimiser: choose heatbath.torch.LOL"),
+        ({"methods": hb.Adam}, "heatbath.Adam is no optimiser: choose heatbath.torch.Adam"),
         ({"methods": {"LOL": {"h": hb.between(0.1, 0.2)}}}, "'h'; accepted: model, lr, gamma"),
         ({"methods": {"LOL": 3}}, "LOL: a dict of keyword arguments is needed, got 3"),
         ({"methods": {"LOL": {"lr": hb.between(-1, 0.2)}}}, "lr must be >= 0 and finite, got -1"),
@@ -595,7 +595,7 @@ def test_arguments_of_the_wrong_kind_are_refused():
 @pytest.mark.parametrize("name", ["lr", "gamma", "tau"])
 def test_an_optimiser_refuses_a_range(name):
     given = {"lr": 0.1, "gamma": 1.0, "tau": TAU} | {name: hb.between(0.1, 0.2)}
-    with pytest.raises(ValueError, match=rf"{name}: between\(0.1, 0.2\) is a range that tune searches"):
+    with pytest.raises(ValueError, match=rf"{name}: between\(0.1, 0.2\) is a range for tune to search"):
         ht.Langevin(network(), **given)
     with pytest.raises(ValueError, match=r"xi: between.* is a range"):
         ht.AdLaLa(network(), xi=hb.between(0.1, 0.2))

@@ -190,9 +190,8 @@ class Samples:
         ]
         if changed:
             raise ValueError(
-                "the samples don't contain the parameters that were frozen when they were taken, and the "
-                f"model's have changed since: {names_text(sorted(changed))}. Use the samples with the model "
-                "as it was"
+                "the samples don't contain what was frozen when they were taken, and that has changed in the "
+                f"model since: {names_text(sorted(changed))}. Use the samples with the model as it was"
             )
         return {name: gather_tensor(values[name]).to("cpu") for name in self._frozen}
 

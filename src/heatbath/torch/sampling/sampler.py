@@ -374,12 +374,12 @@ class Sampler:
                 if interrupted():
                     return False
                 losses = self._advance()
-                now = time.perf_counter()
-                self.seconds = seconds_before + now - start
-                if progress is not None and now - reported >= PROGRESS_INTERVAL:
-                    reported = now
-                    progress(self._progress(call, first_step, now - start, losses))
-                if checkpoint is not None and now - saved >= every:
+                clock = time.perf_counter()
+                self.seconds = seconds_before + clock - start
+                if progress is not None and clock - reported >= PROGRESS_INTERVAL:
+                    reported = clock
+                    progress(self._progress(call, first_step, clock - start, losses))
+                if checkpoint is not None and clock - saved >= every:
                     self.save(checkpoint)
                     saved = time.perf_counter()
         return True
@@ -567,28 +567,35 @@ class Sampler:
                 )
 
     def __repr__(self) -> str:
-        own = self.settings
-        law = f"{own.loss}, T = {own.temperature:g}, prior {own.prior}, {own.n:,} examples"
-        found = " (found by kinetic temperatures)" if own.lr == "auto" else ""
+        settings = self.settings
+        law = (
+            f"{settings.loss}, T = {settings.temperature:g}, prior {settings.prior}, {settings.n:,} examples"
+        )
+        search = " (found by kinetic temperatures)" if settings.lr == "auto" else ""
         lines = [
-            f"{own.chains} chains around {type(self._single).__name__}, {law}",
-            f"{self.step:,} steps at lr = {self.lr:g}{found}, γ = {own.gamma:g}, batches of {own.batch}, "
-            f"{self.seconds:.1f} s",
+            f"{settings.chains} chains around {type(self._single).__name__}, {law}",
+            f"{self.step:,} steps at lr = {self.lr:g}{search}, γ = {settings.gamma:g}, batches of "
+            f"{settings.batch}, {self.seconds:.1f} s",
         ]
         if self.step:
-            diagnosis = self._diagnose()
-            known = diagnosis.convergence
-            kept = sum(step > diagnosis.burn_in for step in self._trajectory.records)
-            agreed = (
-                "" if known is None else f", R-hat {known.rhat_worst:.2f}, effective size {known.ess:.0f}"
-            )
-            lines.append(f"{own.chains * kept} samples after {diagnosis.burn_in:,} steps{agreed}")
-            for part, (kinetic, configurational) in diagnosis.temperatures.items():
-                lines.append(
-                    f"temperature of {part}: {kinetic.value:.3f}, configurational "
-                    f"{configurational.value:.3f} (1 is right)"
-                )
+            lines += self._diagnosis_lines()
         return "\n  ".join(["Sampler(", *lines]) + "\n)"
+
+    def _diagnosis_lines(self) -> list[str]:
+        """Return the number of samples, their convergence and temperatures as lines of text."""
+        diagnosis = self._diagnose()
+        kept = sum(step > diagnosis.burn_in for step in self._trajectory.records)
+        convergence = ""
+        if diagnosis.convergence is not None:
+            rhat, ess = diagnosis.convergence.rhat_worst, diagnosis.convergence.ess
+            convergence = f", worst R-hat {rhat:.2f}, median effective size {ess:.0f}"
+        lines = [f"{self.settings.chains * kept} samples after {diagnosis.burn_in:,} steps{convergence}"]
+        for part, pair in diagnosis.temperatures.items():
+            kinetic, configurational = pair.kinetic.value, pair.configurational.value
+            lines.append(
+                f"temperature of {part}: {kinetic:.3f}, configurational {configurational:.3f} (1 is right)"
+            )
+        return lines
 
     # Predictions
 

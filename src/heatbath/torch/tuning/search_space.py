@@ -1,10 +1,10 @@
-"""What is searched of an optimiser: its arguments, and where."""
+"""Define what `tune` searches for an optimiser of modules: its arguments and their ranges."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from torch import nn
 from torch.optim import Optimizer
@@ -21,9 +21,11 @@ from heatbath.tuning.search_space import Family, call_of
 Make: TypeAlias = Callable[..., Optimizer]
 Methods: TypeAlias = str | Make | Sequence[str | Make] | Mapping[str | Make, Mapping[str, Any]]
 
-TEMPERATURES = ("tau", "tau_output")  # arguments that a posterior may take the place of
-OURS = ("model", "params", "hidden", "output", "seed")  # arguments of an optimiser that `tune` gives
-SETS = {"frequency": "epsilon", "damping": "sigma"}  # what these take the place of
+TEMPERATURES = ("tau", "tau_output")  # arguments that a posterior sets instead
+GIVEN_BY_TUNE = ("model", "params", "hidden", "output", "seed")  # arguments that users can't set here
+ALTERNATIVES = {"frequency": "epsilon", "damping": "sigma"}  # arguments, and those that they replace
+# Ranges that differ from those for dense networks in the engine: more friction for hidden layers, as the
+# gradient noise of deeper models heats more, and fewer coefficients, as steps cost more
 SEARCHED: dict[str, dict[str, Between]] = {
     "AdLaLa": {
         "lr": between(0.05, 0.5),
@@ -41,34 +43,86 @@ SEARCHED: dict[str, dict[str, Between]] = {
         "epsilon": between(0.01, 1.0),
     },
 }
-"""Where coefficients are looked for, if not told and elsewhere than for dense networks in the engine: at more
-friction of the hidden layers, as the noise of the gradients of deeper models heats more, and fewer of them,
-as steps cost more."""
 
 
 def families(methods: Methods, model: nn.Module, seed: int) -> tuple[list[Family], list[str]]:
-    """What is searched of each of the methods that were given, and all that is wrong with them."""
-    several = methods if isinstance(methods, (list, tuple)) else (methods,)
-    given = list(methods.items() if isinstance(methods, Mapping) else ((one, {}) for one in several))
-    found, wrong = [], []
-    for method, arguments in given:
+    """Return what is searched of each method, and all that is wrong with the methods.
+
+    Parameters
+    ----------
+    methods
+        As in `tune`.
+    model
+        A model, on which the ends of the ranges are tried.
+    seed
+        Seed of the noise of heatbath's optimisers.
+    """
+    if isinstance(methods, Mapping):
+        pairs = list(methods.items())
+    else:
+        pairs = [(method, {}) for method in (methods if isinstance(methods, (list, tuple)) else [methods])]
+    searched, problems = [], []
+    for method, arguments in pairs:
         try:
-            found.append(_family(method, arguments, model, seed))
+            searched.append(_make_family(method, arguments, model, seed))
         except (TypeError, ValueError, RuntimeError) as error:
-            wrong.append(str(error))
-    names = [family.name for family in found]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        wrong.append(f"each method needs a name of its own, and there are several {', '.join(twice)}")
-    if not given:
-        wrong.append("at least one method is needed, got none")
-    return found, wrong
+            problems.append(str(error))
+    names = [family.name for family in searched]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        problems.append(f"each method needs its own name, and there are several {', '.join(repeated)}")
+    if not pairs:
+        problems.append("at least one method is needed, got none")
+    return searched, problems
 
 
-def _family(method: object, arguments: object, model: nn.Module, seed: int) -> Family:
-    make = _named(method) if isinstance(method, str) else method
+class _Maker(NamedTuple):
+    """How optimisers of a method are made.
+
+    Attributes
+    ----------
+    name
+        Name of the method.
+    make
+        Function that makes an optimiser.
+    fixed
+        Arguments that are not searched.
+    seed
+        Seed for optimisers of heatbath, otherwise None.
+    takes_parameters
+        True if `make` takes the parameters of a model instead of the model.
+    """
+
+    name: str
+    make: Make
+    fixed: Mapping[str, Any]
+    seed: int | None
+    takes_parameters: bool
+
+    def optimizer_function(self, values: Mapping[str, float]) -> Make:
+        """Return a function of a model that makes the optimiser with these values."""
+        seeded = {} if self.seed is None else {"seed": self.seed}
+        make = partial(self.make, **self.fixed, **seeded, **values)
+        if self.takes_parameters:
+            return lambda model: make(model.parameters())
+        return make
+
+    def family(self, ranges: Mapping[str, Between]) -> Family:
+        """Return the candidates whose arguments lie within ranges."""
+        model = "model.parameters()" if self.takes_parameters else "model"
+        return Family(
+            self.name,
+            ranges,
+            self.optimizer_function,
+            lambda values: call_of(self.name, {**values, **self.fixed}, model),
+        )
+
+
+def _make_family(method: object, arguments: object, model: nn.Module, seed: int) -> Family:
+    """Return what is searched of a method with the user's arguments; refuse what makes no optimiser."""
+    make = _find_optimizer(method) if isinstance(method, str) else method
     if make in PRESETS.values() or make in known_methods().values():
         name = getattr(make, "__name__", "")
-        raise TypeError(f"heatbath.{name} is no optimiser: take heatbath.torch.{name}, or {name!r}")
+        raise TypeError(f"heatbath.{name} is no optimiser: choose heatbath.torch.{name}, or {name!r}")
     if not callable(make):
         raise TypeError(
             "a method to tune is an optimiser of heatbath.torch such as AdLaLa, its name, or a function that "
@@ -77,75 +131,59 @@ def _family(method: object, arguments: object, model: nn.Module, seed: int) -> F
     name = getattr(make, "__name__", str(make))
     if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
         raise TypeError(f"{name}: a dict of keyword arguments is needed, got {shown(arguments)}")
-    own: object = classes.__getattr__(name) if name in (*PRESETS, *known_methods()) else None
-    ours = make is own
-    of_parameters = not ours and isinstance(make, type) and issubclass(make, Optimizer)
-    if ours and (taken := [key for key in arguments if key in OURS]):
+    is_ours = name in (*PRESETS, *known_methods()) and make is cast(object, classes.__getattr__(name))
+    if is_ours and (reserved := [key for key in arguments if key in GIVEN_BY_TUNE]):
         raise ValueError(
-            f"{name}: {', '.join(taken)} cannot be given here: tune a function that makes the optimiser"
+            f"{name}: {', '.join(reserved)} cannot be given here: tune a function that makes the optimiser"
         )
-    searched = _searched(name) if ours else {}
-    instead = {SETS.get(key) for key in arguments}
-    usual = {key: value for key, value in searched.items() if key not in arguments and key not in instead}
-    given = {key: value for key, value in arguments.items() if isinstance(value, Between)}
-    fixed = {key: value for key, value in arguments.items() if key not in given}
-    seeded = fixed | {"seed": seed} if ours else fixed
-
-    def made(values: Mapping[str, float]) -> Make:
-        if of_parameters:
-            return lambda model: make(model.parameters(), **seeded, **values)
-        return partial(make, **seeded, **values)
-
-    def within(ranges: dict[str, Between]) -> Family:
-        parameters = "model.parameters()" if of_parameters else "model"
-        return Family(name, ranges, made, lambda values: call_of(name, {**values, **fixed}, parameters))
-
-    family = within(usual | given)
+    ranges = {key: value for key, value in arguments.items() if isinstance(value, Between)}
+    fixed = {key: value for key, value in arguments.items() if key not in ranges}
+    takes_parameters = not is_ours and isinstance(make, type) and issubclass(make, Optimizer)
+    maker = _Maker(name, make, fixed, seed if is_ours else None, takes_parameters)
+    usual = _usual_ranges(name, arguments) if is_ours else {}
     try:
-        _check_ends(family, model)
+        return _checked_family(maker.family(usual | ranges), model)
     except ValueError:
-        left = {key: value for key, value in usual.items() if key not in TEMPERATURES}
-        if "posterior" not in fixed or left == usual:
+        if "posterior" not in fixed or not any(key in usual for key in TEMPERATURES):
             raise
-        family = within(left | given)  # the posterior sets the temperature
-        _check_ends(family, model)
-    return family
+    without_temperatures = {key: value for key, value in usual.items() if key not in TEMPERATURES}
+    return _checked_family(maker.family(without_temperatures | ranges), model)
 
 
-def _check_ends(family: Family, model: nn.Module) -> None:
-    """Refuse what makes no optimiser at the ends of its ranges."""
+def _usual_ranges(name: str, arguments: Mapping[str, Any]) -> dict[str, Between]:
+    """Return the ranges of an optimiser of heatbath, without arguments that were given or replaced."""
+    ranges = SEARCHED.get(name)
+    if ranges is None:
+        searched = known_methods()[name].searched
+        ranges = {"lr" if key == "h" else key: value for key, value in searched.items()}
+    replaced = {ALTERNATIVES.get(key) for key in arguments}
+    return {key: value for key, value in ranges.items() if key not in arguments and key not in replaced}
+
+
+def _checked_family(family: Family, model: nn.Module) -> Family:
+    """Return a family; refuse one that makes no optimiser of the model at the ends of its ranges."""
     for share in (0.0, 1.0):
-        values = {key: range.at(share) for key, range in family.ranges.items()}
+        values = {key: searched.at(share) for key, searched in family.ranges.items()}
         try:
             optimizer = family.make(values)(model)
         except (TypeError, ValueError, RuntimeError) as error:
-            listed = ", ".join(f"{key}={range!r}" for key, range in family.ranges.items())
-            within = f" (searched: {listed})" if listed else ""
-            raise ValueError(f"{error}{within}") from None
-        _check_optimizer(family.name, optimizer)
+            text = ", ".join(f"{key}={searched!r}" for key, searched in family.ranges.items())
+            raise ValueError(f"{error} (searched: {text})" if text else str(error)) from None
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{family.name} must make a torch optimiser, and made {shown(optimizer)}")
+        if isinstance(optimizer, Partitioned) and any(map(tempering_ladder, optimizer.param_groups)):
+            raise ValueError(
+                f"{family.name}: simulated tempering needs the loss of all data, and cannot be tuned here"
+            )
+    return family
 
 
-def _check_optimizer(name: str, optimizer: object) -> None:
-    if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"{name} must make a torch optimiser, and made {shown(optimizer)}")
-    if isinstance(optimizer, Partitioned) and any(map(tempering_ladder, optimizer.param_groups)):
-        raise ValueError(f"{name}: simulated tempering needs the loss of all data, and cannot be tuned here")
-
-
-def _named(given: str) -> Make:
-    """The optimiser of a name, in any case."""
-    known = {name.lower(): name for name in PRESETS}
-    for name, kind in known_methods().items():
+def _find_optimizer(name: str) -> Make:
+    """Return the optimiser of heatbath with a name, in upper or lower case."""
+    names = {preset.lower(): preset for preset in PRESETS}
+    for class_name, kind in known_methods().items():
         if kind.searched:
-            known |= {name.lower(): name, kind.title.lower(): name}
-    if given.lower() not in known:
-        raise ValueError(f"there is no method {given!r} to tune; accepted: {', '.join(known)}")
-    return classes.__getattr__(known[given.lower()])
-
-
-def _searched(name: str) -> dict[str, Between]:
-    """Where the arguments of an optimiser are looked for."""
-    if name in SEARCHED:
-        return SEARCHED[name]
-    searched = known_methods()[name].searched
-    return {"lr" if key == "h" else key: range for key, range in searched.items()}
+            names |= {class_name.lower(): class_name, kind.title.lower(): class_name}
+    if name.lower() not in names:
+        raise ValueError(f"there is no method {name!r} to tune; accepted: {', '.join(names)}")
+    return classes.__getattr__(names[name.lower()])

@@ -257,10 +257,11 @@ def _search(trainer: ModuleTrainer, searched: list[Family], counts: list[int]) -
         finished = False
         _end_early(trainer, halving)
     trials = list(halving.trials.values())
-    found = Trials(halving.families, trials, trainer.by, finished=finished)
-    check_outcome(found, trainer.steps, "lr")
-    trained = {name: trainer.finished[trial.candidate.family].trained for name, trial in found.best.items()}
-    return TunedModels(found.families, found.trials, found.by, trained, finished=finished)
+    best = Trials(halving.families, trials, trainer.by, finished=finished).best
+    trained = {name: trainer.finished[trial.candidate.family].trained for name, trial in best.items()}
+    result = TunedModels(halving.families, trials, trainer.by, trained, finished=finished)
+    check_outcome(result, trainer.steps, "lr")
+    return result
 
 
 def _end_early(trainer: ModuleTrainer, halving: SuccessiveHalving) -> None:
