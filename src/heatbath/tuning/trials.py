@@ -13,7 +13,7 @@ import numpy as np
 from heatbath._internal.warnings import warn
 from heatbath.methods.ranges import Between
 from heatbath.runs.plan import as_lines
-from heatbath.tuning.search_space import Candidate, Family, points
+from heatbath.tuning.search_space import Candidate, Family
 
 if TYPE_CHECKING:
     import pandas
@@ -24,12 +24,10 @@ from heatbath.methods.partition import Partition
 from heatbath.runs.run import Run
 
 RUNGS = 4  # of a ladder; the last is the end
-RESERVES = 3  # so often the next best are run to the end, where all that came there have diverged
 ENOUGH = 8  # candidates to tell what matters, and what lies at an end
 TREES = 200  # of the forest that tells what matters
 EDGE = 0.1  # the share of a range, at either end, in which the best one is not to be
 ALSO, MOST = 0.15, 2 / 3  # nor so many of the best ones near it: by chance that is so for 1 % of coefficients
-TOP, WIDTH, FEWEST = 16, 0.3, 16  # the second round: near one in so many, how wide, and with how many in all
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,35 +71,6 @@ def ranked(trials: Mapping[str, Trial], family: Family, by: Literal["loss", "acc
     """The trials of a family, the best first."""
     own = [trial for trial in trials.values() if trial.candidate.family is family]
     return sorted(own, key=lambda trial: trial.worth(by))
-
-
-def reserves(
-    trials: Mapping[str, Trial], family: Family, by: Literal["loss", "accuracy"], goal: int, count: int
-) -> list[Trial]:
-    """The best of a family that are left, where none of it has come to the rung that is the goal."""
-    left = [trial for trial in ranked(trials, family, by) if trial.rung and not trial.diverged]
-    return [] if any(trial.rung >= goal for trial in left) else left[:count]
-
-
-def rounds(candidates: int) -> list[int]:
-    """How many candidates of a method there are in each round of a search."""
-    return [candidates - candidates // 2, candidates // 2] if candidates >= FEWEST else [candidates]
-
-
-def in_round(
-    number: int,
-    counts: Sequence[int],
-    family: Family,
-    trials: Mapping[str, Trial],
-    by: Literal["loss", "accuracy"],
-    seed: int,
-) -> list[Candidate]:
-    """The candidates of a family in a round: in the whole ranges, and then near the best that were found."""
-    best = [trial for trial in ranked(trials, family, by) if not trial.diverged]
-    if number and not best:
-        return []
-    near = [trial.candidate for trial in best[: max(2, counts[0] // TOP)]]
-    return points(family, counts[number], seed + number, sum(counts[:number]), near, WIDTH)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

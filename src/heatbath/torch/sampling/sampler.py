@@ -51,7 +51,6 @@ from heatbath.runs.progress import Progress
 from heatbath.torch.data import Data, LossFunction, is_pair, model_device
 from heatbath.torch.optim import seeds
 from heatbath.torch.optim.chains import Chains
-from heatbath.torch.optim.posterior import LossPosterior
 from heatbath.torch.prediction.predict import outputs, predict
 from heatbath.torch.prediction.samples import samples_dataset
 from heatbath.torch.prediction.states import EXTRA_STATE, select_tensors
@@ -71,6 +70,7 @@ from heatbath.torch.sampling.settings import (
     find_data_problems,
     find_loss_problems,
     find_model_problems,
+    find_posterior_problems,
     inspect_data,
     split_examples,
     split_inputs,
@@ -196,22 +196,19 @@ class Sampler:
         checks.problems += find_model_problems(model)
         checks.problems += find_loss_problems(loss, task)
         checks.problems += find_data_problems(data, batch)
-        chains = checks.run(whole, "chains", chains, low=1, high=2**31) or 1
-        samples = checks.run(whole, "samples", samples, low=8) or 8
+        chains = checks.run(whole, "chains", chains, low=1, high=2**31)
+        samples = checks.run(whole, "samples", samples, low=8)
         batch = None if batch is None else checks.run(whole, "batch", batch, low=1)
         if lr != "auto":
-            lr = checks.run(real, "lr, unless it is 'auto',", lr, POSITIVE) or LARGEST_STEPSIZE
-        gamma = checks.run(real, "gamma", gamma, POSITIVE) or 1.0
-        checks.run(real, "temperature", temperature, POSITIVE)
-        seed = seeds.new_seed() if seed is None else checks.run(whole, "seed", seed, low=0, high=2**63) or 0
+            lr = checks.run(real, "lr, unless it is 'auto',", lr, accepted=POSITIVE)
+        gamma = checks.run(real, "gamma", gamma, accepted=POSITIVE)
+        checks.run(real, "temperature", temperature, accepted=POSITIVE)
+        seed = seeds.new_seed() if seed is None else checks.run(whole, "seed", seed, low=0, high=2**63)
+        name = loss if isinstance(loss, str) else CUSTOM_LOSS
         if not checks.problems:
-            name = loss if isinstance(loss, str) else CUSTOM_LOSS
-            known_noise = noise if name == "mse_loss" else "sampled"
-            checks.run(LossPosterior, name, 2, prior, known_noise, temperature)
-            if noise != known_noise:
-                checks.problems.append(f"noise is for mse_loss, got {shown(noise)}")
+            checks.problems += find_posterior_problems(name, prior, noise, temperature)
         checks.refuse("Sampler")
-        meaning: Task = TASK_OF_LOSS[loss] if isinstance(loss, str) else task  # type: ignore[assignment]
+        meaning: Task = TASK_OF_LOSS.get(name, task)  # type: ignore[assignment]
         function = NamedLoss(meaning) if isinstance(loss, str) else loss
         single = deepcopy(model).eval()
         all_at_once = is_pair(data) and batch is None and len(data[0]) <= FULL_BATCH_UP_TO
@@ -219,18 +216,13 @@ class Sampler:
         batches = ChainBatches(data, size, chains, seed, model_device(model))
         properties = inspect_data(single, function, batches, meaning, named=isinstance(loss, str))
         settings = SamplerSettings(
-            loss=loss if isinstance(loss, str) else CUSTOM_LOSS,
+            **properties._asdict(),
+            loss=name,
             task=meaning,
-            n=batches.n,
-            targets=properties.targets,
-            target_variance=properties.target_variance,
-            residual_variance=properties.residual_variance,
             prior=list(prior) if isinstance(prior, tuple) else prior,
             noise=noise,
             temperature=temperature,
             chains=chains,
-            batch=batches.batch,
-            separate_batches=batches.separate,
             lr=lr,
             gamma=gamma,
             samples=samples,
@@ -317,8 +309,8 @@ class Sampler:
         if steps is not None and seconds is not None:
             checks.problems.append("steps and seconds: give one of them, or none")
         steps = None if steps is None else checks.run(whole, "steps", steps, low=1)
-        seconds = None if seconds is None else checks.run(real, "seconds", seconds, POSITIVE)
-        checks.run(real, "every", every, POSITIVE)
+        seconds = None if seconds is None else checks.run(real, "seconds", seconds, accepted=POSITIVE)
+        checks.run(real, "every", every, accepted=POSITIVE)
         if progress is not None and not callable(progress):
             checks.problems.append(f"progress must be a function or None, got {shown(progress)}")
         if self._data is None:

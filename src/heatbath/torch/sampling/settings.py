@@ -59,13 +59,13 @@ class ArgumentChecks:
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def run(self, check: Callable[..., Checked], *arguments: Any, **bounds: Any) -> Checked | None:
-        """Return the result of a check; or None after collecting the message of its error."""
+    def run(self, check: Callable[..., Checked], label: str, value: Any, **bounds: Any) -> Checked:
+        """Return the checked value; one that fails is returned as it is, and its message collected."""
         try:
-            return check(*arguments, **bounds)
+            return check(label, value, **bounds)
         except (TypeError, ValueError) as error:
             self.problems.append(str(error))
-            return None
+            return value  # type: ignore[no-any-return]  # which nobody reads, as `refuse` raises an error
 
     def refuse(self, caller: str) -> None:
         """Raise one error with all that was collected, if there is anything."""
@@ -111,6 +111,16 @@ def find_data_problems(data: object, batch: object) -> list[str]:
     if batch is not None:
         return [f"batch applies to tensors, and a loader has its own batches; got {shown(batch)}"]
     return []
+
+
+def find_posterior_problems(loss: str, prior: Any, noise: object, temperature: Any) -> list[str]:
+    """Return why prior, noise or temperature are not accepted with a loss."""
+    checks = ArgumentChecks()
+    known_noise = noise if loss == "mse_loss" else "sampled"
+    checks.run(LossPosterior, loss, 2, prior=prior, noise=known_noise, temperature=temperature)
+    if noise != known_noise:
+        checks.problems.append(f"noise is for mse_loss, got {shown(noise)}")
+    return checks.problems
 
 
 @dataclass(frozen=True)
@@ -210,7 +220,10 @@ def align_shapes(task: Task, outputs: Tensor, targets: Tensor) -> tuple[Tensor, 
 class DataProperties(NamedTuple):
     """Properties of the training data that the posterior needs; variances are 1 except in a regression."""
 
-    targets: int  # of each example
+    n: int  # number of examples
+    batch: int  # number of examples that a chain sees at a step
+    separate_batches: bool
+    targets: int = 1  # of each example
     target_variance: float = 1.0
     residual_variance: float = 1.0  # mean square of the residuals of the module
 
@@ -236,22 +249,21 @@ def inspect_data(
     x, y = next(iter(data.iterate_all()))
     outputs, problem = try_model(model, x, any_shape=True)
     if outputs is not None and named:
-        rows, targets = align_shapes(task, outputs, y)
-        problem = find_target_problem(task, rows, targets)
-        if not problem and len(rows) != len(targets):
-            problem = (
-                f"there must be one target for each of the {len(rows)} rows of outputs, got {len(targets)}"
-            )
+        rows, row_targets = align_shapes(task, outputs, y)
+        problem = find_target_problem(task, rows, row_targets)
+        if not problem and len(rows) != len(row_targets):
+            problem = f"there must be one target for each of the {len(rows)} rows of outputs, got {len(row_targets)}"
     if outputs is not None and not problem:
         problem = find_loss_problem(loss, outputs, y)
     if problem:
         raise ValueError(f"Sampler: {problem}")
+    sizes = data.n, data.batch, data.separate
     if not named:
-        return DataProperties(targets=1)
-    count = y.numel() // len(y)
+        return DataProperties(*sizes)
+    targets = y.numel() // len(y)
     if task != "regression":
-        return DataProperties(count)
-    return DataProperties(count, *regression_variances(model, data))
+        return DataProperties(*sizes, targets)
+    return DataProperties(*sizes, targets, *regression_variances(model, data))
 
 
 @torch.no_grad()

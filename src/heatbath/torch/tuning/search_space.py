@@ -57,10 +57,11 @@ def families(methods: Methods, model: nn.Module, seed: int) -> tuple[list[Family
     seed
         Seed of the noise of heatbath's optimisers.
     """
+    pairs: list[tuple[object, Mapping[str, Any]]]
     if isinstance(methods, Mapping):
         pairs = list(methods.items())
     else:
-        pairs = [(method, {}) for method in (methods if isinstance(methods, (list, tuple)) else [methods])]
+        pairs = [(method, {}) for method in (methods if isinstance(methods, (list, tuple)) else (methods,))]
     searched, problems = [], []
     for method, arguments in pairs:
         try:
