@@ -252,7 +252,7 @@ def inspect_data(
         rows, row_targets = align_shapes(task, outputs, y)
         problem = find_target_problem(task, rows, row_targets)
         if not problem and len(rows) != len(row_targets):
-            problem = f"there must be one target for each of the {len(rows)} rows of outputs, got {len(row_targets)}"
+            problem = f"each of the {len(rows)} rows of outputs needs a target, got {len(row_targets)}"
     if outputs is not None and not problem:
         problem = find_loss_problem(loss, outputs, y)
     if problem:
