@@ -32,23 +32,23 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def classes(n=40):
+def class_examples(n=40):
     x = torch.randn(n, 2, generator=generator())
     return x, (x[:, 0] + 0.5 * torch.randn(n, generator=generator(1)) > 0).long()
 
 
-def network(outputs=2):
+def make_network(outputs=2):
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Tanh(), torch.nn.Linear(5, outputs))
 
 
-def values(n=60):
+def regression_examples(n=60):
     x = torch.randn(n, 2, dtype=torch.float64, generator=generator())
     noise = 0.5 * torch.randn(n, 1, dtype=torch.float64, generator=generator(1))
     return x, x @ torch.tensor([[1.0], [-0.5]], dtype=torch.float64) + 0.3 + noise
 
 
-def fitted(x, y):
+def least_squares_model(x, y):
     """The linear model with the least squares."""
     line = torch.nn.Linear(x.shape[1], 1).double()
     best = torch.linalg.lstsq(torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], dim=1), y).solution
@@ -58,7 +58,7 @@ def fitted(x, y):
     return line
 
 
-def same(some, others):
+def have_same_states(some, others):
     """Whether two samplers have the same samples and chains, bit for bit."""
     return all(
         a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
@@ -70,10 +70,10 @@ def same(some, others):
     )
 
 
-def quick(data=None, model=None, loss="cross_entropy", **options):
+def make_sampler(data=None, model=None, loss="cross_entropy", **options):
     options = {"chains": 2, "lr": 0.1, "samples": 8, "seed": 1} | options
-    data = classes() if data is None else data
-    return ht.Sampler(network() if model is None else model, loss, data, **options)
+    data = class_examples() if data is None else data
+    return ht.Sampler(make_network() if model is None else model, loss, data, **options)
 
 
 # The law
@@ -83,7 +83,7 @@ def quick(data=None, model=None, loss="cross_entropy", **options):
 def conjugate(request):
     """Draws of a linear model with known noise, in units in which the exact posterior at T = 1 has mean 0
     and covariance 1; and the sampler."""
-    x, y = values()
+    x, y = regression_examples()
     noise, prior, T = 0.5, 0.4, request.param
     A = torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], dim=1)
     precision = (A.T @ A / noise**2 + torch.eye(3) / prior**2).numpy()
@@ -121,16 +121,16 @@ def test_a_conjugate_linear_model_has_its_posterior_mean_and_covariance(conjugat
     assert sampler.has_converged
 
 
-def test_its_temperatures_are_right_in_both_ways(conjugate):
+def test_kinetic_and_configurational_temperature_are_right(conjugate):
     ((kinetic, configurational),) = conjugate[2].temperatures().values()
     for heat, most in ((kinetic, 0.1), (configurational, 0.3)):
         assert abs(heat.value - 1) < 4 * heat.error
         assert heat.error < most
 
 
-def test_predictions_are_of_new_data_with_their_noise(conjugate):
+def test_the_variance_of_predictions_includes_the_noise(conjugate):
     sampler = conjugate[2]
-    x, _ = values()
+    x, _ = regression_examples()
     said = sampler.predict(x)
     every = np.concatenate(
         [
@@ -145,7 +145,7 @@ def test_predictions_are_of_new_data_with_their_noise(conjugate):
 
 def test_a_report_of_values_has_the_law_of_the_mixture(conjugate):
     sampler = conjugate[2]
-    x, y = values(30)
+    x, y = regression_examples(30)
     report = sampler.report(x, y)
     means = np.concatenate(
         ht.outputs(sampler.chains, sampler._states(sampler.burn_in).values(), x, task="regression")
@@ -165,7 +165,7 @@ def test_a_report_of_values_has_the_law_of_the_mixture(conjugate):
 def test_the_noise_of_a_regression_is_sampled_with_the_parameters():
     """s² has the law of a linear regression with a wide prior: near Σr²/(n - 3) = 0.25, not the variance of
     the targets, 1.4, where it starts; and it is in the predictions and the report."""
-    x, y = values(200)
+    x, y = regression_examples(200)
     model = torch.nn.Linear(2, 1).double()
     sampler = ht.Sampler(model, "mse_loss", (x, y), chains=4, seed=1).run(steps=300)
     A = torch.cat([x, torch.ones(200, 1, dtype=x.dtype)], dim=1)
@@ -185,11 +185,11 @@ def test_the_noise_of_a_regression_is_sampled_with_the_parameters():
     assert report.single["log_score"].value == pytest.approx(0.5 * math.log(2 * math.pi * residuals) + 0.5)
 
 
-def test_temperature_targets_and_prior_are_those_of_the_posterior():
+def test_the_optimiser_has_temperature_and_prior_of_the_posterior():
     """Of outputs with classes on their last axis every target counts."""
     x, y = torch.randint(6, (30, 4), generator=generator()), torch.randint(3, (30, 4), generator=generator(1))
     model = torch.nn.Sequential(torch.nn.Embedding(6, 5), torch.nn.Linear(5, 3))
-    sampler = quick((x, y), model, temperature=0.3, prior=[0.5, 2.0])
+    sampler = make_sampler((x, y), model, temperature=0.3, prior=[0.5, 2.0])
     assert sampler.settings.targets == 4
     groups = sampler._trajectory.optimizer.param_groups
     assert [group["tau"] for group in groups] == pytest.approx([0.3 / 120] * 2)
@@ -206,11 +206,11 @@ def test_temperature_targets_and_prior_are_those_of_the_posterior():
 
 @QUIET
 @pytest.mark.parametrize("n", [40, 300])
-def test_it_is_the_loop_by_hand(n):
+def test_a_sampler_equals_a_training_loop_by_hand(n):
     """Also with mini-batches, each chain with its own."""
-    x, y = classes(n)
-    model = network()
-    sampler = quick((x, y), model, gamma=0.7, temperature=0.5).run(steps=12)
+    x, y = class_examples(n)
+    model = make_network()
+    sampler = make_sampler((x, y), model, gamma=0.7, temperature=0.5).run(steps=12)
     chains = ht.Chains(copy.deepcopy(model).eval(), 2, "same")
     posterior = ht.LossPosterior("cross_entropy", n, temperature=0.5)
     optimizer = ht.Langevin(chains, 0.1, 0.7, posterior=posterior, seed=1)
@@ -230,7 +230,7 @@ def test_it_is_the_loop_by_hand(n):
         torch.testing.assert_close(sampler.chains.state_dict()[name], value, rtol=1e-6, atol=1e-7)
 
 
-def test_epochs_show_every_example_once_and_are_a_function_of_the_step():
+def test_an_epoch_has_every_example_at_most_once_and_depends_on_the_step_only():
     x = torch.arange(20)[:, None]
     data = ChainBatches((x, x[:, 0]), 6, 2, 3, torch.device("cpu"))
     assert (data.separate, data.n, data.batch, data.batches_per_epoch) == (True, 20, 6, 3)
@@ -246,7 +246,7 @@ def test_epochs_show_every_example_once_and_are_a_function_of_the_step():
         assert torch.equal(again.at_step(step)[1], steps[step][0][..., 0])
 
 
-def test_loaders_give_each_chain_batches_and_an_epoch_is_a_function_of_its_number():
+def test_each_chain_has_separate_batches_of_a_loader_whose_order_depends_on_the_epoch_only():
     x = torch.arange(22)[:, None]
     torch.manual_seed(5)
     before = torch.get_rng_state()
@@ -275,7 +275,7 @@ def test_loaders_give_each_chain_batches_and_an_epoch_is_a_function_of_its_numbe
 
 @pytest.mark.parametrize("chains", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("length", [2, 3, 4, 6])
-def test_every_chain_comes_to_all_batches_of_a_loader_that_is_not_shuffled(chains, length):
+def test_every_chain_sees_all_batches_of_a_loader_that_is_not_shuffled(chains, length):
     """Equally often: one that saw some only would sample the posterior of these."""
     batches = [(torch.full((5, 1), float(k)), torch.full((5,), k)) for k in range(length)]
     data = ChainBatches(batches, None, chains, 0, torch.device("cpu"))
@@ -285,20 +285,20 @@ def test_every_chain_comes_to_all_batches_of_a_loader_that_is_not_shuffled(chain
 
 
 @QUIET
-def test_a_loader_of_everything_is_as_good_as_tensors():
-    x, y = classes()
-    assert same(quick().run(steps=6), quick([(x, y)]).run(steps=6))
+def test_a_loader_with_one_batch_gives_the_same_samples_as_tensors():
+    x, y = class_examples()
+    assert have_same_states(make_sampler().run(steps=6), make_sampler([(x, y)]).run(steps=6))
     loader = DataLoader(TensorDataset(x, y), 10, shuffle=True)
-    first, second = (quick(loader).run(steps=6) for _ in range(2))
+    first, second = (make_sampler(loader).run(steps=6) for _ in range(2))
     assert first.settings.batch == 10
-    assert same(first, second)
-    assert not same(first, quick(loader, seed=2).run(steps=6))
+    assert have_same_states(first, second)
+    assert not have_same_states(first, make_sampler(loader, seed=2).run(steps=6))
 
 
 # Going on, interruptions, files
 
 
-def killed_at(step, monkeypatch, how):
+def act_before_step(step, monkeypatch, how):
     """From now on something happens before this step."""
     advance = Trajectory.advance
 
@@ -311,32 +311,34 @@ def killed_at(step, monkeypatch, how):
     monkeypatch.setattr(Trajectory, "advance", interrupted)
 
 
-def killed():
+def kill():
     raise MemoryError("killed")
 
 
-def samplers():
+def sampler_makers():
     """Functions that make a sampler: mini-batches, a loader, a noise that is sampled; and a loss of one's
     own with a stepsize that is found."""
-    x, y = classes(300)
+    x, y = class_examples(300)
     loader = DataLoader(TensorDataset(x, y), 30, shuffle=True)
     line = torch.nn.Linear(2, 1).double()
     return {
-        "batches": lambda: quick((x, y)),
-        "loader": lambda: quick(loader),
-        "noise": lambda: quick(values(), copy.deepcopy(line), "mse_loss"),
-        "own": lambda: quick(values(), copy.deepcopy(line), F.mse_loss, task="regression", lr="auto"),
+        "batches": lambda: make_sampler((x, y)),
+        "loader": lambda: make_sampler(loader),
+        "noise": lambda: make_sampler(regression_examples(), copy.deepcopy(line), "mse_loss"),
+        "own": lambda: make_sampler(
+            regression_examples(), copy.deepcopy(line), F.mse_loss, task="regression", lr="auto"
+        ),
     }
 
 
 @QUIET
-@pytest.mark.parametrize("kind", samplers())
-def test_after_a_kill_the_same_calls_go_on_with_the_same_bits(kind, tmp_path, monkeypatch):
-    make, path = samplers()[kind], tmp_path / "sampler.safetensors"
+@pytest.mark.parametrize("kind", sampler_makers())
+def test_the_same_calls_after_a_kill_give_the_same_bits(kind, tmp_path, monkeypatch):
+    make, path = sampler_makers()[kind], tmp_path / "sampler.safetensors"
     whole = make().run(steps=9).run(steps=12)
     for step in (5, 14):  # in the first call, and in the second
         path.unlink(missing_ok=True)
-        killed_at(step, monkeypatch, killed)
+        act_before_step(step, monkeypatch, kill)
         with pytest.raises(MemoryError):
             make().run(steps=9, checkpoint=path, every=1e-9).run(steps=12, checkpoint=path, every=1e-9)
         again = make().run(steps=9, checkpoint=path)
@@ -344,61 +346,61 @@ def test_after_a_kill_the_same_calls_go_on_with_the_same_bits(kind, tmp_path, mo
         assert again._trajectory.samples.thin == 2
         again.run(steps=12, checkpoint=path)
         assert again.step == 21
-        assert same(whole, again)
+        assert have_same_states(whole, again)
         assert again.gradients == whole.gradients
         for before, after in zip(
             whole._trajectory.records.values(), again._trajectory.records.values(), strict=True
         ):
             np.testing.assert_array_equal(before.outputs, after.outputs)
             np.testing.assert_array_equal(before.noise, after.noise)
-    x = values()[0] if kind in ("noise", "own") else classes()[0]
+    x = regression_examples()[0] if kind in ("noise", "own") else class_examples()[0]
     assert torch.equal(whole.predict(x).mean, again.predict(x).mean)
 
 
 @QUIET
-def test_other_calls_and_other_samplers_do_not_go_on_from_a_checkpoint(tmp_path):
+def test_a_checkpoint_is_refused_by_different_calls_and_samplers(tmp_path):
     path = tmp_path / "sampler.safetensors"
-    quick().run(steps=6, checkpoint=path)
+    make_sampler().run(steps=6, checkpoint=path)
     content = path.read_bytes()
     with pytest.raises(ValueError, match=r"made by run\(steps=6\), and this is run\(steps=7\)"):
-        quick().run(steps=7, checkpoint=path)
-    other = network()
+        make_sampler().run(steps=7, checkpoint=path)
+    other = make_network()
     other[0].weight.data += 1
     for wrong, match in [
-        (quick(temperature=0.5), "a different temperature"),
-        (quick(seed=2, gamma=1.0), "a different gamma, seed"),
-        (quick(model=other), "a different model"),
-        (quick(data=(classes()[0] + 1, classes()[1])), "a different data"),
+        (make_sampler(temperature=0.5), "a different temperature"),
+        (make_sampler(seed=2, gamma=1.0), "a different gamma, seed"),
+        (make_sampler(model=other), "a different model"),
+        (make_sampler(data=(class_examples()[0] + 1, class_examples()[1])), "a different data"),
     ]:
         with pytest.raises(ValueError, match=f"{match}: it is left alone"):
             wrong.run(steps=6, checkpoint=path)
     assert path.read_bytes() == content
-    assert quick().run(steps=6, checkpoint=path).step == 6
+    assert make_sampler().run(steps=6, checkpoint=path).step == 6
     (tmp_path / "letter.txt").write_text("Dear all")
     with pytest.raises(ValueError, match="not a file of a sampler"):
-        quick().run(steps=6, checkpoint=tmp_path / "letter.txt")
+        make_sampler().run(steps=6, checkpoint=tmp_path / "letter.txt")
     with pytest.raises(FileExistsError, match="left alone"):
-        quick().save(tmp_path / "letter.txt")
+        make_sampler().save(tmp_path / "letter.txt")
     assert (tmp_path / "letter.txt").read_text() == "Dear all"
 
 
 @QUIET
-def test_ctrl_c_returns_what_is_there_and_the_next_call_goes_on(monkeypatch):
-    whole = quick().run(steps=20)
-    killed_at(10, monkeypatch, lambda: signal.raise_signal(signal.SIGINT))
-    sampler = quick()
+def test_ctrl_c_returns_the_sampler_and_the_next_call_continues(monkeypatch):
+    whole = make_sampler().run(steps=20)
+    act_before_step(10, monkeypatch, lambda: signal.raise_signal(signal.SIGINT))
+    sampler = make_sampler()
     with pytest.warns(hb.InterruptedWarning, match="interrupted at step 11"):
         sampler.run(steps=20)
     assert sampler.step == 11
-    assert sampler.predict(classes()[0]).mean.shape == (40, 2)
+    assert sampler.predict(class_examples()[0]).mean.shape == (40, 2)
     sampler.run(steps=9)
-    assert same(whole, sampler)
+    assert have_same_states(whole, sampler)
 
 
 @QUIET
-def test_budgets_are_kept():
+def test_runs_keep_to_their_steps_and_seconds():
     told = []
-    sampler = quick().run(steps=7)
+    sampler = make_sampler().run(steps=7)
     assert (sampler.step, sampler.gradients) == (7, 14)
     assert sampler.run(steps=3).step == 10
     spent = sampler.seconds
@@ -411,10 +413,12 @@ def test_budgets_are_kept():
     assert math.isfinite(told[-1].loss)
 
 
-def test_without_a_budget_it_ends_when_predictions_have_converged(monkeypatch):
+def test_a_run_without_a_length_ends_when_predictions_have_converged(monkeypatch):
     monkeypatch.setattr(home, "FIRST_CHECK", 100)
     options = {"noise": 0.5, "lr": 0.4, "samples": 64, "chains": 4}
-    sampler = quick(values(), fitted(*values()), "mse_loss", **options)
+    sampler = make_sampler(
+        regression_examples(), least_squares_model(*regression_examples()), "mse_loss", **options
+    )
     sampler.run()
     assert sampler.step in (100, 200, 400, 800)
     assert sampler.has_converged
@@ -422,12 +426,12 @@ def test_without_a_budget_it_ends_when_predictions_have_converged(monkeypatch):
 
 
 @QUIET
-def test_a_saved_sampler_says_the_same_and_goes_on_with_the_same_bits(tmp_path):
+def test_a_loaded_sampler_predicts_and_continues_with_the_same_bits(tmp_path):
     path = tmp_path / "sampler.safetensors"
-    x, y = classes()
-    sampler = quick(prior=(0.5, 2.0)).run(steps=11)
+    x, y = class_examples()
+    sampler = make_sampler(prior=(0.5, 2.0)).run(steps=11)
     sampler.save(path)
-    other = network()
+    other = make_network()
     torch.nn.init.zeros_(other[0].weight)  # what it has does not matter
     loaded = ht.Sampler.load(path, other)
     for a, b in zip(sampler.predict(x)[:5], loaded.predict(x)[:5], strict=True):
@@ -439,10 +443,10 @@ def test_a_saved_sampler_says_the_same_and_goes_on_with_the_same_bits(tmp_path):
     with pytest.raises(ValueError, match="not the data"):
         ht.Sampler.load(path, other, (x + 1, y))
     going = ht.Sampler.load(path, other, (x, y)).run(steps=9)
-    assert same(sampler.run(steps=9), going)
+    assert have_same_states(sampler.run(steps=9), going)
     assert ht.Sampler.load(path, other).settings == sampler.settings
     loaded.save(path)  # it replaces its own kind, and loses nothing
-    assert same(ht.Sampler.load(path, other, (x, y)), loaded)
+    assert have_same_states(ht.Sampler.load(path, other, (x, y)), loaded)
 
 
 class Tied(torch.nn.Module):
@@ -461,25 +465,25 @@ class Tied(torch.nn.Module):
 
 
 @QUIET
-@pytest.mark.parametrize("make", [Tied, lambda: network().bfloat16()], ids=["tied", "bfloat16"])
-def test_samplers_of_odd_modules_are_saved_and_go_on_with_the_same_bits(make, tmp_path):
+@pytest.mark.parametrize("make", [Tied, lambda: make_network().bfloat16()], ids=["tied", "bfloat16"])
+def test_samplers_of_unusual_modules_continue_from_a_file_with_the_same_bits(make, tmp_path):
     """Of half precision that takes the float32 copies, too, in which small steps add up."""
     path, model = tmp_path / "sampler.safetensors", make()
-    x, y = classes()
+    x, y = class_examples()
     x = x.to(model.get_parameter("first.weight" if isinstance(model, Tied) else "0.weight").dtype)
-    sampler = quick((x, y), model, lr=0.01).run(steps=11)
+    sampler = make_sampler((x, y), model, lr=0.01).run(steps=11)
     sampler.save(path)
     loaded = ht.Sampler.load(path, make(), (x, y))
     assert torch.equal(loaded.predict(x).mean, sampler.predict(x).mean)
-    assert same(sampler.run(steps=9), loaded.run(steps=9))
+    assert have_same_states(sampler.run(steps=9), loaded.run(steps=9))
 
 
 @QUIET
-def test_files_are_safetensors_and_one_that_was_altered_is_refused(tmp_path):
+def test_files_are_safetensors_and_an_altered_file_is_refused(tmp_path):
     from safetensors.torch import load_file
 
     path, bad = tmp_path / "sampler.safetensors", tmp_path / "bad.safetensors"
-    quick().run(steps=3).save(path)
+    make_sampler().run(steps=3).save(path)
     assert load_file(path)["single/0.weight"].shape == (5, 2)
     content = path.read_bytes()
     size = int.from_bytes(content[:8], "little")
@@ -493,26 +497,26 @@ def test_files_are_safetensors_and_one_that_was_altered_is_refused(tmp_path):
     for place in [*places, len(content) - 1]:
         bad.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with pytest.raises(ValueError, match=r"bad.safetensors is (damaged|not a file of a sampler)"):
-            ht.Sampler.load(bad, network())
+            ht.Sampler.load(bad, make_network())
     for kept in (0, 5, size, len(content) - 3):
         bad.write_bytes(content[:kept])
         with pytest.raises(ValueError, match="not a file of a sampler"):
-            ht.Sampler.load(bad, network())
+            ht.Sampler.load(bad, make_network())
     torch.save({"a": 1}, bad)
     with pytest.raises(ValueError, match="not a file of a sampler"):
-        ht.Sampler.load(bad, network())
+        ht.Sampler.load(bad, make_network())
     with pytest.raises(ValueError, match="not a sampler of this model"):
         ht.Sampler.load(path, torch.nn.Linear(2, 2))
     with pytest.raises(OSError, match="cannot be read"):
-        ht.Sampler.load(tmp_path / "nothing", network())
+        ht.Sampler.load(tmp_path / "nothing", make_network())
 
 
 # What is found, and what is said
 
 
 @QUIET
-def test_the_stepsize_is_halved_where_chains_diverge_or_are_too_hot():
-    x, y = values()
+def test_the_stepsize_is_halved_if_chains_diverge_or_are_too_hot():
+    x, y = regression_examples()
     steep = torch.nn.Linear(2, 1).double()
     sampler = ht.Sampler(steep, "mse_loss", (10 * x, y), noise=0.5, chains=4, seed=1).run(steps=60)
     assert sampler.lr == 0.1  # the curvature is about 2 x 100, and h² k < 4
@@ -523,20 +527,22 @@ def test_the_stepsize_is_halved_where_chains_diverge_or_are_too_hot():
     x = torch.randn(400, 30, dtype=torch.float64, generator=generator())
     y = torch.randn(400, 1, dtype=torch.float64, generator=generator(1))
     options = {"noise": 1.0, "batch": 50, "chains": 8, "seed": 1}
-    found = ht.Sampler(fitted(x, y), "mse_loss", (x, y), **options).run(steps=140)
+    found = ht.Sampler(least_squares_model(x, y), "mse_loss", (x, y), **options).run(steps=140)
     assert found.lr < 0.2
     heats = [heat for _, heat in found.tried]
     assert heats[-1] > 1.3
     assert all(following < one for one, following in itertools.pairwise(heats))
     # far from the minimum it is hot at any stepsize, which is not the fault of that
-    far = ht.Sampler(torch.nn.Linear(2, 1).double(), "mse_loss", values(), noise=0.5, chains=8, seed=1)
+    far = ht.Sampler(
+        torch.nn.Linear(2, 1).double(), "mse_loss", regression_examples(), noise=0.5, chains=8, seed=1
+    )
     assert far.run(steps=40).lr == 0.2
     assert far.tried[0][1] > 2
 
 
 @pytest.mark.filterwarnings("ignore::heatbath._internal.warnings.OffTemperatureWarning")
-def test_warnings_say_what_is_wrong():
-    x, y = values(400)
+def test_warnings_name_the_problem_and_the_remedy():
+    x, y = regression_examples(400)
     line = torch.nn.Linear(2, 1).double()
     options = {"noise": 0.2, "batch": 4, "chains": 8, "seed": 1, "lr": 0.4}
     with pytest.warns() as caught:
@@ -545,16 +551,16 @@ def test_warnings_say_what_is_wrong():
     assert "kinetic" in str([str(one.message) for one in caught])
     assert "larger batches" in texts[hb.OffTemperatureWarning]
     with pytest.warns(ht.NotConvergedWarning, match="not converged in 3 steps.*too few samples"):
-        quick().run(steps=3)
+        make_sampler().run(steps=3)
     with pytest.warns(ht.NotConvergedWarning, match="too few samples, or chains"):
-        quick(chains=1).run(steps=20)
+        make_sampler(chains=1).run(steps=20)
     assert caught[0].filename == __file__
 
 
 @QUIET
 def test_a_chain_that_diverges_is_reported_and_left_out():
-    x, _ = classes()
-    sampler = quick(chains=3).run(steps=4)
+    x, _ = class_examples()
+    sampler = make_sampler(chains=3).run(steps=4)
     with torch.no_grad():
         next(iter(sampler.chains.parameters()))[1] = math.nan
     with pytest.warns(hb.DivergedWarning, match="chains 1 diverged by step 5"):
@@ -570,9 +576,9 @@ def test_a_chain_that_diverges_is_reported_and_left_out():
 
 
 @QUIET
-def test_the_noise_is_that_of_the_chains_that_are_alive(monkeypatch):
+def test_the_noise_is_averaged_over_chains_that_are_alive(monkeypatch):
     """The first of three dies: its noise stays, and the other two have their own in the report."""
-    x, y = values(100)
+    x, y = regression_examples(100)
     sampler = ht.Sampler(torch.nn.Linear(2, 1).double(), "mse_loss", (x, y), chains=3, lr=0.1, seed=1)
     sampler.run(steps=20)
     with torch.no_grad():
@@ -606,11 +612,11 @@ def test_the_noise_is_that_of_the_chains_that_are_alive(monkeypatch):
 
 @QUIET
 @pytest.mark.parametrize("loss", ["cross_entropy", "binary_cross_entropy_with_logits"])
-def test_a_report_has_the_numbers_of_scikit_learn_for_both(loss):
-    x, y = classes(80)
+def test_a_report_has_the_scores_of_scikit_learn(loss):
+    x, y = class_examples(80)
     binary = loss.startswith("binary")
-    model = network(1 if binary else 2)
-    sampler = quick((x, y[:, None] if binary else y), model, loss).run(steps=40)
+    model = make_network(1 if binary else 2)
+    sampler = make_sampler((x, y[:, None] if binary else y), model, loss).run(steps=40)
     report = sampler.report(x, y)
     with torch.no_grad():
         alone = model(x).double()
@@ -634,25 +640,25 @@ def test_a_report_has_the_numbers_of_scikit_learn_for_both(loss):
 
 
 @QUIET
-def test_an_average_that_is_worse_than_the_single_network_is_said_to_be():
-    x, y = classes(200)
-    model = network()
+def test_a_report_warns_if_the_average_is_worse_than_the_single_network():
+    x, y = class_examples(200)
+    model = make_network()
     fit = torch.optim.Adam(model.parameters(), 0.05)
     for _ in range(100):
         fit.zero_grad()
         F.cross_entropy(model(x), y).backward()
         fit.step()
-    hot = quick((x, y), model, temperature=100.0, lr=0.4).run(steps=60)
+    hot = make_sampler((x, y), model, temperature=100.0, lr=0.4).run(steps=60)
     with pytest.warns(ht.WorseThanSingleWarning, match="temperature=0.1"):
         report = hot.report(x, y)
     assert report.difference.low > 0
     assert "worse" in repr(report)
-    cold = quick((x, y), model, temperature=1e-4).run(steps=20)
+    cold = make_sampler((x, y), model, temperature=1e-4).run(steps=20)
     assert abs(cold.report(x, y).difference.value) < 0.01  # and does not warn
 
 
 @QUIET
-def test_dropout_is_off_batch_norms_keep_their_statistics_and_the_module_is_not_touched():
+def test_sampling_is_in_evaluation_mode_and_leaves_the_module_alone():
     torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.Linear(2, 6), torch.nn.BatchNorm1d(6), torch.nn.Dropout(), torch.nn.Linear(6, 2)
@@ -660,7 +666,7 @@ def test_dropout_is_off_batch_norms_keep_their_statistics_and_the_module_is_not_
     model[1].running_mean += 0.3
     model[3].bias.requires_grad_(False)
     before = copy.deepcopy(model.state_dict())
-    sampler = quick(model=model).run(steps=10)
+    sampler = make_sampler(model=model).run(steps=10)
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     for state in sampler._trajectory.samples:
@@ -668,21 +674,21 @@ def test_dropout_is_off_batch_norms_keep_their_statistics_and_the_module_is_not_
             for name in ("1.running_mean", "1.running_var", "1.num_batches_tracked", "3.bias"):
                 assert torch.equal(own[name], before[name])
             assert not torch.equal(own["0.weight"], before["0.weight"])
-    x = classes()[0]
+    x = class_examples()[0]
     assert torch.equal(sampler.predict(x).mean, sampler.predict(x).mean)
 
 
-def test_everything_that_is_wrong_is_said_at_once():
-    x, y = classes()
+def test_an_error_names_all_wrong_arguments():
+    x, y = class_examples()
     with pytest.raises(
         ValueError, match=r"model must be.*loss must be.*data must be.*chains must.*lr, unless"
     ):
         ht.Sampler(F.relu, "hinge", x, chains=0, lr=-1.0)
-    frozen = network().requires_grad_(False)
+    frozen = make_network().requires_grad_(False)
     with pytest.raises(ValueError, match=r"no parameter.*task, which a loss function needs.*as many targets"):
         ht.Sampler(frozen, F.cross_entropy, (x, y[:3]))
     with pytest.raises(ValueError, match=r"one of them, or none.*steps must be.*progress must be"):
-        quick().run(steps=0, seconds=3.0, progress=3)
+        make_sampler().run(steps=0, seconds=3.0, progress=3)
 
 
 @pytest.mark.parametrize(
@@ -690,7 +696,7 @@ def test_everything_that_is_wrong_is_said_at_once():
     [
         ({"task": "binary"}, "the task of cross_entropy is 'classes'"),
         ({"loss": F.mse_loss, "task": "sums"}, "task, which a loss function needs, must be one of"),
-        ({"data": [(classes())], "batch": 3}, "batch applies to tensors"),
+        ({"data": [(class_examples())], "batch": 3}, "batch applies to tensors"),
         ({"data": []}, "no batches"),
         ({"batch": 0}, "batch must be"),
         ({"gamma": 0.0}, "gamma must be"),
@@ -699,22 +705,22 @@ def test_everything_that_is_wrong_is_said_at_once():
         ({"seed": -1}, "seed must be"),
         ({"prior": -1.0}, "prior"),
         ({"noise": 0.1}, "noise is for mse_loss"),
-        ({"model": network(1)}, "'classes' needs an output for each class"),
+        ({"model": make_network(1)}, "'classes' needs an output for each class"),
         ({"model": torch.nn.Linear(3, 2)}, "does not take inputs"),
-        ({"data": (classes()[0], classes()[1] + 5)}, "whole numbers from 0 to 1"),
+        ({"data": (class_examples()[0], class_examples()[1] + 5)}, "whole numbers from 0 to 1"),
         ({"loss": "mse_loss"}, "targets of the shape of the outputs"),
         ({"loss": lambda f, y: f, "task": "classes"}, "one number for a batch"),
     ],
 )
-def test_what_does_not_go_together_is_refused_before_anything_moves(wrong, match):
+def test_arguments_that_do_not_fit_together_are_refused(wrong, match):
     with pytest.raises(ValueError, match=match):
-        quick(**wrong)
+        make_sampler(**wrong)
 
 
 @QUIET
-def test_reports_need_targets_that_fit():
-    x, y = classes()
-    sampler = quick()
+def test_a_report_refuses_targets_that_do_not_fit():
+    x, y = class_examples()
+    sampler = make_sampler()
     with pytest.raises(ValueError, match="no samples yet"):
         sampler.predict(x)
     sampler.run(steps=5)

@@ -23,7 +23,7 @@ from heatbath.tuning.trials import Trial
 TAU = 1e-5
 
 
-def classes(n=120, seed=0):
+def class_examples(n=120, seed=0):
     """Three classes in the plane, not quite apart."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 3
@@ -39,7 +39,7 @@ def dropping():
     return nn.Sequential(nn.Linear(2, 12), nn.Tanh(), nn.Dropout(0.3), nn.Linear(12, 3))
 
 
-def line(n=100):
+def line_examples(n=100):
     x = torch.linspace(-1, 1, n)[:, None]
     return x, 2 * x + 0.1 * torch.cos(30 * x)
 
@@ -56,7 +56,7 @@ def parameters(model):
 
 
 def test_the_better_half_goes_on_and_the_best_of_each_method_is_kept():
-    X, y = classes()
+    X, y = class_examples()
     found = ht.tune(network, (X, y), ["LOL", ht.Adam], steps=64, candidates=8)
     for _, rows in found.table.groupby("method"):
         assert rows["rung"].value_counts().to_dict() == {1: 4, 2: 2, 3: 1, 4: 1}
@@ -73,8 +73,8 @@ def test_the_better_half_goes_on_and_the_best_of_each_method_is_kept():
 
 
 def test_the_scores_are_those_of_the_averaged_prediction_of_the_second_half():
-    X, y = classes()
-    other = classes(30, seed=1)
+    X, y = class_examples()
+    other = class_examples(30, seed=1)
     found = ht.tune(network, (X, y), "AdLaLa", steps=80, candidates=2, validation=other)
     trial = found.best["AdLaLa"]
     assert found.samples.steps == list(range(22, 41, 2))  # the last rung is steps 41 to 80
@@ -89,7 +89,7 @@ def test_the_scores_are_those_of_the_averaged_prediction_of_the_second_half():
 
 
 def test_by_the_accuracy_the_most_accurate_is_the_best():
-    X, y = classes(400)
+    X, y = class_examples(400)
     given = {"Adam": {"beta1": 0.9, "beta2": 0.999, "lr": hb.between(1e-4, 1.0)}}
     found = {
         by: ht.tune(network, (X, y), given, steps=40, candidates=12, by=by) for by in ("loss", "accuracy")
@@ -100,7 +100,7 @@ def test_by_the_accuracy_the_most_accurate_is_the_best():
 
 
 def test_code_makes_the_optimiser_that_was_found():
-    X, y = classes()
+    X, y = class_examples()
     given = {"AdLaLa": {"lr": hb.between(0.1, 0.2), "tau": TAU, "friction": "sde", "epsilon": 0.3}}
     found = ht.tune(network, (X, y), given, steps=16, candidates=2)
     values = found.arguments["AdLaLa"]
@@ -120,7 +120,7 @@ def test_code_makes_the_optimiser_that_was_found():
 
 
 def test_it_finds_the_stepsize_of_a_line_and_says_that_it_matters():
-    X, y = line()
+    X, y = line_examples()
     given = {"Momentum": {"mu": hb.between(0.0, 0.5), "lr": hb.between(1e-5, 10.0)}}
     found = ht.tune(straight, (X, y), given, steps=80, candidates=32)
     assert found.best["Momentum"].loss < 0.01  # half the noise's variance is 0.0025; at 1e-4 it is about 1
@@ -130,7 +130,7 @@ def test_it_finds_the_stepsize_of_a_line_and_says_that_it_matters():
 
 
 def test_settings_at_the_end_of_their_range_are_warned_of():
-    X, y = line()
+    X, y = line_examples()
 
     def sgd(model, lr):
         return torch.optim.SGD(model.parameters(), lr)
@@ -147,7 +147,7 @@ def test_settings_at_the_end_of_their_range_are_warned_of():
 
 @pytest.mark.parametrize("kind", [torch.int32, torch.uint8])
 def test_labels_may_be_any_whole_numbers(kind):
-    X, y = classes()
+    X, y = class_examples()
     options = {"steps": 16, "candidates": 2}
     assert ht.tune(network, (X, y.to(kind)), "LOL", **options).table.equals(
         ht.tune(network, (X, y), "LOL", **options).table
@@ -156,7 +156,7 @@ def test_labels_may_be_any_whole_numbers(kind):
 
 def test_a_loss_of_ones_own_is_minimised_and_that_of_the_task_judges():
     """A loss that pulls all outputs to 3 makes all classes equally probable."""
-    X, y = classes()
+    X, y = class_examples()
     given = {"SGD": {"lr": 0.3}}
     found = ht.tune(network, (X, y), given, steps=400, loss=lambda outputs, _: (outputs - 3).square().mean())
     assert found.best["SGD"].loss == pytest.approx(math.log(3), abs=0.02)
@@ -165,7 +165,7 @@ def test_a_loss_of_ones_own_is_minimised_and_that_of_the_task_judges():
 
 @pytest.mark.parametrize("task", ["binary", "counts"])
 def test_other_tasks_have_their_losses(task):
-    X, _ = line()
+    X, _ = line_examples()
     y = (X > 0).float() if task == "binary" else torch.round(torch.exp(1 + X))
     found = ht.tune(
         straight, (X, y), {"SGD": {"lr": hb.between(0.01, 0.3)}}, steps=80, candidates=4, task=task
@@ -184,10 +184,10 @@ def batches(X, y, size=10):
 
 def test_a_candidate_is_trained_as_if_it_had_never_been_interrupted():
     """By hand: from the model that the seed makes, batch after batch."""
-    X, y = classes()
+    X, y = class_examples()
     loader = batches(X, y)
     given = {"LOL": {"lr": 0.1, "gamma": 0.5, "tau": TAU}}
-    found = ht.tune(network, loader, given, steps=40, validation=classes(30, 1), seed=3)
+    found = ht.tune(network, loader, given, steps=40, validation=class_examples(30, 1), seed=3)
     torch.manual_seed(3)
     model = network()
     optimizer = ht.LOL(model, lr=0.1, gamma=0.5, tau=TAU, seed=3)
@@ -201,7 +201,7 @@ def test_a_candidate_is_trained_as_if_it_had_never_been_interrupted():
 
 @pytest.mark.parametrize("kind", ["tensors", "shuffled", "generator", "in order"])
 def test_epochs_and_dropout_go_on_where_a_rung_ended(kind, monkeypatch):
-    X, y = classes()
+    X, y = class_examples()
     data = (X, y) if kind == "tensors" else DataLoader(
         TensorDataset(X, y),
         batch_size=7,
@@ -209,7 +209,7 @@ def test_epochs_and_dropout_go_on_where_a_rung_ended(kind, monkeypatch):
         generator=torch.Generator().manual_seed(5) if kind == "generator" else None,
     )  # fmt: skip
     given = {"LOL": {"lr": 0.1, "gamma": 0.5, "tau": TAU}}
-    options = {"steps": 48, "validation": classes(30, 1)}
+    options = {"steps": 48, "validation": class_examples(30, 1)}
     rungs = ht.tune(dropping, data, given, **options)
     monkeypatch.setattr(halving, "ladder", lambda steps, count: [Rung(steps, count)])
     once = ht.tune(dropping, data, given, **options)
@@ -220,10 +220,10 @@ def test_epochs_and_dropout_go_on_where_a_rung_ended(kind, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["tensors", "loader"])
 def test_the_same_seed_gives_the_same_answer_and_torch_is_left_as_it_was(kind):
-    X, y = classes()
+    X, y = class_examples()
     generator = torch.Generator().manual_seed(7)
     loader = DataLoader(TensorDataset(X, y), batch_size=16, shuffle=True, generator=generator)
-    data, validation = ((X, y), 0.2) if kind == "tensors" else (loader, classes(30, 1))
+    data, validation = ((X, y), 0.2) if kind == "tensors" else (loader, class_examples(30, 1))
     tables, before = [], generator.get_state()
     for state in (1, 2):  # whatever the user's generators are at
         torch.manual_seed(state)
@@ -239,7 +239,7 @@ def test_the_same_seed_gives_the_same_answer_and_torch_is_left_as_it_was(kind):
 
 
 def test_the_generators_are_restored_after_an_error_too():
-    X, y = classes()
+    X, y = class_examples()
     torch.manual_seed(1)
     before = torch.get_rng_state()
 
@@ -257,7 +257,7 @@ def test_models_keep_their_modes():
         model[1].eval()
         return model
 
-    X, y = classes()
+    X, y = class_examples()
     found = ht.tune(partly_evaluating, (X, y), "LOL", steps=16, candidates=2)
     assert [module.training for module in found.model] == [True, False, True, True]
     assert found.model[1].num_batches_tracked == 0
@@ -277,7 +277,7 @@ def test_examples_for_validation_are_no_examples_for_training():
 
 
 def test_progress_counts_the_steps_of_all_candidates():
-    X, y = classes()
+    X, y = class_examples()
     told = []
     ht.tune(network, (X, y), ["LOL", "Adam"], steps=32, candidates=5, progress=told.append)
     assert [one.step for one in told] == list(range(1, len(told) + 1))
@@ -289,7 +289,7 @@ def test_progress_counts_the_steps_of_all_candidates():
 
 
 def test_candidates_that_diverge_are_out_and_cost_nothing_more():
-    X, y = line()
+    X, y = line_examples()
     told = []
     given = {"SGD": {"lr": hb.between(0.01, 1e6)}}
     found = ht.tune(straight, (X, y), given, steps=320, candidates=8, progress=told.append)
@@ -317,7 +317,7 @@ def diverging(monkeypatch, chosen):
 
 def test_where_the_last_ones_diverge_the_next_best_are_trained_to_the_end(monkeypatch):
     """The larger lr, the better: the two largest diverge on the last rung."""
-    X, y = line()
+    X, y = line_examples()
     given = {"SGD": {"lr": hb.between(0.01, 0.1)}}
     usual = ht.tune(straight, (X, y), given, steps=16, candidates=4)
     assert usual.table.lr.is_monotonic_decreasing
@@ -334,7 +334,7 @@ def test_where_the_last_ones_diverge_the_next_best_are_trained_to_the_end(monkey
 
 
 def test_a_method_of_which_none_comes_to_the_end_has_no_best(monkeypatch):
-    X, y = line()
+    X, y = line_examples()
     diverging(monkeypatch, lambda lr: lr < 1.0)
     given = {"SGD": {"lr": hb.between(0.01, 0.1)}, "Momentum": {"lr": 1.0, "mu": 0.1}}
     found = ht.tune(straight, (X, y), given, steps=16, candidates=8)
@@ -348,7 +348,7 @@ def test_a_method_of_which_none_comes_to_the_end_has_no_best(monkeypatch):
 @pytest.mark.parametrize("after", [3, 9, 30, 70, 100])
 def test_ctrl_c_returns_what_was_found_until_then(after):
     """Or is passed on, where no candidate has come to the end of a rung."""
-    X, y = classes()
+    X, y = class_examples()
     told = []
 
     def interrupting(progress):
@@ -376,7 +376,7 @@ def test_ctrl_c_returns_what_was_found_until_then(after):
     assert ("Adam" in found.best) == (after > 40)
 
 
-TENSORS = classes()
+TENSORS = class_examples()
 NONE = "there are no validation data"
 
 
@@ -435,7 +435,7 @@ def test_what_cannot_be_tuned_is_refused_with_all_that_is_wrong(options, message
         ht.tune(**given)
 
 
-ONES, LINE = torch.ones(120), line(120)
+ONES, LINE = torch.ones(120), line_examples(120)
 
 
 def single():
