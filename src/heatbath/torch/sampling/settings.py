@@ -92,7 +92,7 @@ def find_loss_problems(loss: object, task: object) -> list[str]:
     if isinstance(loss, str) or not callable(loss):
         return [f"loss must be a function, or one of {', '.join(TASK_OF_LOSS)}; got {shown(loss)}"]
     checks = ArgumentChecks()
-    checks.run(choice, "task, which a loss function needs,", task, tuple(TASKS))
+    checks.run(choice, "task, which a loss function needs,", task, accepted=tuple(TASKS))
     return checks.problems
 
 
