@@ -1,6 +1,7 @@
 """Trajectories of a sampler: changes between steps are seen, records are merged, and steps are lean."""
 
 import copy
+import math
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 
 import heatbath
 import heatbath.torch as ht
+from heatbath.torch.optim.sharding import complete_sums
 from heatbath.torch.sampling.records import SampleRecord
 from heatbath.torch.sampling.trajectory import merge_dropped
 
@@ -119,6 +121,24 @@ def test_temperatures_of_dropped_samples_are_merged_into_the_next_sample():
     assert list(merged) == [2, 4, 7]
     assert [record.temperatures.item(0) for record in merged.values()] == [1.5, 3.5, 6.0]
     assert records[2].temperatures.item(0) == 2.0  # the records given don't change
+
+
+def test_a_chain_whose_terms_are_infinite_with_both_signs_has_no_temperature_and_stops_nothing():
+    """θ·∇L of one layer is inf and of another -inf; the sum is NaN, and the other chain continues."""
+    sampler = make_sampler().run(steps=STEPS_BEFORE)
+    first, last = sampler.chains.model[0].weight, sampler.chains.model[2].bias
+    with torch.no_grad():
+        sampler.chains.of(first)[0, 0, 0] = math.inf
+        sampler.chains.of(last)[0, 0] = -math.inf
+    with pytest.warns(heatbath.DivergedWarning, match="chains 0 diverged"):
+        sampler.run(steps=STEPS_AFTER)
+    assert torch.isfinite(sampler.chains.of(first)[1]).all()
+
+
+def test_sums_of_infinite_terms_are_nan():
+    terms = [torch.tensor(math.inf), torch.tensor(-math.inf)]
+    assert math.isnan(complete_sums([terms], [[None, None]])[0])
+    assert complete_sums([[torch.tensor(1.5), torch.tensor(2.0)]], [[None, None]]) == [3.5]
 
 
 def count_calls(steps):

@@ -161,13 +161,21 @@ def complete_sums(sums: Sequence[Sequence[Tensor]], shards: Sequence[Sequence[Sh
     """
     all_shards = list(chain.from_iterable(shards))
     if not any(all_shards):
-        return [math.fsum(map(float, terms)) for terms in sums]
+        return [_exact_sum(terms) for terms in sums]
     totals = torch.zeros(2, len(sums), dtype=torch.float64, device=sums[0][0].device)
     partial, complete = 0, 1
     for k, (terms, shards_of_sum) in enumerate(zip(sums, shards, strict=True)):
         for term, shard in zip(terms, shards_of_sum, strict=True):
             totals[partial if shard is not None and shard.groups else complete, k] += term.double()
     return [float(total) for total in (add_over_processes(totals[0], all_shards) + totals[1]).tolist()]
+
+
+def _exact_sum(terms: Sequence[Tensor]) -> float:
+    """Return a sum without rounding on the way; NaN where a chain that diverged makes it inf - inf."""
+    try:
+        return math.fsum(map(float, terms))
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 @dataclass
