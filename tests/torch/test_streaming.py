@@ -188,6 +188,17 @@ def test_temperature_prior_and_momenta_follow_n(make, chains):
         torch.testing.assert_close(optimizer.state[p]["momentum"], factor * momentum)
 
 
+def test_a_sampled_noise_is_drawn_for_any_number_of_examples():
+    """Also where n/n' is no binary fraction, so that the number of residuals has rounding errors."""
+    model = linear()
+    optimizer = ht.Langevin(model, 0.4, 0.7, posterior=ht.LossPosterior("mse_loss", 1), seed=1)
+    stream = ht.Stream(model, optimizer, functional.mse_loss, window=200, batch=20, steps=4)
+    x, y = examples(600)
+    for rows in torch.arange(600).split(15):
+        stream.learn(x[rows], y[rows])
+    assert optimizer.param_groups[0]["drawn"] > 4
+
+
 def test_the_law_of_a_noise_that_is_sampled_follows_n_and_it_is_drawn():
     model = linear()
     posterior = ht.LossPosterior("mse_loss", 1, prior=2.0, temperature=0.5, variance=3.0)

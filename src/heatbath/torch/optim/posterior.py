@@ -72,6 +72,7 @@ Loss = Literal[
 
 STEPS_WITHOUT_DRAW = 1000  # steps without a draw of the noise after which a warning says so
 ROUNDING = 1e-5  # relative, of a sum of weights in float32
+ROUNDING_OF_COUNTS = 1e-9  # relative, of a number of residuals after many changes of n
 
 
 @dataclass(frozen=True)
@@ -327,7 +328,7 @@ def draw_variance(
         w = _weights_of_examples(rows, batch_weights)
         count += float(w.sum()) * rows.shape[2]
         squares += torch.einsum("e,ect->c", w, rows.square()).cpu().numpy()
-    if abs(count - law.residuals) > (0.0 if weights is None else ROUNDING * law.residuals):
+    if abs(count - law.residuals) > (ROUNDING_OF_COUNTS if weights is None else ROUNDING) * law.residuals:
         raise ValueError(
             f"residuals of all {law.residuals:.10g} targets of the training examples are needed, got "
             f"{count:.10g}: give those of several batches one after the other, such as (model(x) - y for "
