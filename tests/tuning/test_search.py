@@ -17,10 +17,10 @@ import heatbath as hb
 from heatbath.evaluation.metrics import losses
 from heatbath.methods.presets import PRESETS, SEARCHED
 from heatbath.tuning import search
-from heatbath.tuning.halving import ladder
+from heatbath.tuning.halving import ROUNDS, ladder
 from heatbath.tuning.search import held_out, score_candidates
 from heatbath.tuning.search_space import design, families, points
-from heatbath.tuning.trials import FEWEST, RUNGS, Trial
+from heatbath.tuning.trials import RUNGS, Trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::heatbath.SearchEdgeWarning")  # searches here are very short
 
@@ -77,7 +77,7 @@ def test_the_second_half_is_near_the_best_of_the_first():
 
 def test_a_search_has_two_rounds(found):
     own = [trial for trial in found.trials if trial.candidate.family.name == "AdLaLa"]
-    assert len(own) == SETTINGS["candidates"] >= FEWEST
+    assert len(own) == SETTINGS["candidates"] >= ROUNDS.fewest_for_two
     family = own[0].candidate.family
     early = np.array([family.shares(trial.candidate.values) for trial in own[:8]])
     late = np.array([family.shares(trial.candidate.values) for trial in own[8:]])
