@@ -37,6 +37,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +57,8 @@ FEWEST = 50  # steps between two draws of the variance, at least
 COST = 4.0  # and so many times what a draw takes, in steps: it reads all examples, forwards only
 TAILS = 4.0  # times as long it takes where each example has a number of its own (50 hidden units, measured)
 SAME = 1e-9  # a relative difference of sums of weights that is rounding
+MOST_KEPT = 64  # results of `settle` for a problem: an automatic run has some fifteen
+_SETTLED: WeakKeyDictionary[Problem, dict[Any, Settled]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,24 @@ def total(problem: Problem) -> float:
 
 
 def settle(partition: Partition, network: MLP, problem: Problem, batch: int) -> Settled:
-    """For mini-batches of this size; without a posterior the parts are as they are."""
+    """Return what the posterior of a partition sets, for mini-batches of `batch` examples.
+
+    Without a posterior the parts are as they are. The stepsize doesn't matter. Results are kept as long as
+    the problem lives, since plans ask for the same again and again.
+    """
+    known = _SETTLED.setdefault(problem, {})
+    key = (partition.assigned, partition.posterior, network, batch)
+    settled = known.get(key)
+    if settled is None:
+        settled = _settle(partition, network, problem, batch)
+        if len(known) >= MOST_KEPT:
+            known.clear()
+        known[key] = settled
+    return settled
+
+
+def _settle(partition: Partition, network: MLP, problem: Problem, batch: int) -> Settled:
+    """Compute what `settle` returns."""
     likelihood = Likelihood(problem, partition.posterior)
     layers = network.layers(problem.inputs, likelihood.outputs)
     parts, posterior = partition.parts(layers), partition.posterior

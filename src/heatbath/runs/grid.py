@@ -106,14 +106,22 @@ def latest_coefficients(partition: Partition) -> Partition:
 
 
 def _map_coefficients(partition: Partition, function: Callable[[str, Any], Any]) -> Partition:
-    """Return the partition with `function(name, value)` in place of every value of its methods and of h."""
+    """Return the partition with `function(name, value)` in place of every value of its methods and of h.
+
+    What stays as it is isn't made and checked a second time.
+    """
 
     def mapped(method: Method) -> Method:
         values = {name: function(name, getattr(method, name)) for name in names(type(method))}
-        return replace(method, **values)
+        changed = {name: value for name, value in values.items() if value is not getattr(method, name)}
+        return replace(method, **changed) if changed else method
 
-    methods = {key: mapped(method) for key, method in partition.methods.items()}
-    return Partition(methods, function("h", partition.h), partition.posterior)
+    old_methods = partition.methods
+    methods = {key: mapped(method) for key, method in old_methods.items()}
+    h = function("h", partition.h)
+    if h is partition.h and all(methods[key] is method for key, method in old_methods.items()):
+        return partition
+    return Partition(methods, h, partition.posterior)
 
 
 def last_change_step(partition: Partition) -> int:
