@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import accumulate, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -77,51 +77,133 @@ def configurational(run: Run) -> xr.Dataset:
 
 
 def thermal_ratio(run: Run, most: int = 200, threads: int | None = None) -> Estimate:
-    """The configurational temperature <|∇U|²>/<∇²U> of a run's samples, over τ, with full gradients.
+    """Measure the temperature of a run's samples with full gradients, divided by τ.
 
-    It is 1 under exp(-U/τ), and is mostly of the stiff directions, which are the first to be too hot where h
-    is too large or mini-batches too small, and the first in equilibrium: unlike the virial of
-    `configurational` it does not wait for the slow ones. ∇²U is found from differences of gradients along a
-    random direction for each sample. At most so many samples, evenly chosen, are looked at; where none were
-    kept, the chains as they are.
+    The configurational temperature <|∇U|²>/<∇²U> over τ is 1 under exp(-U/τ). It's mostly that of the stiff
+    directions, which are the first to be too hot where h is too large or mini-batches too small, and the
+    first in equilibrium: unlike the virial of `configurational` it doesn't wait for the slow ones. ∇²U is
+    found from differences of gradients along a random direction for each sample.
+
+    Parameters
+    ----------
+    run
+        A run of one point; where it has no samples, its chains as they are.
+    most
+        At most this many samples, evenly chosen, are looked at.
+    threads
+        As in `train`.
+
+    Examples
+    --------
+    >>> import heatbath as hb
+    >>> problem = hb.datasets.spirals(n_train=50, n_test=20)
+    >>> sampling = hb.Partition(hb.Langevin(gamma=1.0), h=0.1, posterior=hb.Posterior())
+    >>> run = hb.train(problem, hb.MLP((5,)), sampling, 2000, "all", 4, samples=20, burn_in=1000)
+    >>> 0.5 < hb.diagnostics.thermal_ratio(run).value < 1.5
+    True
     """
     check_run(run, single=True)
-    parts, alive = _thermal(run)
+    _, alive = _thermal(run)
     if not alive.any():
         raise ValueError("all chains of this run diverged: there is no temperature")
-    kept = bool(run.data.sizes.get("sample", 0))
-    states = run.data["samples"].values if kept else run.theta[:, None]
-    count = max(1, min(states.shape[1], most // np.count_nonzero(alive)))
-    looks = np.linspace(0, states.shape[1] - 1, count).astype(int)
-    theta = states[np.flatnonzero(alive)[:, None], looks].reshape(-1, states.shape[2])
-    inverse = np.zeros(run.plan.parameters)
-    for part in parts:
-        inverse[_elements(part)] = 1 / _target(run, part)
-    draw = np.repeat(run.data["draw"].values[alive], count)
-    variances, unit = None, np.ones((len(theta), 1))
-    if "noise_now" in run.data:
-        known = run.data["noise_now"].values[:, None].repeat(states.shape[1], axis=1)
-        if kept and "sample_noise" in run.data:
-            known = run.data["sample_noise"].values
-        variances = known[alive][:, looks].reshape(len(theta), -1)
-        if "noise" in run.data:
-            unit = np.exp(np.log(variances).mean(axis=1, keepdims=True))
+    return _thermal_ratios(run, [np.flatnonzero(alive)], most, threads)[0]
 
-    rng, pairs = np.random.default_rng(run.plan.seed), []
-    some = max(USUAL_CHAINS, AT_ONCE // theta.shape[1])
-    for rows in (slice(first, first + some) for first in range(0, len(theta), some)):
-        here = theta[rows].astype(np.float64)
-        z = rng.choice([-1.0, 1.0], here.shape) * (inverse > 0)
-        places = np.stack([here, here + STEP * z, here - STEP * z])
-        noise = None if variances is None else variances[rows]
-        gradients = full_gradients(run.plan, places, draw[rows], noise, threads) / unit[rows]
-        gradients += _decay(run) * places
-        slopes = np.sum(z * (gradients[1] - gradients[2]), axis=1) / (2 * STEP)
-        pairs.append(((gradients[0] ** 2) @ inverse, slopes))
-    forces, traces = (np.concatenate(each) for each in zip(*pairs, strict=True))
-    ratio = forces.mean() / traces.mean()
-    errors = ((forces - ratio * traces) / traces.mean()).reshape(-1, count)
-    return Estimate(float(ratio), mean(errors).error)
+
+def thermal_ratios(run: Run, most: int, threads: int | None = None) -> list[Estimate]:
+    """Return `thermal_ratio` of each point of a sweep over h, NaN for points where a chain diverged.
+
+    Points are measured together, which gives the same bits as one after the other. The run may have other
+    axes than h only if they change neither temperatures nor priors.
+    """
+    chains = np.arange(run.plan.total).reshape(-1, run.plan.chains)
+    is_stable = (run.died.reshape(chains.shape) < 0).all(axis=1)
+    measured = iter(_thermal_ratios(run, list(chains[is_stable]), most, threads))
+    return [next(measured) if stable else Estimate(math.nan, math.nan) for stable in is_stable]
+
+
+def _thermal_ratios(
+    run: Run, groups: list[NDArray[np.intp]], most: int, threads: int | None
+) -> list[Estimate]:
+    """Return the temperature over τ of the samples of each group of chains.
+
+    All groups have as many chains, and each has random directions of its own, drawn from the run's seed.
+    """
+    if not groups:
+        return []
+    states = run.data["samples"].values if run.data.sizes.get("sample", 0) else run.theta[:, None]
+    count = max(1, min(states.shape[1], most // len(groups[0])))
+    looks = np.linspace(0, states.shape[1] - 1, count).astype(int)
+    at_once = max(USUAL_CHAINS, AT_ONCE // states.shape[2])  # samples whose gradients are computed together
+    rows = len(groups[0]) * count
+    step = max(1, at_once // rows)
+    estimates = []
+    for first in range(0, len(groups), step):
+        together = groups[first : first + step]
+        samples = np.repeat(np.stack(together), count, axis=1), np.tile(looks, len(groups[0]))
+        forces, traces = _forces_and_traces(run, *samples, at_once, threads)
+        ratios = forces.mean(axis=1) / traces.mean(axis=1)
+        for ratio, force, trace in zip(ratios, forces, traces, strict=True):
+            errors = ((force - ratio * trace) / trace.mean()).reshape(-1, count)
+            estimates.append(Estimate(float(ratio), mean(errors).error))
+    return estimates
+
+
+def _forces_and_traces(
+    run: Run, chains: NDArray[np.intp], looks: NDArray[np.intp], at_once: int, threads: int | None
+) -> tuple[Array, Array]:
+    """Return |∇U|²/τ and ∇²U, summed over parameters, of samples in groups, (groups, samples) each.
+
+    Parameters
+    ----------
+    run
+        The run that they are of.
+    chains
+        The chain of each sample, (groups, samples).
+    looks
+        Its position among the samples of the chain, (samples,), the same in all groups.
+    at_once
+        How many samples of a group are looked at together, and of all groups if there are several.
+    threads
+        As in `train`.
+    """
+    inverse = np.zeros(run.plan.parameters)
+    for part in _thermal(run)[0]:
+        inverse[_elements(part)] = 1 / _target(run, part)
+    decay, draw = _decay(run), run.data["draw"].values
+    states = run.data["samples"].values if run.data.sizes.get("sample", 0) else run.theta[:, None]
+    generators = [np.random.default_rng(run.plan.seed) for _ in chains]
+    forces, traces = np.empty(chains.shape), np.empty(chains.shape)
+    for rows in (slice(first, first + at_once) for first in range(0, chains.shape[1], at_once)):
+        owners, places = chains[:, rows], np.broadcast_to(looks[rows], chains[:, rows].shape)
+        theta = states[owners, places].astype(np.float64)
+        signs = np.stack([rng.choice([-1.0, 1.0], theta.shape[1:]) for rng in generators])
+        z = signs * (inverse > 0)
+        shifted = np.stack([theta, theta + STEP * z, theta - STEP * z]).reshape(3, -1, theta.shape[2])
+        variances, unit = _noise_of(run, owners.ravel(), places.ravel())
+        gradients = full_gradients(run.plan, shifted, draw[owners.ravel()], variances, threads) / unit
+        gradients += decay * shifted
+        gradients = gradients.reshape(3, *theta.shape)
+        forces[:, rows] = (gradients[0] ** 2) @ inverse
+        traces[:, rows] = np.sum(z * (gradients[1] - gradients[2]), axis=2) / (2 * STEP)
+    return forces, traces
+
+
+def _noise_of(
+    run: Run, chains: NDArray[np.intp], looks: NDArray[np.intp]
+) -> tuple[NDArray[Any] | None, NDArray[Any]]:
+    """Return the variances of the data at samples (samples, targets) or None, and the unit of losses."""
+    if "noise_now" not in run.data:
+        return None, np.ones((len(chains), 1))
+    is_recorded = bool(run.data.sizes.get("sample", 0)) and "sample_noise" in run.data
+    known = (
+        run.data["sample_noise"].values[chains, looks]
+        if is_recorded
+        else run.data["noise_now"].values[chains]
+    )
+    variances = known.reshape(len(chains), -1)
+    if "noise" not in run.data:
+        return variances, np.ones((len(chains), 1))
+    return variances, np.exp(np.log(variances).mean(axis=1, keepdims=True))
 
 
 def _gradient(run: Run, chain: int, place: int) -> Callable[[Array], Array]:

@@ -41,7 +41,7 @@ from heatbath._internal.warnings import (
 from heatbath.datasets import Problem
 from heatbath.diagnostics.convergence_check import Convergence, convergence, has_converged
 from heatbath.diagnostics.statistics import Estimate
-from heatbath.diagnostics.temperatures import thermal_ratio
+from heatbath.diagnostics.temperatures import thermal_ratio, thermal_ratios
 from heatbath.methods.partition import Partition
 from heatbath.methods.schedules import MOST_STEPS, Coefficient
 from heatbath.models.dense import MLP
@@ -558,14 +558,9 @@ class EngineTrials:
         run = call._run_briefly(call._short_plan(partition, steps, chains, settings, is_ladder=True))
         if run is None:
             return [StepsizeTrial(h, UNKNOWN) for h in stepsizes]
-        return [self._measure(h, run.select(h=h)) for h in stepsizes]
-
-    def _measure(self, h: float, run: Run) -> StepsizeTrial:
-        """Return the trial of a stepsize from its chains."""
-        if (run.died >= 0).any():
-            return StepsizeTrial(h, UNKNOWN)
-        temperature = thermal_ratio(run, self.looks, self._call.execution.get("threads"))
-        return StepsizeTrial(h, temperature, run.theta)
+        temperatures = thermal_ratios(run, self.looks, call.execution.get("threads"))
+        states = run.theta.reshape(len(stepsizes), chains, -1)
+        return [StepsizeTrial(*trial) for trial in zip(stepsizes, temperatures, states, strict=True)]
 
 
 def _finite_states(run: Run) -> NDArray[Any]:
