@@ -161,13 +161,12 @@ class Method:
                 choice(label, value, f.metadata["choices"])
             elif f.metadata.get("varies") is False and any(isinstance(v, Schedule) for v in singles(value)):
                 raise TypeError(f"{label} is the initial ξ, so it cannot be a schedule: got {value!r}")
-        parse(self.word, self.letters, type(self).__name__)
+        if not isinstance(self.word, str):
+            parse(self.word, self.letters, type(self).__name__)  # raises an error
+        kind: Any = type(self)
+        _substeps(kind, self.word)  # raises an error if the word has other letters
         self.check()
-        for effect, attribute in (("moves θ", "moves"), ("uses the gradient", "kicks")):
-            if self.letters and not any(getattr(substep.kind, attribute) for substep in self.substeps):
-                raise WordError(
-                    f"word {self.word!r}: none of its letters {effect}: choose a word with one that does"
-                )
+        _check_effects(kind, self.word)
 
     @property
     def thermostat(self) -> str | None:
@@ -201,7 +200,8 @@ class Method:
     @property
     def seen_at_kick(self) -> bool:
         """True if a loop with one gradient per step sees θ at the kick, and not at the word's end."""
-        return gradients(self.substeps) == 1 and rotate(self.substeps).seen == "kick"
+        kind: Any = type(self)
+        return _is_seen_at_kick(kind, self.word)
 
     @property
     def temperature(self) -> Coefficient | None:
@@ -324,6 +324,21 @@ class Method:
 def _substeps(kind: Any, word: str) -> tuple[Substep, ...]:
     """Return the letters of a word of a method (a class)."""
     return parse(word, kind.letters, kind.__name__)
+
+
+@lru_cache(maxsize=1024)
+def _check_effects(kind: Any, word: str) -> None:
+    """Raise WordError if no letter of a word moves θ, or none uses the gradient."""
+    for effect, attribute in (("moves θ", "moves"), ("uses the gradient", "kicks")):
+        if kind.letters and not any(getattr(substep.kind, attribute) for substep in _substeps(kind, word)):
+            raise WordError(f"word {word!r}: none of its letters {effect}: choose a word with one that does")
+
+
+@lru_cache(maxsize=1024)
+def _is_seen_at_kick(kind: Any, word: str) -> bool:
+    """Return True if a loop with one gradient per step sees θ at the kick of a word."""
+    substeps = _substeps(kind, word)
+    return gradients(substeps) == 1 and rotate(substeps).seen == "kick"
 
 
 def names(kind: Any) -> tuple[str, ...]:

@@ -318,9 +318,11 @@ def _is_rest(key: Key) -> bool:
 def _check_words(methods: Collection[Method]) -> None:
     """Raise ValueError if words differ and one of them needs more than one gradient per step."""
     words = {method.spelling for method in methods if method.moves}
+    if len(words) < 2:
+        return
     for method in methods:
         needed = gradients(method.substeps)
-        if needed > 1 and len(words) > 1:
+        if needed > 1:
             raise ValueError(
                 f"Partition: {method.word!r} needs {needed} gradients per step, so all parts must share "
                 f"that word; got {', '.join(sorted(words))}. Parts can have different words if each word "
@@ -343,15 +345,15 @@ def _check_posterior(methods: Mapping[Key, Method], posterior: object) -> None:
     if not isinstance(posterior, Posterior | None):
         raise TypeError(f"Partition: posterior must be a Posterior or None, got {posterior!r}")
     for key, method in methods.items():
-        part = f"Partition: part {key!r} is {method!r}"
+        problem = ""
         if posterior is None and method.needs_temperature:
-            raise ValueError(
-                f"{part}: it needs {method.thermal}, or the partition needs posterior=Posterior()"
-            )
-        if posterior is not None and (method.prior != 0 or method.tempering):
-            raise ValueError(f"{part}: with a posterior leave out weight_decay and simulated tempering")
-        if posterior is not None and method.may_leave_temperature and not method.needs_temperature:
-            raise ValueError(f"{part}: the posterior sets {method.thermal}, so leave it out")
+            problem = f"it needs {method.thermal}, or the partition needs posterior=Posterior()"
+        elif posterior is not None and (method.prior != 0 or method.tempering):
+            problem = "with a posterior leave out weight_decay and simulated tempering"
+        elif posterior is not None and method.may_leave_temperature and not method.needs_temperature:
+            problem = f"the posterior sets {method.thermal}, so leave it out"
+        if problem:
+            raise ValueError(f"Partition: part {key!r} is {method!r}: {problem}")
 
 
 def _checked_key(key: object) -> Key:

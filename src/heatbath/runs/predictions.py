@@ -124,10 +124,11 @@ def network_outputs(run: Run, X: ArrayLike, samples: bool) -> NDArray[np.float64
     """Return the outputs of every network at X, (chains, examples, outputs), or with samples after chains."""
     theta = kept_samples(run).values if samples else run.theta
     x, likelihood = standardised_inputs(run, X), run.plan.likelihood
-    outputs = np.empty((*theta.shape[:-1], len(x), run.problem.outputs))
+    count = likelihood.outputs
+    outputs = np.empty((*theta.shape[:-1], len(x), count))
     for network in np.ndindex(theta.shape[:-1]):  # one network at a time, to need little memory
-        outputs[network] = likelihood.values(run.network.forward(theta[network], x, likelihood.outputs))
-    return outputs
+        outputs[network] = run.network.forward(theta[network], x, count)
+    return likelihood.values(outputs)
 
 
 def running_averages(run: Run) -> xr.Dataset:

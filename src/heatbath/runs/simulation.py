@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -446,11 +447,17 @@ def make_descent(
     """
     draws = plan.settled().draws
     without_draws = None if draws is None else draws._replace(every=NEVER)
-    program = compile_program(Partition(SGD(), DESCENT_STEP), plan.layers, stops=without_draws is not None)
+    program = _descent_program(tuple(plan.layers.items()), stops=without_draws is not None)
     return Ensemble(
         program, _shape(plan), theta, table, table.data, number=np.asarray(draw, np.int64), noise=variances,
         variance=without_draws, threads=threads, layout=layout,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _descent_program(layers: tuple[tuple[str, tuple[int, ...]], ...], stops: bool) -> Program:
+    """Return the program of a step far down, for a network with these layers and tensor sizes."""
+    return compile_program(Partition(SGD(), DESCENT_STEP), dict(layers), stops=stops)
 
 
 def descend(ensemble: Ensemble) -> NDArray[np.float64]:
